@@ -1,0 +1,52 @@
+"""Errors that teach: every refusal says who refused, which argument, what was expected, what came, and the likely fix.
+
+    >>> raise shape_error("linear", "w", "(d_in, d_out) with d_in = 3 as in x (2, 3)", (4, 3), "did you pass w transposed?")
+    Traceback (most recent call last):
+    ...
+    ValueError: linear: w must be (d_in, d_out) with d_in = 3 as in x (2, 3), got (4, 3); did you pass w transposed?
+"""
+
+import numpy as np
+
+
+def shape_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
+    """The error for an argument of the wrong shape or value; the caller raises it."""
+    return ValueError(_sentence(op, argument, expected, got, fix))
+
+
+def dtype_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> TypeError:
+    """The error for an argument of the wrong type or dtype; the caller raises it."""
+    return TypeError(_sentence(op, argument, expected, got, fix))
+
+
+def require_float(op: str, **arrays: np.ndarray | None) -> None:
+    """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
+
+    Integers would be truncated by in-place steps, and mixed dtypes would make float64 out of float32 unnoticed.
+    """
+    first: tuple[str, object] | None = None
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        dtype = getattr(array, "dtype", None)
+        if dtype is None:
+            raise dtype_error(op, name, "an array of floats", type(array).__name__, f"wrap it: np.asarray({name})")
+        if dtype.kind != "f":
+            raise dtype_error(op, name, "an array of floats", dtype, f"convert it: {name}.astype(np.float32)")
+        if first is None:
+            first = (name, dtype)
+        elif dtype != first[1]:
+            raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, f"convert it: {name}.astype({first[0]}.dtype)")
+
+
+def require_integers(op: str, argument: str, array: np.ndarray) -> None:
+    """Refuse ids or targets that are not integers."""
+    dtype = getattr(array, "dtype", None)
+    if dtype is None:
+        raise dtype_error(op, argument, "an integer array", type(array).__name__, f"wrap it: np.asarray({argument})")
+    if dtype.kind not in "iu":
+        raise dtype_error(op, argument, "an integer array", dtype, f"convert it: {argument}.astype(np.int64)")
+
+
+def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:
+    return f"{op}: {argument} must be {expected}, got {got}" + (f"; {fix}" if fix else "")
