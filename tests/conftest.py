@@ -1,0 +1,26 @@
+"""What every test shares: one BLAS thread, no window system, repeatable draws."""
+
+import os
+import zlib
+
+# Read by OpenBLAS when NumPy is first imported, so this stands above the import. The arrays of the tests are small:
+# handing them to several threads costs more than it gains.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import hypothesis
+import numpy as np
+import pytest
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+# On a build machine the same commit draws the same examples; at a desk every run tries new ones.
+usual = "repeatable" if os.environ.get("CI") else "default"
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A generator of this test's own: the same draws on every run, other draws than its neighbours'."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))

@@ -1,0 +1,202 @@
+"""The rules of the house, read off the source files: who may import whom, and what every chapter holds."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "numpy_attention"
+FILES = sorted(PACKAGE.rglob("*.py"))
+CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name != "__init__.py"]
+
+# ops <- layers <- models <- training <- cli: a file may import from its own floor and from those below.
+FLOORS = {
+    "errors": 0, "backend": 0, "ops": 1, "layers": 2, "models": 3, "training": 4, "pretrained": 4,
+    "plots": 4, "gradcheck": 5, "cli": 6, "__main__": 7, "__init__": 7,
+}
+# These check anyone's functions, so they know nothing of ours.
+STANDALONE = {"differences", "report", "strategies", "spec"}
+EXTRAS = {
+    "autograd", "cupy", "hypothesis", "jax", "matplotlib", "mpi4py", "safetensors", "threadpoolctl", "torch", "tqdm",
+}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported_modules(path: Path) -> list[tuple[str, bool]]:
+    """Every module that a file imports, by its absolute name, and whether the import stands at the top of the file."""
+    found = []
+    tree = ast.parse(path.read_text())
+    inside_functions = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.Lambda))
+        for node in ast.walk(function)
+    }
+    package = list(path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(tree):
+        at_top = id(node) not in inside_functions
+        if isinstance(node, ast.Import):
+            found += [(alias.name, at_top) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found += [(resolve(module, alias.name), at_top) for alias in node.names]
+    return found
+
+
+def resolve(module: str, name: str) -> str:
+    """`from numpy_attention.ops import linear` imports the module linear; `from math import sqrt` imports math."""
+    inner = ROOT.joinpath(*module.split("."), name)
+    return f"{module}.{name}" if inner.is_dir() or inner.with_suffix(".py").exists() else module
+
+
+def floor_of(module: str) -> int:
+    parts = module.split(".")
+    return FLOORS[parts[1] if len(parts) > 1 else "__init__"]
+
+
+def ours(path: Path) -> list[str]:
+    return [module for module, _ in imported_modules(path) if module.split(".")[0] == "numpy_attention"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_run_one_way(path: Path) -> None:
+    floor = FLOORS[path.relative_to(PACKAGE).with_suffix("").parts[0]]
+    for module in ours(path):
+        assert floor_of(module) <= floor, f"{name_of(path)} imports {module}, which stands above it"
+
+
+@pytest.mark.parametrize("name", sorted(STANDALONE))
+def test_the_checker_itself_knows_nothing_of_this_package(name: str) -> None:
+    own = {f"numpy_attention.gradcheck.{neighbour}" for neighbour in STANDALONE}
+    assert set(ours(PACKAGE / "gradcheck" / f"{name}.py")) <= own
+
+
+def test_no_two_files_import_each_other() -> None:
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    imports = {name: [module for module in ours(path) if module in names] for name, path in names.items()}
+
+    def walk(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"a ring of imports: {' -> '.join([*above, name])}"
+        if name not in done:
+            for module in imports[name]:
+                walk(module, (*above, name))
+            done.add(name)
+
+    done: set[str] = set()
+    for name in names:
+        walk(name, ())
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_numpy_is_the_only_dependency_at_the_top_of_a_file(path: Path) -> None:
+    at_the_top = sys.stdlib_module_names | {"numpy", "numpy_attention"}
+    if path == PACKAGE / "gradcheck" / "strategies.py":
+        at_the_top |= {"hypothesis"}
+    for module, at_top in imported_modules(path):
+        root = module.split(".")[0]
+        assert root in (at_the_top if at_top else at_the_top | EXTRAS), f"{name_of(path)} imports {module}"
+        assert root != "cupy" or path == PACKAGE / "backend.py", "only backend.py knows CuPy's name"
+    numpy_lines = re.findall(r"^\s*(?:import|from) numpy\b(?!_).*$", path.read_text(), re.MULTILINE)
+    assert {line.strip() for line in numpy_lines} <= {"import numpy as np"}
+
+
+def test_the_package_and_its_command_line_import_with_numpy_alone() -> None:
+    code = (
+        "import sys, importlib.abc\n"
+        "class Refuse(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] in {sorted(EXTRAS)!r}: raise ImportError(name + ' is not a dependency')\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "import numpy_attention, numpy_attention.cli, numpy_attention.gradcheck.catalogue\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+DEVICE_FILES = [path for path in FILES if path.parts[-2] in {"ops", "layers", "models"} or path.name == "optimizers.py"]
+
+
+@pytest.mark.parametrize("path", DEVICE_FILES, ids=name_of)
+def test_arrays_decide_where_the_work_runs(path: Path) -> None:
+    """CuPy arrays answer `np.` calls themselves, but for the few things refused here (see numpy_attention/backend.py)."""
+    refused = {"vecdot", "matvec", "ascontiguousarray", "as_strided", "vector_norm", "default_rng", "item"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        where = f"{name_of(path)}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in refused, f"{where}: {node.attr}"
+            assert node.attr != "reduce" or ast.unparse(node.value) == "np.add", f"{where}: {ast.unparse(node)}"
+        if isinstance(node, ast.Call):
+            keywords = {keyword.arg for keyword in node.keywords} & {"where", "initial"}
+            assert not keywords or ast.unparse(node.func) == "np.copyto", f"{where}: {ast.unparse(node)}"
+
+
+def test_chapters_are_numbered_in_order() -> None:
+    numbers = []
+    for path in CHAPTERS:
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        heading = re.match(r"Chapter (\d+)\. \S", docstring)
+        assert heading, f"{name_of(path)} must begin with 'Chapter N. Title', begins {docstring[:40]!r}"
+        numbers.append(int(heading[1]))
+    assert sorted(numbers) == list(range(1, len(CHAPTERS) + 1))
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=name_of)
+def test_every_backward_stands_below_its_forward(path: Path) -> None:
+    functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    lines = {function.name: function.lineno for function in functions}
+    for name, line in lines.items():
+        if name.endswith("_backward") and not name.startswith("_"):
+            forward = name.removesuffix("_backward")
+            assert lines[forward] < line, f"{name} must stand below {forward}"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=name_of)
+def test_every_public_function_says_shapes_raises_and_source(path: Path) -> None:
+    for function in ast.parse(path.read_text()).body:
+        if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
+            continue
+        docstring = ast.get_docstring(function) or ""
+        if function.name.endswith("_backward"):
+            assert docstring, f"{function.name} has no docstring"
+            continue
+        for part in ("Shapes", "Raises", "Source"):
+            assert re.search(rf"^{part}\b", docstring, re.MULTILINE), f"{function.name}: no '{part}' in its docstring"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_fits_in_the_head(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 260
+    assert not re.search(r"#\s*(noqa|type:\s*ignore|TODO|FIXME)", text)
+
+
+def test_the_top_level_holds_nothing_unexpected() -> None:
+    made_by_tools = {"build", "dist", "runs", "__pycache__"}
+    names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - made_by_tools
+    files = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff"}
+    folders = {"numpy_attention", "tests", "tutorials", "docs"}
+    assert {name for name in names if not name.endswith(".egg-info")} <= files | folders
+
+
+def test_one_version_everywhere() -> None:
+    import numpy_attention as na
+
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert na.__version__ == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("marker", ["train command", "test command"])
+def test_the_readme_holds_each_command_as_one_line(marker: str) -> None:
+    block = re.search(rf"<!-- {marker} -->\s*```\w*\n([^\n]+)\n```", (ROOT / "README.md").read_text())
+    assert block, f"README.md must have <!-- {marker} --> above a code block of one line"
+    assert block[1].startswith("python3 -m venv .venv && ")
