@@ -1,0 +1,35 @@
+"""Chapter 25. The learning rate over time: warm-up, then a cosine.
+
+At the first steps Adam's means rest on few gradients, and the direction of a step is mostly noise: full speed there
+can throw a transformer into a region it leaves only slowly. So the rate rises in a straight line over the first
+`warmup` steps, counted from 0:
+
+    rate(step) = peak (step + 1) / warmup                                               step < warmup
+
+Late in training the noise of the batches keeps the parameters rattling about the minimum at a distance that grows
+with the rate. So it falls, slowly at first and slowly at the end, along half a cosine down to `minimum`:
+
+    rate(step) = minimum + (peak - minimum) (1 + cos(pi progress)) / 2                  step >= warmup
+    progress = (step - warmup + 1) / (steps - warmup)
+
+The last step, steps - 1, has progress 1 and the rate `minimum`.
+
+Sources: Vaswani et al. 2017, section 5.3 (warm-up); Loshchilov and Hutter 2017, "SGDR", equation 5 (cosine).
+"""
+
+import math
+
+
+def constant(step: int, learning_rate: float) -> float:
+    """The same rate at every step."""
+    return learning_rate
+
+
+def warmup_cosine(step: int, steps: int, warmup: int, peak: float, minimum: float = 0.0) -> float:
+    """The rate at `step` (from 0) of a run of `steps`: linear up to `peak`, then a cosine down to `minimum`."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if steps <= warmup:
+        return peak
+    progress = min((step - warmup + 1) / (steps - warmup), 1.0)
+    return minimum + (peak - minimum) * (1 + math.cos(math.pi * progress)) / 2
