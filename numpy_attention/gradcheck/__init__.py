@@ -1,0 +1,28 @@
+"""The proof: gradient checks for our ops, and for anyone's.
+
+    >>> gradcheck(op, op_backward, {"x": x, "w": w})       # y, cache = op(x, w);  dx, dw = op_backward(dy, cache)
+    >>> gradcheck_vjp(f, vjp, (x, w))                      # y = f(x, w);          dx, dw = vjp(dy, x, w)
+    >>> gradcheck_layer(layer, {"x": x})                   # every input and every parameter
+
+Each returns a report or raises `GradientError`, an `AssertionError` whose message is the report.
+The package can itself be called: `numpy_attention.gradcheck(...)` is `numpy_attention.gradcheck.gradcheck(...)`.
+"""
+
+import sys
+from types import ModuleType
+
+from .check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
+from .report import ArgumentReport, GradientError, Report
+
+__all__ = [
+    "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model", "gradcheck_vjp",
+]
+
+
+class _CallableModule(ModuleType):
+    """A package and a function of one name: calling the package calls the function."""
+
+    __call__ = staticmethod(gradcheck)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,0 +1,181 @@
+"""What is checked, in one form: a function of named arrays, and the gradients it claims."""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .differences import Evaluate, Outputs
+from .report import GradientError
+
+Arrays = dict[str, Any]
+Gradients = dict[str, np.ndarray | None]
+Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
+
+
+@dataclass
+class Problem:
+    """`run(arrays)` gives outputs and a cache, `pull_back(dy, cache)` the gradients by name.
+
+    `bind(arrays)` gives a call without arguments that always reads the arrays as they are now.
+    """
+
+    name: str
+    inputs: Arrays
+    run: Callable[[Arrays], tuple[Outputs, Any]]
+    pull_back: Callable[[Outputs, Any], Gradients]
+    bind: Callable[[Arrays], Evaluate]
+    parameters: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def differentiable(self) -> list[str]:
+        """The names of the arrays of floats."""
+        return [name for name, value in self.inputs.items() if is_float(value)]
+
+
+def is_float(value: object) -> bool:
+    """Whether this input is an array of floats, which alone are differentiated."""
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def outputs_of(y: Any) -> Outputs:
+    """The outputs as a tuple of copies: an op may well return a view of what we are about to move."""
+    many = y if isinstance(y, (tuple, list)) else (y,)
+    return tuple(np.array(one) for one in many)
+
+
+def problem_of_op(op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs,
+                  options: Mapping[str, Any]) -> Problem:
+    """An op and its backward, in the contract `y, cache = op(...)`, `op_backward(dy, cache)`."""
+    name = _name(op)
+    named, by_position = name_inputs(op, inputs)
+
+    def call(arrays: Arrays) -> tuple[Any, Any]:
+        # A generator is copied, so that every call draws the same dropout mask.
+        fresh = {key: copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
+                 for key, value in options.items()}
+        answer = op(*arrays.values(), **fresh) if by_position else op(**arrays, **fresh)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(f"gradcheck: {name} must return (y, cache), got {type(answer).__name__}; "
+                            "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)")
+        return answer
+
+    many = isinstance(call(named)[0], (tuple, list))
+
+    def run(arrays: Arrays) -> tuple[Outputs, Any]:
+        y, cache = call(arrays)
+        return outputs_of(y), cache
+
+    def pull_back(dy: Outputs, cache: Any) -> Gradients:
+        return name_gradients(name, op_backward(dy if many else dy[0], cache), named)
+
+    return Problem(name, named, run, pull_back, lambda arrays: lambda: run(arrays)[0])
+
+
+def problem_of_function(f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs,
+                        options: Mapping[str, Any]) -> Problem:
+    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
+    named, _ = name_inputs(f, inputs)
+
+    def op(*arrays: Any, **extra: Any) -> tuple[Any, Any]:
+        return f(*arrays, **extra), (arrays, extra)
+
+    def backward(dy: Any, cache: Any) -> Any:
+        arrays, extra = cache
+        return vjp(dy, *arrays, **extra)
+
+    problem = problem_of_op(op, backward, tuple(named.values()), options)
+    names = dict(zip(problem.inputs, named, strict=True))
+
+    def rename(arrays: Arrays) -> Arrays:
+        return {old: arrays[new] for old, new in names.items()}
+
+    return Problem(
+        _name(f), named, lambda arrays: problem.run(rename(arrays)),
+        lambda dy, cache: {names[old]: grad for old, grad in problem.pull_back(dy, cache).items()},
+        lambda arrays: lambda: problem.run(rename(arrays))[0])
+
+
+def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> Problem:
+    """A layer or a model: a function of its inputs and of every one of its parameters."""
+    is_model = hasattr(layer, "loss")
+    method = "loss" if is_model else "forward"
+    named, _ = name_inputs(getattr(layer, method), inputs)
+    parameters: Arrays = dict(layer.parameters())
+    clash = sorted(set(parameters) & set(named))
+    if clash:
+        raise ValueError(f"gradcheck: {type(layer).__name__} has an input and a parameter called {clash[0]}")
+
+    def with_parameters(arrays: Arrays) -> Any:
+        # deepcopy takes what the memo holds for an object: here each parameter's stand-in.
+        memo = {id(old): arrays[name] for name, old in parameters.items()}
+        return copy.deepcopy(layer, memo)
+
+    def call(bound: Any, arrays: Arrays) -> tuple[Any, Any]:
+        fresh = {key: copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
+                 for key, value in options.items()}
+        answer = getattr(bound, method)(**{name: arrays[name] for name in named}, **fresh)
+        return answer[0], (bound, answer[1])
+
+    def run(arrays: Arrays) -> tuple[Outputs, Any]:
+        y, cache = call(with_parameters(arrays), arrays)
+        return outputs_of(y), cache
+
+    def pull_back(dy: Outputs, cache: Any) -> Gradients:
+        bound, inner = cache
+        if is_model:
+            scale = dy[0].reshape(())  # the loss is the end of the line: its cotangent is a factor
+            return {name: grad * scale for name, grad in bound.backward(inner).items()}
+        *inputs_grads, grads = _as_tuple(bound.backward(dy[0] if len(dy) == 1 else dy, inner))
+        return {**name_gradients(type(layer).__name__, tuple(inputs_grads), named), **grads}
+
+    def bind(arrays: Arrays) -> Evaluate:
+        bound = with_parameters(arrays)
+        return lambda: outputs_of(call(bound, arrays)[0])
+
+    return Problem(type(layer).__name__, {**named, **parameters}, run, pull_back, bind, frozenset(parameters))
+
+
+def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, bool]:
+    """The inputs by argument name, and whether they came by position."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs), False
+    if not isinstance(inputs, (tuple, list)):
+        raise TypeError(f"gradcheck: inputs must be a dict by argument name or a tuple in argument order, "
+                        f"got {type(inputs).__name__}; for one array write (x,)")
+    try:
+        names = [p.name for p in inspect.signature(f).parameters.values()
+                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        names = []
+    names += [f"argument{i}" for i in range(len(names), len(inputs))]
+    return dict(zip(names, inputs, strict=False)), True
+
+
+def name_gradients(name: str, returned: Any, inputs: Arrays) -> Gradients:
+    """Match what a backward returned with the arguments that can have a gradient.
+
+    Gradients come in argument order; None stands for an option that is off or an array that gets none.
+    """
+    if isinstance(returned, dict):
+        return dict(returned)
+    grads = _as_tuple(returned)
+    floats = [key for key, value in inputs.items() if is_float(value)]
+    if len(grads) != len(floats):
+        given = tuple(grad for grad in grads if grad is not None)
+        if len(given) != len(floats):
+            raise GradientError(f"gradcheck {name}: backward returned {len(given)} gradients for {len(floats)} arrays "
+                                f"of floats ({', '.join(floats) or 'none'}); return one each, in argument order")
+        grads = given
+    return dict(zip(floats, grads, strict=True))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _name(f: Any) -> str:
+    return str(getattr(f, "__name__", None) or getattr(getattr(f, "func", None), "__name__", None) or type(f).__name__)

@@ -1,0 +1,118 @@
+"""What a check found, said in words: at most a screen."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+class GradientError(AssertionError):
+    """A backward is wrong; the message is the report, `report` holds its numbers (None if it stopped early)."""
+
+    def __init__(self, message: str, report: "Report | None" = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+@dataclass
+class ArgumentReport:
+    """One argument's gradient: what the backward said, what the differences say, and what they can resolve.
+
+    Elements that were not visited one by one (in a large array) are NaN in `numeric`.
+    """
+
+    name: str
+    symbol: str
+    analytic: np.ndarray
+    numeric: np.ndarray
+    resolution: np.ndarray
+    wrong: np.ndarray
+    kinks: np.ndarray
+    calls: int
+    size: float = 1.0  # the gradient's size, to which errors are relative
+    pattern: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.analytic.shape
+
+    @property
+    def error(self) -> float:
+        """The worst disagreement outside kinks, relative to the gradient's size."""
+        off = np.where(self.kinks | np.isnan(self.numeric), 0.0, np.abs(self.analytic - self.numeric))
+        return float(np.max(off, initial=0.0)) / self.size
+
+    @property
+    def worst(self) -> tuple[int, ...]:
+        """The index of the wrong element that is furthest beyond the resolution."""
+        with np.errstate(all="ignore"):
+            off = np.abs(self.analytic - self.numeric)
+        score = np.where(self.wrong, off, -1.0)
+        return tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), self.shape))
+
+    def line(self) -> str:
+        """One line: argument, index, analytic, numeric, ratio, resolution."""
+        index = self.worst
+        analytic, numeric = float(self.analytic[index]), float(self.numeric[index])
+        ratio = f"{analytic / numeric:.6g}" if numeric else "-"
+        where = f"{self.symbol}[{', '.join(map(str, index))}]"
+        return (f"  {where:<22} backward says {analytic:<14.9g} differences say {numeric:<14.9g} "
+                f"ratio {ratio:<10} resolution {float(self.resolution[index]):.1e}")
+
+
+@dataclass
+class Report:
+    """The outcome of a gradient check."""
+
+    name: str
+    arguments: dict[str, ArgumentReport]
+    seed: int
+    calls: int
+    diagnosis: str = ""
+    slope: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not any(argument.wrong.any() for argument in self.arguments.values())
+
+    @property
+    def error(self) -> float:
+        """The worst relative disagreement over all arguments."""
+        return max((argument.error for argument in self.arguments.values()), default=0.0)
+
+    @property
+    def kinks(self) -> int:
+        """How many elements sit on a kink, where the derivative does not exist."""
+        return sum(int(argument.kinks.sum()) for argument in self.arguments.values())
+
+    def __str__(self) -> str:
+        lines = [self._headline()]
+        bad = [argument for argument in self.arguments.values() if argument.wrong.any()]
+        for argument in bad[:6]:
+            count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
+            of = f"{visited} visited of {argument.analytic.size}" if visited < argument.analytic.size else f"{visited}"
+            lines.append(f"{argument.symbol} {argument.shape}: {count} of {of} elements wrong"
+                         + (f": {argument.pattern}" if argument.pattern else ""))
+            lines.append(argument.line())
+        if len(bad) > 6:
+            lines.append(f"... and {len(bad) - 6} more: " + ", ".join(argument.symbol for argument in bad[6:]))
+        good = [argument.symbol for argument in self.arguments.values() if not argument.wrong.any()]
+        if bad and good:
+            lines.append("right: " + ", ".join(good[:12]) + (" ..." if len(good) > 12 else ""))
+        if self.kinks:
+            lines.append(f"{self.kinks} elements at a kink (a corner of relu, a tie in a max): "
+                         "no derivative there, any slope between the two sides is accepted")
+        lines += [note for argument in self.arguments.values() for note in argument.notes][:4]
+        if self.slope is not None:
+            verdict = "about 2 is right, about 1 is wrong" if bad else "2 is right"
+            lines.append(f"second opinion: the Taylor remainder falls with slope {self.slope:.2f} ({verdict})")
+        if self.diagnosis:
+            lines.append("likely mistake: " + self.diagnosis)
+        lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        if self.ok:
+            return f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}"
+        names = ", ".join(a.symbol for a in self.arguments.values() if a.wrong.any())
+        return f"gradcheck {self.name}: {names} wrong (relative to the gradient's size: {self.error:.1e})"
