@@ -39,6 +39,15 @@ def require_float(op: str, **arrays: np.ndarray | None) -> None:
             raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, f"convert it: {name}.astype({first[0]}.dtype)")
 
 
+def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
+    """Refuse a gradient that has not the shape and dtype of the forward's result."""
+    if dy.shape != like_shape:
+        raise shape_error(op, argument, f"{like_shape}, the shape of the forward's result", dy.shape)
+    if dy.dtype != like_dtype:
+        fix = f"convert it: {argument}.astype(np.{like_dtype})"
+        raise dtype_error(op, argument, f"{like_dtype}, as the forward's result", dy.dtype, fix)
+
+
 def require_integers(op: str, argument: str, array: np.ndarray) -> None:
     """Refuse ids or targets that are not integers."""
     dtype = getattr(array, "dtype", None)

@@ -1,0 +1,154 @@
+"""Chapter 6. Scaled dot-product attention
+
+Each query asks every key how well they match, and takes the average of the values, weighted by the answers:
+
+    scores  = scale q k^T + bias     (T_q, T_k)    scale = 1 / sqrt(d_k)
+    weights = softmax(scores)        row by row    scores of hidden pairs are -inf, so their weights are 0
+    y       = weights v              (T_q, d_v)
+
+Why 1 / sqrt(d_k): the dot product of two vectors of independent numbers with variance 1 has variance d_k. Without
+the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), dies.
+
+Backward: undo the three lines from the last to the first. Lines one and three are products of two variable
+factors, so each factor gets dy times the other one, transposed, as dx and dw in chapter 1; line two is chapter 4:
+
+    y = weights v                dweights = dy v^T           dv = weights^T dy
+    weights = softmax(scores)    dscores  = weights * (dweights - rowsum(dweights * weights))
+    scores = scale q k^T + bias  dq = scale dscores k        dk = scale dscores^T q        dbias = dscores
+
+Three things that are easy to get wrong. dk needs dscores transposed: row j of dk sums over the queries that
+looked at key j. The scale stands in dq and in dk, once each. With dropout, y = dropped v, so dv uses the dropped
+weights, while the softmax's line uses the whole ones.
+
+The mask is absent from the backward because weights is 0 wherever the mask is False. dbias adds up over every
+axis along which the bias was broadcast, for the same reason that db in chapter 1 adds up the rows.
+
+Grouped-query attention shares one key and value head among G query heads. Those G heads are nothing but more
+queries to the same keys, so we fold them into the query axis, (H_kv, G T_q, d_k), and every line above, also the
+sum in dk and dv over all queries, holds as it stands.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, shape_error
+from numpy_attention.ops.attention_arguments import check_attention_arguments
+from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
+from numpy_attention.ops.softmax import softmax_backward_into, softmax_into
+
+
+class AttentionCache(NamedTuple):
+    """Everything the backward needs; `weights` is what a reader will want to look at."""
+
+    q: np.ndarray  # (..., H_q, T_q, d_k)
+    k: np.ndarray  # (..., H_kv, T_k, d_k)
+    v: np.ndarray  # (..., H_kv, T_k, d_v)
+    weights: np.ndarray  # (..., H_q, T_q, T_k), rows sum to one, or to zero where a query may look at nothing
+    dropped: np.ndarray  # the weights after dropout; the same array when dropout is off
+    dropout: DropoutCache
+    scale: float
+    bias_shape: tuple[int, ...] | None
+
+
+def scaled_dot_product_attention(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    mask: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> tuple[np.ndarray, AttentionCache]:
+    """Average the values for each query, weighted by how well its key matches.
+
+    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given
+
+    Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
+    Leading axes are free, (T, d) alone works too. H_kv may be a divisor of H_q in arrays of four axes or more.
+    mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k).
+    The weights are `cache.weights`. Dropout acts on the weights, and only when a generator is given.
+
+    Units: scores and bias in nats.
+
+    Raises: ValueError when shapes do not meet; TypeError for a mask that is not bool, or dtypes that differ.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), equation 1; grouped heads: Ainslie et al., GQA (2023).
+
+    >>> q, k, v = np.zeros((1, 2)), np.ones((3, 2)), np.array([[1.0], [2.0], [6.0]])
+    >>> y, cache = scaled_dot_product_attention(q, k, v, mask=np.array([True, True, False]))
+    >>> y, cache.weights
+    (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
+    """
+    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias)
+    if scale is None:
+        scale = 1.0 / math.sqrt(q.shape[-1])
+    scores_shape = (*q.shape[:-1], k.shape[-2])
+
+    scores = _fold(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
+    scores = scores.reshape(scores_shape)  # (..., H_q, T_q, T_k)
+    if bias is not None:
+        scores += bias
+    if mask is not None:
+        np.copyto(scores, -np.inf, where=~mask)
+    weights = softmax_into(scores, axis=-1, out=scores)  # the scores are not needed again
+    dropped, dropout_cache = _dropout(weights, dropout, rng)
+    y = _fold(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
+
+    bias_shape = None if bias is None else bias.shape
+    cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape)
+    return y.reshape(*q.shape[:-1], v.shape[-1]), cache
+
+
+def scaled_dot_product_attention_backward(
+    dy: np.ndarray, cache: AttentionCache
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Gradients of `scaled_dot_product_attention`; the derivation stands at the head of this chapter.
+
+    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; dbias as bias, or None without one
+    """
+    q, k, v, weights, dropped, dropout_cache, scale, bias_shape = cache
+    expected = (*q.shape[:-1], v.shape[-1])
+    require_cotangent("scaled_dot_product_attention_backward", "dy", dy, expected, q.dtype)
+    dy_folded = _fold(dy, k)  # (..., H_kv, G T_q, d_v)
+
+    # y = dropped @ v
+    dv = _fold(dropped, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
+    ddropped = (dy_folded @ v.swapaxes(-1, -2)).reshape(weights.shape)  # (..., H_q, T_q, T_k)
+
+    # dropped = dropout(weights)
+    dweights = dropout_backward(ddropped, dropout_cache)
+
+    # weights = softmax(scores)
+    dscores = softmax_backward_into(dweights, weights, axis=-1, out=dweights)  # dweights is not needed again
+
+    # scores = scale * q @ k^T + bias
+    dbias = None if bias_shape is None else _sum_to_shape(dscores, bias_shape)
+    dscores_folded = _fold(dscores, k)  # (..., H_kv, G T_q, T_k)
+    dq = dscores_folded @ k  # (..., H_kv, G T_q, d_k)
+    dq *= scale
+    dk = dscores_folded.swapaxes(-1, -2) @ _fold(q, k)  # (..., H_kv, T_k, d_k)
+    dk *= scale
+    return dq.reshape(q.shape), dk, dv, dbias
+
+
+_dropout = dropout  # the argument `dropout`, a rate, hides the op of the same name inside the function above
+
+
+def _fold(x: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Lay the query heads that share a key head below each other: (..., H_q, T_q, n) -> (..., H_kv, G T_q, n)."""
+    if x.shape[:-2] == k.shape[:-2]:
+        return x
+    *lead, num_kv_heads, _, _ = k.shape
+    return x.reshape(*lead, num_kv_heads, -1, x.shape[-1])
+
+
+def _sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Undo a broadcast: sum over the axes that the smaller shape lacks or holds as 1."""
+    extra = x.ndim - len(shape)
+    widened = tuple(i for i in range(x.ndim) if i < extra or (shape[i - extra] == 1 and x.shape[i] != 1))
+    if not widened:
+        return x.reshape(shape).copy()  # dscores serves on: the caller gets an array of its own
+    return x.sum(axis=widened).reshape(shape)

@@ -1,0 +1,76 @@
+"""Chapter 10. Dropout
+
+During training each number is set to zero with probability p, so that no unit can rely on one other unit alone:
+
+    y_i = x_i m_i / (1 - p)        m_i = 1 with probability 1 - p, else 0
+
+The division keeps the expectation: E[y_i] = x_i. It is done here, in training ("inverted" dropout), so that
+nothing at all has to be done later, when the model is used.
+
+For a given mask y is linear in x with the slope m_i / (1 - p), and that is the backward:
+
+    dL/dx_i = dy_i m_i / (1 - p)
+
+The same mask, and the same 1 / (1 - p): drop the factor here and the layer below trains at a smaller rate,
+which no error message will ever tell. The mask belongs to one call, so it lives in the cache, not on a layer:
+a dropout used twice has two masks. It is drawn by the caller's generator, so a seed repeats it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, require_float, shape_error
+
+
+class DropoutCache(NamedTuple):
+    """The mask of one call; None when dropout was off."""
+
+    kept: np.ndarray | None  # bool, the shape of x
+    scale: float  # 1 / (1 - rate)
+
+
+def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tuple[np.ndarray, DropoutCache]:
+    """Set numbers to zero at random and scale up the rest; without a generator, or at rate 0, return x as it is.
+
+    Formula: y = x * kept / (1 - rate)
+
+    Shapes: x of any shape -> y of the same shape
+
+    Units: rate is the probability of being dropped, in [0, 1).
+
+    Raises: ValueError for a rate outside [0, 1); TypeError when x is not an array of floats.
+
+    Source: Srivastava et al., Dropout, JMLR 15 (2014), sections 4 and 10.
+
+    >>> y, cache = dropout(np.ones(8), rate=0.5, rng=np.random.default_rng(0))
+    >>> sorted(set(y.tolist()))
+    [0.0, 2.0]
+    """
+    require_float("dropout", x=x)
+    if not 0.0 <= rate < 1.0:
+        raise shape_error("dropout", "rate", "in [0, 1)", rate, "it is the share that is dropped, not the share kept")
+    if rate == 0.0 or rng is None:
+        return x, DropoutCache(None, 1.0)
+
+    # Drawn on the host and moved to where x lives, so that both backends drop the same numbers.
+    kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x)
+    scale = 1.0 / (1.0 - rate)
+    y = x * kept
+    y *= scale
+    return y, DropoutCache(kept, scale)
+
+
+def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
+    """Gradient of `dropout`: dx = dy * kept / (1 - rate).
+
+    Shapes: dy as y -> dx as x
+    """
+    kept, scale = cache
+    if kept is None:
+        return dy
+    require_cotangent("dropout_backward", "dy", dy, kept.shape, dy.dtype)
+    # y = x * kept * scale
+    dx = dy * kept
+    dx *= scale
+    return dx

@@ -1,0 +1,96 @@
+"""Chapter 7. Many heads: split and concat
+
+One attention gives one average per query. To look for several things at once, the vector of width d_model is cut
+into H heads of width d_k = d_model / H, each head attends by itself, and the results are laid side by side again:
+
+    (B, T, d_model)  --cut-->  (B, T, H, d_k)  --swap-->  (B, H, T, d_k)
+
+Cutting is a reshape: head h owns the columns h d_k to (h + 1) d_k. Swapping T and H puts the heads beside the
+batch, where the matrix products of chapter 6 run over them like over any leading axis. Both steps only rename
+places, so both gradients only rename them back:
+
+    split_heads_backward  = concat of dy        concat_heads_backward = split of dy
+
+The mistake to know: going back with a reshape alone, without the swap, also gives (B, T, d_model), but mixes
+positions with heads; it is silent, because the shapes agree.
+"""
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, shape_error
+
+
+def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Cut the last axis into heads and move the heads before the time axis.
+
+    Formula: y_htj = x_t(h d_k + j)
+
+    Shapes: x (..., T, d_model) -> y (..., num_heads, T, d_k), a view of x: no number moves
+
+    Raises: ValueError when d_model is not divisible by num_heads.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
+
+    >>> split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)[0].tolist()
+    [[[0.0, 1.0], [4.0, 5.0]], [[2.0, 3.0], [6.0, 7.0]]]
+    """
+    if x.ndim < 2:
+        raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
+    if num_heads < 1 or x.shape[-1] % num_heads:
+        expected = f"a divisor of d_model = {x.shape[-1]}"
+        raise shape_error("split_heads", "num_heads", expected, num_heads, "each head needs d_model / num_heads columns")
+    return _split(x, num_heads), x.shape
+
+
+def split_heads_backward(dy: np.ndarray, cache: tuple[int, ...]) -> np.ndarray:
+    """Gradient of `split_heads`: concat the heads of dy.
+
+    Shapes: dy (..., num_heads, T, d_k) -> dx (..., T, d_model)
+    """
+    *lead, T, d_model = cache
+    if dy.ndim < 3 or dy.shape != (*lead, dy.shape[-3], T, d_model // max(dy.shape[-3], 1)):
+        raise shape_error("split_heads_backward", "dy", f"(..., num_heads, T, d_k) of an x {cache}", dy.shape)
+    # y = split(x)
+    return _concat(dy)
+
+
+def concat_heads(x: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Lay the heads side by side again: the inverse of `split_heads`.
+
+    Formula: y_t(h d_v + j) = x_htj
+
+    Shapes: x (..., H, T, d_v) -> y (..., T, H d_v)
+
+    Raises: ValueError when x has fewer than three axes.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
+
+    >>> heads, _ = split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)
+    >>> concat_heads(heads)[0].tolist()
+    [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
+    """
+    if x.ndim < 3:
+        raise shape_error("concat_heads", "x", "(..., H, T, d_v)", x.shape)
+    return _concat(x), x.shape
+
+
+def concat_heads_backward(dy: np.ndarray, cache: tuple[int, ...]) -> np.ndarray:
+    """Gradient of `concat_heads`: split dy into heads.
+
+    Shapes: dy (..., T, H d_v) -> dx (..., H, T, d_v)
+    """
+    *lead, num_heads, T, d_v = cache
+    require_cotangent("concat_heads_backward", "dy", dy, (*lead, T, num_heads * d_v), dy.dtype)
+    # y = concat(x)
+    return _split(dy, num_heads)
+
+
+def _split(x: np.ndarray, num_heads: int) -> np.ndarray:
+    *lead, T, d_model = x.shape
+    cut = x.reshape(*lead, T, num_heads, d_model // num_heads)  # (..., T, H, d_k)
+    return cut.swapaxes(-3, -2)  # (..., H, T, d_k)
+
+
+def _concat(x: np.ndarray) -> np.ndarray:
+    *lead, num_heads, T, d_v = x.shape
+    return x.swapaxes(-3, -2).reshape(*lead, T, num_heads * d_v)  # (..., T, H d_v)

@@ -1,0 +1,79 @@
+"""Chapter 1. The linear map
+
+Every query, key and value is a linear map of an input vector, so this is the first gradient to know by heart:
+
+    y = x w + b        y_nj = sum_i x_ni w_ij + b_j
+
+A loss L depends on x, w and b only through y. Call its gradient dy_nj = dL/dy_nj and apply the chain rule,
+keeping only the terms of y in which the variable occurs:
+
+    dL/dx_ni = sum_j dy_nj w_ij       x_ni meets every output j of its own row n       ->  dx = dy w^T
+    dL/dw_ij = sum_n x_ni dy_nj       w_ij is used again by every row n, so rows add   ->  dw = x^T dy
+    dL/db_j  = sum_n dy_nj            b_j is added to every row n, so rows add         ->  db = sum of the rows
+
+The shapes leave no other choice: dx must be (N, d_in), and dy (N, d_out) with w (d_in, d_out) give that in one way.
+A batch (B, T, d_in) is N = B T rows: we flatten it, because one large matrix product is many times
+faster than B small ones, and because the sums over n then run over batch and time alike.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, require_float, shape_error
+
+
+class LinearCache(NamedTuple):
+    """What the backward needs: both factors of the product."""
+
+    x: np.ndarray  # (..., d_in)
+    w: np.ndarray  # (d_in, d_out)
+    has_bias: bool
+
+
+def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[np.ndarray, LinearCache]:
+    """Multiply rows by a matrix and add a bias.
+
+    Formula: y = x w + b
+
+    Shapes: x (..., d_in), w (d_in, d_out), b (d_out,) or None -> y (..., d_out)
+
+    Raises: ValueError when the sizes do not meet; TypeError when the dtypes are not floats or differ.
+
+    Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.5.6 (the backward of a matrix product).
+
+    >>> y, cache = linear(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 4.0]]))
+    >>> y
+    array([[ 1.,  2., 11.]])
+    """
+    require_float("linear", x=x, w=w, b=b)
+    if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
+        d_in = x.shape[-1] if x.ndim else "?"
+        transposed = w.ndim == 2 and w.shape[1] == d_in
+        fix = "did you pass w transposed? weights are (d_in, d_out)" if transposed else "the last axis of x meets w's first"
+        raise shape_error("linear", "w", f"(d_in, d_out) with d_in = {d_in} as in x {x.shape}", w.shape, fix)
+    if b is not None and b.shape != (w.shape[1],):
+        raise shape_error("linear", "b", f"(d_out,) = ({w.shape[1]},) as in w {w.shape}", b.shape)
+
+    d_in, d_out = w.shape
+    y = x.reshape(-1, d_in) @ w  # (N, d_out), N = B T
+    if b is not None:
+        y += b
+    return y.reshape(*x.shape[:-1], d_out), LinearCache(x, w, b is not None)
+
+
+def linear_backward(dy: np.ndarray, cache: LinearCache) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Gradients of `linear`: dx = dy w^T, dw = x^T dy, db = the sum of dy's rows.
+
+    Shapes: dy (..., d_out) -> dx (..., d_in), dw (d_in, d_out), db (d_out,) or None
+    """
+    x, w, has_bias = cache
+    d_in, d_out = w.shape
+    require_cotangent("linear_backward", "dy", dy, (*x.shape[:-1], d_out), x.dtype)
+    dy_rows = dy.reshape(-1, d_out)  # (N, d_out)
+
+    # y = x @ w + b
+    dx = dy_rows @ w.T  # (N, d_in)
+    dw = x.reshape(-1, d_in).T @ dy_rows  # (d_in, d_out)
+    db = dy_rows.sum(axis=0) if has_bias else None  # (d_out,)
+    return dx.reshape(x.shape), dw, db

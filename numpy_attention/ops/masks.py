@@ -1,0 +1,154 @@
+"""Chapter 5. Masks: who may look at whom
+
+Attention compares every query with every key, and three kinds of pair must not meet: a position with one that
+comes after it (the decoder would read the answer), a word with the padding that fills a batch of unequal
+sentences, and, in long texts, a position with one that is too far away.
+
+One contract holds in the whole book:
+
+    a mask is boolean, broadcastable to (..., T_q, T_k), and True means "this query may look at this key";
+    the score of a pair that may not meet becomes -inf, its weight is therefore exactly zero;
+    a query that may look at nothing gets a row of zeros, and passes zero gradient: never NaN.
+
+Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
+
+Other libraries mean other things by a mask of ones and zeros (Keras's chapter: 1 is hidden), or add large
+negative numbers. Such masks come in through an adapter that says in its name what they mean; nothing is guessed.
+Where a mask is added, beware of `-inf * mask`: at every pair that is not hidden it computes -inf * 0 = NaN.
+
+A mask is a constant, so it has no backward of its own. In the backward of attention it needs no mention either:
+the weight of a hidden pair is 0, and the softmax's backward multiplies by the weight.
+"""
+
+import numpy as np
+
+from numpy_attention.errors import dtype_error, require_integers, shape_error
+
+
+def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
+    """Let every position look at itself and at what came before (the look-ahead mask of a decoder).
+
+    Formula: mask_ij = [j <= i + T_k - T_q]. The last query stands at the last key, so with T_q < T_k the
+    queries are the newest T_q positions, as when a text is continued from cached keys.
+
+    Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. `like` says on which device (any array there).
+
+    Raises: ValueError for a negative length.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.3.
+
+    >>> causal_mask(2, 3).astype(int)
+    array([[1, 1, 0],
+           [1, 1, 1]])
+    """
+    T_k = _lengths("causal_mask", T_q, T_k)
+    query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
+    return np.arange(T_k, like=like) <= query_position  # (T_q, T_k)
+
+
+def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
+    """Let every position look at itself and the `window - 1` positions before it.
+
+    Formula: mask_ij = [i' - window < j <= i'] with i' = i + T_k - T_q
+
+    Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. `like` says on which device (any array there).
+
+    Units: `window` counts keys, the query's own among them.
+
+    Raises: ValueError for a window below 1 or a negative length.
+
+    Source: Beltagy, Peters, Cohan, Longformer (2020), section 3.1; causal as in Jiang et al., Mistral 7B (2023).
+
+    >>> sliding_window_mask(4, window=2).astype(int)
+    array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    """
+    if window < 1:
+        raise shape_error("sliding_window_mask", "window", "at least 1", window, "a window of 1 sees itself only")
+    T_k = _lengths("sliding_window_mask", T_q, T_k)
+    query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
+    too_old = np.arange(T_k, like=like) <= query_position - window  # (T_q, T_k)
+    return causal_mask(T_q, T_k, like=like) & ~too_old
+
+
+def padding_mask(lengths: np.ndarray, T: int) -> np.ndarray:
+    """Hide the padding at the end of each sequence of a batch.
+
+    Formula: mask_bj = [j < lengths_b]. It hides columns (keys). Rows of padding queries stay: what they
+    compute is not used, and hiding the keys is what keeps padding out of the real words.
+
+    Shapes: lengths (B,) of integers in [0, T] -> (B, 1, 1, T) of bool, broadcastable to (B, H, T_q, T).
+    Without a head axis use `padding_mask(lengths, T)[:, 0]`, which is (B, 1, T).
+
+    Raises: TypeError for lengths that are not integers; ValueError for lengths that are not 1-D or outside [0, T].
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.3 (illegal connections set to -inf).
+
+    >>> padding_mask(np.array([1, 3]), T=3)[:, 0, 0].astype(int)
+    array([[1, 0, 0],
+           [1, 1, 1]])
+    """
+    if isinstance(lengths, (list, tuple)):
+        lengths = np.array(lengths)
+    require_integers("padding_mask", "lengths", lengths)
+    if lengths.ndim != 1:
+        raise shape_error("padding_mask", "lengths", "(B,), one length a sequence", lengths.shape)
+    if isinstance(lengths, np.ndarray) and lengths.size and not (0 <= lengths.min() and lengths.max() <= T):
+        raise shape_error("padding_mask", "lengths", f"between 0 and T = {T}", lengths, "is T the padded length?")
+    return (np.arange(T, like=lengths) < lengths[:, None])[:, None, None, :]  # (B, 1, 1, T)
+
+
+def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
+    """Adapt a mask in which 1 (or True) means hidden, as in the Keras chapter and in PyTorch's `key_padding_mask`.
+
+    Formula: mask = (blocked == 0)
+
+    Shapes: unchanged, of bool
+
+    Raises: ValueError when a number other than 0 and 1 stands in it.
+
+    Source: the conventions of Keras and torch.nn.MultiheadAttention, turned into this book's.
+
+    >>> mask_from_blocked(np.array([[0, 0, 1]]))
+    array([[ True,  True, False]])
+    """
+    visible = blocked == 0
+    if not bool((visible | (blocked == 1)).all()):
+        fix = "if it holds 0 and large negative numbers, use mask_from_additive"
+        raise shape_error("mask_from_blocked", "blocked", "made of 0 (visible) and 1 (hidden)", "other numbers", fix)
+    return visible
+
+
+def mask_from_additive(additive: np.ndarray) -> np.ndarray:
+    """Adapt a mask that is added to the scores: 0 is visible, -1e4 and below (-1e9, -9e15, -inf) is hidden.
+
+    Formula: mask = (additive == 0)
+
+    Shapes: unchanged, of bool
+
+    Raises: TypeError when it is not of floats; ValueError when a number between -1e4 and 0, or above 0, stands in
+    it: that is a bias, which moves scores without hiding anything.
+
+    Source: the 0 / -1e9 convention of the lessons and of Hugging Face's extended attention masks.
+
+    >>> mask_from_additive(np.array([[0.0, -1e9, -np.inf]]))
+    array([[ True, False, False]])
+    """
+    if additive.dtype.kind != "f":
+        fix = "for 0 and 1 use mask_from_blocked (1 hides) or mask.astype(bool) (1 shows)"
+        raise dtype_error("mask_from_additive", "additive", "an array of floats", additive.dtype, fix)
+    visible = additive == 0
+    if not bool((visible | (additive <= -1e4)).all()):
+        fix = "numbers in between are a bias: pass them as bias="
+        raise shape_error("mask_from_additive", "additive", "made of 0 and numbers of -1e4 or below", "others too", fix)
+    return visible
+
+
+def _lengths(op: str, T_q: int, T_k: int | None) -> int:
+    """T_k, or T_q where none is given, both checked."""
+    T_k = T_q if T_k is None else T_k
+    if T_q < 0 or T_k < 0:
+        raise shape_error(op, "T_q and T_k", "0 or more", (T_q, T_k))
+    return T_k

@@ -1,0 +1,160 @@
+"""Chapter 8. Layer norm and RMS norm
+
+Layer norm gives every vector of width d the mean 0 and the variance 1, then lets the model undo that with gamma and
+beta. With x_hat for the normalized vector and r for one over its standard deviation:
+
+    mean = sum_i x_i / d        var = sum_i (x_i - mean)^2 / d        (the biased variance: divided by d)
+    r = 1 / sqrt(var + eps)     x_hat_i = (x_i - mean) r              y_i = gamma_i x_hat_i + beta_i
+
+The last line is easy; gamma and beta serve all rows, so their gradients add up over rows:
+
+    dbeta_i = sum_n dy_ni       dgamma_i = sum_n dy_ni x_hat_ni       dx_hat_i = dy_i gamma_i
+
+Note that gamma enters here, before what follows. Left out, or multiplied in at the end, it goes unnoticed as long
+as gamma is all ones, as at initialisation.
+
+x_hat depends on x_j in three ways: directly, through the mean, and through r. From the definitions
+dmean/dx_j = 1/d, and dr/dx_j = -r^2 x_hat_j / d (since dvar/dx_j = 2 (x_j - mean) / d; the path from var through
+the mean vanishes, because the deviations sum to zero). So
+
+    dx_hat_i/dx_j = r [i = j] - r / d - r x_hat_i x_hat_j / d
+
+and summing over i with dx_hat, writing mean(.) for the average over the d elements of the row:
+
+    dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
+
+Read it geometrically: of dx_hat, take away the part along the constant vector and the part along x_hat. Moving x
+along those two directions changes nothing that layer norm lets through.
+
+RMS norm leaves the mean alone: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). The same steps, one path fewer:
+
+    dx = r * (dx_hat - x_hat * mean(dx_hat * x_hat))
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, require_float, shape_error
+
+
+class NormCache(NamedTuple):
+    """The normalized input serves twice: for dgamma and for dx."""
+
+    x_hat: np.ndarray  # (..., d), in float32 when the input is float16
+    r: np.ndarray  # (..., 1), one over the standard deviation, or over the root mean square
+    gamma: np.ndarray  # (d,)
+
+
+def layer_norm(
+    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 1e-5
+) -> tuple[np.ndarray, NormCache]:
+    """Normalize each vector to mean 0 and variance 1, then scale and shift it.
+
+    Formula: y = gamma (x - mean) / sqrt(var + eps) + beta, mean and (biased) variance over the last axis
+
+    Shapes: x (..., d), gamma (d,), beta (d,) -> y (..., d)
+
+    Units: eps in the units of x squared.
+
+    Raises: ValueError when gamma or beta do not fit, or eps is not positive; TypeError for dtypes.
+
+    Source: Ba, Kiros, Hinton, Layer Normalization (2016), equation 4.
+
+    >>> y, cache = layer_norm(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2))
+    >>> y.round(4)
+    array([[-1.,  1.]])
+    """
+    _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
+    d = x.shape[-1]
+    x_wide = x.astype(np.float32) if x.dtype == np.float16 else x  # statistics need more than float16's ten bits
+
+    x_hat = x_wide - x_wide.mean(axis=-1, keepdims=True)  # for now x - mean
+    var = np.einsum("...i,...i->...", x_hat, x_hat)[..., None] / d  # (..., 1)
+    r = 1.0 / np.sqrt(var + eps)
+    x_hat *= r
+    y = x_hat * gamma
+    y += beta
+    return y.astype(x.dtype, copy=False), NormCache(x_hat, r, gamma)
+
+
+def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of `layer_norm`: dx = r (dx_hat - mean(dx_hat) - x_hat mean(dx_hat x_hat)), dx_hat = dy gamma.
+
+    Shapes: dy (..., d) -> dx (..., d), dgamma (d,), dbeta (d,)
+    """
+    x_hat, r, gamma = cache
+    require_cotangent("layer_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
+    dy_wide = dy.astype(x_hat.dtype, copy=False)
+    d = dy.shape[-1]
+
+    # y = x_hat * gamma + beta
+    dbeta = dy_wide.reshape(-1, d).sum(axis=0)  # (d,)
+    dgamma = np.einsum("ni,ni->i", dy_wide.reshape(-1, d), x_hat.reshape(-1, d))  # (d,)
+    dx_hat = dy_wide * gamma  # (..., d)
+
+    # x_hat = (x - mean) * r
+    along_x_hat = np.einsum("...i,...i->...", dx_hat, x_hat)[..., None] / d  # mean(dx_hat * x_hat), (..., 1)
+    dx = dx_hat - dx_hat.mean(axis=-1, keepdims=True)
+    dx -= x_hat * along_x_hat
+    dx *= r
+    return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False), dbeta.astype(dy.dtype, copy=False)
+
+
+def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.ndarray, NormCache]:
+    """Scale each vector to a root mean square of 1, then by gamma.
+
+    Formula: y = gamma x / sqrt(mean(x^2) + eps), the mean over the last axis
+
+    Shapes: x (..., d), gamma (d,) -> y (..., d)
+
+    Units: eps in the units of x squared.
+
+    Raises: ValueError when gamma does not fit, or eps is not positive; TypeError for dtypes.
+
+    Source: Zhang, Sennrich, Root Mean Square Layer Normalization (2019), equation 4.
+
+    >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
+    array([[0.8485, 1.1314]])
+    """
+    _check_norm("rms_norm", x, eps, gamma=gamma)
+    x_wide = x.astype(np.float32) if x.dtype == np.float16 else x
+
+    mean_square = np.einsum("...i,...i->...", x_wide, x_wide)[..., None] / x.shape[-1]  # (..., 1)
+    r = 1.0 / np.sqrt(mean_square + eps)
+    x_hat = x_wide * r
+    y = x_hat * gamma
+    return y.astype(x.dtype, copy=False), NormCache(x_hat, r, gamma)
+
+
+def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of `rms_norm`: dx = r (dx_hat - x_hat mean(dx_hat x_hat)), dx_hat = dy gamma.
+
+    Shapes: dy (..., d) -> dx (..., d), dgamma (d,)
+    """
+    x_hat, r, gamma = cache
+    require_cotangent("rms_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
+    dy_wide = dy.astype(x_hat.dtype, copy=False)
+    d = dy.shape[-1]
+
+    # y = x_hat * gamma
+    dgamma = np.einsum("ni,ni->i", dy_wide.reshape(-1, d), x_hat.reshape(-1, d))  # (d,)
+    dx = dy_wide * gamma  # for now dx_hat, (..., d)
+
+    # x_hat = x * r
+    along_x_hat = np.einsum("...i,...i->...", dx, x_hat)[..., None] / d  # mean(dx_hat * x_hat), (..., 1)
+    dx -= x_hat * along_x_hat
+    dx *= r
+    return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False)
+
+
+def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> None:
+    require_float(op, x=x, **parameters)
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise shape_error(op, "x", "(..., d) with d at least 1", x.shape)
+    for name, parameter in parameters.items():
+        if parameter.shape != x.shape[-1:]:
+            fix = "the norm runs over the last axis only"
+            raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
+    if eps <= 0.0:
+        raise shape_error(op, "eps", "positive", eps, "it keeps a constant vector from dividing by zero")

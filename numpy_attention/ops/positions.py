@@ -1,0 +1,182 @@
+"""Chapter 3. Where am I? Positions
+
+Attention treats its input as a set: shuffle the words and every output is shuffled with them. Order has to be
+told. Three ways are in use.
+
+Sinusoidal. Add a fixed vector that depends on the position t alone, with frequencies from fast to slow:
+
+    PE_t(2i) = sin(t f_i)     PE_t(2i+1) = cos(t f_i)     f_i = 10000^(-2i / d_model)
+
+A pair (sin, cos) is a point on a circle, and moving k positions on turns it by the angle k f_i:
+PE_(t+k) = R_k PE_t with a rotation R_k that does not depend on t. A constant is added, so it has no backward.
+
+Rotary. Instead of adding, turn each query and key by its own position, two coordinates at a time:
+
+    y_1 = x_1 cos(a) - x_2 sin(a)     y_2 = x_2 cos(a) + x_1 sin(a)     a = t f_i
+
+A turn by a is the matrix R(a), and R(a)^T R(b) = R(b - a): the score of query t with key s depends on s - t only.
+By chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn is the turn back:
+
+    dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
+
+Which two coordinates form a pair is a convention that differs between models: "half" pairs i with i + d_k / 2,
+"interleaved" pairs 2i with 2i + 1. Norms agree under both, so only the wrong words that come out show a mix-up.
+
+ALiBi. Leave the vectors alone and lower the score by the distance, with a slope of its own for each head.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import dtype_error, require_cotangent, require_float, shape_error
+
+
+def sinusoidal_positions(length: int, d_model: int, dtype: type = np.float32) -> np.ndarray:
+    """The table of sines and cosines that the original transformer adds to its embeddings.
+
+    Formula: PE_t(2i) = sin(t 10000^(-2i / d_model)), PE_t(2i+1) = cos(t 10000^(-2i / d_model))
+
+    Shapes: -> (length, d_model); an odd d_model ends on a sine without its cosine
+
+    Units: angles in radians, positions counted from 0.
+
+    Raises: ValueError for a negative length or a d_model below 1.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.5.
+
+    >>> sinusoidal_positions(2, 3, dtype=np.float64).round(4).tolist()
+    [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
+    """
+    if length < 0 or d_model < 1:
+        raise shape_error("sinusoidal_positions", "(length, d_model)", "at least (0, 1)", (length, d_model))
+    frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
+    angles = np.arange(length)[:, None] * frequencies  # (length, ceil(d_model / 2))
+    table = np.empty((length, d_model))
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles[:, : d_model // 2])
+    return table.astype(dtype)
+
+
+class RotaryCache(NamedTuple):
+    """The turns: cosine and sine of position times frequency, and which coordinates form a pair."""
+
+    cos: np.ndarray  # broadcastable to (..., T, d_k / 2)
+    sin: np.ndarray
+    pairing: str
+
+
+def rotary(
+    x: np.ndarray, positions: np.ndarray, base: float = 10000.0, pairing: str = "half"
+) -> tuple[np.ndarray, RotaryCache]:
+    """Turn the coordinates of each vector, pair by pair, by an angle that grows with its position.
+
+    Formula: (y_1, y_2) = R(t f_i) (x_1, x_2), f_i = base^(-2i / d_k)
+
+    Shapes: x (..., T, d_k) with even d_k, positions broadcastable to (..., T) -> y as x.
+    pairing "half": (x_1, x_2) = columns (i, i + d_k/2); "interleaved": columns (2i, 2i + 1).
+
+    Units: positions in tokens, angles in radians.
+
+    Raises: ValueError for odd d_k, another pairing, or positions that do not fit; TypeError for other dtypes.
+
+    Source: Su et al., RoFormer (2021), section 3.2.2, equations 14 and 15; "half" is GPT-NeoX's order.
+
+    >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
+    array([[0.5403, 0.8415]])
+    """
+    require_float("rotary", x=x)
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
+    if pairing not in ("half", "interleaved"):
+        raise shape_error("rotary", "pairing", '"half" or "interleaved"', repr(pairing))
+    if getattr(positions, "dtype", np.dtype(object)).kind not in "iuf":
+        raise dtype_error("rotary", "positions", "an array of numbers", type(positions).__name__, "np.arange(T)?")
+    if positions.ndim >= x.ndim or not _fits(positions.shape, x.shape[:-1]):
+        raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
+
+    d_k = x.shape[-1]
+    frequencies = np.asarray(base ** (-np.arange(0, d_k, 2) / d_k), like=positions)  # (d_k / 2,)
+    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), in float64: large positions lose digits else
+    cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
+    sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
+    return _turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing)
+
+
+def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
+    """Gradient of `rotary`: turn dy back by the same angles.
+
+    Shapes: dy as y -> dx as x
+    """
+    cos, sin, pairing = cache
+    if dy.ndim < 2 or dy.shape[-1] != 2 * cos.shape[-1] or not _fits(cos.shape[:-1], dy.shape[:-1]):
+        raise shape_error("rotary_backward", "dy", f"(..., T, d_k) with d_k = {2 * cos.shape[-1]}", dy.shape)
+    require_cotangent("rotary_backward", "dy", dy, dy.shape, cos.dtype)
+    # y = R x, so dx = R^T dy, and R(a)^T = R(-a)
+    return _turn(dy, cos, -sin, pairing)
+
+
+def alibi_slopes(num_heads: int) -> np.ndarray:
+    """How strongly each head is drawn to what is near: a geometric row of slopes.
+
+    Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two; else those of the next lower power of two,
+    followed by every other one of the next higher.
+
+    Shapes: -> (num_heads,)
+
+    Units: nats a token.
+
+    Raises: ValueError for fewer than one head.
+
+    Source: Press, Smith, Lewis, Train Short, Test Long (2022), section 3 and its appendix on head counts.
+
+    >>> alibi_slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    if num_heads < 1:
+        raise shape_error("alibi_slopes", "num_heads", "at least 1", num_heads)
+    lower = 2 ** int(math.log2(num_heads))
+    slopes = 2.0 ** (-8.0 * np.arange(1, lower + 1) / lower)
+    between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))
+    return np.concatenate([slopes, between[: num_heads - lower]])
+
+
+def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type = np.float32) -> np.ndarray:
+    """The bias that lowers each score in proportion to the distance of its key.
+
+    Formula: bias_hij = -slope_h |i + T_k - T_q - j|: the last query stands at the last key
+
+    Shapes: -> (num_heads, T_q, T_k); T_k defaults to T_q. Pass it as `bias=` to attention.
+
+    Units: nats.
+
+    Raises: ValueError for fewer than one head or a negative length.
+
+    Source: Press, Smith, Lewis, Train Short, Test Long (2022), section 3.
+
+    >>> alibi_bias(1, 3).tolist()[0][2]
+    [-0.0078125, -0.00390625, 0.0]
+    """
+    T_k = T_q if T_k is None else T_k
+    if T_q < 0 or T_k < 0:
+        raise shape_error("alibi_bias", "T_q and T_k", "0 or more", (T_q, T_k))
+    distance = np.abs(np.arange(T_q)[:, None] + (T_k - T_q) - np.arange(T_k))  # (T_q, T_k)
+    return (alibi_slopes(num_heads)[:, None, None] * -distance).astype(dtype)
+
+
+def _turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.ndarray:
+    half = x.shape[-1] // 2
+    first, second = (slice(None, half), slice(half, None)) if pairing == "half" else (slice(0, None, 2), slice(1, None, 2))
+    x_1, x_2 = x[..., first], x[..., second]  # (..., T, d_k / 2) each
+    y = np.empty_like(x)
+    y[..., first] = x_1 * cos - x_2 * sin
+    y[..., second] = x_2 * cos + x_1 * sin
+    return y
+
+
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Whether an array of this shape broadcasts into the other without widening it."""
+    if len(shape) > len(into):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False))

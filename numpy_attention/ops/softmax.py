@@ -1,0 +1,102 @@
+"""Chapter 4. The softmax
+
+The softmax turns scores into weights that are positive and sum to one:
+
+    y_i = exp(x_i) / sum_k exp(x_k)
+
+Stability. exp(1e4) overflows, but subtracting one number m from all scores of a row changes nothing, since
+exp(-m) cancels. With m = max(x) the largest term is exp(0) = 1: nothing overflows and the sum is at least 1.
+
+Jacobian. By the quotient rule, with [i = j] one on the diagonal and zero elsewhere,
+
+    dy_i/dx_j = y_i ([i = j] - y_j)
+
+Every output depends on every input of its row. For a loss with gradient dy the chain rule sums over all i:
+
+    dL/dx_j = sum_i dy_i y_i ([i = j] - y_j) = dy_j y_j - y_j sum_i dy_i y_i
+
+               dx = y * (dy - sum(dy * y))
+
+So the (T, T) Jacobian is never built: the backward is one line. Read it as "what this weight earns beyond the
+average earning of its row". Two checks a reader can make in the head: the rows of dx sum to zero, because a
+constant added to all scores changes nothing; and for dy all ones dx is zero, because the sum is always one.
+(That is why a gradient check with dy of ones proves nothing here.)
+
+A row in which every score is -inf has nothing to choose from. We define its weights as zeros, so that a query
+that may look at nothing gets nothing; the formula above then gives it a zero gradient as well.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, require_float, shape_error
+
+
+class SoftmaxCache(NamedTuple):
+    """The weights are all that the backward needs."""
+
+    y: np.ndarray
+    axis: int
+
+
+def softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
+    """Turn scores into weights that sum to one along an axis.
+
+    Formula: y_i = exp(x_i - max x) / sum_k exp(x_k - max x); a row of -inf gives zeros.
+
+    Shapes: x of any shape -> y of the same shape
+
+    Units: x in nats (a score higher by 1 has e times the weight); y is dimensionless.
+
+    Raises: ValueError when x has no such axis or nothing along it; TypeError when x is not an array of floats.
+
+    Source: Bridle, Probabilistic Interpretation of Feedforward Classification Network Outputs (1990), equation 3.
+
+    >>> softmax(np.array([10000.0, 10000.0, -np.inf]))[0]
+    array([0.5, 0.5, 0. ])
+    """
+    require_float("softmax", x=x)
+    if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
+        raise shape_error("softmax", "x", f"an array with at least one element along axis {axis}", x.shape)
+
+    y = softmax_into(x, axis, out=np.empty_like(x))
+    return y, SoftmaxCache(y, axis)
+
+
+def softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
+    """Gradient of `softmax`: dx = y * (dy - sum(dy * y)), the sum along the softmax's axis.
+
+    Shapes: dy as y -> dx as x
+    """
+    y, axis = cache
+    require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
+    return softmax_backward_into(dy, y, axis, out=np.empty_like(y))
+
+
+def softmax_into(x: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
+    """The softmax of x, written into `out`, which may be x itself when its owner no longer needs the scores."""
+    if x.dtype == np.float16:  # ten bits are too few for a sum: work in float32
+        out[...] = softmax_into(x.astype(np.float32), axis, out=np.empty_like(x, dtype=np.float32))
+        return out
+    row_max = x.max(axis=axis, keepdims=True)
+    row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # for a row of -inf: -inf - (-inf) would be NaN
+
+    np.subtract(x, row_max, out=out)
+    np.exp(out, out=out)
+    total = out.sum(axis=axis, keepdims=True)
+    out /= np.maximum(total, 1.0)  # total is at least exp(0) = 1, except in a row of -inf: there 0 / 1 = 0
+    return out
+
+
+def softmax_backward_into(dy: np.ndarray, y: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
+    """The backward's one line, written into `out`, which may be dy itself when its owner no longer needs it."""
+    if y.dtype == np.float16:
+        wide = np.empty_like(y, dtype=np.float32)
+        out[...] = softmax_backward_into(dy.astype(np.float32), y.astype(np.float32), axis, out=wide)
+        return out
+    # y = softmax(x)
+    row_mean = (dy * y).sum(axis=axis, keepdims=True)  # what the row earns on average
+    np.subtract(dy, row_mean, out=out)
+    out *= y
+    return out
