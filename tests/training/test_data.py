@@ -1,0 +1,93 @@
+"""Texts, vocabularies and blocks."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from numpy_attention.training.data import (
+    CharVocabulary,
+    InputError,
+    consecutive_blocks,
+    default_text,
+    random_blocks,
+    read_text,
+    split_text,
+)
+
+
+def test_the_default_text_is_the_help_topics_in_sorted_order():
+    topics = importlib.import_module("pydoc_data.topics").topics
+    text = default_text()
+    assert text.startswith(topics[min(topics)])
+    assert text.endswith(topics[max(topics)])
+    assert len(text) == sum(map(len, topics.values()))
+
+
+def test_ids_spell_the_text_again():
+    text = "b\u00e4r \U0001f43b\tand\r\nb\u00e4r"
+    vocabulary = CharVocabulary(text)
+    ids = vocabulary.encode(text)
+    assert vocabulary.characters == "".join(sorted(set(text)))
+    assert vocabulary.decode(ids) == text
+    assert ids.dtype == np.int64
+    assert len(vocabulary.encode("")) == 0
+
+
+def test_unknown_characters_are_named():
+    with pytest.raises(InputError, match="unknown to the model: 'x', '\u20ac'"):
+        CharVocabulary("abc").encode("abx\u20acx")
+    with pytest.raises(InputError, match="unknown"):
+        CharVocabulary("abc").encode("\udcff")  # what an undecodable byte on the command line becomes
+
+
+def test_files_are_read_character_for_character(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac\n")
+    assert read_text(path) == "one\r\ntwo \u20ac\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "is empty"), (b"abc\xffdef", "not UTF-8 text: byte 0xff at offset 3"), (None, "No such file"), ("dir", "directory")],
+)
+def test_a_file_that_is_no_text_is_told_in_one_line(tmp_path, content, said):
+    path = tmp_path / "text.txt"
+    if content == "dir":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=said) as caught:
+        read_text(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_the_last_tenth_is_held_out():
+    training, held_out = split_text(np.arange(105))
+    np.testing.assert_array_equal(training, np.arange(94))
+    np.testing.assert_array_equal(held_out, np.arange(94, 105))
+
+
+def test_targets_are_the_next_characters_of_their_blocks():
+    ids = np.arange(100, 150)
+    x, y = random_blocks(ids, 7, 300, np.random.default_rng(0))
+    assert x.shape == y.shape == (300, 7)
+    np.testing.assert_array_equal(x + 1, y)
+    assert x.min() == 100  # every place can be drawn, the first
+    assert y.max() == 149  # and the last
+
+
+def test_a_text_shorter_than_a_block_is_refused():
+    with pytest.raises(InputError, match="shorter than one block"):
+        random_blocks(np.arange(7), 7, 2, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("length", [2, 5, 18, 19, 20, 21, 22, 50])
+@pytest.mark.parametrize("count", [1, 3])
+def test_consecutive_blocks_predict_every_character_but_the_first_once(length, count):
+    ids = np.random.default_rng(1).permutation(21)
+    batches = list(consecutive_blocks(ids, length, count))
+    np.testing.assert_array_equal(np.concatenate([x.ravel() for x, _ in batches]), ids[:-1])
+    np.testing.assert_array_equal(np.concatenate([y.ravel() for _, y in batches]), ids[1:])
+    assert all(x.shape == y.shape and x.shape[0] <= count and x.shape[1] <= length for x, y in batches)

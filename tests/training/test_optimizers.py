@@ -1,0 +1,143 @@
+"""The optimizers against steps worked out by hand, and the clipping of gradients."""
+
+import math
+
+import numpy as np
+import pytest
+
+from numpy_attention.training.optimizers import BLOCK, SGD, Adam, AdamW, clip_by_global_norm
+
+
+def test_sgd_with_momentum_takes_the_steps_of_the_formula():
+    w = np.array([1.0, -2.0])
+    optimizer = SGD({"w": w}, learning_rate=0.5, momentum=0.9)
+    optimizer.step({"w": np.array([0.2, 0.4])})  # u = (0.2, 0.4)
+    np.testing.assert_allclose(w, [0.9, -2.2], rtol=1e-15)
+    optimizer.step({"w": np.array([-0.1, 0.3])})  # u = 0.9 (0.2, 0.4) + (-0.1, 0.3) = (0.08, 0.66)
+    np.testing.assert_allclose(w, [0.86, -2.53], rtol=1e-15)
+    optimizer.step({"w": np.array([0.0, 0.0])}, learning_rate=1.0)  # u = (0.072, 0.594)
+    np.testing.assert_allclose(w, [0.788, -3.124], rtol=1e-15)
+
+
+def test_sgd_without_momentum_is_the_gradient_times_the_rate():
+    w = np.array([[1.0, 2.0, 3.0]])
+    SGD({"w": w}, learning_rate=0.1).step({"w": np.array([[10.0, -10.0, 5.0]])})
+    np.testing.assert_allclose(w, [[0.0, 3.0, 2.5]], atol=1e-15)
+
+
+def test_the_first_step_of_adam_is_the_learning_rate_whatever_the_gradient():
+    w = np.array([1.0, 1.0, 1.0])
+    Adam({"w": w}, learning_rate=0.01, eps=0.0).step({"w": np.array([1e-6, -3.0, 1e6])})
+    np.testing.assert_allclose(w, [0.99, 1.01, 0.99], rtol=1e-14)
+
+
+def test_adam_takes_the_steps_of_the_formula():
+    w = np.array([0.5])
+    optimizer = Adam({"w": w}, learning_rate=0.1, beta_1=0.5, beta_2=0.75, eps=0.25)
+    optimizer.step({"w": np.array([2.0])})
+    # m = 1, v = 1; m_hat = 1 / 0.5 = 2, v_hat = 1 / 0.25 = 4; p = 0.5 - 0.1 * 2 / (2 + 0.25)
+    first = 0.5 - 0.2 / 2.25
+    np.testing.assert_allclose(w, [first], rtol=1e-15)
+    optimizer.step({"w": np.array([-1.0])})
+    # m = 0.5 - 0.5 = 0: no step
+    np.testing.assert_allclose(w, [first], rtol=1e-15)
+    optimizer.step({"w": np.array([4.0])})
+    # m = 2, v = 0.75 (0.75 + 0.25) + 0.25 * 16 = 4.75; m_hat = 2 / 0.875, v_hat = 4.75 / (1 - 0.421875)
+    step = 0.1 * (2 / 0.875) / (math.sqrt(4.75 / 0.578125) + 0.25)
+    np.testing.assert_allclose(w, [first - step], rtol=1e-14)
+
+
+def test_adamw_shrinks_matrices_only_and_outside_the_moments():
+    w, b = np.array([[2.0, -4.0]]), np.array([3.0])
+    optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=0.0)
+    optimizer.step({"w": np.array([[1.0, 1.0]]), "b": np.array([1.0])})
+    np.testing.assert_allclose(w, [[2.0 * 0.95 - 0.1, -4.0 * 0.95 - 0.1]], rtol=1e-14)
+    np.testing.assert_allclose(b, [2.9], rtol=1e-14)
+    np.testing.assert_allclose(optimizer.m["w"], [[0.1, 0.1]], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_array_longer_than_a_block_steps_like_its_single_elements(dtype):
+    rng = np.random.default_rng(0)
+    size = BLOCK + 17
+    whole = rng.standard_normal((1, size)).astype(dtype)
+    g = rng.standard_normal((1, size)).astype(dtype)
+    ends = whole[:, [0, BLOCK - 1, BLOCK, size - 1]].copy()
+    of_whole, of_ends = AdamW({"w": whole}), AdamW({"w": ends})
+    for _ in range(3):
+        of_whole.step({"w": g})
+        of_ends.step({"w": g[:, [0, BLOCK - 1, BLOCK, size - 1]]})
+    np.testing.assert_array_equal(whole[:, [0, BLOCK - 1, BLOCK, size - 1]], ends)
+    assert whole.dtype == of_whole.m["w"].dtype == dtype
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_a_step_changes_the_live_array_and_not_the_gradient(kind):
+    rng = np.random.default_rng(1)
+    w, g = rng.standard_normal((3, 5)), rng.standard_normal((5, 3)).T  # a gradient in Fortran order
+    before, kept = w.copy(), g.copy()
+    kind({"w": w}).step({"w": g})
+    assert (w != before).all()
+    np.testing.assert_array_equal(g, kept)
+
+
+@pytest.mark.parametrize("make", [lambda p: SGD(p, momentum=0.9), Adam, AdamW])
+def test_saved_state_continues_as_if_never_interrupted(make):
+    rng = np.random.default_rng(2)
+    straight = {"w": rng.standard_normal((3, 4)), "b": rng.standard_normal(4)}
+    gradients = [{"w": rng.standard_normal((3, 4)), "b": rng.standard_normal(4)} for _ in range(6)]
+    resumed = {name: p.copy() for name, p in straight.items()}
+    one, two = make(straight), make(resumed)
+    for g in gradients[:3]:
+        one.step(g)
+        two.step(g)
+    three = make(resumed)
+    three.load_state({name: array.copy() for name, array in two.state().items()})
+    for g in gradients[3:]:
+        one.step(g)
+        three.step(g)
+    for name, p in straight.items():
+        np.testing.assert_array_equal(p, resumed[name])
+
+
+def test_wrong_parameters_gradients_and_states_are_refused_by_name():
+    w = np.zeros((2, 3))
+    with pytest.raises(ValueError, match="got that of 'a'.*tied"):
+        Adam({"a": w, "b": w})
+    with pytest.raises(ValueError, match="contiguous"):
+        Adam({"w": w.T})
+    with pytest.raises(TypeError, match="int64"):
+        SGD({"w": np.arange(3)})
+    with pytest.raises(ValueError, match="at least one"):
+        SGD({})
+    optimizer = Adam({"w": w})
+    with pytest.raises(ValueError, match="difference in b, w"):
+        optimizer.step({"b": w})
+    with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)"):
+        optimizer.step({"w": w.T})
+    with pytest.raises(ValueError, match=r"difference in v\.w"):
+        optimizer.load_state({"steps": np.asarray(1), "m.w": w})
+
+
+def test_clipping_scales_all_gradients_by_one_factor():
+    grads = {"a": np.array([[3.0, 0.0]]), "b": np.array([0.0, 4.0, 12.0])}  # joint norm 13
+    norm = clip_by_global_norm(grads, 6.5)
+    assert norm == 13.0
+    np.testing.assert_allclose(grads["a"], [[1.5, 0.0]], rtol=1e-15)
+    np.testing.assert_allclose(grads["b"], [0.0, 2.0, 6.0], rtol=1e-15)
+
+
+def test_short_gradients_and_zero_gradients_pass_the_clip_unchanged():
+    g = np.random.default_rng(3).standard_normal((4, 5)).astype(np.float32)
+    grads = {"w": g.copy()}
+    clip_by_global_norm(grads, 100.0)
+    np.testing.assert_array_equal(grads["w"], g)
+    assert grads["w"].dtype == np.float32
+    zero = {"w": np.zeros(3)}
+    assert clip_by_global_norm(zero, 1.0) == 0.0
+    np.testing.assert_array_equal(zero["w"], 0.0)
+
+
+def test_a_clip_that_is_not_positive_is_refused():
+    with pytest.raises(ValueError, match="max_norm"):
+        clip_by_global_norm({"w": np.ones(3)}, 0.0)

@@ -1,0 +1,28 @@
+"""The learning rate over a run."""
+
+import math
+
+import pytest
+
+from numpy_attention.training.schedules import constant, warmup_cosine
+
+
+def test_the_rate_rises_in_a_line_to_the_peak_over_the_warm_up():
+    rates = [warmup_cosine(step, 100, 4, 0.8, 0.1) for step in range(4)]
+    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8])
+
+
+def test_the_rate_falls_from_the_peak_to_the_minimum_which_the_last_step_has():
+    rates = [warmup_cosine(step, 12, 2, 1.0, 0.2) for step in range(12)]
+    assert rates[1] == 1.0
+    assert rates[-1] == pytest.approx(0.2)
+    assert all(a > b for a, b in zip(rates[1:], rates[2:], strict=False))
+    assert rates[6] == pytest.approx(0.6)  # halfway down: progress 1/2
+    assert rates[2] == pytest.approx(0.2 + 0.8 * (1 + math.cos(math.pi / 10)) / 2)
+
+
+def test_runs_without_warm_up_or_with_nothing_else_stay_in_bounds():
+    assert warmup_cosine(0, 1, 0, 1.0, 0.25) == 0.25
+    assert [warmup_cosine(step, 3, 5, 1.0) for step in range(3)] == pytest.approx([0.2, 0.4, 0.6])
+    assert warmup_cosine(50, 10, 2, 1.0, 0.3) == pytest.approx(0.3)
+    assert constant(7, 0.3) == 0.3
