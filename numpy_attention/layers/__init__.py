@@ -1,0 +1,30 @@
+"""Part II. Layers: the functions of Part I with parameters of their own.
+
+    y, cache  = layer.forward(x)            a layer owns parameters, nothing else
+    dx, grads = layer.backward(dy, cache)   grads has the names and shapes of layer.parameters()
+
+`training=True` and an `rng` turn dropout on; the default is off.
+"""
+
+from numpy_attention.layers.decoder_block import DecoderBlock
+from numpy_attention.layers.embedding import Embedding
+from numpy_attention.layers.encoder_block import EncoderBlock
+from numpy_attention.layers.feed_forward import FeedForward
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.layer import Layer
+from numpy_attention.layers.linear import Linear
+from numpy_attention.layers.multi_head_attention import MultiHeadAttention
+from numpy_attention.layers.normalization import LayerNorm, RMSNorm
+
+__all__ = [
+    "DecoderBlock",
+    "Embedding",
+    "EncoderBlock",
+    "FeedForward",
+    "KeyValueCache",
+    "Layer",
+    "LayerNorm",
+    "Linear",
+    "MultiHeadAttention",
+    "RMSNorm",
+]  # fmt: skip

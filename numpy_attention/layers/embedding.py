@@ -1,0 +1,39 @@
+"""Chapter 15. Embedding: the table of word vectors
+
+    y = table[ids]     table (V, d_model)
+
+Row i is the vector of token i. Ids are not numbers one can move a little, so there is no gradient for them; the one
+for the table is Chapter 2's scatter-add, a row's gradient being the sum over all places where its token stood.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.layers.layer import Layer, Parameters, normal
+from numpy_attention.ops.embedding import embedding, embedding_backward
+
+
+class Embedding(Layer):
+    """y = table[ids].
+
+    Shapes: ids (...) integers in [0, V) -> y (..., d_model).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        rng: np.random.Generator | None,
+        scale: float = 0.02,
+        dtype: Any = np.float32,
+    ) -> None:
+        self.table = normal(rng, (vocab_size, d_model), scale, dtype)
+
+    def forward(
+        self, ids: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
+    ) -> tuple[np.ndarray, Any]:
+        return embedding(ids, self.table)
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[None, Parameters]:
+        return None, {"table": embedding_backward(dy, cache)}  # no dx: ids have no gradient

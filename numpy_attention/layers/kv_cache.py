@@ -1,0 +1,42 @@
+"""Keys and values kept between the steps of generation
+
+A causal model's keys and values for a token depend on that token and those before it, never on later ones. So what
+one step computed the next can use again: the new token is the only query, and a step costs O(T) products with the
+stored keys where a fresh forward would cost O(T²).
+"""
+
+import numpy as np
+
+
+class KeyValueCache:
+    """The keys and values one attention layer has computed so far, in arrays with room for `capacity` positions."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.length = 0
+        self.k: np.ndarray | None = None
+        self.v: np.ndarray | None = None
+
+    def append(self, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Write new keys (B, H_kv, T_new, d_k) and values behind the old; all of them come back, as views."""
+        start, self.length = self.length, self.length + k.shape[-2]
+        if self.length > self.capacity:
+            raise ValueError(f"KeyValueCache: room for {self.capacity} positions, got {self.length}")
+        if self.k is None or self.v is None:
+            B, H = k.shape[:2]
+            self.k = np.zeros_like(k, shape=(B, H, self.capacity, k.shape[-1]))
+            self.v = np.zeros_like(v, shape=(B, H, self.capacity, v.shape[-1]))
+        self.k[:, :, start : self.length] = k
+        self.v[:, :, start : self.length] = v
+        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+
+    def filled(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The stored keys and values, or None before the first append."""
+        if self.k is None or self.v is None:
+            return None
+        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+
+    def reorder(self, rows: np.ndarray) -> None:
+        """Row i becomes old row rows[i]: beam search drops some hypotheses and continues others twice."""
+        if self.k is not None and self.v is not None:
+            self.k, self.v = self.k[rows], self.v[rows]

@@ -1,0 +1,36 @@
+"""Chapter 14. Linear: the affine map with its own weights
+
+    y = x w + b        w (d_in, d_out), b (d_out,)
+
+The function and its gradient are those of Chapter 1. The layer adds where the weights come from: normal numbers with
+Glorot's scale, and biases of zero.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
+from numpy_attention.ops.linear import linear, linear_backward
+
+
+class Linear(Layer):
+    """y = x w + b, over any number of leading axes.
+
+    Shapes: x (..., d_in) -> y (..., d_out).
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, rng: np.random.Generator | None, bias: bool = True, dtype: Any = np.float32
+    ) -> None:
+        self.w = normal(rng, (d_in, d_out), glorot(d_in, d_out), dtype)
+        self.b = np.zeros(d_out, dtype) if bias else None
+
+    def forward(
+        self, x: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
+    ) -> tuple[np.ndarray, Any]:
+        return linear(x, self.w, self.b)
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Parameters]:
+        dx, dw, db = linear_backward(dy, cache)
+        return dx, {"w": dw} if db is None else {"w": dw, "b": db}

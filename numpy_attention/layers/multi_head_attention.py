@@ -1,0 +1,186 @@
+"""Chapter 17. Multi-head attention: several questions at once
+
+One attention gives each query one weighted mean. Several heads ask several questions side by side, each in a space
+of its own of d_k dimensions, and w_o puts the answers together:
+
+    head_i = attention(x w_q,i, c w_k,i, c w_v,i)             c = x: self-attention; c another sequence: cross-attention
+    y      = concat(head_1, ..., head_H) w_o
+
+The matrices of all heads lie side by side in one w_q (d_model, H d_k), so that one product serves them all;
+split_heads then only looks at the result as (B, H, T, d_k). In grouped-query attention w_k and w_v hold fewer heads,
+each shared by H / H_kv query heads.
+
+The backward is the forward read from bottom to top. Where it forks, gradients add: in self-attention x is the query,
+the key and the value, so
+
+    dx = dq w_qᵀ + dk w_kᵀ + dv w_vᵀ
+
+and in cross-attention the first term is dx while the other two are dcontext, which the encoder receives.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.layer import Layer, glorot, normal
+from numpy_attention.ops.attention import (
+    AttentionCache,
+    scaled_dot_product_attention,
+    scaled_dot_product_attention_backward,
+)
+from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
+from numpy_attention.ops.linear import linear, linear_backward
+from numpy_attention.ops.positions import rotary, rotary_backward
+
+
+class MultiHeadAttentionCache(NamedTuple):
+    """What backward needs; the weights of all heads are `cache.attention.weights`, (B, H, T_q, T_k)."""
+
+    linear_q: Any
+    heads_q: Any
+    rotary_q: Any  # None without rotary positions
+    linear_k: Any
+    heads_k: Any
+    rotary_k: Any
+    linear_v: Any
+    heads_v: Any
+    attention: AttentionCache
+    heads_o: Any
+    linear_o: Any
+    cross: bool  # keys and values came from a context
+
+
+class MultiHeadAttention(Layer):
+    """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, c w_k,i, c w_v,i); c is x, or the context.
+
+    `num_kv_heads` below `num_heads` makes it grouped-query attention (1: multi-query). `rotary_base` (10000 in the
+    paper) turns queries and keys by their positions. Weights start normal with standard deviation
+    sqrt(2 / (d_model + d_k)): Glorot's, each head being a map of its own from d_model to d_k.
+
+    Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and bias broadcast to
+    (B, H, T_q, T_k), True = this query may look at this key.
+    Raises: `ValueError` where d_model cannot be shared out among the heads.
+    Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2; grouped-query: Ainslie et al., 2023.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        rng: np.random.Generator | None,
+        num_kv_heads: int | None = None,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = False,
+        rotary_base: float | None = None,
+        rotary_pairing: str = "half",
+        dropout: float = 0.0,
+        dtype: Any = np.float32,
+    ) -> None:
+        if num_kv_heads is None:
+            num_kv_heads = num_heads
+        _check_heads(d_model, num_heads, num_kv_heads, d_k)
+        d_k = d_model // num_heads if d_k is None else d_k
+        d_v = d_k if d_v is None else d_v
+        if rotary_base is not None and d_k % 2:
+            raise ValueError(f"MultiHeadAttention: rotary positions turn pairs, so d_k must be even, got {d_k}")
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.rotary_base, self.rotary_pairing = rotary_base, rotary_pairing
+        self.dropout = dropout
+        scale = glorot(d_model, d_k)
+        self.w_q = normal(rng, (d_model, num_heads * d_k), scale, dtype)
+        self.w_k = normal(rng, (d_model, num_kv_heads * d_k), scale, dtype)
+        self.w_v = normal(rng, (d_model, num_kv_heads * d_v), scale, dtype)
+        self.w_o = normal(rng, (num_heads * d_v, d_model), scale, dtype)
+        self.b_q = np.zeros(num_heads * d_k, dtype) if bias else None
+        self.b_k = np.zeros(num_kv_heads * d_k, dtype) if bias else None
+        self.b_v = np.zeros(num_kv_heads * d_v, dtype) if bias else None
+        self.b_o = np.zeros(d_model, dtype) if bias else None
+
+    def forward(
+        self,
+        x: np.ndarray,
+        context: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        bias: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
+        past: KeyValueCache | None = None,
+        training: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
+        """Attend. With `past` (generation only, no backward) keys and values of earlier calls are kept and reused."""
+        q, linear_q = linear(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
+        q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
+        q, rotary_q = self._rotate(q, positions)
+        stored = past.filled() if past is not None and context is not None else None
+        if stored is not None:
+            k, v = stored  # the context's, from the first step
+            linear_k = heads_k = rotary_k = linear_v = heads_v = None
+        else:
+            source = x if context is None else context
+            k, linear_k = linear(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
+            k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
+            k, rotary_k = self._rotate(k, positions)
+            v, linear_v = linear(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
+            v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
+            if past is not None:
+                k, v = past.append(k, v)  # T_k now counts the earlier ones too
+        rate = self.dropout if training else 0.0
+        y, attention = scaled_dot_product_attention(q, k, v, mask=mask, bias=bias, dropout=rate, rng=rng)
+        y, heads_o = concat_heads(y)  # (B, T_q, H d_v)
+        y, linear_o = linear(y, self.w_o, self.b_o)  # (B, T_q, d_model)
+        return y, MultiHeadAttentionCache(
+            linear_q, heads_q, rotary_q, linear_k, heads_k, rotary_k, linear_v, heads_v,
+            attention, heads_o, linear_o, cross=context is not None,
+        )
+
+    def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
+        """dx, grads; with a context dx, dcontext, grads. A bias like ALiBi's is constant: its gradient is left out."""
+        grads: dict[str, Any] = {}
+        # y = concat_heads(y) @ w_o + b_o
+        dy, grads["w_o"], grads["b_o"] = linear_backward(dy, cache.linear_o)
+        dy = concat_heads_backward(dy, cache.heads_o)  # (B, H, T_q, d_v)
+        # y = attention(q, k, v)
+        dq, dk, dv, _ = scaled_dot_product_attention_backward(dy, cache.attention)
+        # v = split_heads(source @ w_v + b_v)
+        dv = split_heads_backward(dv, cache.heads_v)  # (B, T_k, H_kv d_v)
+        dsource, grads["w_v"], grads["b_v"] = linear_backward(dv, cache.linear_v)
+        # k = rotary(split_heads(source @ w_k + b_k))
+        dk = split_heads_backward(self._rotate_back(dk, cache.rotary_k), cache.heads_k)  # (B, T_k, H_kv d_k)
+        dsource_k, grads["w_k"], grads["b_k"] = linear_backward(dk, cache.linear_k)
+        dsource += dsource_k
+        # q = rotary(split_heads(x @ w_q + b_q))
+        dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)  # (B, T_q, H d_k)
+        dx, grads["w_q"], grads["b_q"] = linear_backward(dq, cache.linear_q)
+        grads = {name: grads[name] for name in self.parameters()}  # without the biases that are off
+        if cache.cross:
+            return dx, dsource, grads
+        dx += dsource  # x was query, key and value
+        return dx, grads
+
+    def _rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        if self.rotary_base is None:
+            return x, None
+        if positions is None:
+            positions = np.arange(x.shape[-2], like=x)
+        elif positions.ndim == 2:
+            positions = positions[:, None, :]  # (B, 1, T), the same for every head
+        return rotary(x, positions, base=self.rotary_base, pairing=self.rotary_pairing)
+
+    def _rotate_back(self, dx: np.ndarray, cache: Any) -> np.ndarray:
+        return dx if cache is None else rotary_backward(dx, cache)
+
+
+def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None) -> None:
+    if num_heads < 1 or num_kv_heads < 1:
+        raise ValueError(f"MultiHeadAttention: num_heads and num_kv_heads must be at least 1, got {num_heads}, {num_kv_heads}")
+    if d_k is None and d_model % num_heads:
+        raise ValueError(
+            f"MultiHeadAttention: d_model must be divisible by num_heads, got {d_model} and {num_heads}; "
+            f"give every head its own width with d_k, or take {d_model - d_model % num_heads} for d_model"
+        )
+    if num_heads % num_kv_heads:
+        raise ValueError(
+            f"MultiHeadAttention: num_heads must be a multiple of num_kv_heads, got {num_heads} and {num_kv_heads}"
+        )

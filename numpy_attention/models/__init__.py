@@ -1,0 +1,10 @@
+"""Part III. Whole models: layers put together, with a loss at the end.
+
+    loss, cache = model.loss(ids, targets)
+    grads       = model.backward(cache)     the names and shapes of model.parameters()
+"""
+
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+
+__all__ = ["GPT", "GPTConfig"]

@@ -1,0 +1,242 @@
+"""Chapter 22. GPT: a decoder-only language model
+
+    x      = token_embedding[ids] + position_embedding[0..T)        (B, T, d_model)
+    x      = block_L(... block_1(x))                                masked: no position sees a later one
+    logits = norm(x) @ token_embeddingᵀ                             (B, T, V)
+    loss   = mean over all positions of -log softmax(logits)[next token]
+
+One pass scores every prefix of the text at once: row t of the logits has seen tokens 0..t and predicts token t + 1.
+
+The embedding table is used twice, to read tokens at the bottom and to score them at the top ("tied" weights). As
+always when one thing is used twice, its gradients add:
+
+    dtable = (from the bottom: the rows of dx, added up by token id) + (from the top: dlogitsᵀ norm(x))
+
+Weights start as in GPT-2: normal with 0.02, and the two matrices of each block that write to the residual stream
+(w_o, w_2) divided by sqrt(2 L), so that the sum of 2 L branches starts no wider than one.
+
+Sources: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019; tied weights: Press and Wolf,
+"Using the Output Embedding to Improve Language Models", 2017.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import shape_error
+from numpy_attention.layers.decoder_block import DecoderBlock, DecoderBlockCache
+from numpy_attention.layers.embedding import Embedding
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.linear import Linear
+from numpy_attention.layers.normalization import norm_layer
+from numpy_attention.models.generate import generate
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.ops.dropout import dropout, dropout_backward
+from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
+from numpy_attention.ops.masks import causal_mask, sliding_window_mask
+from numpy_attention.ops.positions import alibi_bias, sinusoidal_positions
+
+
+class GPTCache(NamedTuple):
+    """What backward needs of a forward; `blocks[i].attention.attention.weights` are the weights of block i."""
+
+    token: Any
+    position: Any
+    dropout: Any
+    blocks: tuple[DecoderBlockCache, ...]
+    norm: Any
+    x: np.ndarray  # the input of the head, (B, T, d_model)
+    head: Any  # None with tied weights
+
+
+class GPTLossCache(NamedTuple):
+    """What backward needs of a loss."""
+
+    forward: GPTCache
+    cross_entropy: Any
+
+
+class GPT(Layer):
+    """logits = norm(blocks(token_embedding[ids] + positions)) @ token_embeddingᵀ.
+
+    Shapes: ids (B, T) -> logits (B, T, V), T at most context_length.
+    Units: the loss is in nats, the mean over the targets that are not -100.
+    Raises: `ValueError` for ids of another shape, outside the vocabulary, or longer than the context.
+    """
+
+    def __init__(self, config: GPTConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
+        c = self.config = config
+        self.token_embedding = Embedding(c.vocab_size, c.d_model, None, dtype=dtype)
+        learned = c.positions == "learned"
+        self.position_embedding = Embedding(c.context_length, c.d_model, None, dtype=dtype) if learned else None
+        attention = {
+            "num_kv_heads": c.num_kv_heads,
+            "rotary_base": c.rotary_base if c.positions == "rotary" else None,
+        }
+        self.blocks = [
+            DecoderBlock(
+                c.d_model, c.num_heads, c.hidden_width(), None, pre_norm=c.pre_norm, norm=c.norm, norm_eps=c.norm_eps,
+                activation=c.activation, bias=c.bias, dropout=c.dropout, attention=attention, dtype=dtype,
+            )
+            for _ in range(c.num_layers)
+        ]
+        self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype)
+        self.head = None if c.tie_weights else Linear(c.d_model, c.vocab_size, None, bias=False, dtype=dtype)
+        if rng is not None:
+            self._initialize(rng)
+
+    def _initialize(self, rng: np.random.Generator) -> None:
+        for name, p in self.parameters().items():
+            if p.ndim == 2:
+                to_residual = name.endswith((".w_o", ".w_2"))
+                scale = 0.02 / math.sqrt(2 * self.config.num_layers) if to_residual else 0.02
+                p[...] = np.asarray(rng.standard_normal(p.shape) * scale, like=p)
+
+    def forward(
+        self,
+        ids: np.ndarray,
+        mask: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
+        past: list[KeyValueCache] | None = None,
+        last_only: bool = False,
+        training: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, GPTCache]:
+        """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward)."""
+        T_past = 0 if past is None else past[0].length
+        self._check(ids, T_past)
+        T_k = T_past + ids.shape[1]
+        x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
+        if positions is None:
+            positions = np.arange(T_past, T_k, like=x)  # (T,)
+        x, position = self._add_positions(x, positions)
+        x, dropped = dropout(x, self.config.dropout if training else 0.0, rng)
+        if mask is None:
+            mask = self._mask(x, T_k)
+        bias = self._bias(x, T_k)
+        blocks = []
+        for i, block in enumerate(self.blocks):
+            x, cache = block.forward(
+                x, mask=mask, bias=bias, positions=positions, past=None if past is None else (past[i], None),
+                training=training, rng=rng,
+            )
+            blocks.append(cache)
+        if last_only:
+            x = x[:, -1:]  # (B, 1, d_model)
+        x, norm = self.norm.forward(x)
+        if self.head is None:
+            logits = _rows(x) @ self.token_embedding.table.T  # (B T, V)
+            logits, head = logits.reshape(*x.shape[:-1], -1), None  # (B, T, V)
+        else:
+            logits, head = self.head.forward(x)
+        return logits, GPTCache(token, position, dropped, tuple(blocks), norm, x, head)
+
+    def backward_from_logits(self, dlogits: np.ndarray, cache: GPTCache) -> Parameters:
+        """The gradients of all parameters, given that of the logits."""
+        grads: Parameters = {}
+        table = self.token_embedding.table
+        if self.head is None:
+            # logits = x @ table.T
+            dx = (_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
+            dtable_head = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
+        else:
+            dx, head_grads = self.head.backward(dlogits, cache.head)
+        # x = norm(x)
+        dx, norm_grads = self.norm.backward(dx, cache.norm)
+        # x = block(x), the last block first
+        block_grads: list[Parameters] = []
+        for block, block_cache in zip(reversed(self.blocks), reversed(cache.blocks)):
+            dx, one = block.backward(dx, block_cache)
+            block_grads.insert(0, one)
+        # x = dropout(token_embedding[ids] + position_embedding[positions])
+        dx = dropout_backward(dx, cache.dropout)
+        if self.position_embedding is not None:
+            # every sequence of the batch used the same rows of the table
+            _, position_grads = self.position_embedding.backward(dx.sum(axis=0), cache.position)
+            grads |= prefixed("position_embedding", position_grads)
+        if self.config.positions == "sinusoidal":
+            # x = sqrt(d_model) token_embedding[ids] + table
+            dx = dx * math.sqrt(self.config.d_model)
+        _, token_grads = self.token_embedding.backward(dx, cache.token)
+        grads |= prefixed("token_embedding", token_grads)
+        for i, one in enumerate(block_grads):
+            grads |= prefixed(f"blocks.{i}", one)
+        grads |= prefixed("norm", norm_grads)
+        if self.head is None:
+            grads["token_embedding.table"] += dtable_head  # the table was used twice
+        else:
+            grads |= prefixed("head", head_grads)
+        return {name: grads[name] for name in self.parameters()}  # in the order of the parameters
+
+    def loss(
+        self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
+    ) -> tuple[np.ndarray, GPTLossCache]:
+        """The mean of -log p(target) in nats; targets (B, T) are the ids one step later, -100 where none counts."""
+        logits, forward = self.forward(ids, training=training, rng=rng)
+        loss, cache = cross_entropy(logits, targets)
+        return loss, GPTLossCache(forward, cache)
+
+    def backward(self, cache: GPTLossCache) -> Parameters:
+        """The gradients of the loss, named like the parameters."""
+        # loss = cross_entropy(logits, targets), and dloss = 1
+        dlogits = cross_entropy_backward(1.0, cache.cross_entropy)
+        return self.backward_from_logits(dlogits, cache.forward)
+
+    def attention_weights(self, ids: np.ndarray) -> Parameters:
+        """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
+        _, cache = self.forward(ids)
+        return {f"blocks.{i}.attention": block.attention.attention.weights for i, block in enumerate(cache.blocks)}
+
+    def generate(
+        self,
+        prompt_ids: Any,
+        num_tokens: int,
+        rng: np.random.Generator | None = None,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop_token: int | None = None,
+        use_cache: bool = True,
+    ) -> Any:
+        """Continue one prompt, or several of unequal length at once; see `numpy_attention.models.generate`."""
+        return generate(self, prompt_ids, num_tokens, rng, temperature, top_k, top_p, stop_token, use_cache)
+
+    def _add_positions(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, Any]:
+        if self.position_embedding is not None:
+            p, cache = self.position_embedding.forward(positions)  # (T, d_model), or (B, T, d_model)
+            x += p  # x is fresh from the table
+            return x, cache
+        if self.config.positions == "sinusoidal":
+            table = sinusoidal_positions(self.config.context_length, self.config.d_model, x.dtype.type)
+            x *= math.sqrt(self.config.d_model)  # as in the paper: words not drowned
+            x += np.asarray(table, like=x)[positions]
+            return x, None
+        return x, None  # rotary and ALiBi act in the attention
+
+    def _mask(self, x: np.ndarray, T_k: int) -> np.ndarray | None:
+        T_q = x.shape[1]
+        if self.config.window is not None:
+            return sliding_window_mask(T_q, self.config.window, T_k, like=x)
+        return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # the last query may look at everything
+
+    def _bias(self, x: np.ndarray, T_k: int) -> np.ndarray | None:
+        if self.config.positions != "alibi":
+            return None
+        return np.asarray(alibi_bias(self.config.num_heads, x.shape[1], T_k, x.dtype.type), like=x)
+
+    def _check(self, ids: np.ndarray, T_past: int) -> None:
+        limit = self.config.context_length
+        if ids.ndim != 2 or ids.shape[1] == 0:
+            raise shape_error("GPT", "ids", "(B, T) with T at least 1", ids.shape, "one sequence goes in as ids[None]")
+        if T_past + ids.shape[1] > limit:
+            raise shape_error(
+                "GPT", "ids", f"(B, T) with T at most the context_length {limit}", ids.shape,
+                "cut the sequences into blocks, or build the model with a longer context",
+            )
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
+    return x.reshape(-1, x.shape[-1])
