@@ -1,9 +1,9 @@
 """Errors that teach: every refusal says who refused, which argument, what was expected, what came, and the likely fix.
 
-    >>> raise shape_error("linear", "w", "(d_in, d_out) with d_in = 3 as in x (2, 3)", (4, 3), "did you pass w transposed?")
+    >>> raise shape_error("linear", "w", "(d_in, d_out) with d_in = 3", (4, 3), "did you pass w transposed?")
     Traceback (most recent call last):
     ...
-    ValueError: linear: w must be (d_in, d_out) with d_in = 3 as in x (2, 3), got (4, 3); did you pass w transposed?
+    ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
 import numpy as np
@@ -36,7 +36,8 @@ def require_float(op: str, **arrays: np.ndarray | None) -> None:
         if first is None:
             first = (name, dtype)
         elif dtype != first[1]:
-            raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, f"convert it: {name}.astype({first[0]}.dtype)")
+            fix = f"convert it: {name}.astype({first[0]}.dtype)"
+            raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, fix)
 
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
@@ -55,6 +56,11 @@ def require_integers(op: str, argument: str, array: np.ndarray) -> None:
         raise dtype_error(op, argument, "an integer array", type(array).__name__, f"wrap it: np.asarray({argument})")
     if dtype.kind not in "iu":
         raise dtype_error(op, argument, "an integer array", dtype, f"convert it: {argument}.astype(np.int64)")
+
+
+def on_host(array: object) -> bool:
+    """Whether the numbers lie in this computer's memory, so that looking at them costs no wait for a GPU."""
+    return isinstance(array, np.ndarray)
 
 
 def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:

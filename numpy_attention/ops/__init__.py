@@ -43,4 +43,4 @@ __all__ = [
     "dropout", "dropout_backward", "cross_entropy", "cross_entropy_backward",
     # Chapter 12: attention again, in little memory
     "tiled_attention", "tiled_attention_backward",
-]  # fmt: skip
+]

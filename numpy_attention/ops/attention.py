@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, shape_error
+from numpy_attention.errors import require_cotangent
 from numpy_attention.ops.attention_arguments import check_attention_arguments
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
 from numpy_attention.ops.softmax import softmax_backward_into, softmax_into

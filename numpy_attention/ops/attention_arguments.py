@@ -75,7 +75,7 @@ def _check_broadcast(op: str, argument: str, array: np.ndarray, scores_shape: tu
         return
     fix = "the last two axes are queries and keys"
     if array.ndim > len(scores_shape):
-        fix = "it has an axis too many: a padding_mask (B, 1, 1, T) goes with q (B, H, T, d), its [:, 0] with q (B, T, d)"
+        fix = "it has an axis too many: a padding_mask is made for q (B, H, T, d); for q (B, T, d) take its [:, 0]"
     elif array.shape[-2:] == scores_shape[:-3:-1]:
         fix = "did you pass it transposed? rows are queries, columns are keys"
     elif array.ndim == 2 and array.shape == (scores_shape[0], scores_shape[-1]):

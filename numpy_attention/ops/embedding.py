@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
+from numpy_attention.errors import on_host, require_cotangent, require_float, require_integers, shape_error
 
 
 class EmbeddingCache(NamedTuple):
@@ -56,10 +56,11 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
     if table.ndim != 2:
         raise shape_error("embedding", "table", "(V, d_model)", table.shape)
     # A look at the values of ids on a GPU would wait for the GPU, so only host ids are looked at.
-    if isinstance(ids, np.ndarray) and ids.size and not (0 <= ids.min() and ids.max() < table.shape[0]):
+    if on_host(ids) and ids.size and not (ids.min() >= 0 and ids.max() < table.shape[0]):
         wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
         expected = f"integers in [0, {table.shape[0]}), the rows of table {table.shape}"
-        raise shape_error("embedding", "ids", expected, wrong, "is the vocabulary larger than the table, or -1 or -100 used as padding?")
+        fix = "is padding marked by a negative id?" if wrong < 0 else "was the table made for a smaller vocabulary?"
+        raise shape_error("embedding", "ids", expected, wrong, fix)
 
     return table[ids], EmbeddingCache(ids, table)
 
@@ -81,5 +82,6 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
     sorted_dy = dy.reshape(-1, table.shape[1])[order]  # (N, d_model)
-    dtable[sorted_ids[first_of_run]] = np.add.reduceat(sorted_dy, first_of_run, axis=0)  # each id once: plain assignment is safe
+    run_sums = np.add.reduceat(sorted_dy, first_of_run, axis=0)  # (number of different ids, d_model)
+    dtable[sorted_ids[first_of_run]] = run_sums  # now each id occurs once, so plain assignment is safe
     return dtable

@@ -38,7 +38,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, tuple[int, .
         raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
     if num_heads < 1 or x.shape[-1] % num_heads:
         expected = f"a divisor of d_model = {x.shape[-1]}"
-        raise shape_error("split_heads", "num_heads", expected, num_heads, "each head needs d_model / num_heads columns")
+        raise shape_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
     return _split(x, num_heads), x.shape
 
 

@@ -50,7 +50,7 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[n
     if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
         d_in = x.shape[-1] if x.ndim else "?"
         transposed = w.ndim == 2 and w.shape[1] == d_in
-        fix = "did you pass w transposed? weights are (d_in, d_out)" if transposed else "the last axis of x meets w's first"
+        fix = "did you pass w transposed?" if transposed else "the last axis of x meets the first of w"
         raise shape_error("linear", "w", f"(d_in, d_out) with d_in = {d_in} as in x {x.shape}", w.shape, fix)
     if b is not None and b.shape != (w.shape[1],):
         raise shape_error("linear", "b", f"(d_out,) = ({w.shape[1]},) as in w {w.shape}", b.shape)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_integers, shape_error
+from numpy_attention.errors import on_host, require_float, require_integers, shape_error
 
 
 class CrossEntropyCache(NamedTuple):
@@ -36,7 +36,7 @@ class CrossEntropyCache(NamedTuple):
     p: np.ndarray  # (N_all, V), softmax of the logits; in float32 when they are float16
     targets: np.ndarray  # (N_all,), 0 at ignored places
     counted: np.ndarray  # (N_all, 1) of bool
-    count: np.ndarray  # N, at least 1, a number in the dtype of p
+    num_counted: np.ndarray  # N, at least 1, a number in the dtype of p
     label_smoothing: float
     logits: np.ndarray  # for its shape and dtype
 
@@ -67,7 +67,7 @@ def cross_entropy(
     x = x.astype(np.float32) if x.dtype == np.float16 else x
     counted = targets.reshape(-1, 1) != ignore_index  # (N_all, 1)
     safe_targets = np.where(counted, targets.reshape(-1, 1), 0)  # (N_all, 1): any token will do where none counts
-    count = np.maximum(counted.sum(), 1).astype(x.dtype)
+    num_counted = np.maximum(counted.sum(), 1).astype(x.dtype)
 
     shifted = x - x.max(axis=-1, keepdims=True)  # (N_all, V)
     picked = np.take_along_axis(shifted, safe_targets, axis=-1)  # (N_all, 1)
@@ -77,9 +77,9 @@ def cross_entropy(
     total = p.sum(axis=-1, keepdims=True)
     p /= total
     surprise = np.log(total) - picked  # (N_all, 1): the maximum cancels
-    loss = np.where(counted, surprise, 0.0).sum() / count
+    loss = np.where(counted, surprise, 0.0).sum() / num_counted
 
-    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, count, label_smoothing, logits)
+    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits)
     return loss.astype(logits.dtype), cache
 
 
@@ -88,14 +88,14 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
 
     Shapes: dloss a single number -> dlogits as logits
     """
-    p, targets, counted, count, s, logits = cache
+    p, targets, counted, num_counted, s, logits = cache
     if np.ndim(dloss) != 0:
         raise shape_error("cross_entropy_backward", "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")
 
     # loss = mean(logsumexp(x) - (1 - s) x_t - (s / V) sum x), so dx = p - q
     dx = p - s / p.shape[-1] if s else p.copy()  # (N_all, V)
     dx[np.arange(len(targets), like=targets), targets] -= 1.0 - s  # one target a row: no index repeats
-    dx *= counted * (dloss / count).astype(p.dtype)
+    dx *= counted * (dloss / num_counted).astype(p.dtype)
     return dx.reshape(logits.shape).astype(logits.dtype, copy=False)
 
 
@@ -105,11 +105,13 @@ def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: 
     if logits.ndim == 0 or logits.shape[-1] == 0 or targets.shape != logits.shape[:-1]:
         one_hot = targets.shape == logits.shape
         fix = "did you pass one-hot vectors? targets are ids" if one_hot else "one id for each row of logits"
-        raise shape_error("cross_entropy", "targets", f"(...) = {logits.shape[:-1]} as in logits {logits.shape}", targets.shape, fix)
+        expected = f"(...) = {logits.shape[:-1]} as in logits {logits.shape}"
+        raise shape_error("cross_entropy", "targets", expected, targets.shape, fix)
     if not 0.0 <= label_smoothing <= 1.0:
         raise shape_error("cross_entropy", "label_smoothing", "in [0, 1]", label_smoothing)
-    if isinstance(targets, np.ndarray):  # a look at targets on a GPU would wait for the GPU: check before moving them
+    if on_host(targets):  # a look at targets on a GPU would wait for the GPU: check before moving them
         wrong = targets[(targets != ignore_index) & ((targets < 0) | (targets >= logits.shape[-1]))]
         if wrong.size:
             expected = f"ids in [0, {logits.shape[-1]}) or ignore_index = {ignore_index}"
-            raise shape_error("cross_entropy", "targets", expected, int(wrong[0]), "is padding marked with ignore_index?")
+            fix = "is padding marked with ignore_index?"
+            raise shape_error("cross_entropy", "targets", expected, int(wrong[0]), fix)

@@ -22,7 +22,7 @@ the weight of a hidden pair is 0, and the softmax's backward multiplies by the w
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_integers, shape_error
+from numpy_attention.errors import dtype_error, on_host, require_integers, shape_error
 
 
 def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
@@ -73,7 +73,7 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
     return causal_mask(T_q, T_k, like=like) & ~too_old
 
 
-def padding_mask(lengths: np.ndarray, T: int) -> np.ndarray:
+def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     """Hide the padding at the end of each sequence of a batch.
 
     Formula: mask_bj = [j < lengths_b]. It hides columns (keys). Rows of padding queries stay: what they
@@ -90,12 +90,11 @@ def padding_mask(lengths: np.ndarray, T: int) -> np.ndarray:
     array([[1, 0, 0],
            [1, 1, 1]])
     """
-    if isinstance(lengths, (list, tuple)):
-        lengths = np.array(lengths)
+    lengths = np.array(lengths) if isinstance(lengths, list) else lengths
     require_integers("padding_mask", "lengths", lengths)
     if lengths.ndim != 1:
         raise shape_error("padding_mask", "lengths", "(B,), one length a sequence", lengths.shape)
-    if isinstance(lengths, np.ndarray) and lengths.size and not (0 <= lengths.min() and lengths.max() <= T):
+    if on_host(lengths) and lengths.size and not (lengths.min() >= 0 and lengths.max() <= T):
         raise shape_error("padding_mask", "lengths", f"between 0 and T = {T}", lengths, "is T the padded length?")
     return (np.arange(T, like=lengths) < lengths[:, None])[:, None, None, :]  # (B, 1, 1, T)
 

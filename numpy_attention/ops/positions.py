@@ -33,7 +33,7 @@ import numpy as np
 from numpy_attention.errors import dtype_error, require_cotangent, require_float, shape_error
 
 
-def sinusoidal_positions(length: int, d_model: int, dtype: type = np.float32) -> np.ndarray:
+def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
     """The table of sines and cosines that the original transformer adds to its embeddings.
 
     Formula: PE_t(2i) = sin(t 10000^(-2i / d_model)), PE_t(2i+1) = cos(t 10000^(-2i / d_model))
@@ -142,7 +142,7 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
     return np.concatenate([slopes, between[: num_heads - lower]])
 
 
-def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type = np.float32) -> np.ndarray:
+def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | np.dtype = np.float32) -> np.ndarray:
     """The bias that lowers each score in proportion to the distance of its key.
 
     Formula: bias_hij = -slope_h |i + T_k - T_q - j|: the last query stands at the last key
@@ -167,7 +167,9 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type = n
 
 def _turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.ndarray:
     half = x.shape[-1] // 2
-    first, second = (slice(None, half), slice(half, None)) if pairing == "half" else (slice(0, None, 2), slice(1, None, 2))
+    first, second = slice(None, half), slice(half, None)
+    if pairing == "interleaved":
+        first, second = slice(0, None, 2), slice(1, None, 2)
     x_1, x_2 = x[..., first], x[..., second]  # (..., T, d_k / 2) each
     y = np.empty_like(x)
     y[..., first] = x_1 * cos - x_2 * sin
