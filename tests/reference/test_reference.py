@@ -1,0 +1,78 @@
+"""Every op agrees with PyTorch's autograd in float64, forward and backward, against vectors kept in ops.npz."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.reference.cases import CASES, Case
+
+TOLERANCE = 1e-9
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, np.ndarray]:
+    with np.load(Path(__file__).with_name("ops.npz")) as file:
+        return dict(file)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """Numbers are kept in the narrowest type that holds them; the comparison is made in float64."""
+    return array.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[array.dtype.kind])
+
+
+def arguments(name: str, case: Case, stored: dict[str, np.ndarray]) -> dict[str, Any]:
+    prefix = f"{name}/"
+    known = {key.removeprefix(prefix) for key in stored if key.startswith(prefix)}
+    results = {"y", "dy", *(f"d{argument}" for argument in case.differentiable)}
+    inputs: dict[str, Any] = {key: widened(stored[prefix + key]) for key in sorted(known - results)}
+    if "draws" in inputs:   # a generator that draws what PyTorch's side was given
+        draws = inputs.pop("draws")
+        inputs["rng"] = SimpleNamespace(random=lambda shape, dtype: draws.reshape(shape).astype(dtype))
+    return inputs
+
+
+def assert_agrees(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
+    assert ours.shape == theirs.shape, f"{what}: ours {ours.shape}, PyTorch's {theirs.shape}"
+    error = np.abs(ours - theirs).max()
+    assert error <= TOLERANCE * np.abs(theirs).max(), f"{what}: off by {error:.1e} of {np.abs(theirs).max():.1e}"
+
+
+@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES.keys())
+def test_forward_and_backward_agree_with_pytorch(name: str, case: Case, stored: dict[str, np.ndarray]) -> None:
+    inputs = arguments(name, case, stored)
+    if case.op == "sinusoidal_positions":   # a table: nothing to differentiate, and no cache
+        assert_agrees(na.sinusoidal_positions(**case.options, dtype=np.float64), stored[f"{name}/y"], "the table")
+        return
+    y, cache = getattr(na, case.op)(**inputs, **case.options)
+    assert_agrees(y, stored[f"{name}/y"], "y")
+
+    answer = getattr(na, f"{case.op}_backward")(widened(stored[f"{name}/dy"]), cache)
+    gradients = answer if isinstance(answer, tuple) else (answer,)
+    for argument, gradient in zip(case.differentiable, gradients, strict=True):
+        if argument in inputs:
+            assert_agrees(gradient, stored[f"{name}/d{argument}"], f"d{argument}")
+        else:
+            assert gradient is None, f"d{argument} of an argument that was not given must be None"
+
+
+def test_every_backward_is_compared_with_pytorch() -> None:
+    compared = {case.op for case in CASES.values()}
+    public = {name.removesuffix("_backward") for name in dir(na) if name.endswith("_backward")}
+    assert public <= compared
+
+
+def test_the_vectors_hold_what_they_claim(stored: dict[str, np.ndarray]) -> None:
+    """Masks with hidden and with open pairs, repeated ids, ignored targets: else the comparison would prove less."""
+    for name, case in CASES.items():
+        for argument, array in case.inputs(name).items():
+            np.testing.assert_array_equal(widened(stored[f"{name}/{argument}"]), array)
+    masks = [array for key, array in stored.items() if key.endswith("/mask")]
+    assert masks
+    assert all(mask.any() and not mask.all() for mask in masks)
+    assert any((~mask).all(axis=-1).any() for mask in masks), "one case has a query that may look at nothing"
+    assert len(np.unique(stored["embedding, ids repeat/ids"])) < stored["embedding, ids repeat/ids"].size
+    assert (stored["cross-entropy, ignored targets/targets"] == -100).any()
