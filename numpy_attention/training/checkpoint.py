@@ -31,6 +31,7 @@ from numpy_attention.training.data import InputError
 VERSION = 1
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
+BEST = "checkpoint.best.npz"
 MAX_META = 16 * 2**20  # bytes of configuration
 
 

@@ -155,18 +155,23 @@ class AdamW(Adam):
         return 1.0 - rate * self.weight_decay if parameter.ndim >= 2 else 1.0
 
 
+def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The joint norm of all gradients, sqrt(sum over all arrays of g^2)."""
+    if not grads:
+        raise ValueError("global_norm: grads must hold at least one array, got none")
+    return np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
+
+
 def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:
     """Scale all gradients in place by one factor, so that their joint norm is at most `max_norm`; give the norm before.
 
-    norm = sqrt(sum over all arrays of g^2)        g <- g max_norm / max(norm, max_norm)
+    g <- g max_norm / max(norm, max_norm)
 
     One factor for all keeps the direction of the step; clipping each array by its own norm would bend it.
     """
     if not max_norm > 0:
         raise ValueError(f"clip_by_global_norm: max_norm must be positive, got {max_norm}")
-    if not grads:
-        raise ValueError("clip_by_global_norm: grads must hold at least one array, got none")
-    norm = np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
+    norm = global_norm(grads)
     scale = max_norm / np.maximum(norm, max_norm)  # no branch on the norm: on a GPU that would wait for the device
     for g in grads.values():
         g *= scale

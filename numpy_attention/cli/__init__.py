@@ -1,0 +1,41 @@
+"""The command line: `python -m numpy_attention COMMAND`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from numpy_attention.cli import gradcheck, sample, train
+from numpy_attention.training.data import InputError
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0 for success, 2 for input that cannot be used."""
+    parser = _Parser(prog="numpy-attention", description="Attention and the transformer in plain NumPy.", allow_abbrev=False)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for module in (train, sample, gradcheck):
+        module.add_parser(commands)
+    try:
+        arguments = parser.parse_args(argv)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except InputError as error:
+        print(f"numpy-attention: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("numpy-attention: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, `head` for example, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

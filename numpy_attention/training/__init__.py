@@ -1,0 +1,9 @@
+"""Part IV. Training: from gradients to a model that has learned something.
+
+optimizers -> schedules -> data -> loop -> checkpoint -> parallel -> ngrams is the reading order.
+"""
+
+from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm, global_norm
+from numpy_attention.training.schedules import constant, warmup_cosine
+
+__all__ = ["SGD", "Adam", "AdamW", "clip_by_global_norm", "constant", "global_norm", "warmup_cosine"]

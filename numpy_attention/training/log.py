@@ -1,0 +1,44 @@
+"""log.jsonl: a JSON object a line, flushed as it is written."""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+
+class Log:
+    """Appends lines to a log, after dropping those that a killed run wrote behind its last checkpoint."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        kept = [line for line in read_log(path) if line["step"] <= step]
+        temporary = path.with_name(f"{path.name}.tmp")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        os.replace(temporary, path)
+        self._file = open(path, "a", encoding="utf-8")
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """One line, on its way to the disk when this returns."""
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a log; a line that a kill has cut off is left out."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            lines.append(line)
+    return lines

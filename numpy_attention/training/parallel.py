@@ -1,0 +1,130 @@
+"""Chapter 29. All cores: one batch, several threads.
+
+The loss of a batch is a mean over its n counted tokens. Cut the batch into shards that count n_1, ..., n_K of them,
+and both the loss and its gradient are the weighted sums of the shards' own:
+
+    loss = sum_i (n_i / n) loss_i            d loss / d p = sum_i (n_i / n) d loss_i / d p
+
+Each shard is one forward and one backward over the same parameters, which nobody writes to meanwhile. Layers keep
+nothing between calls, so threads need no locks; NumPy lets go of Python's interpreter lock inside its loops and
+matrix products, so they run at once. Weights n_i / n matter: with padding the shards count different numbers
+of tokens, and the mean of the shards' means would be another number.
+
+Floating-point sums depend on their order. The shards' gradients are added in the order of the shards, not in that in
+which the threads finish, so the same run gives the same bits every time.
+
+BLAS has threads of its own. K workers with K BLAS threads each would fight for K cores, so BLAS is held to one.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+Batch = tuple[np.ndarray, ...]
+
+
+def usable_cores() -> int:
+    """The cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_workers(batch: int) -> int:
+    """A thread a core, if BLAS can be held to one thread each; else one, and BLAS uses the cores."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None:
+        return min(usable_cores(), batch)
+    return 1
+
+
+def single_threaded_blas() -> AbstractContextManager[Any]:
+    """Within it BLAS uses one thread, where threadpoolctl is installed."""
+    threadpoolctl = _threadpoolctl()
+    return nullcontext() if threadpoolctl is None else threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+
+
+class Workers:
+    """`count` threads that apply a function to items and give the results in the order of the items."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._blas = single_threaded_blas() if count > 1 else nullcontext()
+
+    def __enter__(self) -> "Workers":
+        self._blas.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._blas.__exit__(None, None, None)
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Lazily, and in order."""
+        return map(function, items) if self._pool is None else self._pool.map(function, items)
+
+
+def shards(batch: Batch, count: int) -> list[Batch]:
+    """The batch cut along its first axis into `count` parts of nearly equal size, fewer if it has fewer examples."""
+    count = min(count, len(batch[0]))
+    return list(zip(*(np.array_split(array, count) for array in batch), strict=True))
+
+
+def count_targets(batch: Batch, ignore_index: int = -100) -> int:
+    """How many targets enter the mean; the targets are the last array of a batch."""
+    return int((batch[-1] != ignore_index).sum())
+
+
+def loss_and_gradients(
+    model: Any, batch: Batch, pieces: int, workers: Workers, rngs: Sequence[np.random.Generator | None]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """The mean loss over the counted targets of a batch and its gradients, computed in `pieces` shards.
+
+    rngs[i] draws the dropout of shard i.
+    """
+    parts = shards(batch, pieces)
+    counts = [count_targets(part) for part in parts]
+    weights = [n / max(sum(counts), 1) for n in counts]
+
+    def work(i: int) -> tuple[float, dict[str, np.ndarray]]:
+        loss, cache = model.loss(*parts[i], training=True, rng=rngs[i])
+        grads: dict[str, np.ndarray] = model.backward(cache)
+        if len(parts) > 1:
+            for g in grads.values():
+                g *= weights[i]
+        return weights[i] * float(loss), grads
+
+    total: dict[str, np.ndarray] = {}
+    total_loss = 0.0
+    for start in range(0, len(parts), workers.count):  # no more shards in memory than there are workers
+        for loss, grads in workers.map(work, range(start, min(start + workers.count, len(parts)))):
+            total_loss += loss
+            for name, g in grads.items():
+                if name in total:
+                    total[name] += g
+                else:
+                    total[name] = g
+    return total_loss, total
+
+
+def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
+    """The mean loss over all counted targets of all batches, without dropout."""
+
+    def work(batch: Batch) -> tuple[int, float]:
+        return count_targets(batch), float(model.loss(*batch)[0])
+
+    results = list(workers.map(work, batches))
+    return sum(n * loss for n, loss in results) / max(sum(n for n, _ in results), 1)
+
+
+def _threadpoolctl() -> Any:
+    try:
+        import threadpoolctl
+    except ImportError:
+        return None
+    return threadpoolctl

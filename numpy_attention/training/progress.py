@@ -1,0 +1,52 @@
+"""What a person sees of a run: a bar where tqdm is installed and a terminal is there to draw it on, else lines."""
+
+import importlib
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """Shows steps done, loss, speed and time left; `line` prints a line that stays."""
+
+    def __init__(self, steps: int, done: int) -> None:
+        self.steps = steps
+        self.start = time.perf_counter()
+        self.first = self.done = done
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            try:
+                tqdm = importlib.import_module("tqdm").tqdm
+            except ImportError:
+                print("(pip install tqdm draws a progress bar here)", file=sys.stderr)
+            else:
+                self.bar = tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+    def advance(self, entry: dict[str, Any] | None) -> None:
+        """One more step; `entry` is its line of the log, if it has one."""
+        self.done += 1
+        if self.bar is not None:
+            if entry is not None:
+                self.bar.set_postfix_str(f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:,.0f} tokens/s", False)
+            self.bar.update(1)
+
+    def line(self, entry: dict[str, Any]) -> None:
+        """A line that stays: the figures of an evaluation."""
+        figures = [f"{name} {value:.4f}" for name, value in entry.items() if name.startswith(("loss", "val_"))]
+        text = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  " + "  ".join(figures)
+        text += f"  {entry['tokens_per_second']:,.0f} tokens/s"
+        if self.bar is not None:
+            self.bar.write(text)
+            return
+        if self.done > self.first:
+            left = (time.perf_counter() - self.start) / (self.done - self.first) * (self.steps - self.done)
+            text += f"  {left:.0f} s left"
+        print(text, flush=True)

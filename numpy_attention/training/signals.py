@@ -1,0 +1,32 @@
+"""Ctrl-C and SIGTERM ask the loop to stop after the step it is in; a second one stops it at once."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class StopSignals:
+    """Within it, `name` is None until a signal arrives, then the name of the signal."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.name = signal.Signals(number).name
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}

@@ -1,0 +1,12 @@
+"""What can be learned: each task makes its batches, its model and its final report."""
+
+from numpy_attention.training.config import TrainConfig
+from numpy_attention.training.tasks.task import Task
+from numpy_attention.training.tasks.text import TextTask
+
+TASKS: dict[str, type[Task]] = {"text": TextTask}
+
+
+def make_task(config: TrainConfig) -> Task:
+    """The task that the configuration names, its data read and checked."""
+    return TASKS[config.task](config)
