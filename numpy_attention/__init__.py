@@ -1,15 +1,28 @@
-"""numpy_attention: how attention really works, gradient by gradient.
-
-A book you can run. Part I (`ops`) holds every formula with its gradient below it; Part II (`layers`) adds parameters;
-Part III (`models`) builds whole transformers; Part IV (`training`) trains them. `gradcheck` proves each gradient.
+"""numpy_attention: how attention really works, gradient by gradient. A book you can run.
 
     >>> import numpy as np
     >>> import numpy_attention as na
     >>> q, k, v = np.random.default_rng(0).normal(size=(3, 5, 4))
     >>> y, cache = na.scaled_dot_product_attention(q, k, v, mask=na.causal_mask(5))
     >>> dq, dk, dv, _ = na.scaled_dot_product_attention_backward(y, cache)
+
+The reading order; each chapter is a file, its head derives what its code computes:
+
+Part I     ops         1 linear          2 embedding       3 positions            4 softmax        5 masks
+                       6 attention       7 heads           8 normalization        9 activations   10 dropout
+                      11 losses         12 tiled_attention
+Part II    layers     13 layer          14 linear         15 embedding           16 normalization
+                      17 multi_head_attention             18 feed_forward        19 encoder_block 20 decoder_block
+Part III   models     21 sequence_classifier              22 gpt                 23 seq2seq
+Part IV    training   24 optimizers     25 schedules      26 data                27 loop          28 checkpoint
+                      29 parallel
+The proof  gradcheck  finite differences for every op, layer and model above, and for functions of your own
 """
 
-from numpy_attention.ops import *  # noqa: F403  the ops in reading order: see ops/__init__.py
+from numpy_attention import gradcheck
+from numpy_attention.layers import *
+from numpy_attention.models import *
+from numpy_attention.ops import *
+from numpy_attention.training import *
 
 __version__ = "0.1.0"
