@@ -19,7 +19,7 @@ Part IV    training   24 optimizers     25 schedules      26 data               
 The proof  gradcheck  finite differences for every op, layer and model above, and for functions of your own
 """
 
-from numpy_attention import gradcheck
+from numpy_attention import gradcheck as gradcheck
 from numpy_attention.layers import *
 from numpy_attention.models import *
 from numpy_attention.ops import *
