@@ -84,8 +84,8 @@ class FeedForward(Layer):
             h = gate * up  # (..., d_ff)
         h, dropped = dropout(h, self.dropout if training else 0.0, rng)
         y, linear_2 = linear(h, self.w_2, self.b_2)  # (..., d_model)
-        up = None if gate is None else up  # only the product rule needs it
-        return y, FeedForwardCache(linear_1, linear_gate, activation, gate, up, dropped, linear_2)
+        kept_up = None if gate is None else up  # only the product rule needs it
+        return y, FeedForwardCache(linear_1, linear_gate, activation, gate, kept_up, dropped, linear_2)
 
     def backward(self, dy: np.ndarray, cache: FeedForwardCache) -> tuple[np.ndarray, Parameters]:
         grads: dict[str, Any] = {}

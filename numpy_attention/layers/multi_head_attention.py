@@ -174,7 +174,8 @@ class MultiHeadAttention(Layer):
 
 def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None) -> None:
     if num_heads < 1 or num_kv_heads < 1:
-        raise ValueError(f"MultiHeadAttention: num_heads and num_kv_heads must be at least 1, got {num_heads}, {num_kv_heads}")
+        got = f"num_heads = {num_heads}, num_kv_heads = {num_kv_heads}"
+        raise ValueError(f"MultiHeadAttention: the numbers of heads must be at least 1, got {got}")
     if d_k is None and d_model % num_heads:
         raise ValueError(
             f"MultiHeadAttention: d_model must be divisible by num_heads, got {d_model} and {num_heads}; "
