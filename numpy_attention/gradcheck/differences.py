@@ -54,11 +54,11 @@ class Line:
                 self.calls += 1
                 change, noise = 0.0, 0.0
                 for y_t, y, dy in zip(moved, self.y, self.dy, strict=True):
-                    difference = y_t - y
-                    change += float(np.sum(dy * difference))
-                    terms = dy * y_t * (difference != 0)
+                    change += float(np.sum(dy * (y_t - y)))
+                    # Also an output that did not move counts: it may have moved by less than its last bit.
+                    terms = dy * y_t
                     noise += math.sqrt(float(np.sum(terms * terms)))
-            return change, 2.0 * EPS * noise
+            return change, EPS * noise
         finally:
             self.x[...] = self.start
 

@@ -54,9 +54,7 @@ def problem_of_op(op: Callable[..., Any], op_backward: Callable[..., Any], input
     named, by_position = name_inputs(op, inputs)
 
     def call(arrays: Arrays) -> tuple[Any, Any]:
-        # A generator is copied, so that every call draws the same dropout mask.
-        fresh = {key: copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
-                 for key, value in options.items()}
+        fresh = _fresh(options, arrays)
         answer = op(*arrays.values(), **fresh) if by_position else op(**arrays, **fresh)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise TypeError(f"gradcheck: {name} must return (y, cache), got {type(answer).__name__}; "
@@ -101,42 +99,76 @@ def problem_of_function(f: Callable[..., Any], vjp: Callable[..., Any], inputs: 
 
 def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> Problem:
     """A layer or a model: a function of its inputs and of every one of its parameters."""
-    is_model = hasattr(layer, "loss")
-    method = "loss" if is_model else "forward"
-    named, _ = name_inputs(getattr(layer, method), inputs)
+    named, _ = name_inputs(_forward_of(layer), inputs)
     parameters: Arrays = dict(layer.parameters())
     clash = sorted(set(parameters) & set(named))
     if clash:
         raise ValueError(f"gradcheck: {type(layer).__name__} has an input and a parameter called {clash[0]}")
-
-    def with_parameters(arrays: Arrays) -> Any:
-        # deepcopy takes what the memo holds for an object: here each parameter's stand-in.
-        memo = {id(old): arrays[name] for name, old in parameters.items()}
-        return copy.deepcopy(layer, memo)
-
-    def call(bound: Any, arrays: Arrays) -> tuple[Any, Any]:
-        fresh = {key: copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
-                 for key, value in options.items()}
-        answer = getattr(bound, method)(**{name: arrays[name] for name in named}, **fresh)
-        return answer[0], (bound, answer[1])
+    op, op_backward = layer_as_op(layer, tuple(named))
 
     def run(arrays: Arrays) -> tuple[Outputs, Any]:
-        y, cache = call(with_parameters(arrays), arrays)
+        y, cache = op(**arrays, **_fresh(options, arrays))
         return outputs_of(y), cache
 
     def pull_back(dy: Outputs, cache: Any) -> Gradients:
-        bound, inner = cache
-        if is_model:
-            scale = dy[0].reshape(())  # the loss is the end of the line: its cotangent is a factor
-            return {name: grad * scale for name, grad in bound.backward(inner).items()}
-        *inputs_grads, grads = _as_tuple(bound.backward(dy[0] if len(dy) == 1 else dy, inner))
-        return {**name_gradients(type(layer).__name__, tuple(inputs_grads), named), **grads}
+        return op_backward(dy[0] if len(dy) == 1 else dy, cache)
 
     def bind(arrays: Arrays) -> Evaluate:
-        bound = with_parameters(arrays)
-        return lambda: outputs_of(call(bound, arrays)[0])
+        bound = with_parameters(layer, arrays)
+        forward = _forward_of(bound)
+
+        def evaluate() -> Outputs:
+            return outputs_of(forward(**{name: arrays[name] for name in named}, **_fresh(options, arrays))[0])
+
+        return evaluate
 
     return Problem(type(layer).__name__, {**named, **parameters}, run, pull_back, bind, frozenset(parameters))
+
+
+def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """A layer in the contract of an op whose arguments are its inputs and all its parameters, by name.
+
+    The backward returns its gradients as a dict by argument name. The layer itself is not changed.
+    """
+    names = layer.parameters().keys()
+
+    def op(**arguments: Any) -> tuple[Any, Any]:
+        bound = with_parameters(layer, arguments)
+        y, cache = _forward_of(bound)(**{name: value for name, value in arguments.items() if name not in names})
+        return y, (bound, cache, {name: arguments[name] for name in inputs})
+
+    def op_backward(dy: Any, cache: Any) -> Gradients:
+        bound, inner, given = cache
+        if hasattr(bound, "loss"):  # the loss is the end of the line: its cotangent is a factor
+            return {name: grad * dy.astype(grad.dtype) for name, grad in bound.backward(inner).items()}
+        *of_inputs, of_parameters = bound.backward(dy, inner)
+        return {**name_gradients(type(layer).__name__, tuple(of_inputs), given), **of_parameters}
+
+    return op, op_backward
+
+
+def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
+    """A copy of the layer on other parameter arrays, which it shares with the caller."""
+    # deepcopy takes what its memo already holds for an object: here each parameter's stand-in.
+    return copy.deepcopy(layer, {id(old): arrays[name] for name, old in layer.parameters().items()})
+
+
+def _forward_of(layer: Any) -> Callable[..., Any]:
+    forward: Callable[..., Any] = layer.loss if hasattr(layer, "loss") else layer.forward
+    return forward
+
+
+def _fresh(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> Arrays:
+    """The options for one call: generators copied, so that every call draws the same dropout mask, and arrays of
+    floats in the dtype of the inputs, which is float64 for the differences."""
+    dtypes = [value.dtype for value in arrays.values() if is_float(value)]
+    fresh: Arrays = {}
+    for name, value in options.items():
+        if isinstance(value, np.random.Generator):
+            fresh[name] = copy.deepcopy(value)
+        else:
+            fresh[name] = value.astype(dtypes[0]) if dtypes and is_float(value) else value
+    return fresh
 
 
 def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, bool]:
