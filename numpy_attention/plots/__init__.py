@@ -1,0 +1,24 @@
+"""Pictures of what a transformer does; they need matplotlib (`pip install 'numpy-attention[plots]'`).
+
+    attention_map      one head: who looks at whom, with the tokens as labels
+    attention_heads    every head of a layer as a grid
+    attention_layers   every head of every layer: what `model.attention_weights(ids)` returns
+    mask_map           who may look at whom
+    positions_map      a table of positions, red-blue
+    training_curves    loss and accuracy, step by step
+    gradient_flow      how large the gradients are, layer by layer
+    step_error         the error of numeric gradients against the step they were taken with
+
+Each returns a `matplotlib.figure.Figure` of its own, shows nothing, and leaves pyplot and its settings alone. A
+notebook displays a figure that ends a cell; `save(figure, path)` writes it. Every map runs from light to dark, and
+every line has a dash and a marker of its own, so the pictures stay readable in grey.
+"""
+
+from numpy_attention.plots.curves import gradient_flow, step_error, training_curves
+from numpy_attention.plots.maps import attention_heads, attention_layers, attention_map, mask_map, positions_map
+from numpy_attention.plots.style import save
+
+__all__ = [
+    "attention_heads", "attention_layers", "attention_map", "gradient_flow", "mask_map", "positions_map", "save",
+    "step_error", "training_curves",
+]  # fmt: skip

@@ -1,0 +1,141 @@
+"""Pictures that are lines: training, the flow of gradients, the error of differences."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import shape_error
+from numpy_attention.plots.style import COLOURS, DASHES, FONT, INK, MARKERS, dress, legend, new_figure
+
+NAMES = {"loss": "training batch", "val_loss": "held out", "accuracy": "training batch", "val_accuracy": "held out"}
+
+
+def training_curves(
+    log: Sequence[Mapping[str, Any]],
+    levels: Mapping[str, float] | None = None,
+    title: str = "Training",
+) -> Any:
+    """Draw the loss, and beside it the accuracy where the log holds one, against the step.
+
+    `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `loss`, `val_loss`, `accuracy`,
+    `val_accuracy`; what a row lacks is skipped. `levels` draws levels to compare the loss with, by name, such as
+    {"guessing": math.log(2)}.
+
+    Units: losses in nats, accuracies as a share from 0 to 1.
+
+    Raises: ValueError when no row holds a step and a loss or an accuracy.
+    """
+    panels = [
+        [name for name in names if any(row.get(name) is not None and "step" in row for row in log)]
+        for names in (("loss", "val_loss"), ("accuracy", "val_accuracy"))
+    ]
+    panels = [names for names in panels if names]
+    if not panels:
+        expected = "rows with step and at least one of loss, val_loss, accuracy, val_accuracy"
+        raise shape_error("training_curves", "log", expected, f"{len(log)} rows without")
+    figure = new_figure(5.6 * len(panels), 3.8)
+    for axes, names in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels):
+        accuracy = names[0].endswith("accuracy")
+        for name in names:
+            rows = [row for row in log if row.get(name) is not None]
+            steps, values = [row["step"] for row in rows], [float(row[name]) for row in rows]
+            i = 1 if name.startswith("val_") else 0
+            marker = MARKERS[i] if len(values) <= 60 and (i or len(values) == 1) else ""
+            axes.plot(steps, values, color=COLOURS[i], linestyle=DASHES[i], marker=marker, markersize=4,
+                      linewidth=1.2 + 0.6 * i, label=NAMES[name])
+        if not accuracy:
+            for name, level in (levels or {}).items():
+                axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2)
+                axes.annotate(name, (1, level), xycoords=("axes fraction", "data"), xytext=(-2, 2), ha="right",
+                              textcoords="offset points", fontsize=8, color=INK, family=FONT)
+        else:
+            axes.set_ylim(-0.02, 1.02)
+        dress(axes, f"{title}: {'accuracy' if accuracy else 'loss'}", "step", "accuracy" if accuracy else "loss (nats)",
+              grid=True)
+        legend(axes)
+    return figure
+
+
+def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any:
+    """Draw how large the gradients are, layer by layer from the input to the output, on a logarithmic scale.
+
+    `grads` is what a `backward` returns, names with dots; or {label: grads} to compare several. The line is the root
+    mean square over all numbers of a layer, the small marks are its parameters one by one. A gradient of exactly zero
+    has no place on the scale: it stands as a cross on the lower edge.
+
+    Raises: ValueError when there are no gradients.
+    """
+    several = {"": grads} if all(hasattr(g, "shape") for g in grads.values()) else grads
+    per_label = {label: _by_layer(one) for label, one in several.items()}
+    layers = list(dict.fromkeys(layer for sizes in per_label.values() for layer in sizes))
+    if not layers:
+        raise shape_error("gradient_flow", "grads", "a dict of gradients by name", grads, "model.backward(cache)?")
+    figure = new_figure(max(5.0, 1.8 + 0.55 * len(layers)), 4.0)
+    axes = figure.subplots()
+    dead: list[tuple[int, int]] = []
+    for n, (label, sizes) in enumerate(per_label.items()):
+        colour = COLOURS[n % len(COLOURS)]
+        dash, marker = DASHES[n % len(DASHES)], MARKERS[n % len(MARKERS)]
+        places = [layers.index(layer) for layer in sizes]
+        total = [_rms(parts) for parts in sizes.values()]
+        axes.plot(places, [t or np.nan for t in total], color=colour, linestyle=dash, marker=marker, markersize=6,
+                  linewidth=1.6, label=label or None)
+        for x, parts in zip(places, sizes.values()):
+            alone = [_rms([part]) for part in parts]
+            shift = 0.12 + 0.12 * n
+            axes.plot([x + shift] * len(alone), [a or np.nan for a in alone], linestyle="", marker="_", color=colour,
+                      markersize=7, alpha=0.7)
+            dead += [(n, x)] if 0.0 in alone else []
+    axes.set_yscale("log")
+    for n, x in dead:
+        axes.plot([x + 0.12 + 0.12 * n], [0.02], marker="x", color=COLOURS[n % len(COLOURS)], markersize=8,
+                  markeredgewidth=2, linestyle="", transform=axes.get_xaxis_transform(), clip_on=False)
+    dress(axes, title, "layer, from input to output", "root mean square of the gradient", grid=True)
+    axes.set_xticks(range(len(layers)), layers, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.5, len(layers) - 0.2)
+    legend(axes)
+    return figure
+
+
+def step_error(
+    steps: np.ndarray, errors: Mapping[str, np.ndarray], title: str = "Differences: the error against the step"
+) -> Any:
+    """Draw the error of numeric gradients against the step h, both axes logarithmic.
+
+    Right of the minimum the formula is to blame (its error is a power of h), left of it round-off (it grows like 1/h).
+    An error of exactly zero is drawn at 1e-17.
+
+    Shapes: steps (n,), errors {name of the method: (n,)} -> Figure
+
+    Raises: ValueError when a method has not one error for each step.
+    """
+    steps = np.asarray(steps)
+    figure = new_figure(6.4, 4.2)
+    axes = figure.subplots()
+    for n, (label, values) in enumerate(errors.items()):
+        values = np.asarray(values)
+        if values.shape != steps.shape or steps.ndim != 1:
+            raise shape_error("step_error", f"errors[{label!r}]", f"(n,) like steps {steps.shape}", values.shape)
+        axes.plot(steps, np.maximum(np.abs(values), 1e-17), color=COLOURS[n % 5], linestyle=DASHES[n % 5],
+                  marker=MARKERS[n % 5], markersize=4, linewidth=1.4, label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    dress(axes, title, "step h", "relative error", grid=True)
+    legend(axes)
+    return figure
+
+
+def _by_layer(grads: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
+    """The gradients of each layer: `blocks.0.attention.w_q` belongs to `blocks.0`, `head.w` to `head`."""
+    layers: dict[str, list[np.ndarray]] = {}
+    for name, grad in grads.items():
+        parts = name.split(".")
+        depth = 2 if len(parts) > 2 and parts[1].isdigit() else 1
+        layers.setdefault(".".join(parts[:depth]), []).append(np.asarray(grad, dtype=np.float64))
+    return layers
+
+
+def _rms(arrays: list[np.ndarray]) -> float:
+    count = sum(a.size for a in arrays)
+    return float(np.sqrt(sum(float(np.sum(a * a)) for a in arrays) / max(count, 1)))
