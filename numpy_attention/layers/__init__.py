@@ -15,6 +15,7 @@ from numpy_attention.layers.layer import Layer
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.normalization import LayerNorm, RMSNorm
+from numpy_attention.layers.position_embedding import PositionEmbedding
 
 __all__ = [
     "DecoderBlock",
@@ -26,5 +27,6 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "MultiHeadAttention",
+    "PositionEmbedding",
     "RMSNorm",
 ]  # fmt: skip

@@ -6,5 +6,6 @@
 
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
 
-__all__ = ["GPT", "GPTConfig"]
+__all__ = ["GPT", "GPTConfig", "SequenceClassifier", "SequenceClassifierConfig"]

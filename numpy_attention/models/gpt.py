@@ -31,12 +31,13 @@ from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
+from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
-from numpy_attention.ops.positions import alibi_bias, sinusoidal_positions
+from numpy_attention.ops.positions import alibi_bias
 
 
 class GPTCache(NamedTuple):
@@ -69,8 +70,11 @@ class GPT(Layer):
     def __init__(self, config: GPTConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         c = self.config = config
         self.token_embedding = Embedding(c.vocab_size, c.d_model, None, dtype=dtype)
-        learned = c.positions == "learned"
-        self.position_embedding = Embedding(c.context_length, c.d_model, None, dtype=dtype) if learned else None
+        self.position_embedding = (
+            PositionEmbedding(c.positions, c.context_length, c.d_model, None, dtype)
+            if c.positions in ("learned", "sinusoidal")
+            else None  # rotary and ALiBi act in the attention
+        )
         attention = {
             "num_kv_heads": c.num_kv_heads,
             "rotary_base": c.rotary_base if c.positions == "rotary" else None,
@@ -111,7 +115,11 @@ class GPT(Layer):
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         if positions is None:
             positions = np.arange(T_past, T_k, like=x)  # (T,)
-        x, position = self._add_positions(x, positions)
+        if self.config.positions == "sinusoidal":
+            x *= math.sqrt(self.config.d_model)  # x is ours; the sines, as tall as 1, would drown it
+        position = None
+        if self.position_embedding is not None:
+            x, position = self.position_embedding.forward(x, positions)
         x, dropped = dropout(x, self.config.dropout if training else 0.0, rng)
         if mask is None:
             mask = self._mask(x, T_k)
@@ -150,14 +158,14 @@ class GPT(Layer):
         for block, block_cache in zip(reversed(self.blocks), reversed(cache.blocks)):
             dx, one = block.backward(dx, block_cache)
             block_grads.insert(0, one)
-        # x = dropout(token_embedding[ids] + position_embedding[positions])
+        # x = dropout(x)
         dx = dropout_backward(dx, cache.dropout)
+        # x = token_embedding[ids] + position_embedding[positions]
         if self.position_embedding is not None:
-            # every sequence of the batch used the same rows of the table
-            _, position_grads = self.position_embedding.backward(dx.sum(axis=0), cache.position)
+            dx, position_grads = self.position_embedding.backward(dx, cache.position)
             grads |= prefixed("position_embedding", position_grads)
         if self.config.positions == "sinusoidal":
-            # x = sqrt(d_model) token_embedding[ids] + table
+            # x *= sqrt(d_model)
             dx = dx * math.sqrt(self.config.d_model)
         _, token_grads = self.token_embedding.backward(dx, cache.token)
         grads |= prefixed("token_embedding", token_grads)
@@ -202,18 +210,6 @@ class GPT(Layer):
     ) -> Any:
         """Continue one prompt, or several of unequal length at once; see `numpy_attention.models.generate`."""
         return generate(self, prompt_ids, num_tokens, rng, temperature, top_k, top_p, stop_token, use_cache)
-
-    def _add_positions(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, Any]:
-        if self.position_embedding is not None:
-            p, cache = self.position_embedding.forward(positions)  # (T, d_model), or (B, T, d_model)
-            x += p  # x is fresh from the table
-            return x, cache
-        if self.config.positions == "sinusoidal":
-            table = sinusoidal_positions(self.config.context_length, self.config.d_model, x.dtype.type)
-            x *= math.sqrt(self.config.d_model)  # as in the paper: words not drowned
-            x += np.asarray(table, like=x)[positions]
-            return x, None
-        return x, None  # rotary and ALiBi act in the attention
 
     def _mask(self, x: np.ndarray, T_k: int) -> np.ndarray | None:
         T_q = x.shape[1]

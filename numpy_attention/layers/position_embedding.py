@@ -1,0 +1,57 @@
+"""Chapter 15, second part. Position embedding: the vectors that say where
+
+    y_t = x_t + p_t
+
+Without it attention would not know the order of its tokens (Chapter 3). The p_t are learned, one row of a table for
+each position, or the fixed sines and cosines of Chapter 3. Every sequence of a batch adds the same row, so the
+gradient of a learned row is a sum over the batch:
+
+    dp_t = sum over the batch of dy_t          dx_t = dy_t
+"""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.layers.layer import Layer, Parameters, normal
+from numpy_attention.ops.embedding import embedding, embedding_backward
+from numpy_attention.ops.positions import sinusoidal_positions
+
+KINDS = ("learned", "sinusoidal")
+
+
+class PositionEmbedding(Layer):
+    """y_t = x_t + p_t, with p learned ("learned") or fixed ("sinusoidal").
+
+    Shapes: x (B, T, d_model), positions (T,), or (B, T) where rows are shifted; the default counts from 0 -> y as x.
+    """
+
+    def __init__(
+        self, kind: str, length: int, d_model: int, rng: np.random.Generator | None, dtype: Any = np.float32
+    ) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"PositionEmbedding: kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        self.length = length
+        self.table = normal(rng, (length, d_model), 0.02, dtype) if kind == "learned" else None
+
+    def forward(
+        self,
+        x: np.ndarray,
+        positions: np.ndarray | None = None,
+        training: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, Any]:
+        if positions is None:
+            positions = np.arange(x.shape[-2], like=x)  # (T,)
+        table = self.table
+        if table is None:
+            table = np.asarray(sinusoidal_positions(self.length, x.shape[-1], x.dtype.type), like=x)
+        p, cache = embedding(positions, table)  # (T, d_model)
+        return x + p, cache
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Parameters]:
+        # y = x + p
+        if self.table is None:
+            return dy, {}
+        dp = dy.sum(axis=0) if cache.ids.ndim == 1 else dy  # (T, d_model): all sequences share the rows
+        return dy, {"table": embedding_backward(dp, cache)}

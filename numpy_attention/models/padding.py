@@ -1,0 +1,15 @@
+"""Which tokens are real, and which only fill a batch of sequences of unequal length"""
+
+import numpy as np
+
+from numpy_attention.ops.masks import padding_mask
+
+
+def visible_tokens(ids: np.ndarray, lengths: np.ndarray | None, pad_token: int | None) -> np.ndarray | None:
+    """Which tokens are real: the first `lengths`, else those that are not the pad_token; None where all are.
+
+    Shapes: ids (B, T) or (B, T, d_input), lengths (B,) -> (B, T) of bool.
+    """
+    if lengths is not None:
+        return padding_mask(lengths, ids.shape[1])[:, 0, 0]
+    return None if pad_token is None else ids != pad_token
