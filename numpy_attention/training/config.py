@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -96,8 +97,9 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
         near = difflib.get_close_matches(str(value), limits["choices"], 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {value!r}{hint}")
+    number: Any = value
     low, below = limits["low"], limits["below"]
-    if low is not None and not (low <= value < (float("inf") if below is None else below)):
+    if low is not None and not (low <= number < (math.inf if below is None else below)):
         upper = "" if below is None else f" and below {below}"
         raise InputError(f"{name} must be at least {low}{upper}, got {value}")
 

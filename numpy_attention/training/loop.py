@@ -25,9 +25,10 @@ import numpy as np
 from numpy_attention.training import checkpoint
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import InputError
+from numpy_attention.training.diagnose import first_non_finite
 from numpy_attention.training.log import Log
 from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm, global_norm
-from numpy_attention.training.parallel import Workers, count_targets, default_workers, loss_and_gradients
+from numpy_attention.training.parallel import Workers, count_targets, default_workers, loss_and_gradients, shards
 from numpy_attention.training.progress import Progress
 from numpy_attention.training.schedules import warmup_cosine
 from numpy_attention.training.signals import StopSignals
@@ -119,7 +120,10 @@ class Trainer:
         loss, grads = loss_and_gradients(self.model, batch, self.pieces, workers, rngs)
         norm = float(clip_by_global_norm(grads, c.clip) if c.clip else global_norm(grads))
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise NonFiniteError(f"step {self.step + 1}: the loss is {loss}, the norm of the gradients {norm}")
+            # the generators have moved on: made anew, the dropout is that of this step again
+            again = [generator(c, DROPOUT, self.step, i) for i in range(self.pieces)] if c.dropout else rngs
+            cause = first_non_finite(self.model, shards(batch, self.pieces), again)
+            raise NonFiniteError(f"step {self.step + 1}: the loss is {loss}, the norm of the gradients {norm}; {cause}")
         self.optimizer.step(grads, self.rate(self.step))
         self.step += 1
         self.seconds += time.perf_counter() - start

@@ -159,7 +159,8 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
     """The joint norm of all gradients, sqrt(sum over all arrays of g^2)."""
     if not grads:
         raise ValueError("global_norm: grads must hold at least one array, got none")
-    return np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
+    norm: np.ndarray = np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
+    return norm
 
 
 def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:

@@ -118,8 +118,10 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
     def work(batch: Batch) -> tuple[int, float]:
         return count_targets(batch), float(model.loss(*batch)[0])
 
-    results = list(workers.map(work, batches))
-    return sum(n * loss for n, loss in results) / max(sum(n for n, _ in results), 1)
+    counted, total = 0, 0.0
+    for n, loss in workers.map(work, batches):
+        counted, total = counted + n, total + n * loss
+    return total / max(counted, 1)
 
 
 def _threadpoolctl() -> Any:

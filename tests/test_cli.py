@@ -1,0 +1,233 @@
+"""The command line from outside: what it writes, what it says, and how it refuses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from numpy_attention.cli import main
+
+SIZES = "--layers 1 --heads 2 --d-model 16 --context 8 --batch 4 --steps 8 --eval-every 4 --save-every 2 --workers 1".split()
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("The quick brown fox jumps over the lazy dog.\n" * 30, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run_directory(tmp_path, text, capsys):
+    directory = tmp_path / "run"
+    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
+    capsys.readouterr()
+    return directory
+
+
+def refused(capsys, *arguments):
+    """The one line with which a command refuses its input."""
+    assert main([str(a) for a in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("numpy-attention: ")
+    return err
+
+
+def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys):
+    directory = tmp_path / "deep" / "run"
+    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
+    out, _ = capsys.readouterr()
+    for said in ("bigram", "trigram", "4-gram", "this GPT", "nats per character", "a sample:", str(directory)):
+        assert said in out
+    assert {path.name for path in directory.iterdir()} >= {"log.jsonl", "config.json", "checkpoint.npz", "loss.png"}
+    assert not list(directory.glob("*.tmp*"))
+    log = [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log] == [1, 4, 8]
+    assert "val_loss" in log[-1]
+    config = json.loads((directory / "config.json").read_text())
+    assert config["d_model"] == 16
+    assert config["model"]["vocab_size"] == len(set(text.read_text()))
+    assert (directory / "loss.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(directory / "checkpoint.npz", allow_pickle=False) as checkpoint:
+        assert "parameters.token_embedding.table" in checkpoint
+
+
+def test_the_default_directory_is_new_each_time(tmp_path, text, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["train", "--text", str(text), *SIZES, "--steps", "1"]) == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, text, capsys):
+    samples = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        assert main(["train", "--text", str(text), "--out", str(tmp_path / name), *SIZES, "--seed", str(seed)]) == 0
+        samples.append(re.search("a sample:\n(.*)\nin ", capsys.readouterr().out, re.DOTALL).group(1))
+    assert samples[0] == samples[1] != samples[2]
+
+
+def test_a_sample_continues_the_prompt_and_is_repeatable(run_directory, capsys):
+    command = ["sample", str(run_directory), "--prompt", "The ", "--tokens", "30", "--temperature", "0.8",
+               "--top-k", "40", "--top-p", "0.95", "--seed"]
+    texts = []
+    for seed in ("1", "1", "2"):
+        assert main([*command, seed]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("The ")
+    assert len(texts[0]) == len("The ") + 30 + 1
+
+
+def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
+    assert main(["sample", str(run_directory), "--prompt", "The quick brown fox", "--tokens", "5"]) == 0
+    assert len(capsys.readouterr().out) == len("The quick brown fox") + 5 + 1
+
+
+def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
+    setting = ("--layers 4 --heads 4 --d-model 128 --context 64 --batch 12 --learning-rate 1e-3 --min-learning-rate 1e-4 "
+               "--warmup 100 --beta2 0.99 --dropout 0 --clip 1.0 --weight-decay 0.1 --steps 1").split()
+    assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *setting]) == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["beta2"] == 0.99
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "is empty"), (b"too short", "too few"), (b"abc\xff" * 99, "offset 3"), (None, "No such file"), ("dir", "directory")],
+)
+def test_a_text_that_cannot_be_used_leaves_nothing_behind(tmp_path, monkeypatch, capsys, content, said):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "bad.txt"
+    if content == "dir":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    assert said in refused(capsys, "train", "--text", path, *SIZES)
+    assert said in refused(capsys, "train", "--text", path, *SIZES, "--out", tmp_path / "new")
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--d-model", "16", "--heads", "3"], "divisible"),
+        (["--steps", "0"], "--steps must be at least 1, got 0"),
+        (["--steps", "many"], "invalid int value: 'many'"),
+        (["--learning-rate", "nan"], "--learning-rate must be at least 0"),
+        (["--learning-rate", "-1"], "--learning-rate"),
+        (["--dropout", "1"], "below 1"),
+        (["--optimizer", "adamax"], "did you mean 'adam"),
+        (["--task", "txt"], "did you mean 'text'"),
+        (["--colour", "red"], "unrecognized arguments: --colour"),
+        (["--step", "3"], "unrecognized arguments"),
+        (["--positions", "rotary", "--d-model", "6", "--heads", "2"], "even"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(capsys, "train", "--text", text, *arguments)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_directory_that_holds_a_run_is_not_overwritten(run_directory, text, capsys):
+    before = (run_directory / "checkpoint.npz").read_bytes()
+    assert "--resume" in refused(capsys, "train", "--text", text, "--out", run_directory, *SIZES)
+    assert "is a file" in refused(capsys, "train", "--text", text, "--out", text, *SIZES)
+    assert (run_directory / "checkpoint.npz").read_bytes() == before
+
+
+def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
+    assert "there is no directory" in refused(capsys, "sample", tmp_path / "nowhere")
+    assert "holds no checkpoint" in refused(capsys, "sample", tmp_path)
+    assert "unknown to the model: '\u20ac'" in refused(capsys, "sample", run_directory, "--prompt", "The \u20ac")
+    assert "--prompt" in refused(capsys, "sample", run_directory, "--prompt", "")
+    for bad in (["--tokens", "-1"], ["--temperature", "-1"], ["--top-k", "0"], ["--top-p", "1.5"], ["--seed", "-1"]):
+        refused(capsys, "sample", run_directory, *bad)
+    checkpoint = run_directory / "checkpoint.npz"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    assert "damaged" in refused(capsys, "sample", run_directory)
+    checkpoint.write_bytes(b"no zip at all")
+    assert "damaged" in refused(capsys, "train", "--resume", run_directory)
+
+
+def test_no_command_and_an_unknown_one_are_told(capsys):
+    assert "required: COMMAND" in refused(capsys)
+    assert "invalid choice: 'trian'" in refused(capsys, "trian")
+
+
+def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
+    file = tmp_path / "run.toml"
+    file.write_text('steps = 3\nd_model = 8\nheads = 1\nlayers = 1\ncontext = 4\nbatch = 2\nworkers = 1\n')
+    arguments = ["train", "--config", str(file), "--text", str(text), "--steps", "2", "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["steps"], config["d_model"], config["text"]) == (2, 8, str(text))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"stpes = 3", "there is no setting 'stpes'; did you mean 'steps'?"),
+        (b"steps = 'three'", "--steps must be a whole number, got 'three'"),
+        (b"steps = true", "--steps must be a whole number, got True"),
+        (b"steps = ", "is not TOML"),
+        (b"text = '\xff'", "not UTF-8"),
+        (b"[train]\nsteps = 3", "there is no setting 'train'"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_used_is_refused(tmp_path, monkeypatch, capsys, content, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_bytes(content)
+    err = refused(capsys, "train", "--config", "run.toml")
+    assert said in err
+    assert "run.toml" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_settings_file_is_told(tmp_path, capsys):
+    assert "cannot read" in refused(capsys, "train", "--config", tmp_path / "none.toml")
+
+
+def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_directory, text, capsys):
+    assert main(["train", "--resume", str(run_directory)]) == 0
+    assert "this GPT" in capsys.readouterr().out
+    assert "--steps, --batch cannot change" in refused(capsys, "train", "--resume", run_directory, "--steps", 9, "--batch", 5)
+    assert "leave --out" in refused(capsys, "train", "--resume", run_directory, "--out", run_directory)
+    text.unlink()
+    assert "No such file" in refused(capsys, "train", "--resume", run_directory)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code):
+    directory = tmp_path / "run"
+    command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(directory), *SIZES]
+    with subprocess.Popen([*command, "--steps", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not (directory / "checkpoint.previous.npz").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(process.pid, number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in err
+    step = int(re.search(r"after step (\d+), which is saved", out).group(1))
+    assert f"train --resume {directory}" in out
+    with np.load(directory / "checkpoint.npz", allow_pickle=False) as checkpoint:
+        assert json.loads(checkpoint["meta"].tobytes())["step"] == step
+
+
+def test_the_gradcheck_command_passes_and_fails_with_its_exit_code(capsys, monkeypatch):
+    from numpy_attention.gradcheck import catalogue
+
+    assert main(["gradcheck", "softmax"]) == 0
+    assert "softmax" in capsys.readouterr().out
+    monkeypatch.setattr(catalogue, "run", lambda names, seed, stream: len(names))
+    assert main(["gradcheck", "softmax", "linear", "--seed", "3"]) == 1

@@ -1,0 +1,87 @@
+"""One batch in shards gives what it gives whole."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.training.parallel import (
+    Workers,
+    count_targets,
+    default_workers,
+    loss_and_gradients,
+    mean_loss,
+    shards,
+)
+
+
+@pytest.fixture
+def model(rng):
+    return GPT(GPTConfig(vocab_size=11, context_length=7, d_model=12, num_heads=3, num_layers=2), rng, np.float64)
+
+
+@pytest.fixture
+def batch(rng):
+    ids = rng.integers(0, 11, size=(5, 7))
+    targets = rng.integers(0, 11, size=(5, 7))
+    for row, padding in enumerate((0, 3, 6, 1, 7)):  # the last example counts for nothing
+        targets[row, 7 - padding :] = -100
+    return ids, targets
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("pieces", [1, 2, 3, 5, 9])
+def test_shards_with_different_numbers_of_counted_tokens_add_up_to_the_whole_batch(model, batch, workers, pieces):
+    loss, cache = model.loss(*batch)
+    grads = model.backward(cache)
+    with Workers(workers) as pool:
+        sharded, sharded_grads = loss_and_gradients(model, batch, pieces, pool, [None] * pieces)
+        assert sharded == pytest.approx(float(loss), rel=1e-13)
+        assert mean_loss(model, shards(batch, pieces), pool) == pytest.approx(float(loss), rel=1e-13)
+    assert sharded_grads.keys() == grads.keys()
+    for name, g in grads.items():
+        np.testing.assert_allclose(sharded_grads[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
+
+
+def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
+    class Slow:
+        """Holds the first shard back until the second is done."""
+
+        def __init__(self, held):
+            self.held, self.done = held, threading.Event()
+
+        def loss(self, ids, targets, training, rng):
+            if len(ids) == 3 and self.held:
+                self.done.wait(5)
+            return model.loss(ids, targets)
+
+        def backward(self, cache):
+            grads = model.backward(cache)
+            self.done.set()
+            return grads
+
+    with Workers(2) as pool:
+        results = [loss_and_gradients(Slow(held), batch, 2, pool, [None, None]) for held in (False, True)]
+    assert results[0][0] == results[1][0]
+    for name, g in results[0][1].items():
+        np.testing.assert_array_equal(g, results[1][1][name])
+
+
+def test_an_error_in_a_worker_reaches_the_caller(model, batch):
+    ids, targets = batch
+    with Workers(2) as pool, pytest.raises(ValueError, match="vocabulary|ids"):
+        loss_and_gradients(model, (ids + 100, targets), 2, pool, [None, None])
+
+
+def test_a_batch_is_cut_into_no_more_shards_than_it_has_examples(batch):
+    parts = shards(batch, 8)
+    assert [len(part[0]) for part in parts] == [1] * 5
+    assert sum(count_targets(part) for part in parts) == count_targets(batch) == 18
+    assert [len(part[0]) for part in shards(batch, 2)] == [3, 2]
+
+
+def test_there_are_never_more_workers_than_examples():
+    assert default_workers(1) == 1
+    assert 1 <= default_workers(64) <= 64
