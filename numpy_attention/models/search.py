@@ -1,0 +1,131 @@
+"""Finding the best output sequence
+
+The decoder gives the probability of one token after another; their product is that of the sequence. There are V^T
+sequences, so none of these methods looks at all of them.
+
+Greedy search takes the likeliest token each time. It is fast, and may start with a word it regrets.
+Beam search keeps the `beam_size` likeliest beginnings; a beginning that takes the stop token is finished and keeps
+its place in the beam. Every further token multiplies by a probability below one, so the plain product prefers short
+sentences. The length penalty repairs that: finished sequences are compared by
+
+    score = log p(y) / ((5 + |y|) / 6)^alpha
+
+Source: Wu et al., "Google's Neural Machine Translation System", 2016, eq. 14.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numpy_attention.layers.kv_cache import KeyValueCache
+
+if TYPE_CHECKING:
+    from numpy_attention.models.seq2seq import Seq2Seq
+
+
+def greedy_search(
+    model: "Seq2Seq",
+    source_ids: np.ndarray,
+    start_token: int,
+    stop_token: int,
+    max_tokens: int,
+    source_lengths: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """The likeliest token each time, for all sources at once, until all have taken the stop token.
+
+    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens, without the start token, with the stop token.
+    """
+    source_mask = model.padding(source_ids, source_lengths)
+    context, *_ = model.encode(source_ids, source_mask)
+    past = _new_past(model, max_tokens, context.shape[1])
+    B = len(source_ids)
+    ids = np.full((B, 1 + max_tokens), stop_token, dtype=np.int64)
+    ids[:, 0] = start_token
+    running = np.ones(B, dtype=bool)
+    for t in range(max_tokens):
+        logits, *_ = model.decode(ids[:, t : t + 1], context, source_mask, past=past)
+        ids[:, t + 1] = np.where(running, np.argmax(logits[:, -1], axis=-1), stop_token)
+        running &= ids[:, t + 1] != stop_token
+        if not running.any():
+            break
+    return [_until_stop(row[1:], stop_token) for row in ids]
+
+
+def beam_search(
+    model: "Seq2Seq",
+    source_ids: np.ndarray,
+    start_token: int,
+    stop_token: int,
+    max_tokens: int,
+    beam_size: int = 4,
+    length_penalty: float = 0.6,
+    source_lengths: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """The best of `beam_size` sequences for each source; `length_penalty` is alpha, 0 compares plain probabilities.
+
+    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens, without the start token, with the stop token.
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_search: beam_size must be at least 1, got {beam_size}")
+    if length_penalty < 0.0:
+        raise ValueError(f"beam_search: length_penalty must be at least 0, got {length_penalty}")
+    source_mask = model.padding(source_ids, source_lengths)
+    context, *_ = model.encode(source_ids, source_mask)
+    results = []
+    for b in range(len(source_ids)):
+        mask = None if source_mask is None else source_mask[b : b + 1]
+        finished = _beam(model, context[b : b + 1], mask, start_token, stop_token, max_tokens, beam_size)
+        scores = [log_p / ((5.0 + len(ids)) / 6.0) ** length_penalty for log_p, ids in finished]
+        results.append(finished[int(np.argmax(scores))][1])
+    return results
+
+
+def _beam(
+    model: "Seq2Seq",
+    context: np.ndarray,
+    mask: np.ndarray | None,
+    start_token: int,
+    stop_token: int,
+    max_tokens: int,
+    beam_size: int,
+) -> list[tuple[float, np.ndarray]]:
+    """Up to beam_size sequences for one source, each with its log probability."""
+    past = _new_past(model, max_tokens, context.shape[1])
+    ids = np.full((1, 1), start_token, dtype=np.int64)  # (n, 1 + t), the n beginnings still growing
+    log_p = np.zeros(1)  # (n,)
+    finished: list[tuple[float, np.ndarray]] = []
+    for _ in range(max_tokens):
+        rows_context = np.broadcast_to(context, (len(ids), *context.shape[1:]))
+        logits, *_ = model.decode(ids[:, -1:], rows_context, mask, past=past)
+        candidates = log_p[:, None] + _log_softmax(logits[:, -1])  # (n, V)
+        best = np.argsort(-candidates, axis=None, kind="stable")[: beam_size - len(finished)]
+        rows, tokens = np.divmod(best, candidates.shape[1])
+        ids = np.concatenate([ids[rows], tokens[:, None]], axis=1)  # (n, 1 + t + 1)
+        log_p = candidates[rows, tokens]
+        growing = tokens != stop_token
+        finished += [(float(p), row[1:]) for p, row in zip(log_p[~growing], ids[~growing])]
+        ids, log_p, rows = ids[growing], log_p[growing], rows[growing]
+        if len(ids) == 0:
+            break
+        for self_past, cross_past in past:
+            self_past.reorder(rows)
+            cross_past.reorder(rows)
+    return finished + [(float(p), row[1:]) for p, row in zip(log_p, ids)]
+
+
+def _new_past(model: "Seq2Seq", max_tokens: int, T_s: int) -> list[tuple[KeyValueCache, KeyValueCache]]:
+    limit = model.config.context_length
+    if not 1 <= max_tokens <= limit:
+        raise ValueError(f"search: max_tokens must be between 1 and the context_length {limit}, got {max_tokens}")
+    return [(KeyValueCache(max_tokens), KeyValueCache(T_s)) for _ in model.decoder.blocks]
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    x = logits.astype(np.float64)
+    x -= x.max(axis=-1, keepdims=True)
+    return np.asarray(x - np.log(np.exp(x).sum(axis=-1, keepdims=True)))
+
+
+def _until_stop(row: np.ndarray, stop_token: int) -> np.ndarray:
+    stops = np.flatnonzero(row == stop_token)
+    return row if len(stops) == 0 else row[: stops[0] + 1]
