@@ -13,7 +13,10 @@ import pytest
 
 from numpy_attention.cli import main
 
-SIZES = "--layers 1 --heads 2 --d-model 16 --context 8 --batch 4 --steps 8 --eval-every 4 --save-every 2 --workers 1".split()
+SIZES = [
+    "--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=8", "--eval-every=4",
+    "--save-every=2",
+]
 
 
 @pytest.fixture
@@ -93,15 +96,23 @@ def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
 
 
 def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
-    setting = ("--layers 4 --heads 4 --d-model 128 --context 64 --batch 12 --learning-rate 1e-3 --min-learning-rate 1e-4 "
-               "--warmup 100 --beta2 0.99 --dropout 0 --clip 1.0 --weight-decay 0.1 --steps 1").split()
+    setting = [
+        "--layers=4", "--heads=4", "--d-model=128", "--context=64", "--batch=12", "--learning-rate=1e-3",
+        "--min-learning-rate=1e-4", "--warmup=100", "--beta2=0.99", "--dropout=0", "--weight-decay=0.1", "--steps=1",
+    ]
     assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *setting]) == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["beta2"] == 0.99
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "is empty"), (b"too short", "too few"), (b"abc\xff" * 99, "offset 3"), (None, "No such file"), ("dir", "directory")],
+    [
+        (b"", "is empty"),
+        (b"too short", "too few"),
+        (b"abc\xff" * 99, "offset 3"),
+        (None, "No such file"),
+        ("dir", "directory"),
+    ],
 )
 def test_a_text_that_cannot_be_used_leaves_nothing_behind(tmp_path, monkeypatch, capsys, content, said):
     monkeypatch.chdir(tmp_path)
@@ -200,7 +211,8 @@ def test_a_missing_settings_file_is_told(tmp_path, capsys):
 def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_directory, text, capsys):
     assert main(["train", "--resume", str(run_directory)]) == 0
     assert "this GPT" in capsys.readouterr().out
-    assert "--steps, --batch cannot change" in refused(capsys, "train", "--resume", run_directory, "--steps", 9, "--batch", 5)
+    changed = ["--steps", 9, "--batch", 5]
+    assert "--steps, --batch cannot change" in refused(capsys, "train", "--resume", run_directory, *changed)
     assert "leave --out" in refused(capsys, "train", "--resume", run_directory, "--out", run_directory)
     text.unlink()
     assert "No such file" in refused(capsys, "train", "--resume", run_directory)
@@ -210,7 +222,8 @@ def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_dir
 def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code):
     directory = tmp_path / "run"
     command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(directory), *SIZES]
-    with subprocess.Popen([*command, "--steps", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command += ["--steps", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while not (directory / "checkpoint.previous.npz").exists() and time.monotonic() < deadline:
             time.sleep(0.02)

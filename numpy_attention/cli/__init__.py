@@ -17,7 +17,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 for success, 2 for input that cannot be used."""
-    parser = _Parser(prog="numpy-attention", description="Attention and the transformer in plain NumPy.", allow_abbrev=False)
+    parser = _Parser(prog="numpy-attention", description="Attention in plain NumPy.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for module in (train, sample, gradcheck):
         module.add_parser(commands)

@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the run is kept (default: runs/<time>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR from its last checkpoint")
-    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="read settings from a file; options win over it")
+    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="settings from a file; options win over it")
     for field in dataclasses.fields(TrainConfig):
         default = "" if field.default is None else f" (default: {field.default})"
         parser.add_argument(
@@ -71,13 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _fresh(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
     settings = _settings_from_file(arguments.config) | given
     task_defaults = TASKS[settings["task"]].defaults if settings.get("task") in TASKS else {}
-    config = TrainConfig.from_mapping(task_defaults | settings, "" if arguments.config is None else str(arguments.config))
+    config = TrainConfig.from_mapping(task_defaults | settings, str(arguments.config or ""))
     directory = arguments.out or _new_directory(Path("runs"))
     if directory.exists() and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; name a directory")
     for name in (checkpoint.NAME, "log.jsonl", "config.json"):
         if (directory / name).exists():
-            raise InputError(f"--out {directory} already holds a run; name another one, or go on with --resume {directory}")
+            raise InputError(f"--out {directory} already holds a run; name another, or go on with --resume {directory}")
     trainer = Trainer(config, make_task(config), directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _resumed(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
         raise InputError(f"--resume needs the directory of the run, got the file {arguments.resume}")
     changed = [option(name) for name, value in given.items() if value != getattr(config, name) and name != "workers"]
     if changed:
-        raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave it out or start anew")
+        raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")
     trainer = Trainer(config, make_task(config), arguments.resume)
     trainer.restore(arrays, meta)
     return trainer

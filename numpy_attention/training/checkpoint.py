@@ -90,12 +90,13 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}{_advice(path)}") from None
     except Exception as error:  # whatever else a damaged zip or header provokes inside zipfile and NumPy
-        raise InputError(f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}){_advice(path)}") from None
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path} is damaged or no checkpoint ({said}){_advice(path)}") from None
     return arrays, meta
 
 
 def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
-    """Copy the arrays called `prefix` + name into `mine` in place, after listing every difference in name, shape, dtype."""
+    """Copy the arrays called `prefix` + name into `mine` in place, or say all differences at once."""
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     differences = [f"{name} is missing" for name in mine if name not in theirs]
     differences += [f"{name} is not part of the {what}" for name in theirs if name not in mine]

@@ -1,4 +1,4 @@
-"""The settings of a training run: one dataclass, from which the command line, the TOML keys and config.json are made."""
+"""The settings of a training run: one dataclass, which makes the command line, the TOML keys and config.json."""
 
 import dataclasses
 import difflib
@@ -39,7 +39,7 @@ class TrainConfig:
     context: int = _setting(128, "characters the model sees at once", low=1)
     positions: str = _setting("learned", "how places enter", choices=("learned", "rotary", "alibi", "sinusoidal"))
     norm: str = _setting("layer_norm", "normalization", choices=("layer_norm", "rms_norm"))
-    activation: str = _setting("gelu", "in the feed-forward nets", choices=("gelu", "gelu_exact", "relu", "silu", "swiglu"))
+    activation: str = _setting("gelu", "nonlinearity", choices=("gelu", "gelu_exact", "relu", "silu", "swiglu"))
     dropout: float = _setting(0.0, "share of activations dropped in training", low=0, below=1)
 
     optimizer: str = _setting("adamw", "the optimizer", choices=OPTIMIZERS)
@@ -67,7 +67,8 @@ class TrainConfig:
         for key in values:
             if key not in names:
                 near = difflib.get_close_matches(key, names, 1)
-                raise InputError(f"{source}: there is no setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"{source}: there is no setting {key!r}{hint}")
         try:
             return cls(**values)
         except InputError as error:

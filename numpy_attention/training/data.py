@@ -32,7 +32,7 @@ def default_text() -> str:
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
-        raise InputError("this Python carries no pydoc_data.topics, the default text; give one with --text FILE") from None
+        raise InputError("this Python carries no pydoc_data.topics, the default text; give --text FILE") from None
     return "".join(topics[name] for name in sorted(topics))
 
 
@@ -46,7 +46,7 @@ def read_text(path: str | Path) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"0x{raw[error.start]:02x} at offset {error.start}"
-        raise InputError(f"{path} is not UTF-8 text: byte {byte}; convert it, for example with iconv -t UTF-8") from None
+        raise InputError(f"{path} is not UTF-8 text: byte {byte}; iconv -t UTF-8 converts texts") from None
     text = text.removeprefix("\ufeff")
     if not text:
         raise InputError(f"{path} is empty; a text to train on is needed")
@@ -91,7 +91,7 @@ def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def random_blocks(ids: np.ndarray, length: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """`count` blocks at random places and their targets, both (count, length)."""
     if len(ids) < length + 1:
-        raise InputError(f"a text of {len(ids)} characters is shorter than one block of {length} and the character after it")
+        raise InputError(f"a text of {len(ids)} characters is shorter than one block of {length} and the next one")
     starts = rng.integers(0, len(ids) - length, size=count)
     blocks = ids[starts[:, None] + np.arange(length + 1)]  # (count, length + 1)
     return blocks[:, :-1], blocks[:, 1:]

@@ -2,9 +2,9 @@
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 class Log:
@@ -15,13 +15,14 @@ class Log:
         temporary = path.with_name(f"{path.name}.tmp")
         temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
         os.replace(temporary, path)
-        self._file = open(path, "a", encoding="utf-8")
+        self._stack = ExitStack()
+        self._file = self._stack.enter_context(open(path, "a", encoding="utf-8"))
 
-    def __enter__(self) -> "Log":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
 
     def write(self, entry: dict[str, Any]) -> None:
         """One line, on its way to the disk when this returns."""

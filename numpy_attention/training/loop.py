@@ -90,7 +90,8 @@ class Trainer:
                 entry: dict[str, Any] | None = None
                 evaluate = last or self.step % c.eval_every == 0
                 if evaluate or self.step == 1 or self.step % c.log_every == 0:
-                    entry = {"step": self.step, "loss": loss, "grad_norm": norm, "learning_rate": self.rate(self.step - 1)}
+                    entry = {"step": self.step, "loss": loss, "grad_norm": norm}
+                    entry |= {"learning_rate": self.rate(self.step - 1)}
                     entry |= {"tokens_per_second": tokens / (self.seconds - started), "seconds": self.seconds}
                     tokens, started = 0, self.seconds
                 if entry and evaluate:
@@ -164,7 +165,7 @@ class Trainer:
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
         if meta["task"] != self.task.saved():
-            raise InputError("the data is not what the checkpoint was trained on; a run can only go on with the same text")
+            raise InputError("the data is not that of the checkpoint; a run can only go on with the same text")
         checkpoint.read_into(self.model.parameters(), arrays, "parameters.", "model")
         state = {name: array.copy() for name, array in self.optimizer.state().items()}
         checkpoint.read_into(state, arrays, "optimizer.", "optimizer")

@@ -18,14 +18,16 @@ Source: Witten and Bell 1991, "The zero-frequency problem", method C; Chen and G
 import numpy as np
 
 
-def ngram_losses(training_ids: np.ndarray, held_out_ids: np.ndarray, vocabulary_size: int, order: int = 4) -> list[float]:
+def ngram_losses(
+    training_ids: np.ndarray, held_out_ids: np.ndarray, vocabulary_size: int, order: int = 4
+) -> list[float]:
     """Held-out losses of the interpolated Witten-Bell predictors of order 1 (single characters) to `order`.
 
     Shapes: training_ids (N,), held_out_ids (M,); the held-out text follows the training text directly.
     Units: nats per character, the mean over all M held-out characters.
     """
     if vocabulary_size**order >= 2**62:
-        raise ValueError(f"ngram_losses: order must keep vocabulary_size**order below 2**62, got {vocabulary_size}**{order}")
+        raise ValueError(f"ngram_losses: vocabulary_size**order must be below 2**62, got {vocabulary_size}**{order}")
     if len(training_ids) < order or len(held_out_ids) < 1:
         raise ValueError(f"ngram_losses: training_ids must hold at least {order} ids and held_out_ids one")
     ids = np.concatenate([training_ids, held_out_ids]).astype(np.int64)

@@ -210,13 +210,13 @@ def _check_gradients(optimizer: str, parameters: Mapping[str, np.ndarray], grads
         raise ValueError(f"{optimizer}: grads must name the parameters exactly, got a difference in {', '.join(odd)}")
     for name, p in parameters.items():
         if grads[name].shape != p.shape:
-            raise ValueError(f"{optimizer}: grads[{name!r}] must be {p.shape} as the parameter, got {grads[name].shape}")
+            raise ValueError(f"{optimizer}: grads[{name!r}] must be {p.shape} like it, got {grads[name].shape}")
 
 
 def _load(optimizer: str, mine: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
     if mine.keys() != state.keys():
         odd = sorted(mine.keys() ^ state.keys())
-        raise ValueError(f"{optimizer}: state must have the arrays of this optimizer, got a difference in {', '.join(odd)}")
+        raise ValueError(f"{optimizer}: state must be that of this optimizer, got a difference in {', '.join(odd)}")
     for name, array in mine.items():
         if state[name].shape != array.shape:
             raise ValueError(f"{optimizer}: state[{name!r}] must be {array.shape}, got {state[name].shape}")

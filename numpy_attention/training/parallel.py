@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
         self._blas = single_threaded_blas() if count > 1 else nullcontext()
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> Self:
         self._blas.__enter__()
         return self
 

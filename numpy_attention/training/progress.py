@@ -3,8 +3,7 @@
 import importlib
 import sys
 import time
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 class Progress:
@@ -23,10 +22,10 @@ class Progress:
             else:
                 self.bar = tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.close()
 

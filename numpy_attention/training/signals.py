@@ -2,8 +2,8 @@
 
 import signal
 import threading
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 
 class StopSignals:
@@ -13,13 +13,13 @@ class StopSignals:
         self.name: str | None = None
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "StopSignals":
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

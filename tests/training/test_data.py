@@ -49,7 +49,12 @@ def test_files_are_read_character_for_character(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "is empty"), (b"abc\xffdef", "not UTF-8 text: byte 0xff at offset 3"), (None, "No such file"), ("dir", "directory")],
+    [
+        (b"", "is empty"),
+        (b"abc\xffdef", "not UTF-8 text: byte 0xff at offset 3"),
+        (None, "No such file"),
+        ("dir", "directory"),
+    ],
 )
 def test_a_file_that_is_no_text_is_told_in_one_line(tmp_path, content, said):
     path = tmp_path / "text.txt"

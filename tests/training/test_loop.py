@@ -1,4 +1,4 @@
-"""The training loop: it learns, it logs, it resumes as if it had never stopped, and it stops on numbers that are none."""
+"""The training loop: it learns, logs, resumes as if it had never stopped, and stops on numbers that are none."""
 
 import json
 import os
@@ -86,7 +86,11 @@ def test_a_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text)
 
 @pytest.mark.parametrize(
     "settings",
-    [{"dropout": 0.2}, {"optimizer": "sgd", "beta1": 0.9}, {"optimizer": "adam", "accumulate": 2, "positions": "rotary"}],
+    [
+        {"dropout": 0.2},
+        {"optimizer": "sgd", "beta1": 0.9},
+        {"optimizer": "adam", "accumulate": 2, "positions": "rotary"},
+    ],
 )
 def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_path, text, settings, monkeypatch):
     whole = trainer(tmp_path / "whole", text, **settings)
@@ -159,7 +163,7 @@ def test_a_nan_stops_the_run_and_leaves_the_checkpoint_alone(tmp_path, text):
     before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
     run.model.parameters()["blocks.0.attention.w_v"][0, 0] = np.nan
     run.step = 1  # a run that starts at step 0 saves first
-    with pytest.raises(NonFiniteError, match="step 2.*blocks.0.attention.w_v"):
+    with pytest.raises(NonFiniteError, match=r"step 2.*blocks\.0\.attention\.w_v"):
         run.run()
     assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
 

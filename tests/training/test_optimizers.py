@@ -102,7 +102,7 @@ def test_saved_state_continues_as_if_never_interrupted(make):
 
 def test_wrong_parameters_gradients_and_states_are_refused_by_name():
     w = np.zeros((2, 3))
-    with pytest.raises(ValueError, match="got that of 'a'.*tied"):
+    with pytest.raises(ValueError, match=r"got that of 'a'.*tied"):
         Adam({"a": w, "b": w})
     with pytest.raises(ValueError, match="contiguous"):
         Adam({"w": w.T})

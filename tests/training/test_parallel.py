@@ -71,7 +71,7 @@ def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
 
 def test_an_error_in_a_worker_reaches_the_caller(model, batch):
     ids, targets = batch
-    with Workers(2) as pool, pytest.raises(ValueError, match="vocabulary|ids"):
+    with Workers(2) as pool, pytest.raises(ValueError, match="ids"):
         loss_and_gradients(model, (ids + 100, targets), 2, pool, [None, None])
 
 

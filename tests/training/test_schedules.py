@@ -1,5 +1,6 @@
 """The learning rate over a run."""
 
+import itertools
 import math
 
 import pytest
@@ -16,7 +17,7 @@ def test_the_rate_falls_from_the_peak_to_the_minimum_which_the_last_step_has():
     rates = [warmup_cosine(step, 12, 2, 1.0, 0.2) for step in range(12)]
     assert rates[1] == 1.0
     assert rates[-1] == pytest.approx(0.2)
-    assert all(a > b for a, b in zip(rates[1:], rates[2:], strict=False))
+    assert all(a > b for a, b in itertools.pairwise(rates[1:]))
     assert rates[6] == pytest.approx(0.6)  # halfway down: progress 1/2
     assert rates[2] == pytest.approx(0.2 + 0.8 * (1 + math.cos(math.pi / 10)) / 2)
 

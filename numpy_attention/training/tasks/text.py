@@ -91,6 +91,7 @@ class TextTask(Task):
         rows = {**self.reference_lines(), "this GPT": self.evaluate(model, workers)["val_loss"]}
         lines = ["held-out loss, nats per character (interpolated Witten-Bell counts, and the model):"]
         lines += [f"  {name:<10} {loss:.3f}" for name, loss in sorted(rows.items(), key=lambda row: -row[1])]
-        prompt = "The " if set("The ") <= set(self.vocabulary.characters) else self.vocabulary.decode(self.training_ids[:1])
+        known = set("The ") <= set(self.vocabulary.characters)
+        prompt = "The " if known else self.vocabulary.decode(self.training_ids[:1])
         ids = model.generate(self.vocabulary.encode(prompt), 400, rng=rng, temperature=0.8, top_p=0.95)
         return "\n".join([*lines, "", "a sample:", self.vocabulary.decode(ids)])
