@@ -1,33 +1,25 @@
-"""log.jsonl: a JSON object a line, flushed as it is written."""
+"""log.jsonl: a JSON object a line, on its way to the disk as soon as it is written."""
 
 import json
 import os
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 
 class Log:
     """Appends lines to a log, after dropping those that a killed run wrote behind its last checkpoint."""
 
     def __init__(self, path: Path, step: int) -> None:
+        self.path = path
         kept = [line for line in read_log(path) if line["step"] <= step]
         temporary = path.with_name(f"{path.name}.tmp")
         temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
         os.replace(temporary, path)
-        self._stack = ExitStack()
-        self._file = self._stack.enter_context(open(path, "a", encoding="utf-8"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
 
     def write(self, entry: dict[str, Any]) -> None:
-        """One line, on its way to the disk when this returns."""
-        self._file.write(json.dumps(entry) + "\n")
-        self._file.flush()
+        """Append one line."""
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -76,10 +76,10 @@ class Trainer:
         c = self.config
         with (
             Workers(self.workers) as workers,
-            Log(self.directory / "log.jsonl", self.step) as log,
             Progress(c.steps, self.step) as progress,
             StopSignals() as stop,
         ):
+            log = Log(self.directory / "log.jsonl", self.step)
             if self.step == 0:
                 self.save()
             tokens, started = 0, self.seconds
