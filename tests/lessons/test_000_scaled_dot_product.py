@@ -1,0 +1,91 @@
+"""Lesson 000: scaled dot-product attention with a mask of zeros and ones, batch 2, length 3, d_k 4."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+
+B, T, D_K = 2, 3, 4
+
+
+def as_in_the_lesson(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lesson's own lines: a score where the mask is 0 becomes -1e9."""
+    scores = np.einsum("...qd,...kd->...qk", q, k) / np.sqrt(np.float64(q.shape[-1]))
+    scores = np.where(mask == 0, -1e9, scores)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return np.einsum("...qk,...kd->...qd", weights, v), weights
+
+
+@pytest.fixture
+def qkv(rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((3, B, T, D_K))
+
+
+def all_masks() -> list[np.ndarray]:
+    """All 64 masks of shape (2, 1, 3): a random draw is one of them, and eight-fold it hides a whole sequence."""
+    return [np.array(bits).reshape(B, 1, T) for bits in itertools.product((0, 1), repeat=B * T)]
+
+
+def test_values_and_attention_have_the_lessons_shapes(qkv: np.ndarray, rng: np.random.Generator) -> None:
+    mask = rng.integers(0, 2, (B, 1, T)).astype(bool)
+    values, cache = na.scaled_dot_product_attention(*qkv, mask=mask)
+    assert values.shape == (B, T, D_K)
+    assert cache.weights.shape == (B, T, T)
+
+
+def test_every_mask_gives_the_lessons_values_where_there_is_something_to_see(qkv: np.ndarray) -> None:
+    for mask in all_masks():
+        values, cache = na.scaled_dot_product_attention(*qkv, mask=mask.astype(bool))
+        expected_values, expected_weights = as_in_the_lesson(*qkv, mask)
+        sees = mask.any(axis=-1)[:, 0]  # (B,): a hidden key is hidden from all queries of its sequence
+        np.testing.assert_allclose(values[sees], expected_values[sees], rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(cache.weights[sees], expected_weights[sees], rtol=1e-13, atol=1e-300)
+        np.testing.assert_allclose(cache.weights[sees].sum(axis=-1), 1.0, rtol=1e-14)
+
+
+def test_a_fully_masked_row_gives_zeros_where_the_lesson_averages_the_padding(qkv: np.ndarray) -> None:
+    mask = np.array([[[1, 0, 1]], [[0, 0, 0]]])
+    values, cache = na.scaled_dot_product_attention(*qkv, mask=mask.astype(bool))
+    lesson_values, lesson_weights = as_in_the_lesson(*qkv, mask)
+    np.testing.assert_allclose(lesson_weights[1], 1 / 3)  # -1e9 everywhere is as good as 0 everywhere
+    np.testing.assert_allclose(lesson_values[1], np.tile(qkv[2, 1].mean(axis=0), (T, 1)))
+    assert np.all(values[1] == 0.0)
+    assert np.all(cache.weights[1] == 0.0)
+
+
+def test_the_gradient_of_every_mask_is_right_and_zero_at_hidden_keys(qkv: np.ndarray, rng: np.random.Generator) -> None:
+    q, k, v = qkv
+    dy = rng.standard_normal((B, T, D_K))
+    for mask in all_masks():
+        visible = mask.astype(bool)
+        na.gradcheck.gradcheck(
+            na.scaled_dot_product_attention, na.scaled_dot_product_attention_backward, (q, k, v), mask=visible
+        )
+        _, cache = na.scaled_dot_product_attention(q, k, v, mask=visible)
+        dq, dk, dv, _ = na.scaled_dot_product_attention_backward(dy, cache)
+        hidden = ~visible[:, 0]  # (B, T)
+        assert np.all(dk[hidden] == 0.0)
+        assert np.all(dv[hidden] == 0.0)
+        blind = ~visible.any(axis=-1)[:, 0]  # (B,)
+        assert np.all(dq[blind] == 0.0)
+        assert np.isfinite(dq).all()
+
+
+@pytest.mark.parametrize("lead", [(), (5,), (2, 7), (1, 2, 3)])
+def test_any_number_of_leading_axes(lead: tuple[int, ...], rng: np.random.Generator) -> None:
+    q, k, v = rng.standard_normal((3, *lead, T, D_K)).astype(np.float32)
+    mask = rng.integers(0, 2, (*lead, 1, T))
+    mask[..., 0] = 1
+    values, cache = na.scaled_dot_product_attention(q, k, v, mask=mask.astype(bool))
+    expected, weights = as_in_the_lesson(q, k, v, mask)
+    assert values.dtype == cache.weights.dtype == np.float32
+    np.testing.assert_allclose(values, expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(cache.weights, weights, rtol=2e-5, atol=1e-7)
+
+
+def test_a_mask_of_zeros_and_ones_is_not_guessed_at(qkv: np.ndarray) -> None:
+    with pytest.raises(TypeError, match=r"mask must be boolean.*1 = may look: mask\.astype\(bool\)"):
+        na.scaled_dot_product_attention(*qkv, mask=np.ones((B, 1, T), dtype=np.int64))
