@@ -75,7 +75,7 @@ def main() -> None:
     for name, turns in seconds.items():
         print(f"| {name} | {held_out[name]:.4f} | {sum(turns):.1f} |")
     low, high = np.quantile(ratios, (0.25, 0.75))
-    print(f"\ntime, ours / PyTorch's: {statistics.median(ratios):.2f} ({low:.2f} to {high:.2f} over turns of {TURN} steps)")
+    print(f"\ntime, ours / PyTorch's: {statistics.median(ratios):.2f} ({low:.2f} to {high:.2f}, turns of {TURN} steps)")
     print("predictors that count: " + ", ".join(f"{name} {loss:.3f}" for name, loss in task.reference_lines().items()))
 
 

@@ -1,4 +1,4 @@
-"""The same GPT in PyTorch as its users write it: q, k, v in one product, SDPA, fused AdamW; weights copied from ours."""
+"""The same GPT in PyTorch as users write it: q, k, v in one product, SDPA, fused AdamW; weights copied from ours."""
 
 from typing import Any
 
