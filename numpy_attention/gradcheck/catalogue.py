@@ -73,6 +73,7 @@ def _basics() -> list[Entry]:
         _entry("concat_heads", "x: ... H T d_v", "any leading axes"),
         _entry("dropout", "x: ... d", options=lambda _: {"rate": 0.4, "rng": _generator()}, wrong="x:int64 x[list]"),
         _entry("dropout", "x: B T d", "off", options={"rate": 0.0, "rng": None}),
+        _entry("dropout", "x: B T d", "in evaluation", options={"rate": 0.4, "rng": None}),
         _entry("relu", "x: ... d", wrong="x:int64 x[list]"),
         _entry("relu", "x: B d", "on the corner", prepare=_with_zeros),
         _entry("gelu", "x: ... d", "tanh", wrong="x:int64 x[list]"),
