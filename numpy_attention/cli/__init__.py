@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from numpy_attention.cli import gradcheck, sample, train
+from numpy_attention.cli import attend, gradcheck, sample, train
 from numpy_attention.training.data import InputError
 
 
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 for success, 2 for input that cannot be used."""
     parser = _Parser(prog="numpy-attention", description="Attention in plain NumPy.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (train, sample, gradcheck):
+    for module in (train, sample, attend, gradcheck):
         module.add_parser(commands)
     try:
         arguments = parser.parse_args(argv)
