@@ -19,6 +19,23 @@ def dtype_error(op: str, argument: str, expected: str, got: object, fix: str = "
     return TypeError(_sentence(op, argument, expected, got, fix))
 
 
+def require_array(op: str, argument: str, array: object, expected: str = "an array") -> None:
+    """Refuse whatever is not NumPy's own array, or one that computes on a GPU just as NumPy's do (CuPy's).
+
+    Other arrays answer NumPy's calls too, but not all keep its word: some hand `np.copyto` a copy to write into, so
+    that a mask would be ignored without a word; a matrix takes `*` for a matrix product.
+    """
+    kind = type(array)
+    if kind is np.ndarray or kind is np.memmap or isinstance(array, np.generic):
+        return
+    if hasattr(kind, "__cuda_array_interface__") and hasattr(kind, "__array_function__"):
+        return
+    foreign = hasattr(array, "dtype")
+    expected += " of NumPy or CuPy" if foreign else ""
+    got = f"{kind.__module__}.{kind.__qualname__}" if foreign else kind.__name__
+    raise dtype_error(op, argument, expected, got, f"{'convert' if foreign else 'wrap'} it: np.asarray({argument})")
+
+
 def require_float(op: str, **arrays: np.ndarray | None) -> None:
     """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
 
@@ -28,9 +45,8 @@ def require_float(op: str, **arrays: np.ndarray | None) -> None:
     for name, array in arrays.items():
         if array is None:
             continue
-        dtype = getattr(array, "dtype", None)
-        if dtype is None:
-            raise dtype_error(op, name, "an array of floats", type(array).__name__, f"wrap it: np.asarray({name})")
+        require_array(op, name, array, "an array of floats")
+        dtype = array.dtype
         if dtype.kind != "f":
             raise dtype_error(op, name, "an array of floats", dtype, f"convert it: {name}.astype(np.float32)")
         if first is None:
@@ -42,6 +58,7 @@ def require_float(op: str, **arrays: np.ndarray | None) -> None:
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
     """Refuse a gradient that has not the shape and dtype of the forward's result."""
+    require_array(op, argument, dy)
     if dy.shape != like_shape:
         raise shape_error(op, argument, f"{like_shape}, the shape of the forward's result", dy.shape)
     if dy.dtype != like_dtype:
@@ -51,11 +68,9 @@ def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[
 
 def require_integers(op: str, argument: str, array: np.ndarray) -> None:
     """Refuse ids or targets that are not integers."""
-    dtype = getattr(array, "dtype", None)
-    if dtype is None:
-        raise dtype_error(op, argument, "an integer array", type(array).__name__, f"wrap it: np.asarray({argument})")
-    if dtype.kind not in "iu":
-        raise dtype_error(op, argument, "an integer array", dtype, f"convert it: {argument}.astype(np.int64)")
+    require_array(op, argument, array, "an integer array")
+    if array.dtype.kind not in "iu":
+        raise dtype_error(op, argument, "an integer array", array.dtype, f"convert it: {argument}.astype(np.int64)")
 
 
 def on_host(array: object) -> bool:

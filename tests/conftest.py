@@ -20,6 +20,13 @@ usual = "repeatable" if os.environ.get("CI") else "default"
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--backend", choices=("strict", "numpy", "cupy"), default="strict",
+        help="where tests/backend computes: on a stand-in that keeps CuPy's rules (default), or on a real GPU",
+    )
+
+
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A generator of this test's own: the same draws on every run, other draws than its neighbours'."""

@@ -38,7 +38,7 @@ class Problem:
 
 def is_float(value: object) -> bool:
     """Whether this input is an array of floats, which alone are differentiated."""
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
 
 
 def outputs_of(y: Any) -> Outputs:

@@ -17,9 +17,11 @@ names are joined by dots, as the path one would write in Python: `blocks.0.atten
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+
+from numpy_attention.backend import NumPyBackend
 
 Parameters = dict[str, np.ndarray]
 
@@ -59,7 +61,15 @@ class Layer:
         if wrong:
             raise ValueError(f"{type(self).__name__}: the parameters do not fit:\n  " + "\n  ".join(sorted(wrong)))
         for name, p in own.items():
-            p[...] = new[name]
+            p[...] = np.asarray(new[name], like=p)
+
+    def to(self, backend: NumPyBackend) -> Self:
+        """Move every parameter to where the backend keeps its arrays, and give back the layer: `model.to(gpu)`.
+
+        Make the optimizer afterwards, since it holds on to the arrays it is given.
+        """
+        self.replace_parameters(lambda _, p: backend.asarray(p))
+        return self
 
     def replace_parameters(self, replace: Callable[[str, np.ndarray], np.ndarray], prefix: str = "") -> None:
         """Put `replace(name, p)` in the place of every parameter p: views of one flat buffer, arrays on a GPU."""

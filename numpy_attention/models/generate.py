@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numpy_attention.backend import to_host
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.sampling import check_sampling, sample
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
@@ -64,7 +65,7 @@ def generate(
         elif use_cache and past is None:
             past = [KeyValueCache(limit) for _ in model.blocks]
         logits = _last_logits(model, ids, start, L, past)  # (B, V)
-        ids[:, L] = sample(logits, rng, temperature, top_k, top_p)
+        ids[:, L] = sample(to_host(logits), rng, temperature, top_k, top_p)
         L += 1
         if stop_token is not None:
             stopped = running & (ids[:, L - 1] == stop_token)
@@ -93,6 +94,8 @@ def _last_logits(
         window = model.config.window
         mask = causal_mask(T_q, T_k) if window is None else sliding_window_mask(T_q, window, T_k)
         mask = mask & (columns >= begin[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), no looking at padding
+        table = model.token_embedding.table  # it tells where the model lives
+        positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
     logits, _ = model.forward(ids[:, new:L], mask=mask, positions=positions, past=past, last_only=True)
     return logits[:, -1]
 

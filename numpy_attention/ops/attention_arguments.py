@@ -11,7 +11,7 @@ file holds the checks for both forms of attention (chapters 6 and 12), so that t
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_float, shape_error
+from numpy_attention.errors import dtype_error, require_array, require_float, shape_error
 
 
 def check_attention_arguments(
@@ -43,12 +43,13 @@ def check_attention_arguments(
 
     scores_shape = (*q.shape[:-1], k.shape[-2])
     if mask is not None:
-        if getattr(mask, "dtype", None) != np.dtype(bool):
+        require_array(op, "mask", mask, "a boolean array")
+        if mask.dtype != np.dtype(bool):
             fix = (
                 "1 = may look: mask.astype(bool); 1 = hidden: mask_from_blocked(mask); "
                 "0 / -inf to be added: mask_from_additive(mask)"
             )
-            raise dtype_error(op, "mask", "boolean, True = may look", getattr(mask, "dtype", type(mask).__name__), fix)
+            raise dtype_error(op, "mask", "boolean, True = may look", mask.dtype, fix)
         _check_broadcast(op, "mask", mask, scores_shape)
     if bias is not None:
         _check_broadcast(op, "bias", bias, scores_shape)

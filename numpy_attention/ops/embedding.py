@@ -16,7 +16,8 @@ token that stands three times was used three times. `dtable[ids] = dy` keeps onl
     np.add.at(dtable, ids, dy)
 
 which walks token by token. The same sum, fast: sort the ids so that equal tokens are neighbours, then let
-`np.add.reduceat` add up each run of neighbours at once. The ids themselves are integers and have no gradient.
+`np.add.reduceat` add up each run of neighbours at once. (A GPU adds all tokens at once, and there the plain form is
+the fast one.) The ids themselves are integers and have no gradient.
 """
 
 from typing import NamedTuple
@@ -41,7 +42,7 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
     Shapes: ids (...) of integers in [0, V), table (V, d_model) -> y (..., d_model)
 
     Raises: TypeError for ids that are not integers; ValueError for an id outside the table or a table that is not 2-D.
-    Ids on the host are checked here; ids that already live on a GPU must be checked before they move.
+    Ids on the host are checked here and then follow the table; ids already on a GPU must have been checked before.
 
     Source: Bengio et al., A Neural Probabilistic Language Model, JMLR 3 (2003), section 2.
 
@@ -62,6 +63,7 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
         fix = "is padding marked by a negative id?" if wrong < 0 else "was the table made for a smaller vocabulary?"
         raise shape_error("embedding", "ids", expected, wrong, fix)
 
+    ids = np.asarray(ids, like=table)  # moved, if the table lives on a GPU
     return table[ids], EmbeddingCache(ids, table)
 
 
@@ -75,10 +77,13 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
     dtable = np.zeros_like(table)
     if ids.size == 0:
         return dtable
-    flat_ids = ids.reshape(-1)  # (N,)
 
     # y = table[ids]
-    order = np.argsort(flat_ids)  # equal ids become neighbours
+    if not on_host(ids):
+        np.add.at(dtable, ids, dy)
+        return dtable
+    flat_ids = ids.reshape(-1)  # (N,)
+    order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
     sorted_dy = dy.reshape(-1, table.shape[1])[order]  # (N, d_model)

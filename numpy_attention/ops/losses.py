@@ -62,6 +62,7 @@ def cross_entropy(
     True
     """
     _check_cross_entropy(logits, targets, ignore_index, label_smoothing)
+    targets = np.asarray(targets, like=logits)  # moved, if the logits live on a GPU
     V = logits.shape[-1]
     x = logits.reshape(-1, V)  # (N_all, V)
     x = x.astype(np.float32) if x.dtype == np.float16 else x
@@ -109,7 +110,7 @@ def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: 
         raise shape_error("cross_entropy", "targets", expected, targets.shape, fix)
     if not 0.0 <= label_smoothing <= 1.0:
         raise shape_error("cross_entropy", "label_smoothing", "in [0, 1]", label_smoothing)
-    if on_host(targets):  # a look at targets on a GPU would wait for the GPU: check before moving them
+    if on_host(targets):  # a look at targets on a GPU would wait for the GPU
         wrong = targets[(targets != ignore_index) & ((targets < 0) | (targets >= logits.shape[-1]))]
         if wrong.size:
             expected = f"ids in [0, {logits.shape[-1]}) or ignore_index = {ignore_index}"

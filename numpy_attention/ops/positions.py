@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_cotangent, require_float, shape_error
+from numpy_attention.errors import dtype_error, require_array, require_cotangent, require_float, shape_error
 
 
 def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
@@ -91,8 +91,9 @@ def rotary(
         raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
     if pairing not in ("half", "interleaved"):
         raise shape_error("rotary", "pairing", '"half" or "interleaved"', repr(pairing))
-    if getattr(positions, "dtype", np.dtype(object)).kind not in "iuf":
-        raise dtype_error("rotary", "positions", "an array of numbers", type(positions).__name__, "np.arange(T)?")
+    require_array("rotary", "positions", positions, "an array of numbers")
+    if positions.dtype.kind not in "iuf":
+        raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
     if positions.ndim >= x.ndim or not _fits(positions.shape, x.shape[:-1]):
         raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
 
