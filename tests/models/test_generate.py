@@ -1,0 +1,135 @@
+"""Generation: stored keys change nothing but the time, prompts of a batch do not meet, and sampling samples."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.models.sampling import sample
+from tests.models.gradients import randomized
+from tests.models.test_gpt import CONFIG, VARIANTS, gpt
+
+PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # the last is longer than the context
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_stored_keys_give_the_same_tokens(variant, rng):
+    model = gpt(rng, **VARIANTS[variant])
+    for prompt in PROMPTS:  # twelve tokens: over the edge of the context of seven
+        with_cache = model.generate(prompt, 12, np.random.default_rng(1), use_cache=True)
+        without = model.generate(prompt, 12, np.random.default_rng(1), use_cache=False)
+        np.testing.assert_array_equal(with_cache, without)
+        assert len(with_cache) == len(prompt) + 12
+        np.testing.assert_array_equal(with_cache[: len(prompt)], prompt)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_model_reads_the_last_tokens_of_its_context(variant, rng):
+    model = gpt(rng, **VARIANTS[variant])
+    for prompt in PROMPTS:
+        ids = list(prompt)
+        for _ in range(9):
+            logits, _ = model.forward(np.array([ids[-CONFIG.context_length :]]))
+            ids.append(int(logits[0, -1].argmax()))
+        np.testing.assert_array_equal(model.generate(prompt, 9, temperature=0.0), ids)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_prompts_of_unequal_length_get_what_they_would_get_alone(variant, rng):
+    model = gpt(rng, **VARIANTS[variant])
+    for use_cache in (True, False):
+        for several in (PROMPTS, PROMPTS[:3]):
+            together = model.generate(several, 9, temperature=0.0, use_cache=use_cache)
+            for prompt, row in zip(several, together, strict=True):
+                np.testing.assert_array_equal(row, model.generate(prompt, 9, temperature=0.0))
+
+
+def test_a_step_with_stored_keys_runs_the_model_on_one_token(rng, monkeypatch):
+    model = gpt(rng, context_length=40)
+    runs = []
+    forward = na.GPT.forward
+
+    def counted(self, ids, **options):
+        runs.append(ids.shape[1])
+        return forward(self, ids, **options)
+
+    monkeypatch.setattr(na.GPT, "forward", counted)
+    model.generate([1, 2, 3], 20, rng)
+    assert runs == [3] + [1] * 19
+
+
+def test_a_row_ends_with_its_stop_token(rng):
+    model = gpt(rng)
+    whole = model.generate(PROMPTS[:3], 30, np.random.default_rng(2))
+    stop = int(whole[0][len(PROMPTS[0]) + 4])
+    rows = model.generate(PROMPTS[:3], 30, np.random.default_rng(2), stop_token=stop)
+    for prompt, row, full in zip(PROMPTS, rows, whole):
+        new = full[len(prompt) :].tolist()
+        length = len(prompt) + (new.index(stop) + 1 if stop in new else 30)
+        np.testing.assert_array_equal(row, full[:length])
+    assert stop not in rows[0][len(PROMPTS[0]) : -1]
+
+
+def test_nothing_to_write_gives_the_prompt(rng):
+    np.testing.assert_array_equal(gpt(rng).generate([1, 2], 0, rng), [1, 2])
+
+
+def test_an_array_of_prompts_gives_a_list(rng):
+    rows = gpt(rng).generate(np.array([[1, 2], [3, 4]]), 3, rng)
+    assert [len(row) for row in rows] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompt_ids": []}, "at least one token"),
+        ({"prompt_ids": [[1, 2], []]}, "at least one token"),
+        ({"prompt_ids": [1, 99]}, "integers in"),
+        ({"num_tokens": -1}, "num_tokens must be at least 0"),
+        ({"temperature": -0.5}, "temperature must be at least 0"),
+        ({"top_k": 0}, "top_k must be at least 1"),
+        ({"top_p": 0.0}, "top_p must be in"),
+        ({"rng": None}, "rng must be a np.random.Generator"),
+    ],
+    ids=str,
+)
+def test_settings_no_sampler_can_follow_are_refused(options, message, rng):
+    with pytest.raises(ValueError, match=message):
+        gpt(rng).generate(**({"prompt_ids": [1], "num_tokens": 2, "rng": rng} | options))
+
+
+def frequencies(logits, rng, **options):
+    draws = sample(np.broadcast_to(logits, (40_000, len(logits))), rng, **options)
+    return np.bincount(draws, minlength=len(logits)) / len(draws)
+
+
+def test_tokens_come_with_the_probabilities_of_the_softmax(rng):
+    logits = np.array([0.5, -1.0, 2.0, 0.0])
+    p = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(frequencies(logits, rng), p, atol=0.015)
+    p = np.exp(logits / 0.5) / np.exp(logits / 0.5).sum()
+    np.testing.assert_allclose(frequencies(logits, rng, temperature=0.5), p, atol=0.015)
+
+
+def test_top_k_keeps_k_and_top_p_the_fewest_that_reach_p(rng):
+    logits = np.log(np.array([0.1, 0.5, 0.15, 0.25]))
+    np.testing.assert_allclose(frequencies(logits, rng, top_k=2), [0, 2 / 3, 0, 1 / 3], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, top_p=0.7), [0, 2 / 3, 0, 1 / 3], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, top_p=0.8), [0, 5 / 9, 1.5 / 9, 2.5 / 9], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, top_k=3, top_p=0.5), [0, 1, 0, 0])
+    assert sample(logits[None], None, temperature=0.0) == [1]
+    assert sample(np.full((1, 5), -1e4), rng, top_k=9, top_p=1.0).shape == (1,)
+    equal = frequencies(np.zeros(4), rng, top_k=2)  # of equal logits, exactly two
+    assert (equal > 0).sum() == 2
+
+
+def test_a_model_that_knows_the_answer_writes_it(rng):
+    config = dataclasses.replace(CONFIG, num_layers=1, vocab_size=7)
+    model = randomized(na.GPT(config, None), rng, 0.02)
+    optimizer = na.AdamW(model.parameters(), learning_rate=1e-2)
+    rows = (np.arange(7)[:, None] + np.arange(8)) % 7  # counting, from every start
+    for _ in range(60):
+        _, cache = model.loss(rows[:, :-1], rows[:, 1:])
+        optimizer.step(model.backward(cache))
+    np.testing.assert_array_equal(model.generate([5, 6], 10, temperature=0.0), [5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2])

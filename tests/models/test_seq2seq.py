@@ -1,0 +1,182 @@
+"""The encoder-decoder: gradients by every path, padding on both sides, greedy and beam search."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.models.gradients import assert_gradients, randomized
+
+V, T_S, T, B = 9, 6, 4, 4
+START, STOP = 1, 2
+CONFIG = na.Seq2SeqConfig(
+    source_vocab_size=V, target_vocab_size=V, context_length=7, d_model=12, num_heads=2, activation="gelu")  # fmt: skip
+VARIANTS = {
+    "post-norm": {},
+    "pre-norm, tied": {"pre_norm": True, "tie_weights": True, "num_decoder_layers": 1},
+    "one table for all": {"share_embeddings": True, "tie_weights": True, "num_layers": 1},
+    "one table for both sides": {"share_embeddings": True, "norm": "rms_norm", "bias": False},
+    "learned positions": {"positions": "learned", "target_vocab_size": 8, "num_heads": 3, "num_decoder_layers": 3},
+}
+SOURCE_LENGTHS = np.array([6, 2, 0, 1])  # the third source is nothing but padding
+TARGET_LENGTHS = np.array([4, 3, 4, 1])
+
+
+def seq2seq(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> na.Seq2Seq:
+    return randomized(na.Seq2Seq(dataclasses.replace(CONFIG, **changes), rng, dtype), rng)
+
+
+def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    source, target, targets = (rng.integers(0, 8, (B, length)) for length in (T_S, T, T))
+    targets[np.arange(T) >= TARGET_LENGTHS[:, None]] = -100
+    return source, target, targets
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_gradient_agrees_with_differences(variant, rng):
+    model, arrays = seq2seq(rng, **VARIANTS[variant]), batch(rng)
+    assert_gradients(model, lambda: model.loss(*arrays, SOURCE_LENGTHS, TARGET_LENGTHS), rng)
+
+
+def test_gradients_hold_under_dropout_and_label_smoothing(rng):
+    model, arrays = seq2seq(rng, dropout=0.2, label_smoothing=0.1), batch(rng)
+    assert_gradients(model, lambda: model.loss(*arrays, training=True, rng=np.random.default_rng(3)), rng)
+    plain = seq2seq(rng)
+    plain.load_parameters(model.parameters())
+    assert model.loss(*arrays)[0] == plain.loss(*arrays)[0]  # labels are smoothed in training alone
+
+
+def test_the_gradient_reaches_the_source_through_every_decoder_block(rng):
+    model, arrays = seq2seq(rng, num_layers=2), batch(rng)
+    _, cache = model.loss(*arrays)
+    whole = model.backward(cache)["source_embedding.table"]
+    assert np.abs(whole).max() > 0
+    parts = []
+    for silent in range(2):
+        one = seq2seq(rng, num_layers=2)
+        one.load_parameters(model.parameters())
+        one.decoder.blocks[silent].cross_attention.w_o[...] = 0.0
+        one.decoder.blocks[silent].cross_attention.w_v[...] = 0.0
+        parts.append(one.backward(one.loss(*arrays)[1])["source_embedding.table"])
+    assert all(np.abs(part).max() > 0 for part in parts)
+
+
+def test_padding_on_both_sides_changes_nothing(rng):
+    model, (source, target, targets) = seq2seq(rng), batch(rng)
+    loss, cache = model.loss(source, target, targets, SOURCE_LENGTHS, TARGET_LENGTHS)
+    other_source, other_target = source.copy(), target.copy()
+    other_source[np.arange(T_S) >= SOURCE_LENGTHS[:, None]] = 5
+    other_target[np.arange(T) >= TARGET_LENGTHS[:, None]] = 5
+    again, _ = model.loss(other_source, other_target, targets, SOURCE_LENGTHS, TARGET_LENGTHS)
+    assert loss == pytest.approx(float(again), rel=1e-13)
+    alone, _ = model.forward(source[1:2, :2], target[1:2, :3])
+    np.testing.assert_allclose(
+        model.forward(source, target, SOURCE_LENGTHS, TARGET_LENGTHS)[0][1, :3], alone[0], rtol=1e-10, atol=1e-12
+    )
+    assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
+
+
+def test_the_pad_token_says_the_same_as_the_lengths(rng):
+    source, target = np.array([[3, 4, 0, 0], [0, 0, 0, 0]]), np.array([[1, 5, 0], [1, 0, 0]])
+    model = seq2seq(rng)
+    with_token = na.Seq2Seq(dataclasses.replace(CONFIG, pad_token=0), None, np.float64)
+    with_token.load_parameters(model.parameters())
+    by_lengths, _ = model.forward(source, target, np.array([2, 0]), np.array([2, 1]))
+    np.testing.assert_array_equal(with_token.forward(source, target)[0], by_lengths)
+
+
+def test_no_target_position_sees_a_later_one(rng):
+    model, (source, target, _) = seq2seq(rng), batch(rng)
+    logits, _ = model.forward(source, target)
+    target[:, 2:] = (target[:, 2:] + 1) % V
+    np.testing.assert_allclose(model.forward(source, target)[0][:, :2], logits[:, :2], rtol=1e-10, atol=1e-12)
+
+
+def test_attention_weights_of_all_three_kinds(rng):
+    model, (source, target, _) = seq2seq(rng), batch(rng)
+    weights = model.attention_weights(source, target, SOURCE_LENGTHS)
+    shapes = {name: w.shape[2:] for name, w in weights.items()}
+    assert shapes == {
+        **{f"encoder.blocks.{i}.attention": (T_S, T_S) for i in range(2)},
+        **{f"decoder.blocks.{i}.attention": (T, T) for i in range(2)},
+        **{f"decoder.blocks.{i}.cross_attention": (T, T_S) for i in range(2)},
+    }
+    assert not weights["decoder.blocks.1.cross_attention"][2].any()  # nothing to see in an empty source
+    np.testing.assert_allclose(weights["decoder.blocks.0.cross_attention"][0].sum(axis=-1), 1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
+    model, arrays = seq2seq(rng, dtype, tie_weights=True, share_embeddings=True), batch(rng)
+    loss, cache = model.loss(*arrays)
+    grads, again = model.backward(cache), model.backward(cache)
+    assert loss.dtype == dtype
+    for name, gradient in grads.items():
+        assert gradient.dtype == dtype
+        np.testing.assert_array_equal(gradient, again[name])
+
+
+def greedy_by_hand(model, source, max_tokens, lengths=None):
+    ids = [START]
+    while len(ids) <= max_tokens and (len(ids) == 1 or ids[-1] != STOP):
+        logits, _ = model.forward(source[None], np.array([ids]), lengths)
+        ids.append(int(logits[0, -1].argmax()))
+    return ids[1:]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_greedy_search_takes_the_likeliest_token_each_time(variant, rng):
+    model, (source, _, _) = seq2seq(rng, **VARIANTS[variant]), batch(rng)
+    for row, ids in zip(source, model.greedy(source, START, STOP)):
+        assert ids.tolist() == greedy_by_hand(model, row, CONFIG.context_length)
+    padded = model.greedy(source, START, STOP, max_tokens=3, source_lengths=SOURCE_LENGTHS)
+    for row, ids, length in zip(source, padded, SOURCE_LENGTHS):
+        assert ids.tolist() == greedy_by_hand(model, row, 3, np.array([length]))
+
+
+def test_a_beam_of_one_is_greedy(rng):
+    for _ in range(5):
+        model, (source, _, _) = seq2seq(rng), batch(rng)
+        for greedy, beam in zip(model.greedy(source, START, STOP), model.beam_search(source, START, STOP, beam_size=1)):
+            np.testing.assert_array_equal(greedy, beam)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
+    model = seq2seq(rng, target_vocab_size=4, num_layers=1)
+    source = rng.integers(0, V, (2, 5))
+    lengths = np.array([5, 2])
+
+    def score(b, ids):
+        logits, _ = model.forward(source[b : b + 1], np.array([[START, *ids[:-1]]]), lengths[b : b + 1])
+        log_p = logits[0] - np.log(np.exp(logits[0]).sum(axis=-1, keepdims=True))
+        return log_p[np.arange(len(ids)), ids].sum() / ((5 + len(ids)) / 6) ** alpha
+
+    every = [ids for n in (1, 2, 3) for ids in itertools.product(range(4), repeat=n)
+             if STOP not in ids[:-1] and (n == 3 or ids[-1] == STOP)]  # fmt: skip
+    found = model.beam_search(source, START, STOP, 3, beam_size=200, length_penalty=alpha, source_lengths=lengths)
+    for b in range(2):
+        assert tuple(found[b]) == max(every, key=lambda ids: score(b, ids))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.forward(np.zeros((1, 8), int), np.zeros((1, 2), int)), "source_ids must be .* context_length 7"),
+        (lambda m: m.forward(np.zeros((1, 2), int), np.zeros((1, 8), int)), "target_ids must be .* context_length 7"),
+        (lambda m: m.forward(np.zeros((1, 0), int), np.zeros((1, 2), int)), "source_ids must be .* T at least 1"),
+        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "one sequence is"),
+        (lambda m: m.greedy(np.zeros((1, 2), int), START, STOP, 8), "max_tokens must be between 1 and"),
+        (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, beam_size=0), "beam_size must be at least 1"),
+        (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, length_penalty=-1.0), "length_penalty must be"),
+        (lambda _: dataclasses.replace(CONFIG, share_embeddings=True, target_vocab_size=8), "one vocabulary"),
+        (lambda _: dataclasses.replace(CONFIG, num_decoder_layers=0), "num_decoder_layers must be at least 1"),
+        (lambda _: dataclasses.replace(CONFIG, label_smoothing=1.5), "label_smoothing must be"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_errors_say_what_is_wrong(call, message, rng):
+    with pytest.raises(ValueError, match=message):
+        call(seq2seq(rng))
