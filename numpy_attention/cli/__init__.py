@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, gradcheck, sample, train
 from numpy_attention.training.data import InputError
 
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
         return code
-    except InputError as error:
+    except (InputError, BackendError) as error:
         print(f"numpy-attention: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

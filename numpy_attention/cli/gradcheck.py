@@ -5,17 +5,21 @@ import importlib
 import sys
 from typing import Any
 
+from numpy_attention.backend import NAMES, get_backend
+
 
 def add_parser(commands: Any) -> None:
     """The arguments of `gradcheck`."""
     parser = commands.add_parser("gradcheck", help="prove every backward by finite differences", allow_abbrev=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+    parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """One line an entry with its worst error; 1 if one fails."""
     catalogue = importlib.import_module("numpy_attention.gradcheck.catalogue")
-    failures: int = catalogue.run(arguments.names, seed=arguments.seed, stream=sys.stdout)
+    backend = get_backend(arguments.backend)
+    failures: int = catalogue.run(arguments.names or None, arguments.seed, sys.stdout, backend)
     return 1 if failures else 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import NAMES, get_backend
 from numpy_attention.training.data import InputError
 from numpy_attention.training.restore import load_run, text_model
 
@@ -20,6 +21,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--top-k", type=int, default=None, help="draw from the k likeliest only")
     parser.add_argument("--top-p", type=float, default=None, help="draw from the fewest with this probability together")
     parser.add_argument("--seed", type=int, default=0, help="makes the sample repeatable (default: 0)")
+    parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
     parser.set_defaults(run=run)
 
 
@@ -34,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if config.task != "text":
         raise InputError(f"{a.directory} holds a model of the task {config.task!r}; only a text model can be sampled")
     model, vocabulary = text_model(arrays, meta)
+    model.to(get_backend(a.backend))
     prompt = vocabulary.encode(a.prompt)
     rng = np.random.default_rng(a.seed)
     try:

@@ -11,8 +11,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from numpy_attention import ops
+from numpy_attention.backend import NumPyBackend
 
 from .catalogue_layers import LAYERS
+from .catalogue_models import MODELS
 from .check import check
 from .entry import Entry
 from .problem import Arrays
@@ -168,7 +170,7 @@ def _attention() -> list[Entry]:
 
 
 OPS: tuple[Entry, ...] = (*_basics(), *_softmax_and_norms(), *_losses(), *_attention())
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*OPS, *LAYERS)}
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*OPS, *LAYERS, *MODELS)}
 
 
 def named(names: list[str] | None = None) -> list[Entry]:
@@ -183,14 +185,16 @@ def named(names: list[str] | None = None) -> list[Entry]:
     return [entry for entry in CATALOGUE.values() if {entry.name, entry.covers} & set(names)]
 
 
-def run(names: list[str] | None = None, seed: int = 0, stream: TextIO | None = None) -> int:
+def run(
+    names: list[str] | None = None, seed: int = 0, stream: TextIO | None = None, backend: NumPyBackend | None = None
+) -> int:
     """Check the gradients of the catalogue, a line an entry with its worst relative error; return how many failed."""
     out = stream if stream is not None else sys.stdout
     failures, started = 0, time.perf_counter()
     entries = named(names)
     for entry in entries:
         try:
-            report = check(entry.case(seed).problem(), seed)
+            report = check(entry.case(seed).problem(backend), seed)
         except GradientError as error:
             failures += 1
             print(f"{entry.name:<64} WRONG\n{error}", file=out)

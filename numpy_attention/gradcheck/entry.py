@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import NumPyBackend, hosted
+
 from .problem import Arrays, Problem, is_float, layer_as_op, problem_of_layer, problem_of_op
 from .spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
@@ -91,8 +93,10 @@ class Case:
     op: Any
     op_backward: Any
 
-    def problem(self) -> Problem:
-        """The same as a problem for the checker."""
+    def problem(self, backend: NumPyBackend | None = None) -> Problem:
+        """The same as a problem for the checker; with a backend its op and backward are computed there."""
+        if backend is not None and backend.name != "numpy":
+            return problem_of_op(*hosted(self.op, self.op_backward, backend), self.inputs, self.options)
         if self.layer is None:
             return problem_of_op(self.op, self.op_backward, self.inputs, self.options)
         names = self.layer.parameters().keys()

@@ -39,4 +39,5 @@ class KeyValueCache:
     def reorder(self, rows: np.ndarray) -> None:
         """Row i becomes old row rows[i]: beam search drops some hypotheses and continues others twice."""
         if self.k is not None and self.v is not None:
+            rows = np.asarray(rows, like=self.k)
             self.k, self.v = self.k[rows], self.v[rows]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numpy_attention.backend import to_host
 from numpy_attention.layers.kv_cache import KeyValueCache
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def greedy_search(
     running = np.ones(B, dtype=bool)
     for t in range(max_tokens):
         logits, *_ = model.decode(ids[:, t : t + 1], context, source_mask, past=past)
-        ids[:, t + 1] = np.where(running, np.argmax(logits[:, -1], axis=-1), stop_token)
+        ids[:, t + 1] = np.where(running, np.argmax(to_host(logits[:, -1]), axis=-1), stop_token)
         running &= ids[:, t + 1] != stop_token
         if not running.any():
             break
@@ -97,7 +98,7 @@ def _beam(
     for _ in range(max_tokens):
         rows_context = np.broadcast_to(context, (len(ids), *context.shape[1:]))
         logits, *_ = model.decode(ids[:, -1:], rows_context, mask, past=past)
-        candidates = log_p[:, None] + _log_softmax(logits[:, -1])  # (n, V)
+        candidates = log_p[:, None] + _log_softmax(to_host(logits[:, -1]))  # (n, V)
         best = np.argsort(-candidates, axis=None, kind="stable")[: beam_size - len(finished)]
         rows, tokens = np.divmod(best, candidates.shape[1])
         ids = np.concatenate([ids[rows], tokens[:, None]], axis=1)  # (n, 1 + t + 1)

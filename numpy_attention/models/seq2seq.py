@@ -218,7 +218,7 @@ class Seq2Seq(Layer):
 
     def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray | None:
         """The mask (B, 1, 1, T) that hides padding, or None where there is none."""
-        visible = visible_tokens(ids, lengths, self.config.pad_token)
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like=self.target_embedding.table)
         return None if visible is None else visible[:, None, None, :]
 
     def _check(self, argument: str, ids: np.ndarray, T_past: int = 0) -> None:

@@ -130,8 +130,10 @@ class SequenceClassifier(Layer):
     ) -> tuple[np.ndarray, SequenceClassifierCache]:
         """The logits; padding is what comes after the `lengths` (B,), or the ids that are the pad_token."""
         self._check(ids)
+        if self.config.d_input is not None:
+            ids = np.asarray(ids, like=self.head.w)  # vectors; ids are moved by the embedding, which checks them first
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
-        visible = visible_tokens(ids, lengths, self.config.pad_token)  # (B, T), or None: all are
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
         if self.class_token is not None:
             first = np.broadcast_to(self.class_token, (len(x), 1, x.shape[-1]))
             x = np.concatenate([first, x], axis=1)  # (B, 1 + T, d_model)

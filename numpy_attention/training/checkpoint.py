@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import to_host
 from numpy_attention.training.data import InputError
 
 VERSION = 1
@@ -45,7 +46,7 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any])
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
                 for name, array in members.items():
                     with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+                        np.lib.format.write_array(member, to_host(array), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

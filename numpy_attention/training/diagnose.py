@@ -48,7 +48,7 @@ def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.rando
 
 def _results(value: Any, every: bool) -> Iterator[np.ndarray]:
     """The arrays among what a function returned: of a forward y alone, for masks in its cache may be infinite."""
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
         yield value
     elif isinstance(value, dict):
         for item in value.values():
