@@ -45,6 +45,7 @@ def one_of_each(rng: np.random.Generator) -> dict[str, Figure]:
         "attention_heads": plots.attention_heads(weights_of(rng, 5, 6, 6), WORDS),
         "attention_layers": plots.attention_layers({name: weights_of(rng, 1, 3, 6, 6) for name in ("a", "b")}),
         "mask_map": plots.mask_map(na.causal_mask(6), WORDS),
+        "matrix_map": plots.matrix_map(rng.normal(size=(3, 4)), list("abc"), title="a matrix"),
         "positions_map": plots.positions_map(na.sinusoidal_positions(50, 64)),
         "training_curves": plots.training_curves(log, {"guessing": 1.0}),
         "gradient_flow": plots.gradient_flow(grads),
@@ -152,7 +153,7 @@ class TestAttentionMap:
 
     @pytest.mark.parametrize(
         ("shape", "tokens", "said"),
-        [((2, 3, 3), None, r"weights\[0, 0\]"), ((0, 3), None, "one matrix"), ((3, 3), ["a", "b"], "3 tokens.*got 2")],
+        [((2, 3, 3), None, r"weights\[0, 0\]"), ((0, 3), None, "one matrix"), ((3, 3), ["a", "b"], "3 labels.*got 2")],
     )
     def test_wrong_arguments_are_named(self, shape: tuple[int, ...], tokens: list[str] | None, said: str) -> None:
         with pytest.raises(ValueError, match=f"attention_map: .*{said}"):
@@ -206,6 +207,26 @@ class TestMask:
     def test_a_mask_of_numbers_is_refused(self) -> None:
         with pytest.raises(ValueError, match="mask_map: mask must be of bool, True = may look, got int64"):
             plots.mask_map(np.eye(3, dtype=np.int64))
+
+
+class TestMatrix:
+    def test_signs_have_colours_and_zero_lies_in_the_middle(self) -> None:
+        matrix = np.array([[1.0, -2.0, 0.5], [0.0, -1e-9, 1.5]])
+        axes = plots.matrix_map(matrix, ["a", "b"], ["x", "y", "z"], "m", x="to", y="from").axes[0]
+        assert axes.images[0].get_clim() == (-2.0, 2.0)
+        expected = [["1.00", "-2.00", "0.50"], ["0.00", "0.00", "1.50"]]
+        assert cells(axes) == {(i, j): expected[i][j] for i in range(2) for j in range(3)}
+        assert (ticks(axes.yaxis), ticks(axes.xaxis)) == (["a", "b"], ["x", "y", "z"])
+        assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("to", "from", "m")
+
+    def test_without_a_negative_number_the_scale_starts_at_zero(self) -> None:
+        assert plots.matrix_map(np.array([[1.0, 3.0]])).axes[0].images[0].get_clim() == (0.0, 3.0)
+
+    def test_labels_of_rows_say_nothing_of_columns(self) -> None:
+        axes = plots.matrix_map(np.eye(3), ["a", "b", "c"]).axes[0]
+        assert "a" not in ticks(axes.xaxis)
+        with pytest.raises(ValueError, match="matrix_map: columns must be 3 labels"):
+            plots.matrix_map(np.eye(3), columns=["a"])
 
 
 class TestPositions:

@@ -3,6 +3,7 @@
     attention_map      one head: who looks at whom, with the tokens as labels
     attention_heads    every head of a layer as a grid
     attention_layers   every head of every layer: what `model.attention_weights(ids)` returns
+    matrix_map         any matrix with its numbers
     mask_map           who may look at whom
     positions_map      a table of positions, red-blue
     training_curves    loss and accuracy, step by step
@@ -14,11 +15,12 @@ notebook displays a figure that ends a cell; `save(figure, path)` writes it. Eve
 every line has a dash and a marker of its own, so the pictures stay readable in grey.
 """
 
+from numpy_attention.plots.attention import attention_heads, attention_layers, attention_map
 from numpy_attention.plots.curves import gradient_flow, step_error, training_curves
-from numpy_attention.plots.maps import attention_heads, attention_layers, attention_map, mask_map, positions_map
+from numpy_attention.plots.matrices import mask_map, matrix_map, positions_map
 from numpy_attention.plots.style import save
 
 __all__ = [
-    "attention_heads", "attention_layers", "attention_map", "gradient_flow", "mask_map", "positions_map", "save",
-    "step_error", "training_curves",
+    "attention_heads", "attention_layers", "attention_map", "gradient_flow", "mask_map", "matrix_map", "positions_map",
+    "save", "step_error", "training_curves",
 ]  # fmt: skip

@@ -1,0 +1,120 @@
+"""Pictures of attention weights: one head, a layer, a whole model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import shape_error
+from numpy_attention.plots.cells import (
+    Tokens,
+    add_colour_bar,
+    draw_weights,
+    inches,
+    label_cells,
+    labels_of,
+    require_matrices,
+    upper_end,
+)
+from numpy_attention.plots.style import FONT, INK, dress, new_figure
+
+
+def attention_map(
+    weights: np.ndarray,
+    queries: Tokens = None,
+    keys: Tokens = None,
+    title: str = "Attention weights",
+    mask: np.ndarray | None = None,
+    numbers: bool | None = None,
+) -> Any:
+    """Draw one head: a row for each query, a column for each key, the darker the larger the weight.
+
+    `queries` and `keys` are the tokens; keys default to the queries where there are as many. `mask` hatches the pairs
+    that may not meet, so that hidden and merely small can be told apart. `numbers` overrules "two decimals in each
+    cell when there are few".
+
+    Shapes: weights (T_q, T_k), mask broadcastable to it -> Figure
+
+    Raises: ValueError for weights that are not one matrix, or tokens that are not one for each row or column.
+    """
+    weights = require_matrices("attention_map", weights, 2, "pick one head, as weights[0, 0], or use attention_heads")
+    rows, columns = labels_of("attention_map", weights, queries, keys)
+    T_q, T_k = weights.shape
+    width, height = inches(T_q, T_k)
+    figure = new_figure(2.4 + width, 1.6 + height)
+    axes = figure.subplots()
+    image = draw_weights(axes, weights, upper_end(weights), mask, numbers)
+    dress(axes, title, "key", "query")
+    label_cells(axes, rows, columns)
+    add_colour_bar(figure, image, axes, "weight")
+    return figure
+
+
+def attention_heads(
+    weights: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Attention weights, head by head"
+) -> Any:
+    """Draw every head of a layer in one grid and on one scale.
+
+    Shapes: weights (H, T_q, T_k) -> Figure
+
+    Raises: ValueError for weights of another shape, or tokens that are not one for each row or column.
+    """
+    weights = require_matrices("attention_heads", weights, 3, "pick one sequence of the batch, as weights[0]")
+    return _grid("attention_heads", {"": weights}, queries, keys, title)
+
+
+def attention_layers(
+    weights: Mapping[str, np.ndarray],
+    queries: Tokens = None,
+    keys: Tokens = None,
+    title: str = "Attention weights, layer by layer",
+    sequence: int = 0,
+) -> Any:
+    """Draw what `model.attention_weights(ids)` returns: a row of heads for each layer, on one scale.
+
+    `sequence` picks one of the batch. Layers must have the same queries and keys: draw the encoder, the decoder and the
+    cross-attention each by itself.
+
+    Shapes: weights {name: (B, H, T_q, T_k)} -> Figure
+
+    Raises: ValueError for weights of other shapes, or tokens that are not one for each row or column.
+    """
+    if not weights:
+        raise shape_error("attention_layers", "weights", "a dict with at least one layer", weights)
+    fix = "with one sequence give it a batch axis: weights[None]"
+    layers = {name: require_matrices("attention_layers", w, 4, fix)[sequence] for name, w in weights.items()}
+    sizes = {w.shape[1:] for w in layers.values()}
+    if len(sizes) > 1:
+        fix = "draw encoder, decoder and cross-attention each by itself"
+        raise shape_error("attention_layers", "weights", "of one (T_q, T_k) in all layers", sorted(sizes), fix)
+    return _grid("attention_layers", layers, queries, keys, title)
+
+
+def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Tokens, title: str) -> Any:
+    named = len(layers) > 1 or "" not in layers
+    first = next(iter(layers.values()))
+    num_heads, T_q, T_k = first.shape
+    rows, columns = labels_of(op, first[0], queries, keys)
+    across = max(w.shape[0] for w in layers.values()) if named else min(num_heads, 4)
+    down = len(layers) if named else -(-num_heads // across)
+    width, height = inches(T_q, T_k)
+    figure = new_figure(1.6 + across * (0.7 + 0.72 * width), 1.0 + down * (0.9 + 0.72 * height))
+    grid = figure.subplots(down, across, squeeze=False)
+    largest = max(upper_end(w) for w in layers.values())
+    places = iter(grid.flat)
+    image = None
+    for name, heads in layers.items():
+        for h, head in enumerate(heads):
+            axes = next(places)
+            image = draw_weights(axes, head, largest, None, None, fontsize=7)
+            dress(axes, f"{name}, head {h}" if name else f"head {h}")
+            label_cells(axes, rows, columns, fontsize=7)
+        for _ in range(across - len(heads) if named else 0):
+            next(places).set_axis_off()
+    for axes in places:
+        axes.set_axis_off()
+    figure.suptitle(title, fontsize=12, color=INK, family=FONT)
+    figure.supxlabel("key", fontsize=10, color=INK, family=FONT)
+    figure.supylabel("query", fontsize=10, color=INK, family=FONT)
+    add_colour_bar(figure, image, grid, "weight")
+    return figure

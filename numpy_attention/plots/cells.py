@@ -1,0 +1,113 @@
+"""What pictures of matrices have in common: cells with numbers and hatches, labels, the colour bar."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import shape_error
+from numpy_attention.plots.style import FONT, INK, WHITE_TO_BLUE, colour_map, printable
+
+FEW = 10  # up to so many rows and columns, each cell shows its number
+MANY = 48  # beyond so many, tokens no longer fit as labels, and positions take their place
+
+Tokens = Sequence[object] | None
+
+
+def draw_weights(
+    axes: Any, values: np.ndarray, largest: float, mask: np.ndarray | None, numbers: bool | None, fontsize: float = 9
+) -> Any:
+    """Weights as squares from white to blue; hidden pairs hatched and without a number."""
+    blues = colour_map("white_to_blue", WHITE_TO_BLUE)
+    image = axes.imshow(values, cmap=blues, vmin=0.0, vmax=largest, aspect="equal", interpolation="nearest")
+    if mask is not None:
+        _hatch(axes, ~np.broadcast_to(mask, values.shape))
+    if numbers is None:
+        numbers = max(values.shape) <= FEW
+    shown = np.broadcast_to(True if mask is None else mask, values.shape)
+    if numbers:
+        write_numbers(axes, image, values, shown, fontsize)
+    return image
+
+
+def write_numbers(axes: Any, image: Any, values: np.ndarray, shown: np.ndarray, fontsize: float) -> None:
+    """Two decimals in each cell, in ink or in white, whichever stands out."""
+    lightness = image.to_rgba(values)[..., :3] @ np.array([0.299, 0.587, 0.114])
+    for i, j in np.argwhere(shown):
+        colour = "white" if lightness[i, j] < 0.5 else INK
+        text = f"{values[i, j]:.2f}".replace("-0.00", "0.00")
+        axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=fontsize, family=FONT)
+
+
+def _hatch(axes: Any, hidden: np.ndarray) -> None:
+    from matplotlib.patches import Rectangle
+
+    for i, j in np.argwhere(hidden):
+        corner = (j - 0.5, i - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", linewidth=0))
+
+
+def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float = 9) -> None:
+    """Tokens beside their rows and below their columns; a `$` is a token, not the beginning of a formula."""
+    if rows:
+        axes.set_yticks(range(len(rows)), rows, fontsize=fontsize, parse_math=False)
+    if columns:
+        long = max(len(label) for label in columns) > 2
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
+        axes.set_xticks(range(len(columns)), columns, fontsize=fontsize, parse_math=False, **turned)
+    if not rows or not columns:  # positions are whole numbers
+        from matplotlib.ticker import MaxNLocator
+
+        for axis in [] if rows else [axes.yaxis], [] if columns else [axes.xaxis]:
+            for one in axis:
+                one.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.tick_params(length=0 if rows or columns else 3)
+
+
+def add_colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
+    """The scale beside the cells."""
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
+    bar.set_label(label, fontsize=10, color=INK, family=FONT)
+    bar.ax.tick_params(labelsize=8, colors=INK, labelfontfamily=FONT)
+    bar.outline.set_linewidth(0.5)
+
+
+def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndarray:
+    """The array, refused unless it has so many axes and something along each."""
+    array = np.asarray(array)
+    if array.ndim != ndim or 0 in array.shape:
+        expected = {2: "one matrix (T_q, T_k)", 3: "(H, T_q, T_k)", 4: "(B, H, T_q, T_k) in each layer"}[ndim]
+        argument = {"mask_map": "mask", "positions_map": "table", "matrix_map": "matrix"}.get(op, "weights")
+        expected = {"matrix_map": "one matrix (n, m)", "positions_map": "one matrix (T, d_model)"}.get(op, expected)
+        raise shape_error(op, argument, expected, array.shape, fix)
+    return array
+
+
+def labels_of(
+    op: str, values: np.ndarray, queries: Tokens, keys: Tokens, square: bool = True
+) -> tuple[list[str], list[str]]:
+    """The labels of rows and columns; in self-attention (`square`) the queries are the keys as well."""
+    T_q, T_k = values.shape
+    if square and keys is None and queries is not None and T_q == T_k:
+        keys = queries
+    names = ("queries", "keys") if square else ("rows", "columns")
+    for name, given, T in zip(names, (queries, keys), (T_q, T_k)):
+        if given is not None and len(given) != T:
+            raise shape_error(op, name, f"{T} labels, one for each of the {name} of {(T_q, T_k)}", len(given))
+    return (
+        printable(queries) if queries is not None and T_q <= MANY else [],
+        printable(keys) if keys is not None and T_k <= MANY else [],
+    )
+
+
+def upper_end(values: np.ndarray) -> float:
+    """The upper end of the scale; a head that looks at nothing still needs one."""
+    return float(values.max()) or 1.0
+
+
+def inches(T_q: int, T_k: int) -> tuple[float, float]:
+    """How wide and how high the cells are drawn: square ones, large while they are few."""
+    longest = max(T_q, T_k)
+    cell = 0.55 if longest <= FEW else max(0.22, 4.0 / longest)
+    cell = min(cell, 9.0 / longest)
+    return max(cell * T_k, 1.2), max(cell * T_q, 1.2)

@@ -1,0 +1,95 @@
+"""Pictures of other matrices: masks, tables of positions, anything with rows and columns."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import shape_error
+from numpy_attention.plots.cells import (
+    FEW,
+    Tokens,
+    add_colour_bar,
+    draw_weights,
+    inches,
+    label_cells,
+    labels_of,
+    require_matrices,
+    upper_end,
+    write_numbers,
+)
+from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, dress, new_figure
+
+
+def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Who may look at whom") -> Any:
+    """Draw a mask: filled where the query may look at the key, empty and crossed out where it may not.
+
+    Shapes: mask (T_q, T_k) of bool -> Figure
+
+    Raises: ValueError for a mask that is not one boolean matrix.
+    """
+    mask = np.asarray(mask)
+    if mask.dtype != np.bool_:
+        raise shape_error("mask_map", "mask", "of bool, True = may look", mask.dtype, "see mask_from_blocked")
+    allowed = require_matrices("mask_map", mask, 2, "pick one, as mask[0, 0]").astype(np.float64)
+    rows, columns = labels_of("mask_map", allowed, queries, keys)
+    T_q, T_k = allowed.shape
+    width, height = inches(T_q, T_k)
+    figure = new_figure(2.0 + width, 1.9 + height)
+    axes = figure.subplots()
+    draw_weights(axes, 0.6 * allowed, 1.0, mask, numbers=False)
+    dress(axes, title, "key", "query")
+    label_cells(axes, rows, columns)
+
+    from matplotlib.patches import Patch
+
+    fill = colour_map("white_to_blue", WHITE_TO_BLUE)(0.6)
+    handles = [Patch(facecolor=fill, edgecolor=INK, label="may look"),
+               Patch(facecolor="white", edgecolor="#888888", hatch="///", label="hidden")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, prop={"family": FONT, "size": 9})
+    return figure
+
+
+def matrix_map(
+    matrix: np.ndarray, rows: Tokens = None, columns: Tokens = None, title: str = "", x: str = "column", y: str = "row"
+) -> Any:
+    """Draw any matrix with its numbers: white to blue if none is negative, else blue below zero and red above.
+
+    Shapes: matrix (n, m) -> Figure
+
+    Raises: ValueError for an array that is not one matrix, or labels that are not one for each row or column.
+    """
+    matrix = require_matrices("matrix_map", matrix, 2, "pick one, as matrix[0]").astype(np.float64)
+    row_labels, column_labels = labels_of("matrix_map", matrix, rows, columns, square=False)
+    width, height = inches(*matrix.shape)
+    figure = new_figure(2.4 + width, 1.6 + height)
+    axes = figure.subplots()
+    limit = upper_end(np.abs(matrix))
+    if matrix.min() < 0.0:
+        colours, low = colour_map("blue_to_red", BLUE_TO_RED), -limit
+    else:
+        colours, low = colour_map("white_to_blue", WHITE_TO_BLUE), 0.0
+    image = axes.imshow(matrix, cmap=colours, vmin=low, vmax=limit, aspect="equal", interpolation="nearest")
+    if max(matrix.shape) <= FEW:
+        write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
+    dress(axes, title, x, y)
+    label_cells(axes, row_labels, column_labels)
+    add_colour_bar(figure, image, axes, "")
+    return figure
+
+
+def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any:
+    """Draw a table of positions: one column for each position, one row for each dimension, blue below zero, red above.
+
+    Shapes: table (T, d_model) -> Figure
+
+    Raises: ValueError for a table that is not one matrix.
+    """
+    table = require_matrices("positions_map", table, 2, "one row for each position")
+    limit = upper_end(np.abs(table))
+    figure = new_figure(8.5, 3.8)
+    axes = figure.subplots()
+    reds = colour_map("blue_to_red", BLUE_TO_RED)
+    image = axes.imshow(table.T, cmap=reds, aspect="auto", vmin=-limit, vmax=limit, interpolation="nearest")
+    dress(axes, title, "position", "dimension")
+    add_colour_bar(figure, image, axes, "value")
+    return figure
