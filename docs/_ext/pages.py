@@ -1,0 +1,187 @@
+"""Pages written at every build: the book's chapters, the reference, and the tutorials with their notebooks.
+
+They are made from the source files themselves, so a new chapter, name or tutorial needs no change here.
+"""
+
+import ast
+import functools
+import importlib
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+from docstrings import to_rst
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "numpy_attention"
+DOCS = ROOT / "docs"
+PARTS = {
+    "ops": "Part I. Functions and their gradients",
+    "layers": "Part II. Layers: functions with parameters",
+    "models": "Part III. Models",
+    "training": "Part IV. Training",
+    "pretrained": "Part V. Real weights",
+    "gradcheck": "The proof",
+}
+REFERENCE = {**PARTS, "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors"}
+HEADING = re.compile(r"Chapter (\d+)(, appendix)?\. (.+)")
+
+
+@functools.cache
+def chapters(part: str) -> list[tuple[str, str, Path, str]]:
+    """(page name, title, source file, docstring) of a part's chapters, in reading order."""
+    found = []
+    for path in sorted((PACKAGE / part).rglob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        title = docstring.split("\n", 1)[0].rstrip(".")
+        heading = HEADING.match(title)
+        if path.name == "__init__.py" or not docstring:
+            continue
+        order = (int(heading[1]), bool(heading[2]), path.name) if heading else (1000, False, str(path))
+        found.append((order, title, path, docstring))
+    pages = []
+    for order, title, path, docstring in sorted(found, key=lambda chapter: chapter[0]):
+        stem = "-".join(path.relative_to(PACKAGE / part).with_suffix("").parts)
+        number = f"{order[0]:02d}-" if order[0] < 1000 else ""
+        pages.append((f"{part}-{number}{stem}", title, path, docstring))
+    return pages
+
+
+def chapter_of(obj: object) -> str | None:
+    """The page of the chapter in which a function or class is written."""
+    try:
+        file = Path(inspect.getsourcefile(inspect.unwrap(obj)) or "")
+    except TypeError:
+        return None
+    for part in PARTS:
+        for page, _, path, _ in chapters(part) if (PACKAGE / part).is_dir() else []:
+            if path == file:
+                return page
+    return None
+
+
+def public_names() -> list[str]:
+    """Every name of the package's parts."""
+    return [name for part in PARTS for name in names_of(part)]
+
+
+def names_of(part: str) -> list[str]:
+    """The public names of a part: its `__all__`, else the functions and classes written in it."""
+    if not (PACKAGE / part).is_dir() and not (PACKAGE / part).with_suffix(".py").exists():
+        return []
+    module = importlib.import_module(f"numpy_attention.{part}")
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    own = [n for n, o in vars(module).items() if getattr(o, "__module__", "") == module.__name__ and callable(o)]
+    return [name for name in own if not name.startswith("_")]
+
+
+def write(path: Path, lines: list[str], made: set[Path]) -> None:
+    """Write a page unless it stands there already, so that an unchanged page is not built again."""
+    text = "\n".join(lines).rstrip() + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    made.add(path)
+
+
+def heading(title: str, underline: str = "=") -> list[str]:
+    """A title in reStructuredText."""
+    return [title.replace("`", ""), underline * len(title), ""]
+
+
+def write_book(made: set[Path]) -> None:
+    """One page a chapter: the head of the file as prose, then the file."""
+    names = set(public_names())
+    intro = (
+        "Every chapter is a file of the package, and this is that file: its head as prose, then its code. Cover a "
+        "backward with your hand, derive it, and compare line by line."
+    )
+    index = [*heading("The book"), intro, ""]
+    for part, part_title in PARTS.items():
+        pages = chapters(part) if (PACKAGE / part).is_dir() else []
+        if not pages:
+            continue
+        index += [".. toctree::", f"   :caption: {part_title}", "   :maxdepth: 1", "", *(f"   {p[0]}" for p in pages), ""]
+        for page, title, path, docstring in pages:
+            first_line = ast.parse(path.read_text()).body[0].end_lineno + 2
+            source = path.relative_to(ROOT)
+            body = [
+                *heading(title), *to_rst(docstring.partition("\n")[2], names), *heading("The code", "-"),
+                f".. literalinclude:: /../{source}", "   :language: python", f"   :lines: {first_line}-",
+                f"   :lineno-start: {first_line}", f"   :caption: {source}", "   :class: chapter",
+            ]
+            write(DOCS / "book" / f"{page}.rst", body, made)
+    write(DOCS / "book" / "index.rst", index, made)
+
+
+def write_reference(made: set[Path]) -> None:
+    """One page a part, with every public name."""
+    index = [*heading("Reference"), "Every public name, in reading order. ``import numpy_attention as na`` brings the "
+             "names of Parts I to IV.", "", ".. toctree::", ""]
+    for part, title in REFERENCE.items():
+        names = names_of(part)
+        if not names:
+            continue
+        module = importlib.import_module(f"numpy_attention.{part}")
+        short = part in ("ops", "layers", "models", "training")
+        page = [*heading(title), *to_rst((module.__doc__ or "").partition("\n")[2]),
+                f".. py:currentmodule:: numpy_attention{'' if short else '.' + part}", ""]
+        for name in names:
+            obj = getattr(module, name)
+            kind = "class" if inspect.isclass(obj) else "function" if callable(obj) else "data"
+            page += [f".. auto{kind}:: {name}", *(["   :members:", "   :show-inheritance:"] * (kind == "class")), ""]
+        write(DOCS / "api" / f"{part}.rst", page, made)
+        index.append(f"   {part}")
+    write(DOCS / "api" / "index.rst", index, made)
+
+
+def write_tutorials(made: set[Path]) -> None:
+    """The tutorials as they are, each with a link to its notebook, and the notebooks without outputs."""
+    import nbformat
+    from myst_nb.core.read import read_myst_markdown_notebook
+
+    index = [*heading("Tutorials"), "From one dot product to a trained transformer, every gradient computed and "
+             "checked. Each tutorial is a notebook; begin with the first.", "", ".. toctree::", "   :maxdepth: 1", ""]
+    for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
+        text = path.read_text()
+        notebook = read_myst_markdown_notebook(text, add_source_map=False)
+        for i, cell in enumerate(notebook.cells):
+            cell["id"] = f"cell-{i}"
+        write(DOCS / "notebooks" / f"{path.stem}.ipynb", [nbformat.writes(notebook)], made)
+        link = f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`"
+        text = re.sub(r"(?m)^# .+$", lambda title: f"{title[0]}\n\n{link}", text, count=1)
+        write(DOCS / "tutorials" / path.name, [text], made)
+        index.append(f"   {path.stem}")
+    write(DOCS / "tutorials" / "index.rst", index, made)
+
+
+def write_pages(app) -> None:
+    """All of them; a page whose source is gone is taken away."""
+    chapters.cache_clear()
+    made: set[Path] = set()
+    write_book(made)
+    write_reference(made)
+    write_tutorials(made)
+    for folder in ("api", "book", "notebooks", "tutorials"):
+        for path in (DOCS / folder).glob("*.*"):
+            if path not in made:
+                path.unlink()
+
+
+def copy_mathjax(app, error) -> None:
+    """MathJax and its licence, next to the other static files."""
+    if error is None and app.builder.format == "html":
+        folder = Path(app.outdir) / "_static" / "mathjax"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, source in app.config.MATHJAX.items():
+            shutil.copyfile(source, folder / name)
+
+
+def setup(app):
+    """Write the pages before Sphinx looks which there are."""
+    app.add_config_value("MATHJAX", {}, "")
+    app.connect("builder-inited", write_pages)
+    app.connect("build-finished", copy_mathjax)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,62 @@
+"""The site: `python -m sphinx docs build/site`, with the extra `docs`; needs no network."""
+
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
+# The tutorials run in kernels of their own, which find the package by this, installed or not.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+
+import numpy_attention  # noqa: E402
+
+project = "numpy_attention"
+author = "The numpy_attention authors"
+project_copyright = "2026, " + author
+version = release = numpy_attention.__version__
+language = "en"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings"]
+exclude_patterns = ["_ext", "notebooks", "**/.ipynb_checkpoints"]
+suppress_warnings = ["toc.empty_glob"]
+
+# Notebooks: run at the build, kept until their code changes; an error in one is an error of the build.
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_execution_timeout = 300
+nb_merge_streams = True
+nb_output_stderr = "show"
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+# Math without a network: MathJax comes as a Python package, of which one file is copied (see _ext/pages.py).
+mathjax_path = "mathjax/tex-svg.js"
+mathjax3_config = {"tex": {"tags": "none"}, "svg": {"fontCache": "local"}, "options": {"enableMenu": False}}
+MATHJAX = {
+    Path(str(file)).name: file.locate()
+    for file in metadata.files("django-static-mathjax") or []
+    if str(file).endswith(("mathjax/es5/tex-svg.js", "static/mathjax/LICENSE"))
+}
+
+html_theme = "furo"
+html_title = "numpy_attention"
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "default"
+pygments_dark_style = "github-dark"
