@@ -210,3 +210,13 @@ def test_the_readme_holds_each_command_as_one_line(marker: str) -> None:
     block = re.search(rf"<!-- {marker} -->\s*```\w*\n([^\n]+)\n```", (ROOT / "README.md").read_text())
     assert block, f"README.md must have <!-- {marker} --> above a code block of one line"
     assert block[1].startswith("python3 -m venv .venv && ")
+
+
+def test_the_readme_example_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    block = re.search(r"<!-- example -->\s*```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block
+    assert block[1].count("\n") <= 25, "the idea in twenty lines"
+    exec(compile(block[1], "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert said.startswith("gradcheck softmax: right")
+    assert "dx wrong" in said
