@@ -142,6 +142,14 @@ class TestAttentionMap:
         hatched = {(round(p.get_y() + 0.5), round(p.get_x() + 0.5)) for p in axes.patches if p.get_hatch()}
         assert hatched == {(0, 1), (1, 0), (1, 1), (1, 2)}
 
+    def test_a_long_title_is_broken_into_lines_that_fit(self, rng: np.random.Generator) -> None:
+        figure = plots.attention_map(weights_of(rng, 3, 2), title="who looks at whom, in words that go on and on and on")
+        figure.canvas.draw()
+        box = figure.axes[0].title.get_window_extent()
+        assert box.x0 >= 0.0
+        assert box.x1 <= figure.bbox.width
+        assert box.y1 <= figure.bbox.height
+
     def test_a_row_of_zeros_draws(self) -> None:
         plots.attention_map(np.zeros((2, 3))).canvas.draw()
 

@@ -16,7 +16,7 @@ from numpy_attention.plots.cells import (
     require_matrices,
     upper_end,
 )
-from numpy_attention.plots.style import FONT, INK, dress, new_figure
+from numpy_attention.plots.style import FONT, INK, dress, fit, new_figure
 
 
 def attention_map(
@@ -44,7 +44,7 @@ def attention_map(
     figure = new_figure(2.4 + width, 1.6 + height)
     axes = figure.subplots()
     image = draw_weights(axes, weights, upper_end(weights), mask, numbers)
-    dress(axes, title, "key", "query")
+    dress(axes, fit(title, figure), "key", "query")
     label_cells(axes, rows, columns)
     add_colour_bar(figure, image, axes, "weight")
     return figure

@@ -17,7 +17,7 @@ from numpy_attention.plots.cells import (
     upper_end,
     write_numbers,
 )
-from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, dress, new_figure
+from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, dress, fit, new_figure
 
 
 def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Who may look at whom") -> Any:
@@ -37,7 +37,7 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
     figure = new_figure(2.0 + width, 1.9 + height)
     axes = figure.subplots()
     draw_weights(axes, 0.6 * allowed, 1.0, mask, numbers=False)
-    dress(axes, title, "key", "query")
+    dress(axes, fit(title, figure), "key", "query")
     label_cells(axes, rows, columns)
 
     from matplotlib.patches import Patch
@@ -71,7 +71,7 @@ def matrix_map(
     image = axes.imshow(matrix, cmap=colours, vmin=low, vmax=limit, aspect="equal", interpolation="nearest")
     if max(matrix.shape) <= FEW:
         write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
-    dress(axes, title, x, y)
+    dress(axes, fit(title, figure), x, y)
     label_cells(axes, row_labels, column_labels)
     add_colour_bar(figure, image, axes, "")
     return figure
@@ -90,6 +90,6 @@ def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any
     axes = figure.subplots()
     reds = colour_map("blue_to_red", BLUE_TO_RED)
     image = axes.imshow(table.T, cmap=reds, aspect="auto", vmin=-limit, vmax=limit, interpolation="nearest")
-    dress(axes, title, "position", "dimension")
+    dress(axes, fit(title, figure), "position", "dimension")
     add_colour_bar(figure, image, axes, "value")
     return figure

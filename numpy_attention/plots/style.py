@@ -2,6 +2,7 @@
 
 import functools
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ def legend(axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         axes.legend(handles, labels, frameon=False, prop={"family": FONT, "size": 9}, labelcolor=INK)
+
+
+def fit(title: str, figure: Any) -> str:
+    """The title in lines that are no longer than the figure is wide, at about eight letters an inch."""
+    return textwrap.fill(title, max(16, int(8 * figure.get_figwidth() - 6)))
 
 
 def printable(tokens: Sequence[object]) -> list[str]:
