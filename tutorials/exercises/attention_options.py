@@ -1,0 +1,46 @@
+"""Exercise: attention with all its options (after attention.py)
+
+    scores  = q k^T / sqrt(d_k) + bias        bias (H or 1, T_q or 1, T_k) is shared by the whole batch
+    weights = softmax(scores)                 hidden where the mask is False
+    dropped = weights * kept / (1 - rate)     dropout on the weights
+    y       = dropped v                       G query heads share one key and value head
+
+Given: the forward. Write: scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv, dbias.
+Without a bias return None for dbias.
+
+    python -m numpy_attention grade attention_options.py            what is right already, and what is not
+    python -m numpy_attention grade attention_options.py --hint 1   three hints, one at a time
+"""
+
+import math
+
+import numpy as np
+
+
+def scaled_dot_product_attention(q, k, v, mask=None, bias=None, dropout=0.0, rng=None):
+    """q (B, H_q, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v) -> y (B, H_q, T_q, d_v)."""
+    scale = 1 / math.sqrt(q.shape[-1])
+    G = q.shape[1] // k.shape[1]  # query heads h = G j ... G j + G - 1 share key head j
+    k_wide = np.repeat(k, G, axis=1)  # (B, H_q, T_k, d_k)
+    v_wide = np.repeat(v, G, axis=1)  # (B, H_q, T_k, d_v)
+    scores = scale * q @ k_wide.swapaxes(-1, -2)  # (B, H_q, T_q, T_k)
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    largest = np.maximum(scores.max(axis=-1, keepdims=True), np.finfo(scores.dtype).min)
+    e = np.exp(scores - largest)
+    weights = e / np.maximum(e.sum(axis=-1, keepdims=True), 1)  # (B, H_q, T_q, T_k)
+    factor = np.ones_like(weights)
+    if rng is not None and dropout > 0:
+        kept = rng.random(weights.shape, dtype=np.float32) >= dropout
+        factor = (kept / (1 - dropout)).astype(weights.dtype)
+    dropped = weights * factor
+    bias_shape = None if bias is None else bias.shape
+    return dropped @ v_wide, (q, k, v, weights, factor, dropped, scale, bias_shape)
+
+
+def scaled_dot_product_attention_backward(dy, cache):
+    """dy (B, H_q, T_q, d_v) -> dq, dk, dv as q, k, v, and dbias as bias, or None without one."""
+    q, k, v, weights, factor, dropped, scale, bias_shape = cache
+    raise NotImplementedError

@@ -1,0 +1,34 @@
+"""Exercise: the gradient of the cross-entropy
+
+    loss = mean over the places that count of  -sum_v q_v log p_v        p = softmax(logits)
+    q_v = (1 - s) [v = target] + s / V        s: the label smoothing, 0 when it is off
+
+Given: the forward. Write: cross_entropy_backward(dloss, cache), which returns dlogits.
+
+A place whose target is ignore_index (padding) does not count: it has no loss and no share in the mean.
+
+    python -m numpy_attention grade cross_entropy.py            what is right already, and what is not
+    python -m numpy_attention grade cross_entropy.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+
+def cross_entropy(logits, targets, ignore_index=-100, label_smoothing=0.0):
+    """Logits (..., V), targets (...) of integers -> loss, a single number."""
+    V = logits.shape[-1]
+    counted = (targets != ignore_index)[..., None]  # (..., 1)
+    safe = np.where(counted[..., 0], targets, 0)  # (...)
+    one_hot = np.arange(V) == safe[..., None]  # (..., V)
+    q = np.where(one_hot, 1 - label_smoothing, 0) + label_smoothing / V  # (..., V)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # (..., V)
+    N = max(int(counted.sum()), 1)
+    loss = -(counted * q.astype(logits.dtype) * log_p).sum() / N
+    return loss.astype(logits.dtype), (np.exp(log_p), q.astype(logits.dtype), counted, N)
+
+
+def cross_entropy_backward(dloss, cache):
+    """dloss, a single number -> dlogits (..., V)."""
+    p, q, counted, N = cache
+    raise NotImplementedError

@@ -1,0 +1,43 @@
+"""Exercise: the gradients of a whole encoder block
+
+    h = x + attention(norm_1(x))
+    y = h + feed_forward(norm_2(h))
+
+Given: the forward. Write: EncoderBlock.backward(dy, cache), which returns dx, grads.
+
+Each part is a layer: part.backward(gradient, its_cache) returns the gradient of its input and a dict of the
+gradients of its parameters. prefixed("norm_1", that_dict) gives them the names they have in the block.
+
+    python -m numpy_attention grade encoder_block.py            what is right already, and what is not
+    python -m numpy_attention grade encoder_block.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+from numpy_attention.layers import FeedForward, Layer, LayerNorm, MultiHeadAttention
+from numpy_attention.layers.layer import prefixed
+
+
+class EncoderBlock(Layer):
+    """Attention and a feed-forward network, each on a normed copy of a straight path."""
+
+    def __init__(self, d_model, num_heads, d_ff, rng, dtype=np.float32):
+        self.attention = MultiHeadAttention(d_model, num_heads, rng, dtype=dtype)
+        self.norm_1 = LayerNorm(d_model, dtype=dtype)
+        self.feed_forward = FeedForward(d_model, d_ff, rng, activation="gelu", dtype=dtype)
+        self.norm_2 = LayerNorm(d_model, dtype=dtype)
+
+    def forward(self, x, mask=None):
+        """x (B, T, d_model), mask broadcastable to (B, H, T, T) -> y (B, T, d_model)."""
+        normed, norm_1 = self.norm_1.forward(x)
+        attended, attention = self.attention.forward(normed, mask=mask)
+        h = x + attended
+        normed, norm_2 = self.norm_2.forward(h)
+        changed, feed_forward = self.feed_forward.forward(normed)
+        y = h + changed
+        return y, (norm_1, attention, norm_2, feed_forward)
+
+    def backward(self, dy, cache):
+        """dy (B, T, d_model) -> dx (B, T, d_model), grads {"attention.w_q": ..., "norm_1.gamma": ..., ...}."""
+        norm_1, attention, norm_2, feed_forward = cache
+        raise NotImplementedError

@@ -1,0 +1,25 @@
+"""Exercise: the gradients of a linear map
+
+    y = x w + b        x (..., d_in), w (d_in, d_out), b (d_out,) -> y (..., d_out)
+
+Given: the forward. Write: linear_backward(dy, cache), which returns dx, dw, db.
+
+x may have any number of leading axes: (d_in,), (B, d_in), (B, T, d_in) ...
+
+    python -m numpy_attention grade linear.py            what is right already, and what is not
+    python -m numpy_attention grade linear.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+
+def linear(x, w, b):
+    """Rows x (..., d_in) -> y (..., d_out)."""
+    y = np.einsum("...i,ij->...j", x, w) + b
+    return y, (x, w)
+
+
+def linear_backward(dy, cache):
+    """dy (..., d_out) -> dx (..., d_in), dw (d_in, d_out), db (d_out,)."""
+    x, w = cache
+    raise NotImplementedError

@@ -1,0 +1,58 @@
+"""Exercise: the gradients of multi-head attention
+
+    q = split(x w_q)    k = split(c w_k)    v = split(c w_v)        c = x, or the context in cross-attention
+    y = concat(attention(q, k, v)) w_o
+
+Given: the forward. Write: MultiHeadAttention.backward(dy, cache), which returns dx, grads in self-attention and
+dx, dcontext, grads in cross-attention; grads is {"w_q": ..., "w_k": ..., "w_v": ..., "w_o": ...}.
+
+Use the backwards of the parts: each takes a gradient and the cache of its forward.
+
+    python -m numpy_attention grade multi_head_attention.py            what is right already, and what is not
+    python -m numpy_attention grade multi_head_attention.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+from numpy_attention import (
+    concat_heads,
+    concat_heads_backward,
+    linear,
+    linear_backward,
+    scaled_dot_product_attention,
+    scaled_dot_product_attention_backward,
+    split_heads,
+    split_heads_backward,
+)
+from numpy_attention.layers import Layer
+
+
+class MultiHeadAttention(Layer):
+    """Several attentions side by side, each on its own columns of the weights."""
+
+    def __init__(self, d_model, num_heads, rng, dtype=np.float32):
+        self.num_heads = num_heads
+        self.w_q = rng.standard_normal((d_model, d_model)).astype(dtype)
+        self.w_k = rng.standard_normal((d_model, d_model)).astype(dtype)
+        self.w_v = rng.standard_normal((d_model, d_model)).astype(dtype)
+        self.w_o = rng.standard_normal((d_model, d_model)).astype(dtype)
+
+    def forward(self, x, context=None, mask=None):
+        """x (B, T_q, d_model), context (B, T_k, d_model) or None -> y (B, T_q, d_model)."""
+        source = x if context is None else context
+        q, linear_q = linear(x, self.w_q)
+        q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
+        k, linear_k = linear(source, self.w_k)
+        k, heads_k = split_heads(k, self.num_heads)  # (B, H, T_k, d_k)
+        v, linear_v = linear(source, self.w_v)
+        v, heads_v = split_heads(v, self.num_heads)  # (B, H, T_k, d_k)
+        heads, attention = scaled_dot_product_attention(q, k, v, mask)  # (B, H, T_q, d_k)
+        joined, heads_o = concat_heads(heads)  # (B, T_q, d_model)
+        y, linear_o = linear(joined, self.w_o)  # (B, T_q, d_model)
+        cross = context is not None
+        return y, (linear_q, heads_q, linear_k, heads_k, linear_v, heads_v, attention, heads_o, linear_o, cross)
+
+    def backward(self, dy, cache):
+        """dy (B, T_q, d_model) -> dx, grads; with a context dx, dcontext, grads."""
+        linear_q, heads_q, linear_k, heads_k, linear_v, heads_v, attention, heads_o, linear_o, cross = cache
+        raise NotImplementedError

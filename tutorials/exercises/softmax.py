@@ -1,0 +1,26 @@
+"""Exercise: the gradient of the softmax
+
+    y_i = exp(x_i) / sum_k exp(x_k)        along one axis
+
+Given: the forward. Write: softmax_backward(dy, cache), which returns dx.
+
+Every output depends on every input of its row, so dx_j collects from all dy_i of the row.
+
+    python -m numpy_attention grade softmax.py            what is right already, and what is not
+    python -m numpy_attention grade softmax.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+
+def softmax(x, axis=-1):
+    """Scores x of any shape -> weights y of the same shape, which sum to one along the axis."""
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    y = e / e.sum(axis=axis, keepdims=True)
+    return y, (y, axis)
+
+
+def softmax_backward(dy, cache):
+    """dy as y -> dx as x."""
+    y, axis = cache
+    raise NotImplementedError
