@@ -57,7 +57,7 @@ def test_every_picture_has_a_title_and_labels_and_draws_without_a_warning(rng: n
     pictures = one_of_each(rng)
     assert set(pictures) == set(plots.__all__) - {"save"}
     for name, figure in pictures.items():
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         axes = figure.axes[0]
         assert axes.get_title() or figure.get_suptitle(), f"{name}: no title"
         assert axes.get_xlabel() or figure.get_supxlabel(), f"{name}: no label at the bottom"
@@ -144,20 +144,20 @@ class TestAttentionMap:
 
     def test_a_long_title_is_broken_into_lines_that_fit(self, rng: np.random.Generator) -> None:
         figure = plots.attention_map(weights_of(rng, 3, 2), title="who looks at whom, in words that go on and on and on")
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         box = figure.axes[0].title.get_window_extent()
         assert box.x0 >= 0.0
         assert box.x1 <= figure.bbox.width
         assert box.y1 <= figure.bbox.height
 
     def test_a_row_of_zeros_draws(self) -> None:
-        plots.attention_map(np.zeros((2, 3))).canvas.draw()
+        plots.attention_map(np.zeros((2, 3))).draw_without_rendering()
 
     def test_dollars_white_space_and_unknown_letters_become_plain_labels(self) -> None:
         tokens = ["$x_1$", " ", "\n", "", "漢", "é"]
         figure = plots.attention_map(np.eye(6), tokens)
         assert ticks(figure.axes[0].yaxis) == ["$x_1$", "␣", "↵", "∅", "<6f22>", "é"]
-        figure.canvas.draw()  # a glyph that the font lacks, or bad TeX, would raise
+        figure.draw_without_rendering()  # a glyph that the font lacks, or bad TeX, would raise
 
     @pytest.mark.parametrize(
         ("shape", "tokens", "said"),
@@ -313,7 +313,7 @@ class TestGradientFlow:
 
     def test_a_gradient_of_zero_is_marked_where_it_stands(self, rng: np.random.Generator) -> None:
         figure = plots.gradient_flow({"a": rng.normal(size=3), "dead": np.zeros(4), "b": rng.normal(size=3)})
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
         assert [round(float(line.get_xdata()[0])) for line in crosses] == [1]
 
