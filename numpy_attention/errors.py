@@ -9,6 +9,10 @@
 import numpy as np
 
 
+class InputError(ValueError):
+    """Something the user gave, a file or an option, cannot be used; the message is one line and says all there is."""
+
+
 def shape_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
     """The error for an argument of the wrong shape or value; the caller raises it."""
     return ValueError(_sentence(op, argument, expected, got, fix))

@@ -28,12 +28,13 @@ from numpy_attention.errors import shape_error
 from numpy_attention.layers.decoder_block import DecoderBlock, DecoderBlockCache
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.model import Model
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
@@ -59,13 +60,15 @@ class GPTLossCache(NamedTuple):
     cross_entropy: Any
 
 
-class GPT(Layer):
+class GPT(Model):
     """logits = norm(blocks(token_embedding[ids] + positions)) @ token_embeddingᵀ.
 
     Shapes: ids (B, T) -> logits (B, T, V), T at most context_length.
     Units: the loss is in nats, the mean over the targets that are not -100.
     Raises: `ValueError` for ids of another shape, outside the vocabulary, or longer than the context.
     """
+
+    config_class = GPTConfig
 
     def __init__(self, config: GPTConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         c = self.config = config

@@ -27,8 +27,9 @@ import numpy as np
 
 from numpy_attention.errors import shape_error
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
+from numpy_attention.models.model import Model
 from numpy_attention.models.padding import visible_tokens
 from numpy_attention.models.search import beam_search, greedy_search
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
@@ -55,13 +56,15 @@ class Seq2SeqLossCache(NamedTuple):
     cross_entropy: Any
 
 
-class Seq2Seq(Layer):
+class Seq2Seq(Model):
     """logits = decoder(target_ids, encoder(source_ids)) w.
 
     Shapes: source_ids (B, T_s), target_ids (B, T) -> logits (B, T, target_vocab_size).
     Units: the loss is in nats, the mean over the targets that are not -100.
     Raises: `ValueError` for ids of another shape, outside the vocabulary, or longer than the context.
     """
+
+    config_class = Seq2SeqConfig
 
     def __init__(self, config: Seq2SeqConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         c = self.config = config

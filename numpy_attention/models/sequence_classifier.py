@@ -21,10 +21,11 @@ import numpy as np
 from numpy_attention.errors import shape_error
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.encoder_block import EncoderBlock, EncoderBlockCache
-from numpy_attention.layers.layer import Layer, Parameters, normal, prefixed
+from numpy_attention.layers.layer import Parameters, normal, prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
+from numpy_attention.models.model import Model
 from numpy_attention.models.padding import visible_tokens
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
@@ -90,13 +91,15 @@ class SequenceClassifierLossCache(NamedTuple):
     cross_entropy: Any
 
 
-class SequenceClassifier(Layer):
+class SequenceClassifier(Model):
     """logits = pool(blocks(token_embedding[ids] + positions)) w + b.
 
     Shapes: ids (B, T), or x (B, T, d_input) -> logits (B, num_classes); (B, T, num_classes) without pooling.
     Units: the loss is in nats, the mean over the targets that are not -100.
     Raises: `ValueError` for ids of another shape, outside the vocabulary, or longer than the context.
     """
+
+    config_class = SequenceClassifierConfig
 
     def __init__(
         self, config: SequenceClassifierConfig, rng: np.random.Generator | None, dtype: Any = np.float32

@@ -22,9 +22,17 @@ from pathlib import Path
 
 import numpy as np
 
+from numpy_attention.errors import InputError
 
-class InputError(ValueError):
-    """Something the user gave cannot be used; the message is one line and says all there is to say."""
+__all__ = [
+    "CharVocabulary",
+    "InputError",
+    "consecutive_blocks",
+    "default_text",
+    "random_blocks",
+    "read_text",
+    "split_text",
+]
 
 
 def default_text() -> str:

@@ -27,6 +27,15 @@ def test_losses_gradients_and_five_steps_agree_with_the_twin(name, stored):
     assert_close(model.parameters(), stored[f"{name}/after"])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_the_stored_numbers_are_those_of_the_twin(name, stored):
+    from tests.models.torch_twins import run  # needs PyTorch
+
+    for key, value in run(name).items():
+        np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=1e-13)
+
+
 def assert_close(found: dict[str, np.ndarray], stored: np.ndarray) -> None:
     """`stored` holds the numbers of all parameters one after the other."""
     assert stored.size == sum(value.size for value in found.values())

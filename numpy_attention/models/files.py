@@ -1,0 +1,138 @@
+"""Arrays in a file, whole or not at all
+
+A process can be killed in the middle of a write. So the file is written under another name, flushed, forced to the
+disk (fsync), and only then given its real name; renaming is atomic, so a reader finds the whole old file or the whole
+new one.
+
+The file is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It may come from
+anywhere, so loading trusts nothing. No pickle, which can run code. Every member must be stored as it is, so the sizes
+in the zip directory add up to no more than the file, and no small file can unpack into a large one. Each array's
+header is checked against the size of its member before a byte of data is read.
+"""
+
+import contextlib
+import io
+import json
+import math
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.backend import to_host
+from numpy_attention.errors import InputError
+
+VERSION = 1
+MAX_META = 16 * 2**20  # bytes of configuration
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    """Write arrays and a JSON description to `path`, whole or not at all."""
+    meta = {"format": "numpy_attention checkpoint", "version": VERSION, **meta}
+    members = {"meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays}
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for name, array in members.items():
+                    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, to_host(array), allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the description in a checkpoint file; InputError, in one line, for anything but a whole one."""
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            size = os.fstat(file.fileno()).st_size
+            members = _checked_members(archive, size)
+            meta = _read_meta(archive, members)
+            arrays = {name: _read_array(archive, info) for name, info in members.items() if name != "meta"}
+    except InputError as error:
+        raise InputError(f"{path} cannot be loaded: {error}") from None
+    except FileNotFoundError:
+        raise InputError(f"there is no checkpoint {path}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except Exception as error:  # whatever else a damaged zip or header provokes inside zipfile and NumPy
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path} is damaged or no checkpoint ({said})") from None
+    return arrays, meta
+
+
+def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
+    """Copy the arrays called `prefix` + name into `mine` in place, or say all differences at once."""
+    theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    differences = [f"{name} is missing" for name in mine if name not in theirs]
+    differences += [f"{name} is not part of the {what}" for name in theirs if name not in mine]
+    for name in mine.keys() & theirs.keys():
+        a, b = mine[name], theirs[name]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            differences.append(f"{name} is {b.dtype} {b.shape}, expected {a.dtype} {a.shape}")
+    if differences:
+        raise InputError(f"the checkpoint does not fit the {what}: " + "; ".join(sorted(differences)))
+    for name, array in mine.items():
+        array[...] = np.asarray(theirs[name], like=array)
+
+
+def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    members: dict[str, zipfile.ZipInfo] = {}
+    total = 0
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name == info.filename or "/" in name or "\\" in name or name.startswith("."):
+            raise InputError(f"member {info.filename!r} is not the name of an array")
+        if name in members:
+            raise InputError(f"member {info.filename!r} appears twice")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise InputError(f"member {info.filename!r} is compressed; checkpoints are stored uncompressed")
+        total += info.file_size
+        members[name] = info
+    if total > size:
+        raise InputError(f"its members claim {total} bytes in a file of {size}")
+    return members
+
+
+def _read_meta(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> dict[str, Any]:
+    if "meta" not in members:
+        raise InputError("it has no member 'meta.npy', so it is no checkpoint of numpy_attention")
+    if members["meta"].file_size > MAX_META:
+        raise InputError(f"its description is {members['meta'].file_size} bytes long")
+    meta = json.loads(_read_array(archive, members["meta"]).tobytes())
+    if not isinstance(meta, dict) or meta.get("format") != "numpy_attention checkpoint":
+        raise InputError("it is no checkpoint of numpy_attention")
+    if meta.get("version") != VERSION:
+        raise InputError(f"it has format version {meta.get('version')!r}, this program reads version {VERSION}")
+    return meta
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(info) as member:
+        head = io.BytesIO(member.read(min(info.file_size, 10_000)))
+        if np.lib.format.read_magic(head) != (1, 0):
+            raise InputError(f"member {info.filename!r} has an unknown array format")
+        shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(head)
+        if dtype.kind not in "fiub" or fortran_order:
+            raise InputError(f"member {info.filename!r} holds {dtype}, not numbers in C order")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - head.tell():
+            raise InputError(f"member {info.filename!r} claims the shape {shape} in {info.file_size} bytes")
+        data = bytearray(head.read())
+        data += member.read()  # to the end, where zipfile compares the checksum
+    return np.frombuffer(data, dtype=dtype).reshape(shape)
+
+
+def _sync_directory(directory: Path) -> None:
+    with contextlib.suppress(OSError):  # some systems do not open directories
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
