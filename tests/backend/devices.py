@@ -1,4 +1,4 @@
-"""Where the backend tests compute: on the strict stand-in, or on a real GPU with `pytest tests/backend --backend cupy`."""
+"""Where the backend tests compute: on the strict stand-in, or on a real GPU (`pytest tests/backend --backend cupy`)."""
 
 import importlib
 from collections.abc import Iterator

@@ -47,10 +47,11 @@ def from_text(text: str) -> list[str] | None:
     if found is None:
         return None
     parameters = []
-    for part in found[1].replace("\\*", "*").split(","):
+    listed = re.sub(r"\[([^]]*)\]", lambda rest: re.sub(r"(\w+)", r"\1=", rest[1]), found[1])  # x[, out] is x, out=
+    for part in listed.replace("\\*", "*").split(","):
         name, equals, _ = part.strip().partition("=")
         name = name.split(":")[0].strip().split(" ")[-1]
-        if name not in ("self", "/", ""):
+        if name not in ("self", "/", "", "None"):
             parameters.append(name + equals)
     return parameters
 
