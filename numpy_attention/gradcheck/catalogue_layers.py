@@ -1,4 +1,4 @@
-"""The layers and models of the catalogue: functions of their inputs and of every parameter, these drawn at random."""
+"""The layers of the catalogue: functions of their inputs and of every parameter, these drawn at random."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,7 @@ from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.normalization import LayerNorm, RMSNorm
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.ops.masks import causal_mask
 from numpy_attention.ops.positions import alibi_bias
 
@@ -24,23 +23,25 @@ X = "x: B T d_model; d_model = H*d_k"
 X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
 CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_model = H*d_k"
 DECODER = "x: B T d_model, context: B T_k d_model, context_mask: bool B 1 1 T_k; d_model = H*d_k"
-TOKENS = "ids: int<V> B T, targets: int<V|-100> B T"
 SMALL = {"B": 2, "T": 3, "T_k": 4, "H": 2, "d_k": 2}
 
 
-def _entry(cls: type, variant: str, spec: str, build: Build, **more: Any) -> Entry:
+def layer_entry(cls: type, variant: str, spec: str, build: Build, **more: Any) -> Entry:
+    """An entry for a class, built anew for every draw."""
     return Entry(f"{cls.__name__}: {variant}" if variant else cls.__name__, cls.__name__, spec, build=build, **more)
 
 
-def _training(_: Sizes) -> Mapping[str, Any]:
+def training_on(_: Sizes) -> Mapping[str, Any]:
+    """Options that turn dropout on, with the same masks in every call."""
     return {"training": True, "rng": np.random.default_rng(3)}
 
 
 def _d_model(sizes: Sizes) -> int:
-    return _size(sizes, "H") * _size(sizes, "d_k")
+    return size_of(sizes, "H") * size_of(sizes, "d_k")
 
 
-def _size(sizes: Sizes, name: str) -> int:
+def size_of(sizes: Sizes, name: str) -> int:
+    """A size that is a number."""
     value = sizes[name]
     assert isinstance(value, int)
     return value
@@ -48,26 +49,33 @@ def _size(sizes: Sizes, name: str) -> int:
 
 def _simple() -> list[Entry]:
     def linear(bias: bool) -> Build:
-        return lambda sizes, rng, dtype: Linear(_size(sizes, "d_in"), 4, rng, bias=bias, dtype=dtype)
+        return lambda sizes, rng, dtype: Linear(size_of(sizes, "d_in"), 4, rng, bias=bias, dtype=dtype)
 
     def feed_forward(**options: Any) -> Build:
-        return lambda sizes, rng, dtype: FeedForward(_size(sizes, "d"), 5, rng, dtype=dtype, **options)
+        return lambda sizes, rng, dtype: FeedForward(size_of(sizes, "d"), 5, rng, dtype=dtype, **options)
+
+    def positions(kind: str) -> Build:
+        return lambda sizes, rng, dtype: PositionEmbedding(kind, 8, size_of(sizes, "d"), rng, dtype)
 
     return [
-        _entry(Linear, "", "x: ... d_in", linear(True), wrong="x-1 x:int64 w+0"),
-        _entry(Linear, "no bias", "x: B T d_in", linear(False), wrong="x-1"),
-        _entry(Embedding, "", "ids: int<V> B T",
-               lambda sizes, rng, dtype: Embedding(_size(sizes, "V"), 3, rng, dtype=dtype),
+        layer_entry(Linear, "", "x: ... d_in", linear(True), wrong="x-1 x:int64 w+0"),
+        layer_entry(Linear, "no bias", "x: B T d_in", linear(False), wrong="x-1"),
+        layer_entry(Embedding, "", "ids: int<V> B T",
+               lambda sizes, rng, dtype: Embedding(size_of(sizes, "V"), 3, rng, dtype=dtype),
                wrong="ids:float64 ids=999"),
-        _entry(LayerNorm, "", "x: ... d", lambda sizes, _, dtype: LayerNorm(_size(sizes, "d"), dtype=dtype),
+        layer_entry(LayerNorm, "", "x: ... d", lambda sizes, _, dtype: LayerNorm(size_of(sizes, "d"), dtype=dtype),
                at_least={"d": 3}, wrong="x-1"),
-        _entry(RMSNorm, "", "x: ... d", lambda sizes, _, dtype: RMSNorm(_size(sizes, "d"), dtype=dtype),
+        layer_entry(RMSNorm, "", "x: ... d", lambda sizes, _, dtype: RMSNorm(size_of(sizes, "d"), dtype=dtype),
                at_least={"d": 2}, wrong="x-1"),
-        _entry(FeedForward, "relu", "x: B T d", feed_forward(), wrong="x-1"),
-        *(_entry(FeedForward, name, "x: B T d", feed_forward(activation=name))
+        layer_entry(PositionEmbedding, "learned", "x: B T d", positions("learned")),
+        layer_entry(PositionEmbedding, "sinusoidal", "x: B T d", positions("sinusoidal")),
+        layer_entry(PositionEmbedding, "shifted", "x: B T d, positions: int<8> B T", positions("learned")),
+        layer_entry(FeedForward, "relu", "x: B T d", feed_forward(), wrong="x-1"),
+        *(layer_entry(FeedForward, name, "x: B T d", feed_forward(activation=name))
           for name in ("gelu", "gelu_exact", "silu", "swiglu")),
-        _entry(FeedForward, "swiglu, no bias", "x: ... d", feed_forward(activation="swiglu", bias=False)),
-        _entry(FeedForward, "dropout", "x: B T d", feed_forward(activation="gelu", dropout=0.4), options=_training),
+        layer_entry(FeedForward, "swiglu, no bias", "x: ... d", feed_forward(activation="swiglu", bias=False)),
+        layer_entry(FeedForward, "dropout", "x: B T d", feed_forward(activation="gelu", dropout=0.4),
+                    options=training_on),
     ]
 
 
@@ -75,12 +83,12 @@ def _attention() -> list[Entry]:
     def entry(variant: str, spec: str, wrong: str = "", call: Any = None, fixed: Mapping[str, int] | None = None,
               **options: Any) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> MultiHeadAttention:
-            H_kv = _size(sizes, "H_kv") if "H_kv" in sizes else None
-            H = _size(sizes, "H") if H_kv is None else _size(sizes, "G") * H_kv
-            d_model = 3 if "d_k" in options else H * _size(sizes, "d_k")
+            H_kv = size_of(sizes, "H_kv") if "H_kv" in sizes else None
+            H = size_of(sizes, "H") if H_kv is None else size_of(sizes, "G") * H_kv
+            d_model = 3 if "d_k" in options else H * size_of(sizes, "d_k")
             return MultiHeadAttention(d_model, H, rng, H_kv, dtype=dtype, **options)
 
-        return _entry(MultiHeadAttention, variant, spec, build, wrong=wrong,
+        return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong,
                       fixed={"B": 2, "d_k": 2, **(fixed or {"H": 3})}, options=call or {})
 
     grouped = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
@@ -88,67 +96,46 @@ def _attention() -> list[Entry]:
         entry("self", X, wrong="x-1"),
         entry("self, mask, biases", X_MASK, wrong="mask+2", bias=True),
         entry("cross", CROSS, wrong="context-1 mask+2"),
-        entry("cross, biases, dropout", CROSS, bias=True, dropout=0.3, call=_training),
+        entry("cross, biases, dropout", CROSS, bias=True, dropout=0.3, call=training_on),
         entry("grouped heads", grouped, fixed={"G": 2, "H_kv": 2}),
         entry("d_k and d_v of their own", "x: B T 3, mask: bool B H T T", d_k=4, d_v=5),
         entry("rotary", X, fixed={"H": 2, "d_k": 4}, rotary_base=100.0),
         entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
         entry("ALiBi, causal", X, call=lambda sizes: {
-            "bias": alibi_bias(_size(sizes, "H"), _size(sizes, "T")), "mask": causal_mask(_size(sizes, "T"))}),
+            "bias": alibi_bias(size_of(sizes, "H"), size_of(sizes, "T")), "mask": causal_mask(size_of(sizes, "T"))}),
     ]
 
 
 def _blocks() -> list[Entry]:
     def encoder(**options: Any) -> Build:
         return lambda sizes, rng, dtype: EncoderBlock(
-            _d_model(sizes), _size(sizes, "H"), 5, rng, dtype=dtype, **options)
+            _d_model(sizes), size_of(sizes, "H"), 5, rng, dtype=dtype, **options)
 
     def decoder(**options: Any) -> Build:
         return lambda sizes, rng, dtype: DecoderBlock(
-            _d_model(sizes), _size(sizes, "H"), 5, rng, dtype=dtype, **options)
+            _d_model(sizes), size_of(sizes, "H"), 5, rng, dtype=dtype, **options)
 
     def causal(sizes: Sizes) -> Mapping[str, Any]:
-        return {"mask": causal_mask(_size(sizes, "T"))}
+        return {"mask": causal_mask(size_of(sizes, "T"))}
 
-    def causal_training(sizes: Sizes) -> Mapping[str, Any]:
-        return {**causal(sizes), **_training(sizes)}
+    def causaltraining_on(sizes: Sizes) -> Mapping[str, Any]:
+        return {**causal(sizes), **training_on(sizes)}
 
     small: dict[str, Any] = {"fixed": SMALL, "tolerance": 1e-5}
     return [
-        _entry(EncoderBlock, "post-norm", X_MASK, encoder(), wrong="x-1", **small),
-        _entry(EncoderBlock, "pre-norm", X_MASK, encoder(pre_norm=True, activation="gelu"), **small),
-        _entry(EncoderBlock, "rms norm, swiglu, dropout", X,
-               encoder(norm="rms_norm", activation="swiglu", bias=False, dropout=0.3), options=_training, **small),
-        _entry(DecoderBlock, "post-norm, cross", DECODER, decoder(cross_attention=True), options=causal,
+        layer_entry(EncoderBlock, "post-norm", X_MASK, encoder(), wrong="x-1", **small),
+        layer_entry(EncoderBlock, "pre-norm", X_MASK, encoder(pre_norm=True, activation="gelu"), **small),
+        layer_entry(EncoderBlock, "rms norm, swiglu, dropout", X,
+               encoder(norm="rms_norm", activation="swiglu", bias=False, dropout=0.3), options=training_on, **small),
+        layer_entry(DecoderBlock, "post-norm, cross", DECODER, decoder(cross_attention=True), options=causal,
                wrong="context-1", **small),
-        _entry(DecoderBlock, "pre-norm, cross, dropout", DECODER,
+        layer_entry(DecoderBlock, "pre-norm, cross, dropout", DECODER,
                decoder(cross_attention=True, pre_norm=True, activation="gelu", dropout=0.3),
-               options=causal_training, **small),
-        _entry(DecoderBlock, "pre-norm, no cross", X, decoder(pre_norm=True, activation="silu"),
+               options=causaltraining_on, **small),
+        layer_entry(DecoderBlock, "pre-norm, no cross", X, decoder(pre_norm=True, activation="silu"),
                options=causal, **small),
-        _entry(DecoderBlock, "post-norm, no cross, no bias", X, decoder(bias=False), options=causal, **small),
+        layer_entry(DecoderBlock, "post-norm, no cross, no bias", X, decoder(bias=False), options=causal, **small),
     ]
 
 
-def _gpt() -> list[Entry]:
-    def entry(variant: str, options: Any = None, **config: Any) -> Entry:
-        def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-            defaults = {"vocab_size": _size(sizes, "V"), "context_length": 4, "d_model": 4, "num_heads": 2,
-                        "num_layers": 2, "d_ff": 3}
-            return GPT(GPTConfig(**(defaults | config)), rng, dtype)
-
-        return _entry(GPT, variant, TOKENS, build, fixed={"B": 2, "T": 3, "V": 5}, options=options or {},
-                      tolerance=1e-5, wrong="ids:float64 ids=999 targets+0 ids[more]")
-
-    return [
-        entry("learned positions, tied"),
-        entry("untied, post-norm", tie_weights=False, pre_norm=False, activation="relu", num_layers=1),
-        entry("rotary, rms norm, swiglu, grouped heads", positions="rotary", norm="rms_norm", activation="swiglu",
-              num_kv_heads=1, bias=False),
-        entry("ALiBi, window", positions="alibi", window=2, num_layers=1),
-        entry("sinusoidal, exact gelu", positions="sinusoidal", activation="gelu_exact", num_layers=1),
-        entry("dropout", _training, dropout=0.3),
-    ]
-
-
-LAYERS: tuple[Entry, ...] = (*_simple(), *_attention(), *_blocks(), *_gpt())
+LAYERS: tuple[Entry, ...] = (*_simple(), *_attention(), *_blocks())

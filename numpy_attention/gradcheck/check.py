@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from .differences import Line, Outputs, first_step, is_kink, quick, refined
+from .diagnosis import Evidence, diagnose, explain_shape
+from .differences import Outputs, taylor_slope
+from .directions import check_directions
+from .elements import Claim, Scalar, check_elements
 from .problem import Arrays, Gradients, Inputs, Problem, is_float, problem_of_function, problem_of_layer, problem_of_op
 from .report import ArgumentReport, GradientError, Report
 
-EPS = float(np.finfo(np.float64).eps)
-SAFETY = 8.0  # how many error bars apart is wrong
-REFINED = 256  # at most so many doubtful elements of an argument get a tableau each
+EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
+MOST_CALLS = 1000  # for each larger one
 
 
 def gradcheck(op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, *,
@@ -40,33 +42,45 @@ def gradcheck_layer(layer: Any, inputs: Inputs, *, seed: int = 0, **options: Any
 gradcheck_model = gradcheck_layer
 
 
-def check(problem: Problem, seed: int = 0) -> Report:
-    """Check a problem: the gradients the backward claims, then every element by differences."""
+def check(problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_calls: int = MOST_CALLS) -> Report:
+    """Check a problem: first the shape of what the backward claims, then its numbers.
+
+    Arrays of up to `exhaustive` elements are checked element by element, larger ones by random directions and
+    bisection in at most about `most_calls` calls.
+    """
     arrays = problem.inputs
     dy, grads = ask_backward(problem, arrays, seed)
     exact = {name: np.array(value, dtype=np.float64, order="C") if is_float(value) else value
              for name, value in arrays.items()}
     evaluate = problem.bind(exact)
     dy64 = tuple(np.asarray(one, dtype=np.float64) for one in dy)
-    y64 = evaluate()
-    rounding = rounding_of_backward(problem, arrays, dy, grads)
-    terms = max((float(np.max(np.abs(a * b), initial=0.0)) for a, b in zip(y64, dy64, strict=True)), default=0.0)
-    floor = 32 * EPS * terms
-
+    scalar = Scalar(evaluate, evaluate(), dy64)
+    rng = np.random.default_rng([seed, 11])
     reports: dict[str, ArgumentReport] = {}
-    for name in problem.differentiable:
-        grad = grads.get(name)
-        if grad is None:
-            continue
-        reports[name] = _check_elements(name, evaluate, exact[name], np.asarray(grad, np.float64), y64, dy64,
-                                        floor + SAFETY * rounding[name][0], rounding[name][1])
-    largest = max((float(np.max(np.abs(r.numeric), initial=0.0)) for r in reports.values()), default=0.0)
+    for claim in claims(problem, arrays, exact, dy, grads, scalar.terms):
+        x = exact[claim.name]
+        if x.size <= exhaustive:
+            reports[claim.name] = check_elements(scalar, x, claim)
+        else:
+            reports[claim.name] = check_directions(scalar, x, claim, rng, most_calls)
+    largest = max((report.largest for report in reports.values()), default=0.0)
     for report in reports.values():
-        report.size = max(float(np.max(np.abs(report.numeric), initial=0.0)), 1e-3 * largest, 1e-6 * terms) or 1.0
+        report.size = max(report.largest, 1e-3 * largest, 1e-6 * scalar.terms) or 1.0
     result = Report(problem.name, reports, seed, sum(report.calls for report in reports.values()))
     if not result.ok:
+        evidence = Evidence(problem, exact, scalar, reports, seed)
+        result.slope = second_opinion(evidence, rng)
+        result.diagnosis = diagnose(evidence)
         raise GradientError(str(result), result)
     return result
+
+
+def second_opinion(evidence: Evidence, rng: np.random.Generator) -> float | None:
+    """The slope of the Taylor remainder along a random direction through the first argument that is wrong."""
+    report = evidence.wrong[0]
+    v = rng.standard_normal(report.analytic.size)
+    line = evidence.scalar.line(evidence.exact[report.name], slice(None), v)
+    return taylor_slope(line, float(np.sum(report.analytic.reshape(-1) * v)))
 
 
 def ask_backward(problem: Problem, arrays: Arrays, seed: int) -> tuple[Outputs, Gradients]:
@@ -99,8 +113,9 @@ def ask_backward(problem: Problem, arrays: Arrays, seed: int) -> tuple[Outputs, 
                 raise GradientError(f"gradcheck {problem.name}: backward returned no gradient for the parameter {name}")
             continue
         if grad.shape != arrays[name].shape:
+            mistake = explain_shape(grad.shape, arrays[name].shape)
             raise GradientError(f"gradcheck {problem.name}: d{name} has shape {grad.shape}, but {name} has "
-                                f"{arrays[name].shape}")
+                                f"{arrays[name].shape}\nlikely mistake: {mistake}")
         _require_finite(problem, f"d{name}", grad, seed)
     return dy, grads
 
@@ -112,83 +127,47 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
                  for one in y)
 
 
-def rounding_of_backward(problem: Problem, arrays: Arrays, dy: Outputs,
-                         grads: Gradients) -> dict[str, tuple[float, np.ndarray]]:
-    """The round-off to expect in each gradient, in its own dtype: a base for all its elements, and the jitter of each.
+def claims(problem: Problem, arrays: Arrays, exact: Arrays, dy: Outputs, grads: Gradients,
+           terms: float) -> list[Claim]:
+    """Each gradient with the round-off to expect in it, in its own dtype.
 
-    Measured: inputs and dy moved by an ulp or two make the computed gradient jitter as its rounding does.
+    Measured: inputs and dy moved by a few ulps make the computed gradient jitter as its rounding does.
     The base: eps sqrt(K) times the gradient's size, K being the longest axis that may be summed over.
     """
     rng = np.random.default_rng(len(grads))
-    jitter = {name: np.zeros(grad.shape) for name, grad in grads.items() if grad is not None}
-    for _ in range(4):
-        moved = {name: _jittered(value, rng) if is_float(value) else value for name, value in arrays.items()}
-        with np.errstate(all="ignore"):
+    given = {name: grad for name, grad in grads.items() if grad is not None and name in problem.differentiable}
+    jitter = {name: np.zeros(grad.shape) for name, grad in given.items()}
+    in_float64: Gradients = {}
+    with np.errstate(all="ignore"):
+        for ulps in (2, 2, 8, 8, 32, 32):
+            moved = {name: _jittered(value, ulps, rng) if is_float(value) else value for name, value in arrays.items()}
             _, cache = problem.run(moved)
-            for name, grad in problem.pull_back(tuple(_jittered(one, rng) for one in dy), cache).items():
-                if grad is not None and grads[name] is not None:
-                    change = np.abs(np.asarray(grad, np.float64) - np.asarray(grads[name], np.float64))
-                    jitter[name] = np.fmax(jitter[name], change)
+            again = problem.pull_back(tuple(_jittered(one, 2, rng) for one in dy), cache)
+            for name, grad in given.items():
+                change = np.abs(np.asarray(again[name], np.float64) - np.asarray(grad, np.float64))
+                jitter[name] = np.fmax(jitter[name], change)
+        if any(grad.dtype != np.float64 for grad in given.values()):
+            _, cache = problem.run(exact)
+            in_float64 = problem.pull_back(tuple(np.asarray(one, np.float64) for one in dy), cache)
     shapes = [value.shape for value in arrays.values() if isinstance(value, np.ndarray)]
     longest = max((max(shape, default=1) for shape in shapes), default=1)
-    rounding: dict[str, tuple[float, np.ndarray]] = {}
-    for name, grad in grads.items():
-        if grad is not None:
-            eps = float(np.finfo(grad.dtype).eps)
-            size = float(np.max(np.abs(grad.astype(np.float64)), initial=0.0))
-            rounding[name] = eps * longest**0.5 * size, jitter[name]
-    return rounding
+    sizes = {name: float(np.max(np.abs(grad.astype(np.float64)), initial=0.0)) for name, grad in given.items()}
+    # A gradient that is zero in theory (a key's bias) is left with the round-off of the terms that cancelled in it.
+    least = 0.02 * max(sizes.values(), default=0.0)
+    found = []
+    for name, grad in given.items():
+        unit = float(np.finfo(grad.dtype).eps) * longest**0.5
+        # Terms of the size |dy y / x| that cancel leave this much, and all elements may be rounded alike.
+        natural = terms / (min(1.0, float(np.sqrt(np.mean(exact[name] ** 2)))) or 1.0) if grad.size else 0.0
+        found.append(Claim(name, np.asarray(grad, np.float64), unit * max(sizes[name], least), jitter[name],
+                           0.25 * unit * natural, in_float64.get(name)))
+    return found
 
 
-def _jittered(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    ulps = rng.integers(-2, 3, value.shape).astype(value.dtype)
+def _jittered(value: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    ulps = rng.integers(-most, most + 1, value.shape).astype(value.dtype)
     moved: np.ndarray = value + ulps * np.spacing(np.abs(value))
     return moved
-
-
-def _check_elements(name: str, evaluate: Any, x: np.ndarray, analytic: np.ndarray, y: Outputs, dy: Outputs,
-                    floor: float, jitter: np.ndarray) -> ArgumentReport:
-    claimed, noise = analytic.reshape(-1), jitter.reshape(-1)
-    numeric, error = np.empty(x.size), np.empty(x.size)
-    kinks = np.zeros(x.size, dtype=bool)
-    rms = float(np.sqrt(np.mean(x * x))) if x.size else 0.0
-    one = np.ones(1)
-    lines = [Line(evaluate, x, slice(i, i + 1), one, y, dy) for i in range(x.size)]
-    steps = [first_step(float(value), rms) for value in x.reshape(-1)]
-    for i, line in enumerate(lines):
-        numeric[i], error[i], _, _ = quick(line, steps[i])
-
-    def resolution() -> np.ndarray:
-        size = float(np.max(np.abs(numeric[np.isfinite(numeric)]), initial=0.0))
-        return SAFETY * (error + noise) + floor + 1e-11 * size
-
-    # Doubtful: off by more than a tight tolerance, whatever the error bar says.
-    with np.errstate(all="ignore"):
-        off = np.abs(claimed - numeric)
-        size = float(np.max(np.abs(numeric), initial=0.0))
-        tight = 1e-8 * np.abs(numeric) + floor + 1e-11 * size
-    doubtful = np.flatnonzero(~(off <= tight))
-    for i in doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))][:REFINED]:
-        derivative = refined(lines[i], steps[i])
-        if derivative.error < error[i] or not np.isfinite(numeric[i]):
-            numeric[i], error[i] = derivative.value, derivative.error
-        # At a kink the backward itself jumps when x is moved by an ulp: leave that noise out of the question.
-        bare = SAFETY * error[i] + floor + 1e-11 * size
-        if not abs(claimed[i] - numeric[i]) <= bare and is_kink(lines[i], derivative, steps[i]):
-            low, high = sorted((derivative.left, derivative.right))
-            slack = 1e-3 * max(abs(low), abs(high))
-            kinks[i] = low - slack <= claimed[i] <= high + slack
-    bar = resolution()
-    with np.errstate(all="ignore"):
-        wrong = ~(np.abs(claimed - numeric) <= bar) & ~kinks
-    unresolved = wrong & ~np.isfinite(numeric)
-    shape = x.shape
-    report = ArgumentReport(name, f"d{name}", analytic, numeric.reshape(shape), bar.reshape(shape),
-                            (wrong & ~unresolved).reshape(shape), kinks.reshape(shape),
-                            sum(line.calls for line in lines))
-    if unresolved.any():
-        report.notes.append(f"d{name}: {int(unresolved.sum())} elements on the edge of the domain have no difference")
-    return report
 
 
 def _require_finite(problem: Problem, what: str, value: np.ndarray, seed: int) -> None:

@@ -37,30 +37,33 @@ class Line:
     """
 
     def __init__(self, evaluate: Evaluate, x: np.ndarray, where: slice, direction: np.ndarray,
-                 y: Outputs, dy: Outputs) -> None:
+                 y: Outputs, dy: Outputs, noise: float) -> None:
         if not x.flags.c_contiguous:
             raise ValueError("Line: x must be C-contiguous, or moving it would move a copy")
         self.evaluate, self.x, self.direction = evaluate, x.reshape(-1)[where], direction
-        self.y, self.dy = y, dy
+        self.y, self.dy, self.noise = y, dy, noise
         self.start = self.x.copy()
         self.calls = 0
 
-    def __call__(self, t: float) -> tuple[float, float]:
-        """The change of L at t, and the round-off to expect in it."""
+    def __call__(self, t: float) -> float:
+        """The change of L at t."""
         np.add(self.start, t * self.direction, out=self.x)
         try:
-            with np.errstate(all="ignore"):
-                moved = self.evaluate()
-                self.calls += 1
-                change, noise = 0.0, 0.0
-                for y_t, y, dy in zip(moved, self.y, self.dy, strict=True):
-                    change += float(np.sum(dy * (y_t - y)))
-                    # Also an output that did not move counts: it may have moved by less than its last bit.
-                    terms = dy * y_t
-                    noise += math.sqrt(float(np.sum(terms * terms)))
-            return change, EPS * noise
+            moved = self.evaluate()
         finally:
             self.x[...] = self.start
+        self.calls += 1
+        change = 0.0
+        for y_t, y, dy in zip(moved, self.y, self.dy):
+            y_t -= y
+            y_t *= dy
+            change += float(y_t.sum())
+        return change
+
+
+def noise_of(y: Outputs, dy: Outputs) -> float:
+    """The round-off in L: half a last bit of every output, also of those that seem not to move, added like noise."""
+    return EPS * math.sqrt(sum(float(np.sum((a * b) ** 2)) for a, b in zip(y, dy, strict=True)))
 
 
 def first_step(value: float, rms: float) -> float:
@@ -71,12 +74,12 @@ def first_step(value: float, rms: float) -> float:
 
 def quick(line: Line, h: float) -> Derivative:
     """Richardson from h and h/2: four calls, and right to about 1e-10 for a smooth function."""
-    (far_right, _), (far_left, _) = line(h), line(-h)
-    (right, noise_r), (left, noise_l) = line(h / 2), line(-h / 2)
+    far_right, far_left = line(h), line(-h)
+    right, left = line(h / 2), line(-h / 2)
     coarse = (far_right - far_left) / (2 * h)
     fine = (right - left) / h
     value = (4 * fine - coarse) / 3
-    error = abs(value - fine) + (noise_r + noise_l) / h
+    error = abs(value - fine) + 2 * line.noise / h
     if not math.isfinite(value):
         return Derivative(math.nan, math.inf, math.nan, math.nan)
     # One-sided slopes, each with its own first-order error removed.
@@ -94,7 +97,7 @@ def refined(line: Line, h: float, levels: int = LEVELS) -> Derivative:
     rights: list[float] = []
     lefts: list[float] = []
     for _ in range(levels):
-        (right, noise_r), (left, noise_l) = line(step), line(-step)
+        right, left = line(step), line(-step)
         rights.append(right / step)
         lefts.append(-left / step)
         central = (right - left) / (2 * step)
@@ -106,7 +109,7 @@ def refined(line: Line, h: float, levels: int = LEVELS) -> Derivative:
         for order, above in enumerate(previous[:5], start=1):
             factor = 4.0**order
             row.append((factor * row[-1] - above) / (factor - 1))
-            error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + (noise_r + noise_l) / step
+            error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.noise / step
             if error < best.error:
                 one_sided = (2 * lefts[-1] - lefts[-2], 2 * rights[-1] - rights[-2])
                 best = Derivative(row[-1], error, *one_sided)
@@ -125,11 +128,31 @@ def is_kink(line: Line, derivative: Derivative, h: float) -> bool:
     gaps = []
     step = h
     for _ in range(3):
-        (right, noise_r), (left, noise_l) = line(step), line(-step)
+        right, left = line(step), line(-step)
         gap = abs(right + left) / step
-        if not math.isfinite(gap) or gap <= 100 * (noise_r + noise_l) / step:
+        if not math.isfinite(gap) or gap <= 200 * line.noise / step:
             return False
         gaps.append(gap)
         step /= 16
     size = max(abs(derivative.left), abs(derivative.right), abs(derivative.value))
     return gaps[2] > 0.3 * gaps[0] and gaps[2] > 1e-7 * size
+
+
+def taylor_slope(line: Line, claimed: float) -> float | None:
+    """How fast the Taylor remainder |L(h) - L(0) - h L'| falls with h: slope 2 if L' is right, about 1 if it is not.
+
+    None when the remainder is lost in round-off, as for a linear function with the right gradient.
+    """
+    remainders = []
+    for k in range(3, 22):
+        h = 2.0**-k
+        with np.errstate(all="ignore"):
+            remainder = abs(line(h) - h * claimed)
+        if not math.isfinite(remainder):
+            continue
+        if remainder <= 200 * line.noise:
+            break
+        remainders.append(remainder)
+    if len(remainders) < 3:
+        return None
+    return math.log2(remainders[-3] / remainders[-1]) / 2

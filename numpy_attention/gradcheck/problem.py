@@ -29,6 +29,8 @@ class Problem:
     pull_back: Callable[[Outputs, Any], Gradients]
     bind: Callable[[Arrays], Evaluate]
     parameters: frozenset[str] = field(default_factory=frozenset)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    with_options: "Callable[[Mapping[str, Any]], Problem] | None" = None
 
     @property
     def differentiable(self) -> list[str]:
@@ -61,16 +63,16 @@ def problem_of_op(op: Callable[..., Any], op_backward: Callable[..., Any], input
                             "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)")
         return answer
 
-    many = isinstance(call(named)[0], (tuple, list))
-
     def run(arrays: Arrays) -> tuple[Outputs, Any]:
         y, cache = call(arrays)
-        return outputs_of(y), cache
+        return outputs_of(y), (isinstance(y, (tuple, list)), cache)
 
     def pull_back(dy: Outputs, cache: Any) -> Gradients:
-        return name_gradients(name, op_backward(dy if many else dy[0], cache), named)
+        many, inner = cache
+        return name_gradients(name, op_backward(dy if many else dy[0], inner), named)
 
-    return Problem(name, named, run, pull_back, lambda arrays: lambda: run(arrays)[0])
+    return Problem(name, named, run, pull_back, lambda arrays: lambda: run(arrays)[0], options=options,
+                   with_options=lambda other: problem_of_op(op, op_backward, inputs, other))
 
 
 def problem_of_function(f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs,
@@ -94,7 +96,8 @@ def problem_of_function(f: Callable[..., Any], vjp: Callable[..., Any], inputs: 
     return Problem(
         _name(f), named, lambda arrays: problem.run(rename(arrays)),
         lambda dy, cache: {names[old]: grad for old, grad in problem.pull_back(dy, cache).items()},
-        lambda arrays: lambda: problem.run(rename(arrays))[0])
+        lambda arrays: lambda: problem.run(rename(arrays))[0], options=options,
+        with_options=lambda other: problem_of_function(f, vjp, inputs, other))
 
 
 def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> Problem:
@@ -122,7 +125,8 @@ def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> 
 
         return evaluate
 
-    return Problem(type(layer).__name__, {**named, **parameters}, run, pull_back, bind, frozenset(parameters))
+    return Problem(type(layer).__name__, {**named, **parameters}, run, pull_back, bind, frozenset(parameters), options,
+                   lambda other: problem_of_layer(layer, inputs, other))
 
 
 def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -173,16 +177,16 @@ def _fresh(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> Arrays:
 
 def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, bool]:
     """The inputs by argument name, and whether they came by position."""
-    if isinstance(inputs, Mapping):
-        return dict(inputs), False
-    if not isinstance(inputs, (tuple, list)):
-        raise TypeError(f"gradcheck: inputs must be a dict by argument name or a tuple in argument order, "
-                        f"got {type(inputs).__name__}; for one array write (x,)")
     try:
         names = [p.name for p in inspect.signature(f).parameters.values()
                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     except (TypeError, ValueError):  # some functions written in C do not tell
         names = []
+    if isinstance(inputs, Mapping):  # in argument order, for so the gradients come
+        return {name: inputs[name] for name in [*names, *inputs] if name in inputs}, False
+    if not isinstance(inputs, (tuple, list)):
+        raise TypeError(f"gradcheck: inputs must be a dict by argument name or a tuple in argument order, "
+                        f"got {type(inputs).__name__}; for one array write (x,)")
     names += [f"argument{i}" for i in range(len(names), len(inputs))]
     return dict(zip(names, inputs, strict=False)), True
 

@@ -31,16 +31,23 @@ class ArgumentReport:
     size: float = 1.0  # the gradient's size, to which errors are relative
     pattern: str = ""
     notes: list[str] = field(default_factory=list)
+    by_direction: float | None = None  # the relative disagreement along a direction, of a large array
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.analytic.shape
 
     @property
+    def largest(self) -> float:
+        """The largest element of the gradient, by differences where they were taken."""
+        seen = np.where(np.isnan(self.numeric), self.analytic, self.numeric)
+        return float(np.max(np.abs(seen), initial=0.0))
+
+    @property
     def error(self) -> float:
         """The worst disagreement outside kinks, relative to the gradient's size."""
         off = np.where(self.kinks | np.isnan(self.numeric), 0.0, np.abs(self.analytic - self.numeric))
-        return float(np.max(off, initial=0.0)) / self.size
+        return max(float(np.max(off, initial=0.0)) / self.size, self.by_direction or 0.0)
 
     @property
     def worst(self) -> tuple[int, ...]:
@@ -100,7 +107,7 @@ class Report:
         if bad and good:
             lines.append("right: " + ", ".join(good[:12]) + (" ..." if len(good) > 12 else ""))
         if self.kinks:
-            lines.append(f"{self.kinks} elements at a kink (a corner of relu, a tie in a max): "
+            lines.append(f"{self.kinks} element{'s' * (self.kinks > 1)} at a kink (a corner of relu, a tie in a max): "
                          "no derivative there, any slope between the two sides is accepted")
         lines += [note for argument in self.arguments.values() for note in argument.notes][:4]
         if self.slope is not None:

@@ -1,0 +1,117 @@
+"""Large arrays: random directions first, then bisection down to the element.
+
+One derivative along a random direction tests all elements at once. When it disagrees, the same direction cut to its
+left half tells which half is to blame, and so on: 20 halvings find one element among a million. An error e in one
+element moves the derivative along the direction by e, however many elements there are, since no v_i is small.
+"""
+
+import heapq
+
+import numpy as np
+
+from .differences import EPS, Derivative, first_step, refined
+from .elements import SAFETY, Claim, Scalar
+from .report import ArgumentReport
+
+DIRECTIONS = 3
+LEVELS = 5  # step sizes for one derivative
+FOUND = 12  # so many wrong elements are enough to tell a pattern
+SAMPLE = 48  # elements looked at one by one once something is wrong
+
+
+class Search:
+    """The derivatives along pieces of one random direction, beside what the backward claims for them."""
+
+    def __init__(self, scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator) -> None:
+        self.scalar, self.x, self.claim = scalar, x, claim
+        # Never near zero, and of many lengths, so that two errors do not cancel.
+        self.v = rng.choice([-1.0, 1.0], x.size) * rng.uniform(1.0, 1.5, x.size)
+        self.rms = float(np.sqrt(np.mean(x * x)))
+        self.rounding = (claim.base + claim.jitter.reshape(-1)) ** 2
+        self.calls = 0
+
+    def derivative(self, low: int, high: int, unit: bool = False) -> Derivative:
+        """Along the piece [low, high) of the direction."""
+        where = slice(low, high)
+        line = self.scalar.line(self.x, where, np.ones(high - low) if unit else self.v[where])
+        with np.errstate(all="ignore"):
+            found = refined(line, 0.25 * first_step(0.0, self.rms), LEVELS)
+        self.calls += line.calls
+        return found
+
+    def disagreement(self, low: int, high: int) -> tuple[float, float]:
+        """Claim minus difference along the piece, and what can be resolved."""
+        claimed = self.claim.gradient.reshape(-1)[low:high]
+        found = self.derivative(low, high)
+        terms = claimed * self.v[low:high]
+        rounding = float(np.sqrt(self.rounding[low:high].sum() * 2 + (EPS * np.linalg.norm(terms)) ** 2))
+        floor = 32 * EPS * self.scalar.terms
+        return float(terms.sum()) - found.value, SAFETY * (found.error + rounding) + floor
+
+
+def check_directions(scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator,
+                     most_calls: int) -> ArgumentReport:
+    """Test the whole array by directions; if that fails, name elements. At most about `most_calls` calls."""
+    numeric, bar = np.full(x.size, np.nan), np.full(x.size, np.nan)
+    wrong = np.zeros(x.size, dtype=bool)
+    calls, resolution, failed = 0, 0.0, False
+    for _ in range(DIRECTIONS):
+        search = Search(scalar, x, claim, rng)
+        off, resolution = search.disagreement(0, x.size)
+        failed = not abs(off) <= resolution
+        if failed:
+            _bisect(search, off, resolution, numeric, bar, wrong, most_calls - calls)
+            calls += search.calls
+            break
+        calls += search.calls
+    shape = x.shape
+    report = ArgumentReport(claim.name, f"d{claim.name}", claim.gradient, numeric.reshape(shape), bar.reshape(shape),
+                            wrong.reshape(shape), np.zeros(shape, dtype=bool), calls)
+    if not failed:
+        size = float(np.sqrt(np.mean(claim.gradient**2)))
+        report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)
+        report.notes.append(f"d{claim.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
+                            f"error of {resolution:.1e} in one element would show (typical size {size:.1e})")
+    elif not wrong.any():
+        # The differences disagree with the claim as a whole, but no single element could be blamed.
+        report.notes.append(f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, "
+                            f"resolution {resolution:.1e}")
+        wrong.reshape(-1)[int(np.argmax(np.abs(claim.gradient)))] = True
+        report.wrong = wrong.reshape(shape)
+    return report
+
+
+def _bisect(search: Search, off: float, resolution: float, numeric: np.ndarray, bar: np.ndarray, wrong: np.ndarray,
+            most_calls: int) -> None:
+    """Follow the piece with the largest disagreement down to single elements, several if there are several."""
+    claimed = search.claim.gradient.reshape(-1)
+
+    def look(i: int) -> None:
+        found = search.derivative(i, i + 1, unit=True)
+        numeric[i] = found.value
+        rounding = search.claim.base + search.claim.jitter.reshape(-1)[i]
+        bar[i] = SAFETY * (found.error + rounding) + 32 * EPS * search.scalar.terms
+        wrong[i] = not abs(claimed[i] - numeric[i]) <= bar[i]
+
+    queue = [(-abs(off), 0, search.x.size, off, resolution)]
+    found = 0
+    while queue and search.calls < most_calls and found < FOUND:
+        _, low, high, off, resolution = heapq.heappop(queue)
+        if high - low == 1:
+            look(low)
+            found += bool(wrong[low])
+            continue
+        middle = (low + high) // 2
+        left, bar_left = search.disagreement(low, middle)
+        right, bar_right = off - left, resolution + bar_left  # along one direction, disagreements add
+        if abs(right) > bar_left and abs(right) <= bar_right:
+            right, bar_right = search.disagreement(middle, high)
+        for part in ((low, middle, left, bar_left), (middle, high, right, bar_right)):
+            if not abs(part[2]) <= part[3]:
+                heapq.heappush(queue, (-abs(part[2]), *part))
+    if not queue and found < FOUND:
+        return  # these few explain all of the disagreement
+    rng = np.random.default_rng(0)
+    for i in rng.choice(search.x.size, min(SAMPLE, search.x.size), replace=False):
+        if np.isnan(numeric[i]):
+            look(int(i))

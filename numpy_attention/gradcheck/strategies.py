@@ -1,0 +1,104 @@
+"""Hypothesis strategies for anyone's property tests: arrays whose sizes agree by name.
+
+    from hypothesis import given
+    from numpy_attention import gradcheck
+    from numpy_attention.gradcheck.strategies import inputs
+
+    @given(inputs("x: ... d, gamma: d, ids: int<V> B T"))
+    def test_my_norm(drawn):
+        gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
+
+The language of the specs is that of `spec.py`. Sizes are mostly all different, masks have rows that see nothing,
+ids repeat. A failure shrinks to the smallest sizes and the smallest seed that still fail, and prints both.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+try:
+    from hypothesis import strategies as st
+except ImportError as missing:
+    raise ImportError("numpy_attention.gradcheck.strategies needs Hypothesis: pip install hypothesis") from missing
+
+from .spec import Sizes, Spec, draw_inputs, parse
+
+
+class DrawnInputs(dict[str, Any]):
+    """The drawn arrays by argument name; `sizes` and `seed` made them, and are what a failure prints."""
+
+    def __init__(self, spec: Spec, sizes: Sizes, seed: int, arrays: Mapping[str, Any]) -> None:
+        super().__init__(arrays)
+        self.spec, self.sizes, self.seed = spec, sizes, seed
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {_shape(value)}" for name, value in self.items())
+        chosen = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"<sizes {chosen}; seed {self.seed}; {shapes}>"
+
+
+@st.composite
+def sizes_of(
+    draw: st.DrawFn,
+    spec: Spec | str,
+    *,
+    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None,
+    largest: int = 5,
+    most: int = 400,
+) -> Sizes:
+    """Sizes for a spec, mostly all different; arrays of more than `most` numbers together are made smaller."""
+    spec = parse(spec) if isinstance(spec, str) else spec
+    low = {name: (at_least or {}).get(name, 1) for name in spec.size_names}
+    names = [name for name in spec.size_names if name not in (fixed or {})]
+    leading = draw(st.integers(0, 3)) if "..." in names else 0
+    keys: list[tuple[str, int]] = [(name, i) for name in names for i in range(leading if name == "..." else 1)]
+    if draw(st.sampled_from([False, True, True, True])):  # False first: shrinking frees the sizes to be equal
+        pool = draw(st.permutations(range(2, 2 + max(len(keys), largest - 1))))
+        chosen = {key: max(size, low[key[0]]) for key, size in zip(keys, pool)}
+    else:
+        chosen = {key: draw(st.integers(low[key[0]], max(largest, low[key[0]]))) for key in keys}
+
+    def sizes() -> Sizes:
+        named: Sizes = dict(fixed or {})
+        for name in names:
+            found = tuple(size for key, size in chosen.items() if key[0] == name)
+            named[name] = found if name == "..." else found[0]
+        return named
+
+    while sum(int(np.prod(shape)) for shape in spec.shapes(sizes()).values()) > most:
+        key = max(chosen, key=lambda key: chosen[key] - low[key[0]], default=("", 0))
+        if not chosen or chosen[key] <= low[key[0]]:
+            break
+        chosen[key] -= 1
+    return sizes()
+
+
+@st.composite
+def inputs(
+    draw: st.DrawFn,
+    spec: Spec | str,
+    *,
+    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None,
+    largest: int = 5,
+    most: int = 400,
+    dtype: Any = np.float64,
+) -> DrawnInputs:
+    """Arrays for a spec, by argument name; an optional argument (`b?: d`) is None now and then.
+
+    `fixed` sets sizes, `at_least` bounds them from below, `largest` from above unless more are needed to differ.
+    """
+    spec = parse(spec) if isinstance(spec, str) else spec
+    sizes = draw(sizes_of(spec, fixed=fixed, at_least=at_least, largest=largest, most=most))
+    seed = draw(st.integers(0, 2**16 - 1))
+    arrays: dict[str, Any] = dict(draw_inputs(spec, sizes, seed, dtype))
+    for argument in spec.arguments:
+        if argument.optional and draw(st.booleans()):
+            arrays[argument.name] = None
+    return DrawnInputs(spec, sizes, seed, arrays)
+
+
+def _shape(value: Any) -> str:
+    return "None" if value is None else f"{value.dtype} {value.shape}"

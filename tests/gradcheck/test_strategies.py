@@ -1,0 +1,74 @@
+"""Strategies for anyone's tests: arrays that agree, and failures that shrink to the smallest sizes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from numpy_attention.gradcheck import GradientError, gradcheck
+from numpy_attention.gradcheck.strategies import DrawnInputs, inputs
+
+ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask: bool T_q T_k; H = G*H_kv"
+
+
+@settings(max_examples=50)
+@given(inputs(ATTENTION, at_least={"G": 2}))
+def test_head_counts_divide_and_lengths_agree(drawn: DrawnInputs) -> None:
+    assert drawn["q"].shape[1] % drawn["k"].shape[1] == 0
+    assert drawn["q"].shape[1] > drawn["k"].shape[1]
+    assert drawn["k"].shape[2] == drawn["v"].shape[2] == drawn["mask"].shape[1]
+    assert sum(value.size for value in drawn.values()) <= 400
+
+
+def test_an_optional_argument_is_sometimes_absent() -> None:
+    seen = set()
+
+    @settings(max_examples=40, database=None, derandomize=True)
+    @given(inputs("x: ... d, b?: d"))
+    def look(drawn: DrawnInputs) -> None:
+        seen.add(drawn["b"] is None)
+
+    look()
+    assert seen == {True, False}
+
+
+def my_norm(x: np.ndarray, gamma: np.ndarray) -> Any:
+    size = np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+    return x / size * gamma, (x, size, gamma)
+
+
+def my_norm_backward(dy: np.ndarray, cache: Any) -> Any:
+    x, size, gamma = cache
+    x_hat = x / size
+    d = dy * gamma
+    dx = (d - x_hat * (d * x_hat).mean(-1, keepdims=True)) / size
+    return dx, (dy * x_hat).reshape(-1, x.shape[-1]).sum(0)
+
+
+@settings(max_examples=10)
+@given(inputs("x: ... d, gamma: d"))
+def test_the_example_of_the_docstring(drawn: DrawnInputs) -> None:
+    gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
+
+
+def test_a_failure_shrinks_to_the_smallest_sizes_that_still_fail() -> None:
+    failed: list[DrawnInputs] = []
+
+    def transposes(dy: np.ndarray, cache: Any) -> Any:
+        dx, dw = dy @ cache[1].T, cache[0].T @ dy
+        return dx, dw.T if dw.shape[0] == dw.shape[1] else dw
+
+    @settings(max_examples=200, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(inputs("x: B n, w: n m"))
+    def holds(drawn: DrawnInputs) -> None:
+        try:
+            gradcheck(lambda x, w: (x @ w, (x, w)), transposes, drawn)
+        except GradientError:
+            failed.append(drawn)
+            raise
+
+    with pytest.raises(GradientError, match="dw: transposed|dw is wrong"):
+        holds()
+    assert failed[-1].sizes == {"B": 1, "n": 2, "m": 2}  # at width 1 a transpose does no harm
+    assert "sizes B=1, n=2, m=2; seed" in repr(failed[-1])
