@@ -162,7 +162,7 @@ def scratch_in_the_cache(dy: np.ndarray, cache: NormCache) -> Any:
 def float64_out_of_float32(dy: np.ndarray, cache: NormCache) -> Any:
     """A NumPy scalar, np.sqrt(d), makes float64 out of float32: half the speed from here on down.
 
-    Hides: all values agree.
+    Hides: all values agree to seven digits.
     """
     x_hat, r, gamma = cache
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
