@@ -143,7 +143,7 @@ class TestAttentionMap:
         assert hatched == {(0, 1), (1, 0), (1, 1), (1, 2)}
 
     def test_a_long_title_is_broken_into_lines_that_fit(self, rng: np.random.Generator) -> None:
-        figure = plots.attention_map(weights_of(rng, 3, 2), title="who looks at whom, in words that go on and on and on")
+        figure = plots.attention_map(weights_of(rng, 3, 2), title="who looks at whom, in words without an end")
         figure.draw_without_rendering()
         box = figure.axes[0].title.get_window_extent()
         assert box.x0 >= 0.0
@@ -220,11 +220,11 @@ class TestMask:
 class TestMatrix:
     def test_signs_have_colours_and_zero_lies_in_the_middle(self) -> None:
         matrix = np.array([[1.0, -2.0, 0.5], [0.0, -1e-9, 1.5]])
-        axes = plots.matrix_map(matrix, ["a", "b"], ["x", "y", "z"], "m", x="to", y="from").axes[0]
+        axes = plots.matrix_map(matrix, ["a b", "c"], ["x", "y", "z"], "m", x="to", y="from").axes[0]
         assert axes.images[0].get_clim() == (-2.0, 2.0)
         expected = [["1.00", "-2.00", "0.50"], ["0.00", "0.00", "1.50"]]
         assert cells(axes) == {(i, j): expected[i][j] for i in range(2) for j in range(3)}
-        assert (ticks(axes.yaxis), ticks(axes.xaxis)) == (["a", "b"], ["x", "y", "z"])
+        assert (ticks(axes.yaxis), ticks(axes.xaxis)) == (["a b", "c"], ["x", "y", "z"])
         assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("to", "from", "m")
 
     def test_without_a_negative_number_the_scale_starts_at_zero(self) -> None:

@@ -52,7 +52,7 @@ def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float 
     if rows:
         axes.set_yticks(range(len(rows)), rows, fontsize=fontsize, parse_math=False)
     if columns:
-        long = max(len(label) for label in columns) > 2
+        long = max(len(label) for label in columns) > 3
         turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
         axes.set_xticks(range(len(columns)), columns, fontsize=fontsize, parse_math=False, **turned)
     if not rows or not columns:  # positions are whole numbers
@@ -95,8 +95,8 @@ def labels_of(
         if given is not None and len(given) != T:
             raise shape_error(op, name, f"{T} labels, one for each of the {name} of {(T_q, T_k)}", len(given))
     return (
-        printable(queries) if queries is not None and T_q <= MANY else [],
-        printable(keys) if keys is not None and T_k <= MANY else [],
+        printable(queries, spaces=square) if queries is not None and T_q <= MANY else [],
+        printable(keys, spaces=square) if keys is not None and T_k <= MANY else [],
     )
 
 

@@ -75,15 +75,16 @@ def fit(title: str, figure: Any) -> str:
     return textwrap.fill(title, max(16, int(8 * figure.get_figwidth() - 6)))
 
 
-def printable(tokens: Sequence[object]) -> list[str]:
-    """Tokens as labels: white space made visible, and what the font lacks by its code point."""
+def printable(tokens: Sequence[object], spaces: bool = True) -> list[str]:
+    """Tokens as labels: white space made visible if `spaces`, and what the font lacks by its code point."""
     from matplotlib import font_manager
 
     font: Any = font_manager.get_font(font_manager.findfont(FONT))
     labels = []
     for token in tokens:
-        text = VISIBLE_WHITESPACE.get(str(token), str(token))
-        text = "".join(VISIBLE_WHITESPACE.get(c, c) for c in text)
+        text = str(token)
+        if spaces:
+            text = "".join(VISIBLE_WHITESPACE.get(c, c) for c in text) or VISIBLE_WHITESPACE[""]
         labels.append("".join(c if font.get_char_index(ord(c)) else f"<{ord(c):x}>" for c in text))
     return labels
 
