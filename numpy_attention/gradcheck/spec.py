@@ -165,11 +165,11 @@ def _mask(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
 def _ids(shape: tuple[int, ...], limit: int, extra: int | None, rng: np.random.Generator) -> np.ndarray:
     ids = np.asarray(rng.integers(0, limit, shape))
     flat = ids.reshape(-1)
+    if extra is not None and flat.size:
+        flat[rng.random(flat.size) < 0.3] = extra
     if flat.size > 1:  # a repeat for certain
         first, second = rng.choice(flat.size, 2, replace=False)
         flat[second] = flat[first]
-    if extra is not None and flat.size:
-        flat[rng.random(flat.size) < 0.3] = extra
     return ids
 
 

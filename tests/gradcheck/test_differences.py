@@ -9,7 +9,8 @@ import pytest
 from numpy_attention.gradcheck.differences import Line, is_kink, noise_of, quick, refined, taylor_slope
 
 SMOOTH = [
-    (np.exp, np.exp, 0.3), (np.sin, np.cos, 2.0), (np.log, lambda x: 1 / x, 0.02), (np.tanh, lambda x: np.cosh(x) ** -2, 5.0),
+    (np.exp, np.exp, 0.3), (np.sin, np.cos, 2.0), (np.log, lambda x: 1 / x, 0.02),
+    (np.tanh, lambda x: np.cosh(x) ** -2, 5.0),
     (lambda x: np.sin(50 * x), lambda x: 50 * np.cos(50 * x), 0.4), (lambda x: x**9, lambda x: 9 * x**8, 1.5),
     (lambda x: x / np.sqrt(x * x + 1e-5), lambda x: 1e-5 * (x * x + 1e-5) ** -1.5, 0.7),
     (lambda x: 1e6 + x * x, lambda x: 2 * x, 0.5),
@@ -42,9 +43,9 @@ def test_only_corners_are_kinks() -> None:
         assert is_kink(line, refined(line, 2.0**-9), 2.0**-9) is kink
 
 
-@pytest.mark.parametrize(("f", "slope", "at"), SMOOTH[:2])
-def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(f: Callable, slope: Callable, at: float) -> None:
-    right, wrong = (taylor_slope(line_of(f, at), factor * float(slope(at))) for factor in (1.0, 1.01))
+@pytest.mark.parametrize("at", [0.3, 2.0])
+def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(at: float) -> None:
+    right, wrong = (taylor_slope(line_of(np.exp, at), factor * math.exp(at)) for factor in (1.0, 1.01))
     assert right is not None
     assert wrong is not None
     assert right == pytest.approx(2, abs=0.05)
@@ -62,4 +63,4 @@ def test_the_array_is_put_back_and_a_strided_one_refused() -> None:
 
 def test_an_error_at_an_infinite_value_is_infinite() -> None:
     with np.errstate(all="ignore"):
-        assert math.isinf(quick(line_of(lambda x: np.log(x), 1e-5), 2.0**-9).error)
+        assert math.isinf(quick(line_of(np.log, 1e-5), 2.0**-9).error)

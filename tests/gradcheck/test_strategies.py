@@ -68,7 +68,7 @@ def test_a_failure_shrinks_to_the_smallest_sizes_that_still_fail() -> None:
             failed.append(drawn)
             raise
 
-    with pytest.raises(GradientError, match="dw: transposed|dw is wrong"):
+    with pytest.raises(GradientError, match=r"dw: transposed|dw is wrong"):
         holds()
     assert failed[-1].sizes == {"B": 1, "n": 2, "m": 2}  # at width 1 a transpose does no harm
     assert "sizes B=1, n=2, m=2; seed" in repr(failed[-1])
