@@ -1,4 +1,4 @@
-"""Keys and values kept between the steps of generation
+"""Chapter 17, appendix. Keys and values kept between the steps of generation
 
 A causal model's keys and values for a token depend on that token and those before it, never on later ones. So what
 one step computed the next can use again: the new token is the only query, and a step costs O(T) products with the

@@ -1,4 +1,4 @@
-"""Chapter 15, second part. Position embedding: the vectors that say where
+"""Chapter 15, continued. Position embedding: the vectors that say where
 
     y_t = x_t + p_t
 

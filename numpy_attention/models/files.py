@@ -1,4 +1,4 @@
-"""Arrays in a file, whole or not at all
+"""Part III, appendix. Arrays in a file, whole or not at all
 
 A process can be killed in the middle of a write. So the file is written under another name, flushed, forced to the
 disk (fsync), and only then given its real name; renaming is atomic, so a reader finds the whole old file or the whole

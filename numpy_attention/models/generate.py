@@ -1,4 +1,4 @@
-"""Writing with a GPT, token by token
+"""Chapter 22, continued. Writing with a GPT, token by token
 
 The model reads the text so far, its last row of logits gives the next token, the token is appended, and so on.
 Three things make it practical:

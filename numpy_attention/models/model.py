@@ -1,4 +1,4 @@
-"""What every model can do besides: save itself to a file, and come back from one"""
+"""Part III, appendix. What every model can do besides: save itself to a file, and come back from one"""
 
 import dataclasses
 from os import PathLike

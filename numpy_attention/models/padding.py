@@ -1,4 +1,4 @@
-"""Which tokens are real, and which only fill a batch of sequences of unequal length"""
+"""Chapter 21, appendix. Which tokens are real, and which only fill a batch of sequences of unequal length"""
 
 import numpy as np
 
