@@ -1,4 +1,4 @@
-"""Chapter 23, appendix. The two halves of an encoder-decoder: positions, dropout, a stack of blocks, and in pre-LN a last norm"""
+"""Chapter 23, appendix. The two halves of an encoder-decoder: positions, dropout, blocks, and in pre-LN a last norm"""
 
 from typing import Any, NamedTuple
 
