@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numpy_attention.backend import to_host
+from numpy_attention.errors import require_integers
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.sampling import check_sampling, sample
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
@@ -109,4 +110,5 @@ def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
                 f"generate: a prompt must be (T,) with at least one token, got {prompt.shape}; "
                 "start from a newline or another token that begins a text"
             )
+        require_integers("generate", "prompt_ids", prompt)
     return prompts, single

@@ -99,6 +99,11 @@ def test_settings_no_sampler_can_follow_are_refused(options, message, rng):
         gpt(rng).generate(**({"prompt_ids": [1], "num_tokens": 2, "rng": rng} | options))
 
 
+def test_a_prompt_that_is_no_ids_is_refused(rng):
+    with pytest.raises(TypeError, match="generate: prompt_ids must be an integer array, got float64"):
+        gpt(rng).generate([1.0, 2.5], 3, rng)
+
+
 def frequencies(logits, rng, **options):
     draws = sample(np.broadcast_to(logits, (40_000, len(logits))), rng, **options)
     return np.bincount(draws, minlength=len(logits)) / len(draws)
