@@ -1,0 +1,109 @@
+"""Every tutorial runs from top to bottom, draws its pictures, and holds what it promises."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("[0-9][0-9]-*.md"))
+CELL = re.compile(r"^```\{code-cell\} ipython3\n(?::[^\n]*\n)*\n?(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEADER = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+    format_version: 0.13
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+"""
+
+each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+
+
+def code_cells(text: str) -> list[str]:
+    return [match[1] for match in CELL.finditer(text)]
+
+
+def prose_of(text: str) -> str:
+    """The text without header, code and mathematics."""
+    text = re.sub(r"\A---.*?^---$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^\$\$$.*?^\$\$$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"\$[^$\n]+\$|`[^`\n]+`|\]\([^)\n]*\)", "", text)
+
+
+def run_cell(source: str, namespace: dict[str, Any], name: str) -> Any:
+    """Run a cell as a notebook does; what its last line shows is returned, and a figure is drawn."""
+    tree = ast.parse(source, filename=name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), namespace)
+    if last is None:
+        return None
+    shown = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+    if hasattr(shown, "_repr_png_"):
+        assert shown._repr_png_().startswith(b"\x89PNG")
+    return shown
+
+
+def test_there_are_tutorials_numbered_from_one() -> None:
+    assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
+    assert TUTORIALS
+
+
+@each_tutorial
+def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    pictures = 0
+    for n, source in enumerate(code_cells(path.read_text()), start=1):
+        shown = run_cell(source, namespace, f"{path.name}, cell {n}")
+        pictures += hasattr(shown, "_repr_png_")
+    assert pictures, "a tutorial shows its idea in a picture"
+
+
+@each_tutorial
+def test_it_opens_in_jupyter(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith(HEADER)
+    fences = re.findall(r"^```.*$", text, re.MULTILINE)
+    assert set(fences) <= {"```{code-cell} ipython3", "```", "```text", "```bash"}
+    assert len(fences) % 2 == 0
+    for formula in re.findall(r"^.*\$\$.*$", text, re.MULTILINE):
+        assert formula == "$$", "$$ stands on a line of its own"
+
+
+@each_tutorial
+def test_it_has_the_parts_of_a_tutorial(path: Path) -> None:
+    text = path.read_text()
+    number = int(path.name[:2])
+    assert re.search(rf"^# {number}\. \S", text, re.MULTILINE)
+    for promise in (r"\*\*You will do\*\*", r"\*\*You will learn\*\*", r"\*\*You need\*\*.* \d+ minutes"):
+        assert re.search(promise, text), promise
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    for part in ("The idea in a picture", "What goes wrong", "Exercises", "Further reading"):
+        assert any(heading.startswith(part) for heading in headings), f"no part '{part}'"
+    assert "gradcheck(" in text
+    assert re.search(r"python -m numpy_attention grade tutorials/exercises/\w+\.py", text)
+
+
+@each_tutorial
+def test_every_number_that_the_prose_quotes_is_asserted_in_a_cell(path: Path) -> None:
+    text = path.read_text()
+    asserted = " ".join(line for cell in code_cells(text) for line in cell.splitlines() if "assert" in line)
+    for number in re.findall(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)", prose_of(text)):
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", asserted), f"{number} is quoted, not asserted"
+
+
+@each_tutorial
+def test_its_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)#\s]+)\)", text):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+    for target in re.findall(r"grade (tutorials/exercises/\w+\.py)", text):
+        assert (path.parents[1] / target).exists(), target
