@@ -13,6 +13,7 @@ itself; a CuPy array does (NumPy enhancement proposals 13 and 18). So the arrays
 
 import importlib
 import os
+import platform
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,6 +49,10 @@ class NumPyBackend:
     def synchronize(self) -> None:
         """Wait until all work that was asked for is done; NumPy never leaves any undone."""
 
+    def describe(self) -> str:
+        """The machine and the version: what a report of measurements begins with."""
+        return f"{platform.machine()}, NumPy {np.__version__}"
+
     def memory(self) -> Memory:
         """Memory of this process and of this machine; zeros where the system does not tell."""
         try:
@@ -78,10 +83,12 @@ class CuPyBackend(NumPyBackend):
         """Memory that arrays hold on the GPU, and that the GPU has."""
         return Memory(self._cupy.get_default_memory_pool().used_bytes(), self._cupy.cuda.runtime.memGetInfo()[1])
 
-    def device_name(self) -> str:
-        """What the GPU calls itself."""
-        properties = self._cupy.cuda.runtime.getDeviceProperties(self._cupy.cuda.runtime.getDevice())
-        return str(properties["name"].decode())
+    def describe(self) -> str:
+        """The card, its driver's CUDA and the versions: what a report of measurements begins with."""
+        runtime = self._cupy.cuda.runtime
+        card = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
+        cuda = runtime.driverGetVersion()  # 12040 is 12.4
+        return f"{card}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, CuPy {self._cupy.__version__}, NumPy {np.__version__}"
 
 
 def get_backend(name: str = "numpy") -> NumPyBackend:

@@ -39,6 +39,7 @@ def test_numpy_arrays_stay_where_they_are(rng: np.random.Generator) -> None:
     backend.synchronize()
     used, total = backend.memory()
     assert 0 <= used <= total
+    assert f"NumPy {np.__version__}" in backend.describe()
 
 
 def test_an_array_goes_to_the_device_and_comes_back(device: Device, rng: np.random.Generator) -> None:
