@@ -1,6 +1,8 @@
 """The backends themselves, what they say where one is missing, and the arrays that no op accepts."""
 
 import copy
+import json
+import re
 import sys
 import types
 from pathlib import Path
@@ -206,3 +208,18 @@ def test_one_array_of_another_library_among_numpys_is_refused(argument: str) -> 
 def test_a_matrix_is_refused_since_its_product_is_another_one() -> None:
     with pytest.raises(TypeError, match=r"gelu: x must be an array of floats of NumPy or CuPy, got numpy\.matrix"):
         CATALOGUE["gelu: tanh"].op(np.matrix([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_the_code_in_the_docs_runs(
+    device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    monkeypatch.setattr("numpy_attention.backend.get_backend", lambda name: device.backend)
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        names: dict[str, Any] = {}
+        exec(compile(block, "docs/gpu.md", "exec"), names)
+        assert names["backend"] is device.backend
+        assert isinstance(names["tokens"], np.ndarray)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1", "2"]
+    version = json.loads(Path(__file__).with_name("cupy_signatures.json").read_text())["versions"]["cupy"]
+    assert f"the real CuPy {version}" in page
