@@ -1,11 +1,12 @@
 """The proof: gradient checks for our ops, and for anyone's.
 
-    >>> gradcheck(op, op_backward, {"x": x, "w": w})       # y, cache = op(x, w);  dx, dw = op_backward(dy, cache)
-    >>> gradcheck_vjp(f, vjp, (x, w))                      # y = f(x, w);          dx, dw = vjp(dy, x, w)
-    >>> gradcheck_layer(layer, {"x": x})                   # every input and every parameter
+    gradcheck(op, op_backward, {"x": x, "w": w})       # y, cache = op(x, w);  dx, dw = op_backward(dy, cache)
+    gradcheck_vjp(f, vjp, (x, w))                      # y = f(x, w);          dx, dw = vjp(dy, x, w)
+    gradcheck_layer(layer, {"x": x})                   # every input and every parameter
 
 Each returns a report or raises `GradientError`, an `AssertionError` whose message is the report.
 The package can itself be called: `numpy_attention.gradcheck(...)` is `numpy_attention.gradcheck.gradcheck(...)`.
+To a type checker `numpy_attention.gradcheck` is the function; import the parts from `numpy_attention.gradcheck`.
 """
 
 import sys

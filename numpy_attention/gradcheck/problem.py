@@ -114,7 +114,8 @@ def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> 
         return outputs_of(y), cache
 
     def pull_back(dy: Outputs, cache: Any) -> Gradients:
-        return op_backward(dy[0] if len(dy) == 1 else dy, cache)
+        grads: Gradients = op_backward(dy[0] if len(dy) == 1 else dy, cache)
+        return grads
 
     def bind(arrays: Arrays) -> Evaluate:
         bound = with_parameters(layer, arrays)
