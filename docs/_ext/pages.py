@@ -103,7 +103,8 @@ def write_book(made: set[Path]) -> None:
         pages = chapters(part) if (PACKAGE / part).is_dir() else []
         if not pages:
             continue
-        index += [".. toctree::", f"   :caption: {part_title}", "   :maxdepth: 1", "", *(f"   {p[0]}" for p in pages), ""]
+        listed = [f"   {page}" for page, *_ in pages]
+        index += [".. toctree::", f"   :caption: {part_title}", "   :maxdepth: 1", "", *listed, ""]
         for page, title, path, docstring in pages:
             first_line = ast.parse(path.read_text()).body[0].end_lineno + 2
             source = path.relative_to(ROOT)
@@ -118,8 +119,8 @@ def write_book(made: set[Path]) -> None:
 
 def write_reference(made: set[Path]) -> None:
     """One page a part, with every public name."""
-    index = [*heading("Reference"), "Every public name, in reading order. ``import numpy_attention as na`` brings the "
-             "names of Parts I to IV.", "", ".. toctree::", ""]
+    index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` brings the "
+             "names of Parts I to IV."), "", ".. toctree::", ""]
     for part, title in REFERENCE.items():
         names = names_of(part)
         if not names:
@@ -142,8 +143,8 @@ def write_tutorials(made: set[Path]) -> None:
     import nbformat
     from myst_nb.core.read import read_myst_markdown_notebook
 
-    index = [*heading("Tutorials"), "From one dot product to a trained transformer, every gradient computed and "
-             "checked. Each tutorial is a notebook; begin with the first.", "", ".. toctree::", "   :maxdepth: 1", ""]
+    index = [*heading("Tutorials"), ("From one dot product to a trained transformer, every gradient computed and "
+             "checked. Each tutorial is a notebook; begin with the first."), "", ".. toctree::", "   :maxdepth: 1", ""]
     for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
         text = path.read_text()
         notebook = read_myst_markdown_notebook(text, add_source_map=False)
@@ -151,10 +152,28 @@ def write_tutorials(made: set[Path]) -> None:
             cell["id"] = f"cell-{i}"
         write(DOCS / "notebooks" / f"{path.stem}.ipynb", [nbformat.writes(notebook)], made)
         link = f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`"
-        text = re.sub(r"(?m)^# .+$", lambda title: f"{title[0]}\n\n{link}", text, count=1)
-        write(DOCS / "tutorials" / path.name, [text], made)
+        title = re.search(r"^# .+$", text, re.MULTILINE)
+        text = f"{text[: title.end()]}\n\n{link}{text[title.end() :]}" if title else text
+        write(DOCS / "tutorials" / path.name, [relink(text, path.parent)], made)
         index.append(f"   {path.stem}")
     write(DOCS / "tutorials" / "index.rst", index, made)
+
+
+def relink(text: str, folder: Path) -> str:
+    """Links that lead from a file of the repository to its neighbours, turned to the pages made of these."""
+    pages = {path: f"/book/{page}" for part in PARTS if (PACKAGE / part).is_dir() for page, _, path, _ in chapters(part)}
+
+    def turn(link: re.Match[str]) -> str:
+        target = (folder / link["target"]).resolve()
+        if target in pages:
+            return f"[{link['text']}]({pages[target]}.rst{link['anchor']})"
+        if target.is_relative_to(DOCS):
+            return f"[{link['text']}](/{target.relative_to(DOCS)}{link['anchor']})"
+        if target.is_file() and target.suffix != ".md":
+            return f"{{download}}`{link['text']} </../{target.relative_to(ROOT)}>`"
+        return link[0]
+
+    return re.sub(r"\[(?P<text>[^]\n]+)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)", turn, text)
 
 
 def write_pages(app) -> None:

@@ -1,0 +1,74 @@
+"""What the reference promises of every public function: formula, shapes, errors, source, and examples that run."""
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention import ops
+
+FUNCTIONS = [name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))]
+FORWARD = [name for name in FUNCTIONS if not name.endswith("_backward")]
+BACKWARD = [name for name in FUNCTIONS if name.endswith("_backward")]
+PARTS = ("ops", "layers", "models", "training", "gradcheck", "plots")
+PACKAGE = Path(na.__file__).parent
+EXAMPLES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+            for path in sorted(PACKAGE.rglob("*.py")) if ">>>" in path.read_text()]
+
+
+def docstring(name: str) -> str:
+    return inspect.getdoc(getattr(ops, name)) or ""
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_a_forward_has_its_parts_in_order(name: str) -> None:
+    parts = re.findall(r"^(Formula|Shapes|Units|Raises|Source): *\S", docstring(name), re.MULTILINE)
+    assert [part for part in parts if part != "Units"] == ["Formula", "Shapes", "Raises", "Source"]
+    assert parts == sorted(parts, key=["Formula", "Shapes", "Units", "Raises", "Source"].index)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_raises_names_an_exception_and_source_a_year_or_convention(name: str) -> None:
+    sections = dict(re.findall(r"^(Raises|Source): *(.+?)(?=\n\n|\Z)", docstring(name), re.MULTILINE | re.DOTALL))
+    assert re.search(r"\b(ValueError|TypeError)\b", sections["Raises"])
+    assert re.search(r"\b(19|20)\d\d\b|convention", sections["Source"])
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_a_backward_says_whose_gradient_it_is_and_its_shapes(name: str) -> None:
+    text = docstring(name)
+    assert re.match(rf"Gradients? of `{name.removesuffix('_backward')}`", text), text.split("\n")[0]
+    assert re.search(r"^Shapes: *dy|^Shapes: *dloss", text, re.MULTILINE)
+    first = text.split("\n\n")[0]
+    assert "=" in first or "derivation" in first or "turn dy back" in first, f"no formula: {first}"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_public_name_begins_with_a_sentence_or_a_formula(part: str) -> None:
+    module = importlib.import_module(f"numpy_attention.{part}")
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            own = thing.__doc__ or ""
+            first = inspect.cleandoc(own).split("\n\n")[0]
+            assert first, f"{part}.{name} has no docstring"
+            assert first[0].isupper() or " = " in first, f"{part}.{name}: no sentence, no formula: {first}"
+            assert first.endswith((".", ":")), f"{part}.{name}: {first}"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_a_module_run(name: str) -> None:
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, extraglobs={"np": np, "na": na}, report=True)
+    assert result.attempted
+    assert not result.failed
+
+
+def test_every_forward_has_an_example() -> None:
+    without = [name for name in FORWARD if ">>>" not in docstring(name)]
+    assert not without, without

@@ -1,0 +1,86 @@
+"""The written pages of the site: every code cell runs, and every piece of source they show is there."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+MADE_AT_THE_BUILD = {"api", "book", "notebooks", "tutorials"}
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE_AT_THE_BUILD]
+CELL = re.compile(r"^(`{3,})\{code-cell\}[^\n]*\n(?P<code>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+INCLUDE = re.compile(r"^(`{3,})\{literalinclude\} (?P<path>\S+)\n(?P<options>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(DOCS))
+
+
+def cells_of(page: Path) -> list[tuple[int, str]]:
+    """The code cells of a page, each with the line on which its code begins."""
+    text = page.read_text()
+    found = []
+    for match in CELL.finditer(text):
+        code = re.sub(r"\A(:[^\n]*\n)+", lambda options: "\n" * options[0].count("\n"), match["code"])
+        found.append((text.count("\n", 0, match.start("code")) + 1, code))
+    return found
+
+
+def included(page: Path) -> list[tuple[Path, dict[str, str]]]:
+    found = []
+    for match in INCLUDE.finditer(page.read_text()):
+        options = dict(re.findall(r"^:([\w-]+):\s*(.*?)\s*$", match["options"], re.MULTILINE))
+        found.append((DOCS / match["path"].lstrip("/"), {key: value.strip('"') for key, value in options.items()}))
+    return found
+
+
+def source_of(text: str, name: str) -> str:
+    """The lines of a function, class or method."""
+    body = ast.parse(text).body
+    for part in name.split("."):
+        node = next((n for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == part), None)
+        assert node is not None, f"there is no {name}"
+        body = node.body
+    return "\n".join(text.split("\n")[node.lineno - 1 : node.end_lineno])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if cells_of(page)], ids=name_of)
+def test_every_cell_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "page"}
+    for line, code in cells_of(page):
+        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if included(page)], ids=name_of)
+def test_every_piece_of_source_on_a_page_is_found(page: Path) -> None:
+    for path, options in included(page):
+        text = path.resolve().read_text()
+        if "pyobject" in options:
+            text = source_of(text, options["pyobject"])
+        start = text.find(options.get("start-at", ""))
+        assert start >= 0, f"{path.name} {options}: no line with the start"
+        assert text[start:].find(options.get("end-at", "")) >= 0, f"{path.name} {options}: no line with the end"
+
+
+def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> None:
+    index = (DOCS / "derivations" / "index.md").read_text()
+    listed = re.search(r"\{toctree\}\n(?::.*\n)*\n((?:\w+\n)+)", index)
+    assert listed
+    pages = listed[1].split()
+    promised = {"softmax", "normalization", "attention", "tiled_attention", "cross_entropy", "gelu", "rotary", "adam"}
+    assert set(pages) >= promised
+    for name in pages:
+        text = (DOCS / "derivations" / f"{name}.md").read_text()
+        for part in ("Formula", "Index by index", "In matrices", "Line for line", "What could be made again instead"):
+            assert f"\n## {part}\n" in text, f"{name}: no part '{part}'"
+        assert re.search(r"^assert .*nbytes|moments == ", text, re.MULTILINE), f"{name} asserts no number of bytes"
+
+
+def test_no_page_is_left_out_of_the_contents() -> None:
+    contents = "".join(page.read_text() for page in PAGES if page.stem == "index")
+    for page in PAGES:
+        if page.stem != "index":
+            listed = re.search(rf"^(?:\S*/)?{re.escape(page.stem)}\*?$", contents, re.MULTILINE)
+            assert listed, f"{name_of(page)} stands in no table of contents"
