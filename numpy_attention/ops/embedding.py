@@ -68,7 +68,7 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
 
 
 def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
-    """Gradient of `embedding` for its table: row v is the sum of dy over the places where id v stood.
+    """Gradient of `embedding` for its table: dtable_v = sum of dy_n over the places n with id v.
 
     Shapes: dy (..., d_model) -> dtable (V, d_model)
     """

@@ -43,7 +43,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, tuple[int, .
 
 
 def split_heads_backward(dy: np.ndarray, cache: tuple[int, ...]) -> np.ndarray:
-    """Gradient of `split_heads`: concat the heads of dy.
+    """Gradient of `split_heads`: dx = concat_heads(dy), each number back to where it came from.
 
     Shapes: dy (..., num_heads, T, d_k) -> dx (..., T, d_model)
     """
@@ -75,7 +75,7 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
 
 
 def concat_heads_backward(dy: np.ndarray, cache: tuple[int, ...]) -> np.ndarray:
-    """Gradient of `concat_heads`: split dy into heads.
+    """Gradient of `concat_heads`: dx = split_heads(dy), each number back to where it came from.
 
     Shapes: dy (..., T, H d_v) -> dx (..., H, T, d_v)
     """
