@@ -30,7 +30,8 @@ def code_cells(text: str) -> list[str]:
 
 
 def prose_of(text: str) -> str:
-    """The text without header, code and mathematics."""
+    """The text without header, code, mathematics and literature."""
+    text = text.partition("## Further reading")[0]
     text = re.sub(r"\A---.*?^---$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^\$\$$.*?^\$\$$", "", text, flags=re.MULTILINE | re.DOTALL)
