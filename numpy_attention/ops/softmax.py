@@ -96,7 +96,7 @@ def softmax_backward_into(dy: np.ndarray, y: np.ndarray, axis: int, out: np.ndar
         out[...] = softmax_backward_into(dy.astype(np.float32), y.astype(np.float32), axis, out=wide)
         return out
     # y = softmax(x)
-    row_mean = (dy * y).sum(axis=axis, keepdims=True)  # what the row earns on average
-    np.subtract(dy, row_mean, out=out)
+    average = (dy * y).sum(axis=axis, keepdims=True)  # what the row earns on average
+    np.subtract(dy, average, out=out)
     out *= y
     return out

@@ -30,11 +30,11 @@ regularization", algorithm 2; Pascanu, Mikolov and Bengio 2013, section 3.2, for
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-BLOCK = 32_768  # elements: a block of parameter, gradient and moments stays in the cache over all passes of a step
+from numpy_attention.blocks import in_blocks
 
 
 class SGD:
@@ -54,10 +54,10 @@ class SGD:
         self.steps += 1
         for name, parameter in self.parameters.items():
             if not self.momentum:
-                for p, g in _blocks(parameter, grads[name]):
+                for p, g in in_blocks(parameter, grads[name]):
                     p -= rate * g
                 continue
-            for p, g, u in _blocks(parameter, grads[name], self.u[name]):
+            for p, g, u in in_blocks(parameter, grads[name], self.u[name]):
                 # u = momentum u + g
                 u *= self.momentum
                 u += g
@@ -103,7 +103,7 @@ class Adam:
         correction_2 = 1 - self.beta_2**self.steps
         for name, parameter in self.parameters.items():
             shrink = self._shrink(parameter, rate)
-            for p, g, m, v in _blocks(parameter, grads[name], self.m[name], self.v[name]):
+            for p, g, m, v in in_blocks(parameter, grads[name], self.m[name], self.v[name]):
                 if shrink != 1.0:
                     p *= shrink
                 # m = beta_1 m + (1 - beta_1) g
@@ -177,13 +177,6 @@ def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.
     for g in grads.values():
         g *= scale
     return norm
-
-
-def _blocks(parameter: np.ndarray, *others: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    flat = [array.reshape(-1) for array in (parameter, *others)]
-    block = BLOCK if isinstance(parameter, np.ndarray) else max(parameter.size, 1)  # a GPU wants one long array
-    for start in range(0, parameter.size, block):
-        yield tuple(array[start : start + block] for array in flat)
 
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

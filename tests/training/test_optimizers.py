@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from numpy_attention.training.optimizers import BLOCK, SGD, Adam, AdamW, clip_by_global_norm
+from numpy_attention.blocks import BLOCK
+from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm
 
 
 def test_sgd_with_momentum_takes_the_steps_of_the_formula():
