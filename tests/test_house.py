@@ -131,23 +131,6 @@ def test_the_package_and_its_command_line_import_with_numpy_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
-DEVICE_FILES = [path for path in FILES if path.parts[-2] in {"ops", "layers", "models"} or path.name == "optimizers.py"]
-
-
-@pytest.mark.parametrize("path", DEVICE_FILES, ids=name_of)
-def test_arrays_decide_where_the_work_runs(path: Path) -> None:
-    """CuPy arrays answer `np.` calls themselves, but for the few things refused here."""
-    refused = {"vecdot", "matvec", "ascontiguousarray", "as_strided", "vector_norm", "default_rng", "item"}
-    for node in ast.walk(ast.parse(path.read_text())):
-        where = f"{name_of(path)}:{getattr(node, 'lineno', 0)}"
-        if isinstance(node, ast.Attribute):
-            assert node.attr not in refused, f"{where}: {node.attr}"
-            assert node.attr != "reduce" or ast.unparse(node.value) == "np.add", f"{where}: {ast.unparse(node)}"
-        if isinstance(node, ast.Call):
-            keywords = {keyword.arg for keyword in node.keywords} & {"where", "initial"}
-            assert not keywords or ast.unparse(node.func) == "np.copyto", f"{where}: {ast.unparse(node)}"
-
-
 def test_chapters_are_numbered_in_order() -> None:
     numbers = []
     for path in CHAPTERS:
