@@ -242,5 +242,5 @@ def test_the_gradcheck_command_passes_and_fails_with_its_exit_code(capsys, monke
 
     assert main(["gradcheck", "softmax"]) == 0
     assert "softmax" in capsys.readouterr().out
-    monkeypatch.setattr(catalogue, "run", lambda names, seed, stream: len(names))
+    monkeypatch.setattr(catalogue, "run", lambda names, seed, stream, backend: len(names))
     assert main(["gradcheck", "softmax", "linear", "--seed", "3"]) == 1

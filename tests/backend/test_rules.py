@@ -112,6 +112,10 @@ def full_like_the_wrong_way(x: Any, ids: Any, mask: Any) -> Any:
     return np.full((2, 2), 1.0, like=x)
 
 
+def an_array_without_axes_made_like_another(x: Any, ids: Any, mask: Any) -> Any:
+    return np.zeros_like(x, shape=())
+
+
 def made_a_host_array_unasked(x: Any, ids: Any, mask: Any) -> Any:
     return np.asarray(x)
 
