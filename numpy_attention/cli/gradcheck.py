@@ -14,11 +14,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
+    parser.add_argument("--gallery", action="store_true", help="kill the known mistakes; show what weaker checks miss")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """One line an entry with its worst error; 1 if one fails."""
+    if arguments.gallery:
+        survivors: int = importlib.import_module("numpy_attention.gradcheck.mutants").print_gallery(sys.stdout)
+        return 1 if survivors else 0
     catalogue = importlib.import_module("numpy_attention.gradcheck.catalogue")
     backend = get_backend(arguments.backend)
     failures: int = catalogue.run(arguments.names or None, arguments.seed, sys.stdout, backend)

@@ -22,7 +22,7 @@ class EncoderBlock(Layer):
     """Attention and a feed-forward network, each on a normed copy of a straight path."""
 
     def __init__(self, d_model, num_heads, d_ff, rng, dtype=np.float32):
-        self.attention = MultiHeadAttention(d_model, num_heads, rng, dtype=dtype)
+        self.attention = MultiHeadAttention(d_model, num_heads, rng, bias=True, dtype=dtype)
         self.norm_1 = LayerNorm(d_model, dtype=dtype)
         self.feed_forward = FeedForward(d_model, d_ff, rng, activation="gelu", dtype=dtype)
         self.norm_2 = LayerNorm(d_model, dtype=dtype)

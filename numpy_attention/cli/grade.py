@@ -1,0 +1,29 @@
+"""grade: look at an answer to an exercise as a tutor would."""
+
+import argparse
+import importlib
+from typing import Any
+
+from numpy_attention.training.data import InputError
+
+
+def add_parser(commands: Any) -> None:
+    """The arguments of `grade`."""
+    parser = commands.add_parser("grade", help="grade exercises, with hints", allow_abbrev=False)
+    parser.add_argument("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")
+    parser.add_argument("--all", action="store_true", dest="everything", help="a table of all exercises (in FOLDER)")
+    parser.add_argument("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
+    parser.add_argument("--exercise", metavar="NAME", help="the exercise, when the file has another name")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for a file (default: 60)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 when all is right, 1 when not."""
+    grade = importlib.import_module("numpy_attention.gradcheck.grade")
+    try:
+        code: int = grade.main(arguments.files, arguments.everything, arguments.hint, arguments.exercise,
+                               arguments.time_limit)  # fmt: skip
+    except grade.GradeError as error:
+        raise InputError(str(error)) from None
+    return code
