@@ -93,9 +93,11 @@ def _resumed(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
     config, arrays, meta = load_run(arguments.resume)
     if arguments.resume.is_file():
         raise InputError(f"--resume needs the directory of the run, got the file {arguments.resume}")
-    changed = [option(name) for name, value in given.items() if value != getattr(config, name) and name != "workers"]
+    free = ("workers", "backend")  # how the work is done, not what is done
+    changed = [option(name) for name, value in given.items() if value != getattr(config, name) and name not in free]
     if changed:
         raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")
+    config = dataclasses.replace(config, **{name: given[name] for name in free if name in given})
     trainer = Trainer(config, make_task(config), arguments.resume)
     trainer.restore(arrays, meta)
     return trainer

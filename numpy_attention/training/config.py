@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from numpy_attention.backend import NAMES
 from numpy_attention.training.data import InputError
 
 TASKS = ("text",)
@@ -32,6 +33,8 @@ class TrainConfig:
     batch: int = _setting(32, "examples a step", low=1)
     accumulate: int = _setting(1, "cut each batch into this many parts, one after the other, to save memory", low=1)
     workers: int = _setting(0, "threads that share each batch (0: as many as there are cores)", low=0)
+
+    backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
 
     layers: int = _setting(4, "blocks", low=1)
     heads: int = _setting(4, "attention heads", low=1)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import get_backend, to_host
 from numpy_attention.training import checkpoint
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import InputError
@@ -62,9 +63,11 @@ class Trainer:
         self.config = config
         self.task = task
         self.directory = directory
-        self.model = task.model(generator(config, INITIAL))
+        self.backend = get_backend(config.backend)
+        self.model = task.model(generator(config, INITIAL)).to(self.backend)
         self.optimizer = make_optimizer(config, self.model.parameters())
-        self.workers = config.workers or default_workers(config.batch)
+        on_host = self.backend.name == "numpy"  # a GPU is one worker, who takes the batch whole
+        self.workers = config.workers or (default_workers(config.batch) if on_host else 1)
         self.pieces = self.workers * config.accumulate
         self.step = 0
         self.seconds = 0.0  # spent in steps
@@ -119,7 +122,9 @@ class Trainer:
         batch = self.task.batch(generator(c, BATCH, self.step))
         rngs = [generator(c, DROPOUT, self.step, i) for i in range(self.pieces)] if c.dropout else [None] * self.pieces
         loss, grads = loss_and_gradients(self.model, batch, self.pieces, workers, rngs)
-        norm = float(clip_by_global_norm(grads, c.clip) if c.clip else global_norm(grads))
+        norm = clip_by_global_norm(grads, c.clip) if c.clip else global_norm(grads)
+        # the one place in a step that waits for a GPU
+        loss, norm = to_host(np.stack([loss, norm.astype(np.float64)])).tolist()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             # the generators have moved on: made anew, the dropout is that of this step again
             again = [generator(c, DROPOUT, self.step, i) for i in range(self.pieces)] if c.dropout else rngs

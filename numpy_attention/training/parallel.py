@@ -82,7 +82,7 @@ def count_targets(batch: Batch, ignore_index: int = -100) -> int:
 
 def loss_and_gradients(
     model: Any, batch: Batch, pieces: int, workers: Workers, rngs: Sequence[np.random.Generator | None]
-) -> tuple[float, dict[str, np.ndarray]]:
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The mean loss over the counted targets of a batch and its gradients, computed in `pieces` shards.
 
     rngs[i] draws the dropout of shard i.
@@ -91,16 +91,16 @@ def loss_and_gradients(
     counts = [count_targets(part) for part in parts]
     weights = [n / max(sum(counts), 1) for n in counts]
 
-    def work(i: int) -> tuple[float, dict[str, np.ndarray]]:
+    def work(i: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         loss, cache = model.loss(*parts[i], training=True, rng=rngs[i])
         grads: dict[str, np.ndarray] = model.backward(cache)
         if len(parts) > 1:
             for g in grads.values():
                 g *= weights[i]
-        return weights[i] * float(loss), grads
+        return weights[i] * loss.astype(np.float64), grads  # not float(loss), for which a GPU would be waited for
 
     total: dict[str, np.ndarray] = {}
-    total_loss = 0.0
+    total_loss: Any = 0.0
     for start in range(0, len(parts), workers.count):  # no more shards in memory than there are workers
         for loss, grads in workers.map(work, range(start, min(start + workers.count, len(parts)))):
             total_loss += loss
