@@ -21,7 +21,6 @@ language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings"]
 exclude_patterns = ["_ext", "notebooks", "**/.ipynb_checkpoints"]
-suppress_warnings = ["toc.empty_glob"]
 
 # Notebooks: run at the build, kept until their code changes; an error in one is an error of the build.
 nb_execution_mode = "cache"

@@ -161,7 +161,8 @@ def write_tutorials(made: set[Path]) -> None:
 
 def relink(text: str, folder: Path) -> str:
     """Links that lead from a file of the repository to its neighbours, turned to the pages made of these."""
-    pages = {path: f"/book/{page}" for part in PARTS if (PACKAGE / part).is_dir() for page, _, path, _ in chapters(part)}
+    parts = [part for part in PARTS if (PACKAGE / part).is_dir()]
+    pages = {path: f"/book/{page}" for part in parts for page, _, path, _ in chapters(part)}
 
     def turn(link: re.Match[str]) -> str:
         target = (folder / link["target"]).resolve()

@@ -1,0 +1,174 @@
+"""Check a built site: python tests/docs/check_site.py build/site [--browser] [--screenshots FOLDER]
+
+Without options, from the files alone: every link and anchor leads somewhere inside the site, nothing is loaded from a
+network, no formula was left as raw text. With --browser the pages are opened in headless Chromium (needs the package
+playwright and Debian's chromium): formulas are rendered, nothing is wider than a phone, both themes work, search finds.
+"""
+
+import argparse
+import contextlib
+import functools
+import http.server
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 1000}
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]
+
+
+class Page(HTMLParser):
+    """The anchors of a page, what it links to, what it loads, and its text outside of code and formulas."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.ids = path, set[str]()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.raw_math: list[str] = []
+        self._open: list[tuple[str, bool]] = []  # tag, and whether text in it may hold a dollar
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.ids |= {values[name] for name in ("id", "name") if values.get(name)}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in ("img", "script") and "src" in values:
+            self.loads.append(values["src"])
+        if tag == "link" and values.get("rel") in ("stylesheet", "icon"):
+            self.loads.append(values["href"])
+        if tag not in VOID:
+            verbatim = tag in ("pre", "code", "script", "style", "svg") or "math" in values.get("class", "").split()
+            self._open.append((tag, verbatim or (bool(self._open) and self._open[-1][1])))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if "$" in data and not (self._open and self._open[-1][1]):
+            self.raw_math.append(data.strip()[:80])
+
+
+def check_files(site: Path) -> list[str]:
+    """What is wrong in the files, one line each."""
+    pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
+    wrong = [] if len(pages) > 10 else [f"{site} holds {len(pages)} pages: is it built?"]
+    for path, page in pages.items():
+        name = path.relative_to(site)
+        wrong += [f"{name}: a raw $ in {text!r}" for text in page.raw_math]
+        wrong += [f"{name}: loads {source} from the network" for source in page.loads if urlsplit(source).netloc]
+        for link in page.links + page.loads:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            address, anchor = urldefrag(link)
+            target = (path.parent / unquote(urlsplit(address).path)).resolve() if address else path
+            target = target / "index.html" if target.is_dir() else target
+            if not target.exists():
+                wrong.append(f"{name}: {link} leads nowhere")
+            elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
+                wrong.append(f"{name}: {link} has no such place on its page")
+    return wrong
+
+
+@contextlib.contextmanager
+def served(site: Path) -> Iterator[str]:
+    """The site at an address of this machine."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+
+
+def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> list[str]:
+    """What is wrong in the browser, one line each."""
+    from playwright.sync_api import sync_playwright
+
+    names = [str(path.relative_to(site)) for path in sorted(site.rglob("*.html"))]
+    names = [name for name in names if name not in ("genindex.html", "py-modindex.html", "search.html")]
+    tutorials = [name for name in names if name.startswith("tutorials/") and name != "tutorials/index.html"]
+    looked_at = ["index.html", *tutorials[:1], "api/ops.html", "book/ops-06-attention.html", "derivations/softmax.html"]
+    wrong: list[str] = []
+    formulas = 0
+    with served(site) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        for size, scheme in ((PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")):
+            tab = browser.new_page(viewport=size, color_scheme=scheme)
+            tab.on("pageerror", lambda error: wrong.append(f"an error in a script: {error}"))
+            tab.on("requestfailed", lambda request: wrong.append(f"{request.url} failed"))
+            for name in names if (size, scheme) == (PHONE, "light") else looked_at:
+                tab.goto(f"{address}/{name}")
+                math = tab.locator(".math").count()
+                if math:
+                    tab.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
+                    tab.evaluate("MathJax.startup.promise.then(() => true)")
+                where = f"{name} ({size['width']} px, {scheme})"
+                drawn = tab.locator("mjx-container svg").count()
+                formulas += drawn
+                if drawn < math or tab.locator("[data-mml-node=merror]").count():
+                    wrong.append(f"{where}: {drawn} of {math} formulas drawn, "
+                                 f"{tab.locator('[data-mml-node=merror]').count()} with an error")
+                extra = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                if extra > 1:
+                    wrong.append(f"{where}: {extra} px wider than the window")
+                ground = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
+                if (int(ground) < 128) != (scheme == "dark"):
+                    wrong.append(f"{where}: the background is not {scheme}")
+                if screenshots and (name in looked_at):
+                    screenshots.mkdir(parents=True, exist_ok=True)
+                    file = f"{name.removesuffix('.html').replace('/', '-')}-{size['width']}-{scheme}.png"
+                    tab.screenshot(path=screenshots / file, full_page=True)
+            tab.close()
+        tab = browser.new_page(viewport=DESKTOP)
+        tab.goto(f"{address}/index.html")
+        tab.locator("input[name=q]").first.fill("softmax_backward")
+        tab.keyboard.press("Enter")
+        first = tab.locator("#search-results li a").first
+        first.wait_for(timeout=20_000)
+        first.click()
+        if "softmax_backward" not in tab.content():
+            wrong.append(f"the first result of a search for softmax_backward, {tab.url}, does not hold it")
+        tab.goto(f"{address}/api/ops.html")
+        if not tab.locator("dt[id='numpy_attention.softmax_backward']").count():
+            wrong.append("api/ops.html has no entry for softmax_backward")
+        browser.close()
+    if not tutorials or not formulas:
+        wrong.append(f"{len(tutorials)} tutorials, {formulas} formulas: nothing was looked at")
+    print(f"opened {len(names)} pages, {formulas} formulas drawn, search used")
+    return wrong
+
+
+def main() -> int:
+    """Run the checks and say what is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--browser", action="store_true")
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument("--screenshots", type=Path)
+    options = parser.parse_args()
+    site = options.site.resolve()
+    wrong = check_files(site)
+    if options.browser:
+        wrong += check_in_browser(site, options.chromium, options.screenshots)
+    print("\n".join(wrong) or f"{site}: nothing wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
