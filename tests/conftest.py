@@ -22,7 +22,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--backend", choices=("strict", "numpy", "cupy"), default="strict",
+        "--backend", choices=("strict", "cupy"), default="strict",
         help="where tests/backend computes: on a stand-in that keeps CuPy's rules (default), or on a real GPU",
     )
 

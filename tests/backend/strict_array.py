@@ -75,7 +75,7 @@ class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
             return wrap(function(numbers, *others, **kwargs), (first,))
         check_arguments(f"np.{name}", bound)
         if name.endswith("_like") and bound.get("shape") == ():
-            raise TypeError(f"CuPy takes np.{name}(shape=()) for no shape at all, and gives an array like the first one")
+            raise TypeError(f"CuPy takes np.{name}(shape=()) for no shape at all, and gives one like the first")
         if name in ("take", "take_along_axis"):
             axis = bound.get("axis")
             check_values(bound["indices"], bound["a"].size if axis is None else bound["a"].shape[axis])

@@ -1,15 +1,18 @@
 """Every entry of the catalogue, forward and backward, gives on the device what it gives on the host."""
 
 import copy
+import importlib
 from typing import Any
 
 import numpy as np
 import pytest
 
+from numpy_attention import ops
 from numpy_attention.backend import hosted, move
 from numpy_attention.gradcheck.catalogue import CATALOGUE
 from numpy_attention.gradcheck.check import gradcheck
 from numpy_attention.gradcheck.entry import Case
+from numpy_attention.ops.softmax import softmax_into
 from tests.backend.devices import Device, waits
 
 ENTRIES = sorted(CATALOGUE)
@@ -62,6 +65,48 @@ def test_forward_and_backward_agree_with_numpy(name: str, dtype: Any, device: De
         assert (here is None) == (grads[argument] is None)
         if here is not None:
             device.agree(grads[argument], here, f"{name}: d{argument}", largest)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "cross_entropy: ignore_index", "gelu: tanh"])
+def test_half_precision_agrees_too(name: str, device: Device, rng: np.random.Generator) -> None:
+    test_forward_and_backward_agree_with_numpy(name, np.float16, device, rng)
+
+
+def test_masks_are_made_where_they_are_asked_for(device: Device) -> None:
+    x = device.move(np.ones(2, dtype=np.float32))
+    lengths = np.array([2, 0, 4])
+    with waits() as found:
+        masks = {
+            "causal": (ops.causal_mask(3, 5, like=x), ops.causal_mask(3, 5)),
+            "window": (ops.sliding_window_mask(4, 2, 6, like=x), ops.sliding_window_mask(4, 2, 6)),
+            "padding": (ops.padding_mask(device.move(lengths), 4), ops.padding_mask(lengths, 4)),
+        }
+    assert not found
+    blocked, additive = np.array([[0, 1], [1, 0]]), np.array([[0.0, -np.inf], [-1e9, 0.0]])
+    masks["blocked"] = ops.mask_from_blocked(device.move(blocked)), ops.mask_from_blocked(blocked)
+    masks["additive"] = ops.mask_from_additive(device.move(additive)), ops.mask_from_additive(additive)
+    for name, (there, here) in masks.items():
+        device.agree(there, here, name)
+
+
+PLANTED: dict[str, Any] = {
+    "the maximum by reduce": lambda x, axis, out: softmax_into(x - np.maximum.reduce(x, axis)[..., None], axis, out),
+    "a buffer of the host": lambda x, axis, out: softmax_into(x + np.zeros(x.shape, dtype=x.dtype), axis, out),
+    "a look at the scores": lambda x, axis, out: softmax_into(x / max(float(x.max()), 1.0), axis, out),
+    "scores chosen by a boolean index": lambda x, axis, out: x[x > -1e9] is None or softmax_into(x, axis, out),
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_mistake_planted_in_a_chapter_fails_the_test_of_its_entry(
+    mistake: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    entry, strict = "scaled_dot_product_attention: T_q and T_k differ", Device("strict")
+    attention = importlib.import_module("numpy_attention.ops.attention")
+    test_forward_and_backward_agree_with_numpy(entry, np.float32, strict, rng)
+    monkeypatch.setattr(attention, "softmax_into", PLANTED[mistake])
+    with pytest.raises((AssertionError, TypeError)):
+        test_forward_and_backward_agree_with_numpy(entry, np.float32, strict, rng)
 
 
 def test_gradients_computed_on_the_device_pass_the_check(checked: str, device: Device) -> None:

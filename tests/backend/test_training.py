@@ -141,6 +141,22 @@ def test_the_loop_waits_once_a_step(dropout: float, device: Device, tmp_path: Pa
             assert counted == expected[2]
 
 
+def test_a_float_planted_in_the_loop_is_a_second_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    monkeypatch.setattr(loop, "get_backend", lambda name: Device("strict").backend)
+    run = trainer(tmp_path / "run", text, backend="cupy")
+    monkeypatch.setattr(loop, "clip_by_global_norm", _clipped_by_a_branch)
+    with Workers(1) as workers, waits() as found:
+        run.one_step(workers)
+    assert len(found) > 1
+
+
+def _clipped_by_a_branch(grads: dict[str, Any], max_norm: float) -> Any:
+    norm = loop.global_norm(grads)
+    return clip_by_global_norm(grads, max_norm) if norm > max_norm else norm
+
+
 @pytest.mark.usefixtures("as_cupy")
 @pytest.mark.parametrize(("first", "second"), [("numpy", "cupy"), ("cupy", "numpy"), ("cupy", "cupy")])
 def test_a_run_goes_on_where_it_is_resumed(
