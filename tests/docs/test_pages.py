@@ -78,6 +78,17 @@ def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> 
         assert re.search(r"^assert .*nbytes|moments == ", text, re.MULTILINE), f"{name} asserts no number of bytes"
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "derivations").glob("[!i]*.md")), ids=name_of)
+def test_every_name_in_the_prose_of_a_derivation_stands_in_code_it_shows(page: Path) -> None:
+    shown = "".join(code for _, code in cells_of(page))
+    for path, options in included(page):
+        text = path.resolve().read_text()
+        shown += source_of(text, options["pyobject"]) if "pyobject" in options else text
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for name in re.findall(r"`([A-Za-z_]\w*)`", prose):
+        assert re.search(rf"\b{name}\b", shown), f"{name_of(page)} speaks of {name}, which its code does not hold"
+
+
 def test_no_page_is_left_out_of_the_contents() -> None:
     contents = "".join(page.read_text() for page in PAGES if page.stem == "index")
     for page in PAGES:

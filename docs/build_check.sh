@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Build the site, with every warning an error, and check what was built: docs/build_check.sh [PYTHON]
+# PYTHON (default python3) is that of a virtual environment, into which all that is missing is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${1:-python3}
+
+"$python" -m pip install -q '.[docs]'
+timeout 1500 "$python" -m sphinx -q -W --keep-going docs build/site
+"$python" tests/docs/check_site.py build/site
+
+# The rest needs a browser: Debian's, which an administrator's shell can install.
+if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || true
+fi
+if ! command -v chromium >/dev/null; then
+    echo "chromium is not here and could not be installed: the site was not opened in a browser"
+    exit 0
+fi
+"$python" -m pip install -q 'playwright>=1.45'   # drives the browser that is there, and downloads none
+timeout 900 "$python" tests/docs/check_site.py build/site --browser --chromium "$(command -v chromium)"
