@@ -94,7 +94,13 @@ def ask_backward(problem: Problem, arrays: Arrays, seed: int) -> tuple[Outputs, 
         _require_finite(problem, "the output" if len(y) == 1 else f"output {i}", one, seed)
     dy = random_cotangent(y, seed)
     kept = tuple(one.copy() for one in dy)
-    grads = {name: None if grad is None else np.array(grad) for name, grad in problem.pull_back(dy, cache).items()}
+    try:
+        claimed = problem.pull_back(dy, cache)
+    except (ValueError, IndexError) as error:
+        raise GradientError(f"gradcheck {problem.name}: the backward raised {type(error).__name__}: {error}\n"
+                            "likely mistake: a factor that should be transposed, or axes of the wrong argument; "
+                            f"repeat with seed={seed}") from error
+    grads = {name: None if grad is None else np.array(grad) for name, grad in claimed.items()}
     for name, value in before.items():
         if not np.array_equal(arrays[name], value, equal_nan=value.dtype.kind == "f"):
             raise GradientError(f"gradcheck {problem.name}: the input {name} was changed in place")
@@ -113,7 +119,8 @@ def ask_backward(problem: Problem, arrays: Arrays, seed: int) -> tuple[Outputs, 
                 raise GradientError(f"gradcheck {problem.name}: backward returned no gradient for the parameter {name}")
             continue
         if grad.shape != arrays[name].shape:
-            mistake = explain_shape(grad.shape, arrays[name].shape)
+            others = {other: arrays[other].shape for other in problem.differentiable if other != name}
+            mistake = explain_shape(grad.shape, arrays[name].shape, others)
             raise GradientError(f"gradcheck {problem.name}: d{name} has shape {grad.shape}, but {name} has "
                                 f"{arrays[name].shape}\nlikely mistake: {mistake}")
         _require_finite(problem, f"d{name}", grad, seed)

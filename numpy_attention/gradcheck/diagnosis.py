@@ -5,7 +5,7 @@ something that stands in the formula. Experiments: run the backward again with g
 with ids that do not repeat, and see when it becomes right. Places: only the last row is wrong, only the diagonal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,9 @@ from .differences import first_step, refined
 from .elements import Scalar
 from .problem import Arrays, Problem, is_float
 from .report import ArgumentReport
+
+REPEATED = ("repeated {name} are counted once; add them up (np.add.at, or sort and np.add.reduceat), "
+            "d[ids] += dy keeps only the last")
 
 
 @dataclass
@@ -35,59 +38,33 @@ class Evidence:
 
 def diagnose(evidence: Evidence) -> str:
     """Fill in the pattern of each wrong argument, and say what the likely mistake is."""
-    sentences: list[str] = []
+    mistakes: dict[str, list[str]] = {}  # and whose they are
     for report in evidence.wrong:
         relation = relations.find(report, evidence.scalar, evidence.exact, evidence.problem.options)
         report.pattern = relation.pattern if relation else relations.place(report.wrong, np.isfinite(report.numeric))
         if relation:
-            sentences.append(f"{report.symbol}: {relation.mistake}")
-    if len(sentences) < len(evidence.wrong):
-        sentences = [*_experiments(evidence), *sentences]
+            mistakes.setdefault(relation.mistake, []).append(report.symbol)
+    sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
+    if sum(map(len, mistakes.values())) < len(evidence.wrong):
+        found = next(_experiments(evidence), "") or _of_a_layer(evidence)
+        sentences = [found, *sentences] if found else sentences
     if not sentences:
         sentences = [relations.place_in_words(report) for report in evidence.wrong]
-    return "; ".join(dict.fromkeys(sentence for sentence in sentences[:3] if sentence))
+    return "; ".join(sentences[:2])
 
 
 def _experiments(evidence: Evidence) -> Iterator[str]:
     """Change one thing at a time, and tell when the wrong backward becomes right."""
     problem, exact = evidence.problem, evidence.exact
     names = [report.name for report in evidence.wrong]
-    dy = evidence.scalar.dy
-
     with np.errstate(all="ignore"):
-        _, cache = problem.run(exact)
-        once, twice = problem.pull_back(dy, cache), problem.pull_back(tuple(2 * one for one in dy), cache)
-        for name in names:
-            grad, double = once[name], twice[name]
-            if grad is None or double is None or not np.any(grad):
-                continue
-            if np.allclose(double, grad, rtol=1e-12, atol=0):
-                yield f"d{name} does not depend on dy at all: is the chain rule's last factor missing?"
-                return
-            if np.allclose(double, 4 * grad, rtol=1e-9, atol=0):
-                yield f"d{name} grows with the square of dy: is dy used twice?"
-                return
-        for i, one in enumerate(dy):
-            if one.ndim > 1 and one.shape[0] > 1:
-                for keep, word in ((slice(-1, None), "last"), (slice(0, 1), "first")):
-                    part = np.zeros_like(one)
-                    part[keep] = one[keep]
-                    other = problem.pull_back((*dy[:i], part, *dy[i + 1:]), cache)
-                    for name in names:
-                        grad, alone = once[name], other[name]
-                        # One row alone giving all is wrong only if the true gradient sums over the rows.
-                        summed = grad is not None and (grad.ndim == 0 or grad.shape[0] != one.shape[0])
-                        if grad is None or alone is None or not summed:
-                            continue
-                        if np.any(grad) and np.array_equal(grad, alone):
-                            yield (f"d{name} uses only the {word} row of dy: is the sum over the batch axis "
-                                   "an assignment?")
-                            return
+        yield from _with_other_cotangents(evidence, names)
         for name, value in exact.items():
             changed, words = _neutral(name, value, exact)
             if changed is not None and _right(evidence, names, {**exact, name: changed}):
                 yield words
-                return
+        yield from _where_ids_repeat(evidence)
+        yield from _one_row_alone(evidence, names)
         for name in problem.options:
             rest = {key: value for key, value in problem.options.items() if key != name}
             if problem.with_options is None:
@@ -98,7 +75,73 @@ def _experiments(evidence: Evidence) -> Iterator[str]:
                 continue
             if fine:
                 yield f"right without the option {name}: does the backward forget {name}={problem.options[name]!r}?"
-                return
+
+
+def _with_other_cotangents(evidence: Evidence, names: list[str]) -> Iterator[str]:
+    """A backward is linear in dy; and it is not the forward applied to dy."""
+    problem, dy = evidence.problem, evidence.scalar.dy
+    _, cache = problem.run(evidence.exact)
+    once, twice = problem.pull_back(dy, cache), problem.pull_back(tuple(2 * one for one in dy), cache)
+    for name in names:
+        grad, double = once[name], twice[name]
+        if grad is None or double is None or not np.any(grad):
+            continue
+        if np.allclose(double, grad, rtol=1e-12, atol=0):
+            yield f"d{name} does not depend on dy at all: is the chain rule's last factor missing?"
+        if np.allclose(double, 4 * grad, rtol=1e-9, atol=0):
+            yield f"d{name} grows with the square of dy: is dy used twice?"
+        if len(dy) == 1 and dy[0].shape == evidence.exact[name].shape:
+            again, _ = problem.run({**evidence.exact, name: dy[0]})
+            if again[0].shape == grad.shape and np.allclose(again[0], grad, rtol=1e-9, atol=1e-12):
+                yield (f"d{name} is the forward applied to dy: a backward undoes it "
+                       "(the transpose, the angle turned back)")
+
+
+def _where_ids_repeat(evidence: Evidence) -> Iterator[str]:
+    """Whether just those rows of a table are wrong that were looked up more than once."""
+    for name, value in evidence.exact.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(evidence.wrong) == 1:
+            numbers, counts = np.unique(value, return_counts=True)
+            wrong = evidence.wrong[0].wrong
+            rows = set(np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim)))).tolist())
+            if rows and rows == set(numbers[counts > 1].tolist()):
+                yield f"wrong just where a number in {name} repeats: {REPEATED.format(name=name)}"
+
+
+def _one_row_alone(evidence: Evidence, names: list[str]) -> Iterator[str]:
+    """Whether a gradient that should sum over the rows of dy looks at one of them only."""
+    problem, dy = evidence.problem, evidence.scalar.dy
+    _, cache = problem.run(evidence.exact)
+    once = problem.pull_back(dy, cache)
+    for i, one in enumerate(dy):
+        for keep, word in ((slice(-1, None), "last"), (slice(0, 1), "first")):
+            if one.ndim < 2 or one.shape[0] < 2:
+                continue
+            part = np.zeros_like(one)
+            part[keep] = one[keep]
+            alone = problem.pull_back((*dy[:i], part, *dy[i + 1:]), cache)
+            for name in names:
+                grad, other = once[name], alone[name]
+                if grad is None or other is None or grad.shape[:1] == one.shape[:1] or not np.any(grad):
+                    continue
+                if np.array_equal(grad, other):
+                    yield f"d{name} uses only the {word} row of dy: is the sum over the batch axis an assignment?"
+
+
+def _of_a_layer(evidence: Evidence) -> str:
+    """What it tells that of a layer these gradients are right and those are wrong."""
+    parameters = evidence.problem.parameters
+    wrong = {report.name for report in evidence.wrong}
+    if not parameters or len(evidence.reports) < 2:
+        return ""
+    if not wrong & parameters:
+        names = ", ".join(f"d{name}" for name in sorted(wrong))
+        return (f"every parameter's gradient is right, only {names} is wrong: a path to the input is missing or added "
+                "twice (the residual path? one of q, k and v?)")
+    if len(wrong) == 1:
+        return (f"all other gradients are right: the mistake stands where d{next(iter(wrong))} is put together "
+                "(used twice, its two gradients must be added)")
+    return ""
 
 
 def _neutral(name: str, value: object, exact: Arrays) -> tuple[np.ndarray | None, str]:
@@ -114,8 +157,7 @@ def _neutral(name: str, value: object, exact: Arrays) -> tuple[np.ndarray | None
             tables = [other.shape[0] for other in exact.values() if is_float(other) and other.ndim]
             if max(tables, default=0) >= flat.size:
                 return np.arange(flat.size).reshape(value.shape), (
-                    f"right when no number in {name} repeats: repeated {name} are counted once; add them up "
-                    "(np.add.at, or sort and np.add.reduceat), d[ids] += dy keeps only the last")
+                    f"right when no number in {name} repeats: {REPEATED.format(name=name)}")
             return None, ""
     if is_float(value) and value.ndim == 1 and not np.all(value == 1):
         return np.ones_like(value), (f"right when {name} is all ones: {name} is missing from the gradient, "
@@ -149,8 +191,12 @@ def _right(evidence: Evidence, names: list[str], arrays: Arrays, problem: Proble
     return True
 
 
-def explain_shape(got: tuple[int, ...], expected: tuple[int, ...]) -> str:
-    """What a gradient of another shape than its argument tells."""
+def explain_shape(got: tuple[int, ...], expected: tuple[int, ...],
+                  others: Mapping[str, tuple[int, ...]] | None = None) -> str:
+    """What a gradient of another shape than its argument tells; `others` are the shapes of the other arguments."""
+    for other, shape in (others or {}).items():
+        if shape == got:
+            return f"this is the shape of {other}: are the gradients in argument order?"
     extra = len(got) - len(expected)
     if extra > 0 and got[extra:] == expected:
         return f"the sum over the batch axes {tuple(range(extra))} is missing"

@@ -276,6 +276,39 @@ def test_a_reshape_without_its_transpose(rng: np.random.Generator) -> None:
     assert "a reshape without its transpose" in message
 
 
+def test_a_rotation_turned_forward_again(rng: np.random.Generator) -> None:
+    inputs = {"x": rng.standard_normal((2, 3, 6)), "positions": np.array([4, 0, 9])}
+    message, _ = caught(ops.rotary, lambda dy, cache: ops.rotary(dy, inputs["positions"])[0], inputs)
+    assert "dx is the forward applied to dy" in message
+
+
+def test_the_gelu_with_the_other_forms_gradient(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    other = ops.gelu(x, approximate="none")[1]
+    message, _ = caught(ops.gelu, lambda dy, cache: ops.gelu_backward(dy, other), {"x": x})
+    assert "close, but not equal" in message
+
+
+def test_a_gradient_at_ignored_places(rng: np.random.Generator) -> None:
+    logits, targets = rng.standard_normal((2, 3, 5)), np.array([[1, -100, 3], [0, 4, -100]])
+
+    def backward(dloss: np.ndarray, cache: Any) -> np.ndarray:
+        dlogits = ops.cross_entropy_backward(dloss, cache)
+        return dlogits + 0.1 * np.where(targets == -100, 1.0, 0.0)[..., None]
+
+    message, report = caught(ops.cross_entropy, backward, {"logits": logits, "targets": targets})
+    assert np.array_equal(report.arguments["logits"].wrong.all(-1), targets == -100)
+    assert "what is hidden or ignored still gets a gradient" in message
+
+
+def test_a_backward_that_raises_and_gradients_in_another_order(rng: np.random.Generator) -> None:
+    x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
+    with pytest.raises(GradientError, match=r"the backward raised ValueError: matmul(.|\n)*should be transposed"):
+        gradcheck(ops.linear, lambda dy, cache: (dy @ w, x.T @ dy, None), {"x": x, "w": w})
+    with pytest.raises(GradientError, match=r"this is the shape of w: are the gradients in argument order\?"):
+        gradcheck(ops.linear, lambda dy, cache: (x.T @ dy, dy @ w.T, None), {"x": x, "w": w})
+
+
 def test_a_vjp_is_caught_too(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, x.T @ dy), (x, w))
