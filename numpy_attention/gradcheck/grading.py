@@ -20,6 +20,7 @@ from .spec import Sizes
 from .tutor import explain
 
 EXAMPLES = 20
+MOST = 100  # numbers in an example: it is to be read by eye
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 Property = Callable[[Entry, int, Sizes | None], None]
 
@@ -200,7 +201,7 @@ def _smallest_of(property_: Property, entry: Entry, examples: int) -> Failure | 
 
     @settings(max_examples=examples, database=None, deadline=None, derandomize=True, report_multiple_bugs=False,
               suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=False)
-    @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least), st.integers(0, 99))
+    @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=MOST), st.integers(0, 99))
     def attempt(sizes: Sizes, seed: int) -> None:
         try:
             with np.errstate(all="ignore"):

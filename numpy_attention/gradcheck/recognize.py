@@ -32,7 +32,7 @@ def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mutant]:
         if theirs is None or _alike(theirs, right):
             return []
         return [mutant for mutant in known if _alike(theirs, _or_none(lambda m=mutant: imprint_of(m.stand_in)))]
-    found = {mutant.name: [0, 0] for mutant in known}  # agreements that tell, and disagreements
+    found = {mutant.name: [0, 0] for mutant in known}  # alike where the right answer is not; not alike
     for one in exercise.tries:
         if one.name != subject:
             continue
@@ -44,7 +44,8 @@ def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mutant]:
                 for name, wrong_entry in spoiled.items():
                     wrong = imprint(wrong_entry, seed, sizes, dtype)
                     if answer is None or wrong is None:
-                        found[name][1] += (answer is None) != (wrong is None)
+                        found[name][0] += answer is wrong and model is not None  # both stop, the right one does not
+                        found[name][1] += answer is not wrong
                     elif not _alike(answer, wrong):
                         found[name][1] += 1
                     elif not _alike(answer, model):
