@@ -17,6 +17,7 @@ from numpy_attention.training.parallel import Workers
 from numpy_attention.training.plot import draw_losses
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks import TASKS, make_task
+from numpy_attention.training.tasks.sums import SumTask
 
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them
 
@@ -30,6 +31,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the run is kept (default: runs/<time>)")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR from its last checkpoint")
+    lesson = "for the task sum: the lesson's plain gradient descent, which stays at chance"
+    parser.add_argument("--as-in-the-lesson", action="store_true", help=lesson)
     parser.add_argument("--config", type=Path, metavar="FILE.toml", help="settings from a file; options win over it")
     for field in dataclasses.fields(TrainConfig):
         default = "" if field.default is None else f" (default: {field.default})"
@@ -71,6 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _fresh(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
     settings = _settings_from_file(arguments.config) | given
     task_defaults = TASKS[settings["task"]].defaults if settings.get("task") in TASKS else {}
+    if arguments.as_in_the_lesson:
+        if settings.get("task") != "sum":
+            raise InputError("--as-in-the-lesson belongs to --task sum")
+        task_defaults = task_defaults | SumTask.lesson
     config = TrainConfig.from_mapping(task_defaults | settings, str(arguments.config or ""))
     directory = arguments.out or _new_directory(Path("runs"))
     if directory.exists() and not directory.is_dir():

@@ -12,7 +12,7 @@ from typing import Any
 from numpy_attention.backend import NAMES
 from numpy_attention.training.data import InputError
 
-TASKS = ("text",)
+TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 
 
@@ -29,8 +29,8 @@ class TrainConfig:
     task: str = _setting("text", "what to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
     seed: int = _setting(0, "makes the run repeatable", low=0)
-    steps: int = _setting(600, "optimizer steps", low=1)
-    batch: int = _setting(32, "examples a step", low=1)
+    steps: int = _setting(1200, "optimizer steps", low=1)
+    batch: int = _setting(8, "examples a step", low=1)
     accumulate: int = _setting(1, "cut each batch into this many parts, one after the other, to save memory", low=1)
     workers: int = _setting(0, "threads that share each batch (0: as many as there are cores)", low=0)
 
@@ -39,14 +39,15 @@ class TrainConfig:
     layers: int = _setting(4, "blocks", low=1)
     heads: int = _setting(4, "attention heads", low=1)
     d_model: int = _setting(128, "width", low=1)
-    context: int = _setting(128, "characters the model sees at once", low=1)
-    positions: str = _setting("learned", "how places enter", choices=("learned", "rotary", "alibi", "sinusoidal"))
+    d_ff: int = _setting(0, "width of the feed-forward nets (0: what suits the activation, 4 d_model)", low=0)
+    context: int = _setting(256, "characters, or other tokens, that the model sees at once", low=1)
+    positions: str = _setting("rotary", "how places enter", choices=("learned", "rotary", "alibi", "sinusoidal"))
     norm: str = _setting("layer_norm", "normalization", choices=("layer_norm", "rms_norm"))
     activation: str = _setting("gelu", "nonlinearity", choices=("gelu", "gelu_exact", "relu", "silu", "swiglu"))
     dropout: float = _setting(0.0, "share of activations dropped in training", low=0, below=1)
 
     optimizer: str = _setting("adamw", "the optimizer", choices=OPTIMIZERS)
-    learning_rate: float = _setting(1e-3, "the peak learning rate", low=0)
+    learning_rate: float = _setting(4e-3, "the peak learning rate", low=0)
     min_learning_rate: float = _setting(1e-4, "where the cosine ends", low=0)
     warmup: int = _setting(100, "steps over which the learning rate rises", low=0)
     beta1: float = _setting(0.9, "how much of the mean gradient Adam keeps (for sgd: the momentum)", low=0, below=1)

@@ -50,6 +50,7 @@ class TextTask(Task):
                 d_model=c.d_model,
                 num_heads=c.heads,
                 num_layers=c.layers,
+                d_ff=c.d_ff or None,
                 positions=c.positions,
                 norm=c.norm,
                 activation=c.activation,
