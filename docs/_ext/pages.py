@@ -25,7 +25,7 @@ PARTS = {
     "gradcheck": "The proof",
 }
 REFERENCE = {**PARTS, "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors"}
-HEADING = re.compile(r"Chapter (\d+)(, appendix)?\. (.+)")
+HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
 
 @functools.cache
@@ -38,7 +38,8 @@ def chapters(part: str) -> list[tuple[str, str, Path, str]]:
         heading = HEADING.match(title)
         if path.name == "__init__.py" or not docstring:
             continue
-        order = (int(heading[1]), bool(heading[2]), path.name) if heading else (1000, False, str(path))
+        rank = {None: 0, "continued": 1, "appendix": 2}
+        order = (int(heading[1]), rank[heading[2]], path.name) if heading else (1000, 0, str(path))
         found.append((order, title, path, docstring))
     pages = []
     for order, title, path, docstring in sorted(found, key=lambda chapter: chapter[0]):
@@ -132,7 +133,10 @@ def write_reference(made: set[Path]) -> None:
         for name in names:
             obj = getattr(module, name)
             kind = "class" if inspect.isclass(obj) else "function" if callable(obj) else "data"
-            page += [f".. auto{kind}:: {name}", *(["   :members:", "   :show-inheritance:"] * (kind == "class")), ""]
+            page.append(f".. auto{kind}:: {name}")
+            if kind == "class":
+                page += ["   :members:", *["   :show-inheritance:"] * (obj.__bases__ != (object,))]
+            page.append("")
         write(DOCS / "api" / f"{part}.rst", page, made)
         index.append(f"   {part}")
     write(DOCS / "api" / "index.rst", index, made)
