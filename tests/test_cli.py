@@ -98,7 +98,8 @@ def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
 def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
     setting = [
         "--layers=4", "--heads=4", "--d-model=128", "--context=64", "--batch=12", "--learning-rate=1e-3",
-        "--min-learning-rate=1e-4", "--positions=learned", "--warmup=100", "--beta2=0.99", "--dropout=0", "--weight-decay=0.1", "--steps=1",
+        "--min-learning-rate=1e-4", "--warmup=100", "--positions=learned",
+        "--beta2=0.99", "--dropout=0", "--weight-decay=0.1", "--steps=1",
     ]
     assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *setting]) == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["beta2"] == 0.99
