@@ -9,6 +9,7 @@ from typing import NoReturn
 from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, gradcheck, grade, sample, train
 from numpy_attention.training.data import InputError
+from numpy_attention.training.mpi import started_ranks
 
 
 class _Parser(argparse.ArgumentParser):
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for module in (train, sample, attend, gradcheck, grade):
         module.add_parser(commands)
     try:
-        arguments = parser.parse_args(argv)
+        arguments = started_ranks().together(lambda: parser.parse_args(argv))
         code: int = arguments.run(arguments)
         sys.stdout.flush()
         return code

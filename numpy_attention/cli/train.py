@@ -13,6 +13,7 @@ from numpy_attention.training.config import TrainConfig, option, value_type
 from numpy_attention.training.data import InputError
 from numpy_attention.training.log import read_log
 from numpy_attention.training.loop import Trainer
+from numpy_attention.training.mpi import OneProcess, started_ranks
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.plot import draw_losses
 from numpy_attention.training.restore import load_run
@@ -49,29 +50,48 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check everything, then make the directory, then train."""
+    ranks = started_ranks()
+    with ranks.silence():
+        return _train(arguments, ranks)
+
+
+def _train(arguments: argparse.Namespace, ranks: OneProcess) -> int:
     given = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(TrainConfig) if hasattr(arguments, f.name)}
-    trainer = _resumed(arguments, given) if arguments.resume else _fresh(arguments, given)
+    directory = ranks.everyones(arguments.out or arguments.resume or _new_directory(Path("runs")))[0]
+    if arguments.resume:
+        trainer = ranks.together(lambda: _resumed(arguments, given, ranks))
+    else:
+        trainer = ranks.together(lambda: _fresh(arguments, given, directory, ranks))
+    ranks.together(lambda: _begin(trainer))
     model, c = trainer.model, trainer.config
     print(trainer.task.description())
     print(
         f"model: {type(model).__name__} with {model.num_parameters():,} parameters; "
-        f"{c.steps} steps of {c.batch} examples, {trainer.workers} worker{'s' * (trainer.workers > 1)}"
+        f"{c.steps} steps of {c.batch} examples, "
+        + (f"{ranks.size} ranks of " if ranks.size > 1 else "")
+        + f"{trainer.workers} worker{'s' * (trainer.workers > 1)}"
     )
     print(f"run: {trainer.directory}" + (f", from step {trainer.step}" if trainer.step else ""), flush=True)
     try:
         ending = trainer.run()
     except loop.NonFiniteError as error:
-        print(f"numpy-attention: stopped at {error}", file=sys.stderr)
+        if ranks.rank == 0:
+            print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
+        ranks.everyones(None)  # whoever ends with an error ends the others: first let rank 0 say why
         return 1
+    except OSError as error:  # of the data nothing is read any more: this is the log or a checkpoint
+        raise InputError(f"cannot write to {trainer.directory}: {error.strerror or error}") from None
     if ending in SIGNAL_CODES:
         print(f"\nstopped by {ending} after step {trainer.step}, which is saved; go on with:")
-        print(f"  python -m numpy_attention train --resume {trainer.directory}")
+        print(f"  python -m numpy_attention train --resume {trainer.directory}", flush=True)
+        ranks.everyones(None)
         return SIGNAL_CODES[ending]
-    _finish(trainer, ending)
+    if ranks.rank == 0:
+        _finish(trainer, ending)
     return 0
 
 
-def _fresh(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
+def _fresh(arguments: argparse.Namespace, given: dict[str, Any], directory: Path, ranks: OneProcess) -> Trainer:
     settings = _settings_from_file(arguments.config) | given
     task_defaults = TASKS[settings["task"]].defaults if settings.get("task") in TASKS else {}
     if arguments.as_in_the_lesson:
@@ -79,22 +99,25 @@ def _fresh(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
             raise InputError("--as-in-the-lesson belongs to --task sum")
         task_defaults = task_defaults | SumTask.lesson
     config = TrainConfig.from_mapping(task_defaults | settings, str(arguments.config or ""))
-    directory = arguments.out or _new_directory(Path("runs"))
     if directory.exists() and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; name a directory")
     for name in (checkpoint.NAME, "log.jsonl", "config.json"):
         if (directory / name).exists():
             raise InputError(f"--out {directory} already holds a run; name another, or go on with --resume {directory}")
-    trainer = Trainer(config, make_task(config), directory)
+    return Trainer(config, make_task(config), directory, ranks)
+
+
+def _begin(trainer: Trainer) -> None:
+    """Make sure that all ranks begin alike, and that there is a place to write to."""
+    config, ranks = trainer.config, trainer.ranks
+    ranks.same_start(trainer.model.parameters(), (config.to_mapping(), trainer.task.saved(), trainer.step))
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        trainer.write_config()
+        trainer.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write to --out {directory}: {error.strerror or error}") from None
-    return trainer
+        raise InputError(f"cannot write to --out {trainer.directory}: {error.strerror or error}") from None
 
 
-def _resumed(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
+def _resumed(arguments: argparse.Namespace, given: dict[str, Any], ranks: OneProcess) -> Trainer:
     if arguments.out or arguments.config:
         raise InputError("--resume goes on in its own directory with its own settings; leave --out and --config out")
     config, arrays, meta = load_run(arguments.resume)
@@ -105,7 +128,7 @@ def _resumed(arguments: argparse.Namespace, given: dict[str, Any]) -> Trainer:
     if changed:
         raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")
     config = dataclasses.replace(config, **{name: given[name] for name in free if name in given})
-    trainer = Trainer(config, make_task(config), arguments.resume)
+    trainer = Trainer(config, make_task(config), arguments.resume, ranks)
     trainer.restore(arrays, meta)
     return trainer
 

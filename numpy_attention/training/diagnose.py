@@ -15,6 +15,8 @@ import numpy as np
 from numpy_attention.layers.layer import Layer
 from numpy_attention.training.parallel import Batch
 
+NOT_AGAIN = "it does not come again when the step is repeated"
+
 
 def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.random.Generator | None]) -> str:
     """A sentence that names the first parameter, or else the first op and layer, that gives a NaN or an infinity."""
@@ -43,7 +45,7 @@ def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.rando
                 model.backward(cache)
         finally:
             sys.setprofile(None)
-    return found[0] if found else "it does not come again when the step is repeated"
+    return found[0] if found else NOT_AGAIN
 
 
 def _results(value: Any, every: bool) -> Iterator[np.ndarray]:

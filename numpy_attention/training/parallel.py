@@ -17,7 +17,7 @@ BLAS has threads of its own. K workers with K BLAS threads each would fight for 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
@@ -34,10 +34,10 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def default_workers(batch: int) -> int:
+def default_workers(batch: int, cores: int | None = None) -> int:
     """A thread a core, if BLAS can be held to one thread each; else one, and BLAS uses the cores."""
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None:
-        return min(usable_cores(), batch)
+        return min(cores or usable_cores(), batch)
     return 1
 
 
@@ -48,12 +48,15 @@ def single_threaded_blas() -> AbstractContextManager[Any]:
 
 
 class Workers:
-    """`count` threads that apply a function to items and give the results in the order of the items."""
+    """`count` threads that apply a function to items and give the results in the order of the items.
 
-    def __init__(self, count: int) -> None:
+    BLAS keeps its own threads only where one worker is `alone` on its machine.
+    """
+
+    def __init__(self, count: int, alone: bool = True) -> None:
         self.count = count
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
-        self._blas = single_threaded_blas() if count > 1 else nullcontext()
+        self._blas = nullcontext() if count == 1 and alone else single_threaded_blas()
 
     def __enter__(self) -> Self:
         self._blas.__enter__()
@@ -81,13 +84,16 @@ def count_targets(batch: Batch, ignore_index: int = -100) -> int:
 
 
 def loss_and_gradients(
-    model: Any, batch: Batch, pieces: int, workers: Workers, rngs: Sequence[np.random.Generator | None]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    model: Any, batch: Batch, pieces: int, workers: Workers,
+    rngs: Sequence[np.random.Generator | None] | Mapping[int, np.random.Generator | None], mine: range | None = None,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
     """The mean loss over the counted targets of a batch and its gradients, computed in `pieces` shards.
 
-    rngs[i] draws the dropout of shard i.
+    rngs[i] draws the dropout of shard i. With `mine` only the terms of those shards are computed, the rest being left
+    to other processes: the sum over all processes is the whole.
     """
     parts = shards(batch, pieces)
+    mine = range(len(parts)) if mine is None else mine
     counts = [count_targets(part) for part in parts]
     weights = [n / max(sum(counts), 1) for n in counts]
 
@@ -101,8 +107,8 @@ def loss_and_gradients(
 
     total: dict[str, np.ndarray] = {}
     total_loss: Any = 0.0
-    for start in range(0, len(parts), workers.count):  # no more shards in memory than there are workers
-        for loss, grads in workers.map(work, range(start, min(start + workers.count, len(parts)))):
+    for start in range(mine.start, mine.stop, workers.count):  # no more shards in memory than there are workers
+        for loss, grads in workers.map(work, range(start, min(start + workers.count, mine.stop))):
             total_loss += loss
             for name, g in grads.items():
                 if name in total:

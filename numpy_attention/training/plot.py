@@ -13,7 +13,9 @@ def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: P
         return False
     figure = figures.Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot([e["step"] for e in log], [e["loss"] for e in log], color="0.65", linewidth=1, label="training batches")
+    trained = [e for e in log if "loss" in e]  # steps that were left out have none
+    steps, losses = [e["step"] for e in trained], [e["loss"] for e in trained]
+    axes.plot(steps, losses, color="0.65", linewidth=1, label="training batches")
     held_out = [e for e in log if "val_loss" in e]
     steps, losses = [e["step"] for e in held_out], [e["val_loss"] for e in held_out]
     axes.plot(steps, losses, color="black", marker="o", markersize=4, linewidth=1.6, label="held out")
