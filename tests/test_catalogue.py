@@ -2,8 +2,8 @@
 
 import importlib
 import inspect
-import os
 import io
+import os
 import pkgutil
 
 import pytest

@@ -98,7 +98,7 @@ class DecayInTheMoments(AdamW):
 class DecayOnEverything(AdamW):
     """Biases and the gains of norms decay too, though nothing says that they should be near zero.
 
-    Hides: it trains anyway.
+    Hides: it trains anyway, and a gain a little too near zero looks like any other.
     """
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
