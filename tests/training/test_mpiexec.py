@@ -1,0 +1,164 @@
+"""Real ranks, started by mpiexec (extra `mpi`): they agree, they end together, and none hangs."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numpy_attention.training import checkpoint
+from numpy_attention.training.log import read_log
+
+pytestmark = pytest.mark.slow
+SIZES = ["--layers=2", "--heads=2", "--d-model=16", "--context=16", "--batch=8", "--warmup=2", "--log-every=1"]
+STEPS = ["--steps=12", "--eval-every=6", "--save-every=3"]
+ENVIRONMENT = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def mpiexec(ranks, *arguments):
+    """The command that starts so many ranks; mpiexec comes with the extra `mpi`."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    program = str(beside) if beside.exists() else shutil.which("mpiexec")
+    assert program, "these tests need MPI: pip install '.[mpi]'"
+    return [program, "-n", str(ranks), sys.executable, "-m", "mpi4py", *map(str, arguments)]
+
+
+def train(ranks, *arguments):
+    command = mpiexec(ranks, "-m", "numpy_attention", "train", *arguments)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def losses_of(directory):
+    return [(entry["step"], entry["loss"], entry.get("val_loss", 0.0)) for entry in read_log(directory / "log.jsonl")]
+
+
+@pytest.mark.parametrize("task", ["text", "copy"])
+def test_one_two_and_four_ranks_train_and_agree(tmp_path, task):
+    extra = ["--task=copy", "--positions=sinusoidal"] if task == "copy" else []
+    for ranks in (1, 2, 4):
+        done = train(ranks, *SIZES, *STEPS, *extra, "--workers=1", "--out", tmp_path / str(ranks))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("run: ") == 1  # rank 0 alone speaks
+        np.testing.assert_allclose(losses_of(tmp_path / str(ranks)), losses_of(tmp_path / "1"), rtol=2e-5)
+
+
+def test_the_same_ranks_resumed_are_bit_for_bit_the_same_run(tmp_path):
+    options = [*SIZES, *STEPS, "--dropout=0.1", "--workers=1"]
+    assert train(2, *options, "--out", tmp_path / "whole").returncode == 0
+    killed = subprocess.Popen(
+        mpiexec(2, "-m", "numpy_attention", "train", *options, "--out", tmp_path / "part"),
+        env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: len(read_log(tmp_path / "part" / "log.jsonl")) >= 4)
+    killed.kill()
+    killed.wait()
+    time.sleep(1.0)  # the ranks notice that mpiexec has gone
+    assert train(2, "--resume", tmp_path / "part").returncode == 0
+    whole, part = (checkpoint.load_arrays(tmp_path / name / checkpoint.NAME)[0] for name in ("whole", "part"))
+    for name, array in whole.items():
+        np.testing.assert_array_equal(part[name], array, err_msg=name)
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(tmp_path):
+    options = [*SIZES, "--save-every=3", "--eval-every=100", "--workers=1"]
+    assert train(1, *options, "--steps=9", "--out", tmp_path / "whole").returncode == 0
+    with subprocess.Popen(
+        mpiexec(4, "-m", "numpy_attention", "train", *options, "--steps=9", "--out", tmp_path / "part"),
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as job:
+        wait_for(lambda: len(read_log(tmp_path / "part" / "log.jsonl")) >= 4)
+        job.kill()
+    time.sleep(1.0)
+    for ranks in (2, 1):
+        assert train(ranks, "--resume", tmp_path / "part").returncode == 0
+    np.testing.assert_allclose(losses_of(tmp_path / "part"), losses_of(tmp_path / "whole"), rtol=2e-5)
+
+
+def start_long_run(directory, ranks=4):
+    command = mpiexec(ranks, "-m", "numpy_attention", "train", *SIZES, "--steps=1000000", "--save-every=50",
+                      "--eval-every=1000", "--out", directory)  # fmt: skip
+    job = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(read_log(directory / "log.jsonl")) >= 20)
+    return job
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_rank_killed_in_mid_step_ends_the_job_within_ten_seconds(tmp_path, rank):
+    with start_long_run(tmp_path / "run") as job:
+        os.kill(ranks_of(job)[rank], signal.SIGKILL)
+        start = time.monotonic()
+        job.communicate(timeout=30)
+        assert time.monotonic() - start < 10
+    assert job.returncode != 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_ranks_saves_the_step_and_says_how_to_go_on(tmp_path, number):
+    with start_long_run(tmp_path / "run", ranks=2) as job:
+        for pid in ranks_of(job):
+            os.kill(pid, number)
+        out, err = job.communicate(timeout=30)
+    assert job.returncode != 0
+    assert "Traceback" not in err
+    step = int(re.search(r"after step (\d+), which is saved", out).group(1))
+    with np.load(tmp_path / "run" / "checkpoint.npz") as arrays:
+        assert json.loads(arrays["meta"].tobytes())["step"] == step
+
+
+def test_an_error_on_one_rank_ends_all_with_its_words(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from mpi4py import MPI\n"
+        "from numpy_attention.training.loop import Trainer\n"
+        "from numpy_attention.cli import main\n"
+        "step = Trainer.one_step\n"
+        "def broken(self, workers):\n"
+        "    if self.step == 5 and self.ranks.rank == 1: raise RuntimeError('the fan has stopped')\n"
+        "    return step(self, workers)\n"
+        "Trainer.one_step = broken\n"
+        f"main({['train', *SIZES, *STEPS, '--out', str(tmp_path / 'run')]!r})\n"
+    )
+    done = subprocess.run(mpiexec(3, program), env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "RuntimeError: the fan has stopped" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--stpes", "3"], "unrecognized arguments"), (["--text", "/no/such"], "cannot read /no/such"),
+     (["--batch", "2"], "3 ranks cannot share a batch of 2")],
+)
+def test_input_that_cannot_be_used_is_told_once(tmp_path, arguments, said):
+    done = train(3, "--out", tmp_path / "run", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.count("numpy-attention: ") == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def ranks_of(job):
+    """The process ids of the ranks, in order: the children of mpiexec's proxy."""
+    def children(pid):
+        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    def rank(pid):
+        variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        return next((int(v.partition("=")[2]) for v in variables if v.startswith("PMI_RANK=")), None)
+
+    found = {rank(pid): pid for proxy in children(job.pid) for pid in children(proxy)}
+    return [found[i] for i in range(len(found))]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "waited for a minute"
+        time.sleep(0.02)
