@@ -7,7 +7,8 @@ new one.
 The file is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It may come from
 anywhere, so loading trusts nothing. No pickle, which can run code. Every member must be stored as it is, so the sizes
 in the zip directory add up to no more than the file, and no small file can unpack into a large one. Each array's
-header is checked against the size of its member before a byte of data is read.
+header is checked against the size of its member before a byte of data is read. The description, written last, holds
+the checksum of every array by name, so that arrays cannot change places, be lost, or come from another file.
 """
 
 import contextlib
@@ -17,28 +18,27 @@ import math
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
 
-VERSION = 1
-MAX_META = 16 * 2**20  # bytes of configuration
+VERSION = 2
+MAX_META = 4 * 2**20  # bytes of configuration
+MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand arrays
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write arrays and a JSON description to `path`, whole or not at all."""
-    meta = {"format": "numpy_attention checkpoint", "version": VERSION, **meta}
-    members = {"meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays}
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, array in members.items():
-                    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, to_host(array), allow_pickle=False)
+                checksums = {name: _write_array(archive, name, array) for name, array in arrays.items()}
+                head = {"format": "numpy_attention checkpoint", "version": VERSION, "checksums": checksums}
+                _write_array(archive, "meta", np.frombuffer(json.dumps(head | meta).encode(), dtype=np.uint8))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -51,17 +51,24 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any])
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file; InputError, in one line, for anything but a whole one."""
     try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            members = _checked_members(archive, size)
-            meta = _read_meta(archive, members)
-            arrays = {name: _read_array(archive, info) for name, info in members.items() if name != "meta"}
+            _check_directory(file, size)
+            with zipfile.ZipFile(file) as archive:
+                members = _checked_members(archive, size)
+                meta = _read_meta(archive, members)
+                arrays = {name: _read_array(archive, info) for name, info in members.items() if name != "meta"}
+        checksums = {name: members[name].CRC for name in arrays}
+        if meta.pop("checksums", None) != checksums:
+            raise InputError("its arrays are not those that its description was saved with")
     except InputError as error:
         raise InputError(f"{path} cannot be loaded: {error}") from None
     except FileNotFoundError:
         raise InputError(f"there is no checkpoint {path}") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except MemoryError:
+        raise InputError(f"{path} is larger than the memory that is left") from None
     except Exception as error:  # whatever else a damaged zip or header provokes inside zipfile and NumPy
         said = f"{type(error).__name__}: {error}"
         raise InputError(f"{path} is damaged or no checkpoint ({said})") from None
@@ -81,6 +88,27 @@ def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix
         raise InputError(f"the checkpoint does not fit the {what}: " + "; ".join(sorted(differences)))
     for name, array in mine.items():
         array[...] = np.asarray(theirs[name], like=array)
+
+
+def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> int:
+    info = zipfile.ZipInfo(f"{name}.npy")
+    with archive.open(info, "w", force_zip64=True) as member:
+        np.lib.format.write_array(member, to_host(array), allow_pickle=False)
+    return info.CRC
+
+
+def _check_directory(file: BinaryIO, size: int) -> None:
+    """Refuse a zip whose directory, of which zipfile makes objects many times as large, is out of all proportion."""
+    file.seek(max(0, size - 42))
+    tail = file.read(42)
+    length = 0
+    if tail[-22:].startswith(b"PK\5\6"):  # the record at the end, which says how long the directory is
+        length = int.from_bytes(tail[-10:-6], "little")
+    if tail.startswith(b"PK\6\7"):  # of a file beyond 4 GB: where the longer record lies
+        file.seek(min(int.from_bytes(tail[8:16], "little"), size))
+        length = max(length, int.from_bytes(file.read(56)[40:48], "little"))
+    if length > MAX_DIRECTORY:
+        raise InputError(f"its directory is {length} bytes long")
 
 
 def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:

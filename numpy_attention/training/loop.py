@@ -95,10 +95,10 @@ class Trainer:
             Progress(c.steps, self.step) as progress,
             self.signals,
         ):
-            log = Log(self.directory / "log.jsonl", self.step) if first else None
             if self.step == 0:
                 self.save()  # from here on there is something to go on from
                 self.write_config()
+            log = Log(self.directory / "log.jsonl", self.step) if first else None
             tokens, started = 0, self.seconds
             while self.step < c.steps:
                 loss, norm, counted = self.one_step(workers)
@@ -205,7 +205,7 @@ class Trainer:
         """Go back to where a checkpoint was saved."""
         if meta["task"] != self.task.saved():
             raise InputError("the data is not that of the checkpoint; a run can only go on with the same text")
-        state = {name: array.copy() for name, array in self.optimizer.state().items()}
+        state = self.optimizer.state()  # the live arrays: read in place, they are in memory once
         checkpoint.read_into(state, arrays, "optimizer.", "optimizer")
         checkpoint.read_into(self.model.parameters(), arrays, "parameters.", "model")
         self.optimizer.load_state(state)

@@ -20,7 +20,11 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
     for key, kind in (("config", dict), ("model", dict), ("task", dict), ("step", int)):
         if not isinstance(meta.get(key), kind):
             raise InputError(f"{path} cannot be loaded: its description has no {key!r}")
-    return TrainConfig.from_mapping(meta["config"], str(path)), arrays, meta
+    config = TrainConfig.from_mapping(meta["config"], str(path))
+    # a run is built before its arrays are compared: nothing must be built that the file cannot fill
+    if config.layers * config.d_model**2 > sum(array.size for array in arrays.values()):
+        raise InputError(f"{path} cannot be loaded: its sizes are not those of its arrays")
+    return config, arrays, meta
 
 
 def checkpoint_path(directory: Path) -> Path:
@@ -43,8 +47,10 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
         claimed = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
         if claimed > sum(math.prod(array.shape) for array in arrays.values()) or config.vocab_size != len(vocabulary):
             raise ValueError("its sizes are not those of its arrays")
+        if config.context_length * config.d_model > 2**28:
+            raise ValueError(f"a context of {config.context_length} is too long")
         model = GPT(config, None)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
         raise InputError(f"the checkpoint's description of its model does not hold: {error}") from None
     checkpoint.read_into(model.parameters(), arrays, "parameters.", "model")
     return model, vocabulary
