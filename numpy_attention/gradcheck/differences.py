@@ -18,7 +18,8 @@ Outputs = tuple[np.ndarray, ...]
 Evaluate = Callable[[], Outputs]
 
 EPS = float(np.finfo(np.float64).eps)
-LEVELS = 14  # halvings of the step in a refined derivative
+LEVELS = 20  # steps of a refined derivative
+RATIO = 1.6  # of one step to the next
 
 
 class Derivative(NamedTuple):
@@ -86,38 +87,75 @@ def quick(line: Line, h: float) -> Derivative:
     return Derivative(value, error, (-4 * left + far_left) / h, (4 * right - far_right) / h)
 
 
-def refined(line: Line, h: float, levels: int = LEVELS) -> Derivative:
+def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) -> Derivative:
     """Ridders' tableau from the step 8h down: the entry whose neighbours agree best, with that disagreement as error.
 
-    The error is the larger of the two disagreements, since one of them may be small by accident, plus the round-off.
+    The error is the larger of the two disagreements, since one of them may be small by accident, plus the round-off,
+    which is measured unless `measure` is off.
     """
+    noise, frozen = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else (line.noise, False)
+    changes: list[tuple[float, float, float]] = []
+    best = Derivative(math.nan, math.inf, math.nan, math.nan)
+    for level in range(levels):
+        step = _few_bits(8 * h * RATIO**-level)
+        right, left = line(step), line(-step)
+        if not math.isfinite(right - left):  # outside the domain: start again with a smaller step
+            changes = []
+            continue
+        changes.append((step, right, left))
+        if not frozen:
+            best = _tableau(changes, noise)
+            if best.error <= 1e-13 * abs(best.value):
+                return best
+    moves = [abs(change) for _, *sides in changes for change in sides if change]
+    if frozen and moves:  # one last bit is as little as L can move by, and a step that moves nothing tells nothing
+        return _tableau([change for change in changes if change[1] or change[2]], max(noise, min(moves)))
+    return _tableau(changes, noise)
+
+
+def _tableau(changes: list[tuple[float, float, float]], noise: float) -> Derivative:
+    """The best entry of the tableau made of (step, L(step), L(-step))."""
     best = Derivative(math.nan, math.inf, math.nan, math.nan)
     previous: list[float] = []
-    step = 8 * h
-    rights: list[float] = []
-    lefts: list[float] = []
-    for _ in range(levels):
-        right, left = line(step), line(-step)
-        rights.append(right / step)
-        lefts.append(-left / step)
-        central = (right - left) / (2 * step)
-        if not math.isfinite(central):  # outside the domain: start again with a smaller step
-            previous, rights, lefts = [], [], []
-            step /= 2
-            continue
-        row = [central]
+    for k, (step, right, left) in enumerate(changes):
+        row = [(right - left) / (2 * step)]
         for order, above in enumerate(previous[:5], start=1):
-            factor = 4.0**order
-            row.append((factor * row[-1] - above) / (factor - 1))
-            error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.noise / step
+            row.append(row[-1] + (row[-1] - above) / ((changes[k - order][0] / step) ** 2 - 1))
+            error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * noise / step
             if error < best.error:
-                one_sided = (2 * lefts[-1] - lefts[-2], 2 * rights[-1] - rights[-2])
-                best = Derivative(row[-1], error, *one_sided)
-        if best.error <= 1e-13 * abs(best.value):
-            break
+                # Each one-sided slope with its own first-order error removed.
+                before, right_before, left_before = changes[k - 1]
+                ratio = before / step
+                sides = ((ratio * new / step - old / before) / (ratio - 1)
+                         for new, old in ((-left, -left_before), (right, right_before)))
+                best = Derivative(row[-1], error, *sides)
         previous = row
-        step /= 2
     return best
+
+
+def _measured_noise(line: Line, smallest: float) -> tuple[float, bool]:
+    """The round-off in L as it is seen, and whether L does not move at all at the smallest step.
+
+    Over seven points this close a smooth function is a cubic to the last bit, so fourth differences are noise. Three
+    spacings, since a function that moves by three last bits a point looks perfectly straight.
+    Source: Moré and Wild, Estimating computational noise, SIAM J. Sci. Comput. 33 (2011).
+    """
+    noise, frozen = line.noise, False
+    for spread in (1.0, 1.37, 2.71):
+        spacing = _few_bits(spread * smallest / 3)
+        values = np.array([line(j * spacing) if j else 0.0 for j in range(-3, 4)])
+        if not np.all(np.isfinite(values)):
+            break
+        fourth = np.diff(values, 4)
+        noise = max(noise, 2 * math.sqrt(float(np.mean(fourth * fourth)) / 70))
+        frozen = frozen or values[0] == 0.0 or values[-1] == 0.0
+    return noise, frozen
+
+
+def _few_bits(step: float) -> float:
+    """The step rounded to 8 bits, so that x + step and x - step are mostly exact."""
+    mantissa, exponent = math.frexp(step)
+    return math.ldexp(round(mantissa * 256) / 256, exponent)
 
 
 def is_kink(line: Line, derivative: Derivative, h: float) -> bool:

@@ -35,7 +35,7 @@ class Search:
         where = slice(low, high)
         line = self.scalar.line(self.x, where, np.ones(high - low) if unit else self.v[where])
         with np.errstate(all="ignore"):
-            found = refined(line, 0.25 * first_step(0.0, self.rms), LEVELS)
+            found = refined(line, 0.25 * first_step(0.0, self.rms), LEVELS, measure=False)
         self.calls += line.calls
         return found
 

@@ -63,7 +63,7 @@ def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim) -> ArgumentRepor
         doubtful = np.flatnonzero(~(off <= 1e-8 * np.abs(numeric) + floor + 1e-11 * size()))
         for i in doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))][:REFINED]:
             derivative = refined(lines[i], steps[i])
-            if derivative.error < error[i] or not np.isfinite(numeric[i]):
+            if np.isfinite(derivative.value):
                 numeric[i], error[i] = derivative.value, derivative.error
             # At a kink the backward itself jumps when x is moved by an ulp: leave that jitter out of the question.
             bare = SAFETY * error[i] + floor + 1e-11 * size()
@@ -73,6 +73,9 @@ def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim) -> ArgumentRepor
                 kinks[i] = low - slack <= claimed[i] <= high + slack
                 jitter[i] = 0.0
         bar = SAFETY * (error + jitter) + floor + 1e-11 * size()
+        # Not a bit has moved: what happens below the last bit of a 1 inside the function, as in log(1 + 1e-20), is lost.
+        unmoved = EPS * max((float(np.max(np.abs(dy), initial=0.0)) for dy in scalar.dy), default=0.0)
+        bar += np.where(numeric == 0.0, SAFETY * unmoved / np.array(steps), 0.0)
         if claim.in_float64 is not None:
             right = np.abs(claim.in_float64.reshape(-1) - numeric) <= 1e-6 * np.abs(numeric) + SAFETY * error + floor
             bar += np.where(right, SAFETY * claim.lenient, 0.0)

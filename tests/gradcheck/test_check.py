@@ -44,6 +44,12 @@ def test_softmax_with_scores_of_500_raises_no_alarm(rng: np.random.Generator) ->
             gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
 
 
+def test_a_loss_too_small_to_move_raises_no_alarm() -> None:
+    for gap in (24.0, 27.0, 30.0, 33.0, 36.0, 40.0, 440.0):
+        inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
+        gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
+
+
 def test_float16_gradients_are_checked_at_their_own_precision(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4)).astype(np.float16)
     gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
