@@ -20,6 +20,7 @@ The proof  gradcheck  finite differences for every op, layer and model above, an
 """
 
 from numpy_attention import gradcheck as gradcheck
+from numpy_attention import plots as plots
 from numpy_attention.layers import *
 from numpy_attention.models import *
 from numpy_attention.ops import *

@@ -79,6 +79,11 @@ def test_drawing_imports_no_pyplot_and_changes_no_setting(tmp_path: Path) -> Non
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_pictures_are_part_of_the_package_and_matplotlib_is_loaded_with_the_first_one_only() -> None:
+    code = "import sys, numpy_attention as na; na.plots.attention_map; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'numpy-attention\[plots\]'") as caught:
@@ -109,6 +114,16 @@ class TestAttentionMap:
         assert ticks(axes.yaxis) == ["you", "I"]
         assert ticks(axes.xaxis) == ["le", "chat", "noir"]
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("key", "query")
+
+    def test_the_axes_can_be_given_names(self, rng: np.random.Generator) -> None:
+        names = {"x": "read", "y": "written"}
+        axes = plots.attention_map(weights_of(rng, 2, 3), **names).axes[0]
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("read", "written")
+        for figure in (
+            plots.attention_heads(weights_of(rng, 2, 2, 3), **names),
+            plots.attention_layers({"a": weights_of(rng, 1, 2, 2, 3)}, **names),
+        ):
+            assert (figure.get_supxlabel(), figure.get_supylabel()) == ("read", "written")
 
     def test_keys_default_to_the_queries_in_self_attention_only(self, rng: np.random.Generator) -> None:
         assert ticks(plots.attention_map(weights_of(rng, 6, 6), WORDS).axes[0].xaxis) == WORDS

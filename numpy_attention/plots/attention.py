@@ -26,12 +26,14 @@ def attention_map(
     title: str = "Attention weights",
     mask: np.ndarray | None = None,
     numbers: bool | None = None,
+    x: str = "key",
+    y: str = "query",
 ) -> Any:
     """Draw one head: a row for each query, a column for each key, the darker the larger the weight.
 
     `queries` and `keys` are the tokens; keys default to the queries where there are as many. `mask` hatches the pairs
     that may not meet, so that hidden and merely small can be told apart. `numbers` overrules "two decimals in each
-    cell when there are few".
+    cell when there are few". `x` and `y` name the axes, here and below.
 
     Shapes: weights (T_q, T_k), mask broadcastable to it -> Figure
 
@@ -44,14 +46,19 @@ def attention_map(
     figure = new_figure(2.4 + width, 1.6 + height)
     axes = figure.subplots()
     image = draw_weights(axes, weights, upper_end(weights), mask, numbers)
-    dress(axes, fit(title, figure), "key", "query")
+    dress(axes, fit(title, figure), x, y)
     label_cells(axes, rows, columns)
     add_colour_bar(figure, image, axes, "weight")
     return figure
 
 
 def attention_heads(
-    weights: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Attention weights, head by head"
+    weights: np.ndarray,
+    queries: Tokens = None,
+    keys: Tokens = None,
+    title: str = "Attention weights, head by head",
+    x: str = "key",
+    y: str = "query",
 ) -> Any:
     """Draw every head of a layer in one grid and on one scale.
 
@@ -60,7 +67,7 @@ def attention_heads(
     Raises: ValueError for weights of another shape, or tokens that are not one for each row or column.
     """
     weights = require_matrices("attention_heads", weights, 3, "pick one sequence of the batch, as weights[0]")
-    return _grid("attention_heads", {"": weights}, queries, keys, title)
+    return _grid("attention_heads", {"": weights}, queries, keys, title, x, y)
 
 
 def attention_layers(
@@ -69,6 +76,8 @@ def attention_layers(
     keys: Tokens = None,
     title: str = "Attention weights, layer by layer",
     sequence: int = 0,
+    x: str = "key",
+    y: str = "query",
 ) -> Any:
     """Draw what `model.attention_weights(ids)` returns: a row of heads for each layer, on one scale.
 
@@ -87,10 +96,12 @@ def attention_layers(
     if len(sizes) > 1:
         fix = "draw encoder, decoder and cross-attention each by itself"
         raise shape_error("attention_layers", "weights", "of one (T_q, T_k) in all layers", sorted(sizes), fix)
-    return _grid("attention_layers", layers, queries, keys, title)
+    return _grid("attention_layers", layers, queries, keys, title, x, y)
 
 
-def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Tokens, title: str) -> Any:
+def _grid(
+    op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Tokens, title: str, x: str, y: str
+) -> Any:
     named = len(layers) > 1 or "" not in layers
     first = next(iter(layers.values()))
     num_heads, T_q, T_k = first.shape
@@ -114,7 +125,7 @@ def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Toke
     for axes in places:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=12, color=INK, family=FONT)
-    figure.supxlabel("key", fontsize=10, color=INK, family=FONT)
-    figure.supylabel("query", fontsize=10, color=INK, family=FONT)
+    figure.supxlabel(x, fontsize=10, color=INK, family=FONT)
+    figure.supylabel(y, fontsize=10, color=INK, family=FONT)
     add_colour_bar(figure, image, grid, "weight")
     return figure
