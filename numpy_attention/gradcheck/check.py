@@ -42,11 +42,13 @@ def gradcheck_layer(layer: Any, inputs: Inputs, *, seed: int = 0, **options: Any
 gradcheck_model = gradcheck_layer
 
 
-def check(problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_calls: int = MOST_CALLS) -> Report:
+def check(problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_calls: int = MOST_CALLS,
+          sample: int | None = None) -> Report:
     """Check a problem: first the shape of what the backward claims, then its numbers.
 
     Arrays of up to `exhaustive` elements are checked element by element, larger ones by random directions and
-    bisection in at most about `most_calls` calls.
+    bisection in at most about `most_calls` calls. `sample` is for checks by the thousand: of the arrays that go element
+    by element, so many elements altogether, drawn from `seed`.
     """
     arrays = problem.inputs
     dy, grads = ask_backward(problem, arrays, seed)
@@ -57,10 +59,12 @@ def check(problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_ca
     scalar = Scalar(evaluate, evaluate(), dy64)
     rng = np.random.default_rng([seed, 11])
     reports: dict[str, ArgumentReport] = {}
-    for claim in claims(problem, arrays, exact, dy, grads, scalar.terms):
+    found = claims(problem, arrays, exact, dy, grads, scalar.terms)
+    chosen = _sample({claim.name: claim.gradient.size for claim in found}, sample, seed)
+    for claim in found:
         x = exact[claim.name]
         if x.size <= exhaustive:
-            reports[claim.name] = check_elements(scalar, x, claim)
+            reports[claim.name] = check_elements(scalar, x, claim, chosen.get(claim.name))
         else:
             reports[claim.name] = check_directions(scalar, x, claim, rng, most_calls)
     largest = max((report.largest for report in reports.values()), default=0.0)
@@ -73,6 +77,16 @@ def check(problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_ca
         result.diagnosis = diagnose(evidence)
         raise GradientError(str(result), result)
     return result
+
+
+def _sample(sizes: dict[str, int], sample: int | None, seed: int) -> dict[str, np.ndarray]:
+    """Which elements of each array are looked at; nothing where all are."""
+    total = sum(sizes.values())
+    if sample is None or total <= sample:
+        return {}
+    chosen = np.zeros(total, dtype=bool)
+    chosen[np.random.default_rng([seed, 13]).choice(total, sample, replace=False)] = True
+    return dict(zip(sizes, np.split(chosen, np.cumsum(list(sizes.values()))[:-1])))
 
 
 def second_opinion(evidence: Evidence, rng: np.random.Generator) -> float | None:

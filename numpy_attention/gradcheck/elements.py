@@ -42,25 +42,31 @@ class Claim:
     in_float64: np.ndarray | None = None
 
 
-def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim) -> ArgumentReport:
-    """Four calls an element; those in doubt get a tableau, and those still in doubt are looked at for a kink."""
+def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim, chosen: np.ndarray | None = None) -> ArgumentReport:
+    """Four calls an element; those in doubt get a tableau, and those still in doubt are looked at for a kink.
+
+    `chosen` marks the elements to look at; without it, all of them. The others are NaN in the report.
+    """
     claimed, jitter = claim.gradient.reshape(-1), claim.jitter.reshape(-1).copy()
-    numeric, error = np.empty(x.size), np.empty(x.size)
+    looked = np.ones(x.size, dtype=bool) if chosen is None else chosen
+    numeric, error = np.full(x.size, np.nan), np.full(x.size, np.nan)
     kinks = np.zeros(x.size, dtype=bool)
     rms = float(np.sqrt(np.mean(x * x))) if x.size else 0.0
     lines = [scalar.line(x, slice(i, i + 1), np.ones(1)) for i in range(x.size)]
     steps = [first_step(float(value), rms) for value in x.reshape(-1)]
     with np.errstate(all="ignore"):
-        for i, line in enumerate(lines):
-            numeric[i], error[i], _, _ = quick(line, steps[i])
+        for i in np.flatnonzero(looked):
+            numeric[i], error[i], _, _ = quick(lines[i], steps[i])
 
         def size() -> float:
-            return float(np.max(np.abs(numeric[np.isfinite(numeric)]), initial=0.0))
+            known = np.where(looked, numeric, claimed)
+            return float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
 
         floor = 32 * EPS * scalar.terms + SAFETY * claim.base
-        # In doubt: off by more than a tight tolerance, whatever the error bar says.
+        # In doubt: off by more than a tight tolerance, or than an error bar that four calls may have too short by luck.
         off = np.abs(claimed - numeric)
-        doubtful = np.flatnonzero(~(off <= 1e-8 * np.abs(numeric) + floor + 1e-11 * size()))
+        tight = np.minimum(1e-8 * np.abs(numeric), SAFETY * (error + jitter))
+        doubtful = np.flatnonzero(looked & ~(off <= tight + floor + 1e-11 * size()))
         for i in doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))][:REFINED]:
             derivative = refined(lines[i], steps[i])
             if np.isfinite(derivative.value):
@@ -73,13 +79,13 @@ def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim) -> ArgumentRepor
                 kinks[i] = low - slack <= claimed[i] <= high + slack
                 jitter[i] = 0.0
         bar = SAFETY * (error + jitter) + floor + 1e-11 * size()
-        # Not a bit has moved: what happens below the last bit of a 1 inside the function, as in log(1 + 1e-20), is lost.
+        # Not a bit has moved: what happens below the last bit of a 1 inside, as in log(1 + 1e-20), is lost.
         unmoved = EPS * max((float(np.max(np.abs(dy), initial=0.0)) for dy in scalar.dy), default=0.0)
         bar += np.where(numeric == 0.0, SAFETY * unmoved / np.array(steps), 0.0)
         if claim.in_float64 is not None:
             right = np.abs(claim.in_float64.reshape(-1) - numeric) <= 1e-6 * np.abs(numeric) + SAFETY * error + floor
             bar += np.where(right, SAFETY * claim.lenient, 0.0)
-        wrong = ~(np.abs(claimed - numeric) <= bar) & ~kinks
+        wrong = looked & ~(np.abs(claimed - numeric) <= bar) & ~kinks
     unresolved = wrong & ~np.isfinite(numeric)
     report = ArgumentReport(
         claim.name, f"d{claim.name}", claim.gradient, numeric.reshape(x.shape), bar.reshape(x.shape),

@@ -24,6 +24,12 @@ def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | Non
     assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
 
 
+def a_sample_of_the_gradients_agrees(entry: Entry, seed: int, sizes: Sizes | None = None, sample: int = 48) -> None:
+    """The same for so many elements of all arguments together: for draws by the thousand."""
+    report = check(entry.case(seed, np.float64, sizes).problem(), seed, sample=sample)
+    assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
+
+
 def float32_gradients_agree_with_float64_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
     """float32 gradients differ from float64 differences by float32's rounding only."""
     check(entry.case(seed, np.float32, sizes).problem(), seed)

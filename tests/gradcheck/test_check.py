@@ -9,6 +9,8 @@ import pytest
 import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
+from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.problem import problem_of_op
 from numpy_attention.layers import LayerNorm, Linear, MultiHeadAttention
 from numpy_attention.models import GPT, GPTConfig
 
@@ -184,3 +186,28 @@ def test_one_array_instead_of_a_tuple_is_refused() -> None:
 def test_the_wrong_number_of_gradients_is_named() -> None:
     with pytest.raises(GradientError, match="returned 3 gradients for 1 arrays of floats"):
         gradcheck(ops.relu, lambda dy, cache: (dy, dy, dy), {"x": np.ones(3)})
+
+
+def test_samples_look_at_so_many_elements_and_find_what_is_wrong_among_them(rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dx, dw, db = ops.linear_backward(dy, cache)
+        dw[1, 2] *= 1.001
+        return dx, dw, db
+
+    inputs = {"x": rng.standard_normal((3, 4)), "w": rng.standard_normal((4, 5))}
+    right = problem_of_op(ops.linear, ops.linear_backward, inputs, {})
+    wrong = problem_of_op(ops.linear, backward, inputs, {})
+    found = 0
+    for seed in range(20):
+        report = check(right, seed, sample=8)
+        assert sum(int(np.isfinite(one.numeric).sum()) for one in report.arguments.values()) == 8
+        assert report.calls < 8 * 5
+        assert report.error < 1e-8
+        try:
+            looked = np.isfinite(check(wrong, seed, sample=8).arguments["w"].numeric)
+            assert not looked[1, 2]
+        except GradientError as error:
+            assert error.report is not None
+            assert error.report.arguments["w"].worst == (1, 2)
+            found += 1
+    assert 0 < found < 20  # one in four is to be expected: 8 of 32 elements
