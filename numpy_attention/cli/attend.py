@@ -73,7 +73,8 @@ def _text(text: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Sce
     ids = _within(vocabulary.encode(text), model.config.context_length)
     weights = model.attention_weights(ids[None])
     looks = "key: the character looked at", "query: the character that looks"
-    return Scene(weights, list(text), list(text), repr(text), *looks)
+    tokens = vocabulary.labels(ids)
+    return Scene(weights, tokens, tokens, repr(text), *looks)
 
 
 def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Scene:

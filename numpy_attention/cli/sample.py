@@ -16,7 +16,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("sample", help="continue a prompt with a trained model", allow_abbrev=False)
     parser.add_argument("directory", type=Path, metavar="DIR", help="what `train` has written")
     parser.add_argument("--prompt", default="The ", help="the text to continue (default: 'The ')")
-    parser.add_argument("--tokens", type=int, default=200, help="how many characters to add (default: 200)")
+    parser.add_argument("--tokens", type=int, default=200, help="how many tokens to add (default: 200)")
     parser.add_argument("--temperature", type=float, default=0.8, help="0: always the likeliest (default: 0.8)")
     parser.add_argument("--top-k", type=int, default=None, help="draw from the k likeliest only")
     parser.add_argument("--top-p", type=float, default=None, help="draw from the fewest with this probability together")

@@ -1,6 +1,7 @@
 """Part IV. Training: from gradients to a model that has learned something.
 
-optimizers -> schedules -> data -> ngrams -> loop -> checkpoint -> parallel is the reading order.
+optimizers -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop -> checkpoint -> parallel -> mpi is the
+reading order.
 """
 
 from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm, global_norm

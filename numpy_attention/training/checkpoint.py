@@ -42,7 +42,7 @@ def keep_as(path: Path, name: str) -> None:
 
 def sweep(directory: Path) -> None:
     """Remove what interrupted saves have left behind."""
-    for stale in directory.glob("*.npz.*.tmp"):
+    for stale in directory.glob("*.np[yz].*.tmp"):
         stale.unlink(missing_ok=True)
 
 

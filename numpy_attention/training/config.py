@@ -12,6 +12,7 @@ from typing import Any
 from numpy_attention.backend import NAMES
 from numpy_attention.training.data import InputError
 
+VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 
@@ -28,6 +29,8 @@ class TrainConfig:
 
     task: str = _setting("text", "what to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
+    vocabulary: str = _setting("char", "what a token of the text is", choices=VOCABULARIES)
+    vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", low=257)
     seed: int = _setting(0, "makes the run repeatable", low=0)
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples a step", low=1)

@@ -1,8 +1,9 @@
 """Chapter 26. Data: from a text to blocks of ids.
 
 A character model needs no tokenizer: its vocabulary is the set of characters of the text, in sorted order, and the id
-of a character is its place there. The last tenth of the text is held out and never trained on. A training example is
-a block of T + 1 neighbouring characters at a random place,
+of a character is its place there. (Bytes and pairs of bytes, which know every text, have a chapter of their own.) The
+last tenth of the text, at most a million ids, is held out and never trained on. A training example is a block of T + 1
+neighbouring characters at a random place,
 
     ids     = text[s     : s + T]
     targets = text[s + 1 : s + T + 1]
@@ -16,9 +17,12 @@ first characters of each block have little context; that is charged to the model
 The default corpus is `pydoc_data.topics`, the help pages that every Python carries: 465,000 characters of English.
 """
 
+import codecs
 import importlib
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +31,17 @@ from numpy_attention.errors import InputError
 __all__ = [
     "CharVocabulary",
     "InputError",
+    "Vocabulary",
     "consecutive_blocks",
     "default_text",
     "random_blocks",
     "read_text",
     "split_text",
+    "text_pieces",
 ]
+
+PIECE = 2**20  # bytes of a text in memory at once
+HELD_OUT = 2**20  # ids at most
 
 
 def default_text() -> str:
@@ -44,24 +53,64 @@ def default_text() -> str:
     return "".join(topics[name] for name in sorted(topics))
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, character for character (no newline is translated; a byte order mark is dropped)."""
+def text_pieces(path: str | Path, size: int = PIECE) -> Iterator[str]:
+    """The text of a UTF-8 file in pieces of about `size` bytes, character for character (no newline is translated; a
+    byte order mark is dropped)."""
+    decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
-        raw = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            while raw := file.read(size):
+                text = decoder.decode(raw)
+                yield text if begun else text.removeprefix("\ufeff")
+                offset, begun = offset + len(raw), begun or bool(text)
+            decoder.decode(b"", final=True)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = f"0x{raw[error.start]:02x} at offset {error.start}"
+    except UnicodeDecodeError as error:  # error.object begins with the bytes that the last piece has left over
+        rest = len(error.object) - (len(raw) if raw else 0)
+        byte = f"0x{error.object[error.start]:02x} at offset {offset - rest + error.start}"
         raise InputError(f"{path} is not UTF-8 text: byte {byte}; iconv -t UTF-8 converts texts") from None
-    text = text.removeprefix("\ufeff")
-    if not text:
+    if not offset:
         raise InputError(f"{path} is empty; a text to train on is needed")
-    return text
 
 
-class CharVocabulary:
+def read_text(path: str | Path) -> str:
+    """The whole text of a UTF-8 file."""
+    return "".join(text_pieces(path))
+
+
+class Vocabulary(ABC):
+    """A text as ids and back."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of the text, (N,)."""
+
+    @abstractmethod
+    def decode(self, ids: np.ndarray) -> str:
+        """The text that the ids spell."""
+
+    @abstractmethod
+    def saved(self) -> dict[str, Any]:
+        """The vocabulary as plain values for JSON."""
+
+    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
+        """The ids of a long text that comes piece by piece; together those of the whole."""
+        return map(self.encode, pieces)
+
+    def labels(self, ids: np.ndarray) -> list[str]:
+        """What each id stands for, to look at."""
+        return [self.decode(ids[i : i + 1]) for i in range(len(ids))]
+
+    def characters_in(self, ids: np.ndarray) -> int:
+        """How many characters begin within the ids."""
+        return len(ids)
+
+
+class CharVocabulary(Vocabulary):
     """The characters of a text in sorted order; the id of a character is its place among them."""
 
     def __init__(self, text: str) -> None:
@@ -89,19 +138,23 @@ class CharVocabulary:
         """The text that the ids spell."""
         return "".join(self.characters[i] for i in ids)
 
+    def saved(self) -> dict[str, Any]:
+        """The vocabulary as plain values for JSON."""
+        return {"characters": self.characters}
+
 
 def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The training part and the held-out last tenth."""
-    cut = int(0.9 * len(ids))
+    """The training part and the held-out last tenth, at most HELD_OUT ids."""
+    cut = max(int(0.9 * len(ids)), len(ids) - HELD_OUT)
     return ids[:cut], ids[cut:]
 
 
 def random_blocks(ids: np.ndarray, length: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """`count` blocks at random places and their targets, both (count, length)."""
     if len(ids) < length + 1:
-        raise InputError(f"a text of {len(ids)} characters is shorter than one block of {length} and the next one")
+        raise InputError(f"a text of {len(ids)} tokens is shorter than one block of {length} and the next one")
     starts = rng.integers(0, len(ids) - length, size=count)
-    blocks = ids[starts[:, None] + np.arange(length + 1)]  # (count, length + 1)
+    blocks = np.asarray(ids[starts[:, None] + np.arange(length + 1)], np.int64)  # (count, length + 1)
     return blocks[:, :-1], blocks[:, 1:]
 
 
@@ -112,9 +165,11 @@ def consecutive_blocks(ids: np.ndarray, length: int, count: int) -> Iterator[tup
     inputs = ids[: whole * length].reshape(whole, length)
     targets = ids[1 : whole * length + 1].reshape(whole, length)
     for start in range(0, whole, count):
-        yield inputs[start : start + count], targets[start : start + count]
+        batch = slice(start, start + count)
+        yield np.asarray(inputs[batch], np.int64), np.asarray(targets[batch], np.int64)
     if whole * length + 1 < len(ids):
-        yield ids[None, whole * length : -1], ids[None, whole * length + 1 :]
+        rest = np.asarray(ids[None, whole * length :], np.int64)
+        yield rest[:, :-1], rest[:, 1:]
 
 
 def _code_points(text: str) -> np.ndarray:

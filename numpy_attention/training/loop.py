@@ -17,6 +17,7 @@ it, and a run resumed from a checkpoint is the same run, bit for bit.
 import json
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ class Trainer:
     def run(self) -> str:
         """Train to the end, and say how it ended: "finished", "stopped early" or the name of a signal."""
         c, first = self.config, self.ranks.rank == 0
+        self.prepare()
         with (
             Workers(self.workers, alone=self.ranks.size == 1) as workers,
             Progress(c.steps, self.step) as progress,
@@ -128,6 +130,12 @@ class Trainer:
                 if impatient and not last:
                     return "stopped early"
         return "finished"
+
+    def prepare(self) -> None:
+        """Let the task write its data beside the run: first rank 0, then those that do not find it done."""
+        for turn in (True, False):
+            mine = (self.ranks.rank == 0) == turn
+            self.ranks.together(partial(self.task.prepare, self.directory) if mine else bool)
 
     def one_step(self, workers: Workers) -> tuple[float, float, int]:
         """Draw a batch, go down its gradient once; the loss before, the norm of the gradients, the tokens counted."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training import checkpoint
+from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import CharVocabulary, InputError
+from numpy_attention.training.data import InputError, Vocabulary
 
 
 def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[str, Any]]:
@@ -38,11 +39,11 @@ def checkpoint_path(directory: Path) -> Path:
     return directory / checkpoint.NAME
 
 
-def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, CharVocabulary]:
-    """The trained character GPT of a checkpoint and its vocabulary."""
+def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
+    """The trained GPT of a checkpoint and its vocabulary."""
     try:
         config = GPTConfig(**meta["model"])
-        vocabulary = CharVocabulary(meta["task"]["characters"])
+        vocabulary = vocabulary_from(meta["task"])
         # before anything of the claimed size is made: its blocks must be no more numbers than the file holds
         claimed = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
         if claimed > sum(math.prod(array.shape) for array in arrays.values()) or config.vocab_size != len(vocabulary):

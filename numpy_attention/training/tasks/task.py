@@ -2,6 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,10 @@ class Task(ABC):
     @abstractmethod
     def model(self, rng: np.random.Generator | None) -> Any:
         """A fresh model; InputError if the sizes do not fit together."""
+
+    def prepare(self, directory: Path) -> bool:
+        """Keep data beside the run, before the first step, if that is needed; a second call finds it done."""
+        return False
 
     @abstractmethod
     def batch(self, rng: np.random.Generator) -> Batch:

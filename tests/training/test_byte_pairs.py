@@ -1,0 +1,155 @@
+"""Byte pairs: any text comes back, and the quick ways to learn and to encode do what the plain ones do."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numpy_attention.errors import InputError
+from numpy_attention.training.byte_pairs import (
+    CHUNK,
+    LONGEST,
+    MAX_TOKEN,
+    BytePairVocabulary,
+    ByteVocabulary,
+    count_chunks,
+    learn_merges,
+    merged,
+    vocabulary_from,
+)
+from numpy_attention.training.data import CharVocabulary
+
+# Few letters, so that pairs repeat, among all that Unicode has.
+TEXTS = st.text(st.one_of(st.sampled_from("abA  \n.,\u00e4\u20ac\U0001f43b"), st.characters(exclude_categories=["Cs"])))
+ANIMALS = "the dog, the dog! the cat and the dog. " * 5 + "b\u00e4r \U0001f43b b\u00e4r \U0001f43b\r\n\t\tb\u00e4r"
+
+
+def learned(text, size=300):
+    return BytePairVocabulary(learn_merges(count_chunks([text]), size))
+
+
+@given(corpus=TEXTS, text=TEXTS)
+def test_any_text_comes_back_exactly_whatever_the_pairs_were_learned_from(corpus, text):
+    for vocabulary in (ByteVocabulary(), learned(corpus), learned(text)):
+        ids = vocabulary.encode(text)
+        assert vocabulary.decode(ids) == text
+        assert ids.dtype == np.int64
+        assert vocabulary.characters_in(ids) == len(text)
+        assert not ids.size or 0 <= ids.min() <= ids.max() < len(vocabulary)
+
+
+@given(corpus=TEXTS, text=TEXTS)
+def test_encoding_replays_the_merges_in_the_order_in_which_they_were_learned(corpus, text):
+    vocabulary = learned(corpus + text)
+    expected = []
+    for chunk in CHUNK.findall(text):
+        ids = list(chunk.encode())
+        for pair, rank in vocabulary.ranks.items():
+            ids = merged(ids, pair, 256 + rank)
+        expected += ids
+    assert vocabulary.encode(text).tolist() == expected
+
+
+@given(TEXTS, st.integers(257, 280))
+def test_learning_takes_the_most_frequent_pair_every_time(corpus, size):
+    words = [(list(chunk.encode()), count) for chunk, count in count_chunks([corpus]).items()]
+    merges = []
+    while 256 + len(merges) < size:
+        counts = Counter()
+        for word, count in words:
+            for pair in pairwise(word):
+                counts[pair] += count
+        if not counts or max(counts.values()) < 2:
+            break
+        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
+        words = [(merged(word, merges[-1], 255 + len(merges)), count) for word, count in words]
+    assert learn_merges(count_chunks([corpus]), size) == merges
+
+
+@given(TEXTS, st.lists(st.integers(0, 100)))
+def test_a_text_in_pieces_has_the_ids_of_the_whole(text, cuts):
+    text = text * 3
+    places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    pieces = [text[a:b] for a, b in pairwise(places)]
+    for vocabulary in (ByteVocabulary(), learned(ANIMALS + text), CharVocabulary(text)):
+        parts = list(vocabulary.encode_pieces(pieces))
+        np.testing.assert_array_equal(np.concatenate(parts), vocabulary.encode(text))
+
+
+@given(st.one_of(TEXTS, st.sampled_from("a. \n\u00e9").map(lambda c: c * 1000)))
+def test_the_chunks_of_a_text_join_to_it_and_none_is_long(text):
+    chunks = CHUNK.findall(text)
+    assert "".join(chunks) == text
+    assert all(0 < len(chunk) <= LONGEST + 1 for chunk in chunks)
+
+
+@given(st.lists(st.integers(0, 299)))
+def test_whatever_a_model_writes_can_be_shown(ids):
+    vocabulary = learned(ANIMALS)
+    ids = np.array([i % len(vocabulary) for i in ids], dtype=np.int64)
+    assert isinstance(vocabulary.decode(ids), str)
+    assert len(vocabulary.labels(ids)) == len(ids)
+
+
+def test_the_longest_text_of_one_letter_is_learned_encoded_and_bounded():
+    text = "a" * 10_000
+    vocabulary = learned(text, 400)
+    assert max(map(len, vocabulary.tokens)) == LONGEST <= MAX_TOKEN
+    assert len(vocabulary.encode(text)) == -(-len(text) // LONGEST)
+    assert merged([1, 1, 1], (1, 1), 2) == [2, 1]
+
+
+def test_frequent_words_become_one_token_each_and_punctuation_stays_apart():
+    vocabulary = learned(ANIMALS)
+    assert vocabulary.labels(vocabulary.encode(" the dog!")) == [" the", " dog", "!"]
+    text = "no such words"
+    assert "".join(vocabulary.labels(vocabulary.encode(text))) == text
+    assert len(vocabulary.encode(ANIMALS)) < len(ANIMALS) / 2
+
+
+def test_a_vocabulary_saved_as_json_comes_back_and_spells_the_same():
+    for vocabulary in (CharVocabulary(ANIMALS), ByteVocabulary(), learned(ANIMALS)):
+        again = vocabulary_from(json.loads(json.dumps(vocabulary.saved())))
+        assert type(again) is type(vocabulary)
+        assert len(again) == len(vocabulary)
+        np.testing.assert_array_equal(again.encode(ANIMALS), vocabulary.encode(ANIMALS))
+        assert again.decode(again.encode(ANIMALS)) == ANIMALS
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        {},
+        {"characters": 3},
+        {"vocabulary": "word"},
+        {"vocabulary": ["bpe"]},
+        {"vocabulary": "bpe"},
+        {"vocabulary": "bpe", "merges": "ab"},
+        {"vocabulary": "bpe", "merges": [[1, 2, 3]]},
+        {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that is not there yet
+        {"vocabulary": "bpe", "merges": [[-1, 97]]},
+        {"vocabulary": "bpe", "merges": [[1.5, 2]]},
+        {"vocabulary": "bpe", "merges": [[True, 2]]},
+        {"vocabulary": "bpe", "merges": [[97, 98], [97, 98]]},
+        {"vocabulary": "bpe", "merges": [[97, 97], *([i, i] for i in range(256, 300))]},  # 2^45 letters
+    ],
+)
+def test_what_is_no_vocabulary_is_refused(saved):
+    with pytest.raises(InputError, match=r"no vocabulary|cannot be of"):
+        vocabulary_from(saved)
+
+
+def test_half_a_surrogate_pair_is_refused_in_words():
+    for vocabulary in (ByteVocabulary(), learned(ANIMALS)):
+        with pytest.raises(InputError, match=r"'\\udcff', half a surrogate pair"):
+            vocabulary.encode("ab\udcff")
+
+
+@settings(max_examples=20)
+@given(st.permutations(list(count_chunks([ANIMALS]).items())))
+def test_the_order_of_the_chunks_does_not_matter(items):
+    assert learn_merges(dict(items), 300) == learn_merges(count_chunks([ANIMALS]), 300)
