@@ -46,6 +46,15 @@ class Line:
         self.start = self.x.copy()
         self.calls = 0
 
+    @property
+    def last_bit(self) -> float:
+        """The last bit of the largest number that is likely to stand in the computation of L."""
+        one, steepest = 1.0, 0.0
+        for y, dy in zip(self.y, self.dy):
+            one = max(one, float(np.max(np.abs(y), initial=0.0)))
+            steepest = max(steepest, float(np.max(np.abs(dy), initial=0.0)))
+        return EPS * steepest * max(one, float(np.max(np.abs(self.start), initial=0.0)))
+
     def __call__(self, t: float) -> float:
         """The change of L at t."""
         np.add(self.start, t * self.direction, out=self.x)
@@ -108,7 +117,9 @@ def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) ->
             if best.error <= 1e-13 * abs(best.value):
                 return best
     moves = [abs(change) for _, *sides in changes for change in sides if change]
-    if frozen and moves:  # one last bit is as little as L can move by, and a step that moves nothing tells nothing
+    if frozen and moves and min(moves) <= 16 * line.last_bit:
+        # One last bit is as little as L can move by, and a step that moves nothing tells nothing. Where L leaves a
+        # plain (a relu that is off) it moves by far more than that, and there the small steps tell the truth.
         return _tableau([change for change in changes if change[1] or change[2]], max(noise, min(moves)))
     return _tableau(changes, noise)
 
