@@ -89,11 +89,10 @@ def test_no_false_alarm_in_a_few_draws_of_the_many(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed", "sizes"), [
-    ("gelu: erf, far out", 720, {"B": 1, "d": 1}),  # 1 + erf(x) is exactly zero there
     ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # an error bar too short by luck
     ("SequenceClassifier: mean", 0, None),  # a relu that is off, and nearly on
     ("relu", 18, None),
-], ids=["erf", "luck", "off in a model", "off"])  # fmt: skip
+], ids=["luck", "off in a model", "off"])  # fmt: skip
 def test_no_false_alarm_where_there_once_was_one(name: str, seed: int, sizes: dict | None) -> None:
     properties.gradients_agree_with_differences(catalogue.CATALOGUE[name], seed, sizes)
 

@@ -102,7 +102,7 @@ def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) ->
     The error is the larger of the two disagreements, since one of them may be small by accident, plus the round-off,
     which is measured unless `measure` is off.
     """
-    noise, frozen = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else (line.noise, False)
+    noise = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else line.noise
     changes: list[tuple[float, float, float]] = []
     best = Derivative(math.nan, math.inf, math.nan, math.nan)
     for level in range(levels):
@@ -112,16 +112,29 @@ def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) ->
             changes = []
             continue
         changes.append((step, right, left))
-        if not frozen:
-            best = _tableau(changes, noise)
-            if best.error <= 1e-13 * abs(best.value):
-                return best
-    moves = [abs(change) for _, *sides in changes for change in sides if change]
-    if frozen and moves and min(moves) <= 16 * line.last_bit:
-        # One last bit is as little as L can move by, and a step that moves nothing tells nothing. Where L leaves a
-        # plain (a relu that is off) it moves by far more than that, and there the small steps tell the truth.
-        return _tableau([change for change in changes if change[1] or change[2]], max(noise, min(moves)))
-    return _tableau(changes, noise)
+        best = _tableau(changes, noise)
+        if best.error <= 1e-13 * abs(best.value):
+            break
+    stair = _stair(changes, line)
+    return _tableau(changes, stair) if stair > noise else best
+
+
+def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
+    """The height of the stair where L, straight over the smallest steps, first jumps; 0 where it bends smoothly.
+
+    Round-off inside a function makes stairs of it: far to the left gelu is x times a few last bits of a 1. A jump of
+    many last bits is none of these, but a corner such as that of a relu that is off: there the small steps are right.
+    """
+    if not changes:
+        return 0.0
+    smallest, right, left = changes[-1]
+    slope, before = (right - left) / (2 * smallest), line.noise
+    for step, right, left in reversed(changes):
+        off = max(abs(right - slope * step), abs(left + slope * step))
+        if off > 20 * before:  # a smooth bend grows by at most RATIO^4 from a step to the next
+            return off if off <= 16 * line.last_bit else 0.0
+        before = max(before, off)
+    return 0.0
 
 
 def _tableau(changes: list[tuple[float, float, float]], noise: float) -> Derivative:
@@ -144,14 +157,14 @@ def _tableau(changes: list[tuple[float, float, float]], noise: float) -> Derivat
     return best
 
 
-def _measured_noise(line: Line, smallest: float) -> tuple[float, bool]:
-    """The round-off in L as it is seen, and whether L does not move at all at the smallest step.
+def _measured_noise(line: Line, smallest: float) -> float:
+    """The round-off in L as it is seen.
 
     Over seven points this close a smooth function is a cubic to the last bit, so fourth differences are noise. Three
     spacings, since a function that moves by three last bits a point looks perfectly straight.
     Source: Moré and Wild, Estimating computational noise, SIAM J. Sci. Comput. 33 (2011).
     """
-    noise, frozen = line.noise, False
+    noise = line.noise
     for spread in (1.0, 1.37, 2.71):
         spacing = _few_bits(spread * smallest / 3)
         values = np.array([line(j * spacing) if j else 0.0 for j in range(-3, 4)])
@@ -159,8 +172,7 @@ def _measured_noise(line: Line, smallest: float) -> tuple[float, bool]:
             break
         fourth = np.diff(values, 4)
         noise = max(noise, 2 * math.sqrt(float(np.mean(fourth * fourth)) / 70))
-        frozen = frozen or values[0] == 0.0 or values[-1] == 0.0
-    return noise, frozen
+    return noise
 
 
 def _few_bits(step: float) -> float:

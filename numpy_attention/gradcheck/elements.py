@@ -79,9 +79,10 @@ def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim, chosen: np.ndarr
                 kinks[i] = low - slack <= claimed[i] <= high + slack
                 jitter[i] = 0.0
         bar = SAFETY * (error + jitter) + floor + 1e-11 * size()
-        # Not a bit has moved: what happens below the last bit of a 1 inside, as in log(1 + 1e-20), is lost.
+        # Not a bit has moved, or as good as none: what happens below the last bit of a 1 inside the function, as in
+        # log(1 + 1e-20), is lost.
         unmoved = EPS * max((float(np.max(np.abs(dy), initial=0.0)) for dy in scalar.dy), default=0.0)
-        bar += np.where(numeric == 0.0, SAFETY * unmoved / np.array(steps), 0.0)
+        bar += np.where(np.abs(numeric) <= 16 * unmoved, SAFETY * unmoved / np.array(steps), 0.0)
         if claim.in_float64 is not None:
             right = np.abs(claim.in_float64.reshape(-1) - numeric) <= 1e-6 * np.abs(numeric) + SAFETY * error + floor
             bar += np.where(right, SAFETY * claim.lenient, 0.0)

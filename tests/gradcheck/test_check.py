@@ -52,6 +52,21 @@ def test_a_loss_too_small_to_move_raises_no_alarm() -> None:
         gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
 
 
+@pytest.mark.parametrize("approximate", ["tanh", "none"])
+def test_stairs_of_round_off_raise_no_alarm(approximate: str) -> None:
+    """Far to the left gelu is x times so many last bits of a 1: a stair that is straight over every small step."""
+    for x in (-5.5, -6.0, -6.801165233553521, -7.2, -8.29, -10.383746126, -12.0):
+        gradcheck(ops.gelu, ops.gelu_backward, {"x": np.array([[x]])}, approximate=approximate)
+
+
+def test_an_error_beside_a_corner_is_found() -> None:
+    """A relu that is off is no stair of round-off, however near it is to going on."""
+    x = np.array([[-3e-4, 1.0]])
+    gradcheck(ops.relu, ops.relu_backward, {"x": x})
+    with pytest.raises(GradientError, match=r"dx\[0, 0\]"):
+        gradcheck(ops.relu, lambda dy, cache: dy * np.array([[1e-3, 1.0]]), {"x": x})
+
+
 def test_float16_gradients_are_checked_at_their_own_precision(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4)).astype(np.float16)
     gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
