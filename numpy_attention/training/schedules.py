@@ -21,12 +21,27 @@ import math
 
 
 def constant(step: int, learning_rate: float) -> float:
-    """The same rate at every step."""
+    """The same rate at every step.
+
+    Formula: rate(step) = learning_rate
+
+    >>> constant(1000, learning_rate=0.1)
+    0.1
+    """
     return learning_rate
 
 
 def warmup_cosine(step: int, steps: int, warmup: int, peak: float, minimum: float = 0.0) -> float:
-    """The rate at `step` (from 0) of a run of `steps`: linear up to `peak`, then a cosine down to `minimum`."""
+    """The rate at `step` (from 0) of a run of `steps`: linear up to `peak`, then a cosine down to `minimum`.
+
+    Formula: rate = peak (step + 1) / warmup before step `warmup`, from there on
+    minimum + (peak - minimum) (1 + cos(pi progress)) / 2 with progress = (step - warmup + 1) / (steps - warmup)
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 5.3; Loshchilov, Hutter, SGDR (2017), equation 5.
+
+    >>> [round(warmup_cosine(step, steps=6, warmup=2, peak=1.0), 3) for step in range(6)]
+    [0.5, 1.0, 0.854, 0.5, 0.146, 0.0]
+    """
     if step < warmup:
         return peak * (step + 1) / warmup
     if steps <= warmup:

@@ -12,6 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention import ops
 
+SECTION = re.compile(r"^(Formula|Shapes|Units|Raises|Source): *(.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 FUNCTIONS = [name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))]
 FORWARD = [name for name in FUNCTIONS if not name.endswith("_backward")]
 BACKWARD = [name for name in FUNCTIONS if name.endswith("_backward")]
@@ -34,7 +35,7 @@ def test_a_forward_has_its_parts_in_order(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORWARD)
 def test_raises_names_an_exception_and_source_a_year_or_convention(name: str) -> None:
-    sections = dict(re.findall(r"^(Raises|Source): *(.+?)(?=\n\n|\Z)", docstring(name), re.MULTILINE | re.DOTALL))
+    sections = dict(SECTION.findall(docstring(name)))
     assert re.search(r"\b(ValueError|TypeError)\b", sections["Raises"])
     assert re.search(r"\b(19|20)\d\d\b|convention", sections["Source"])
 
@@ -46,6 +47,36 @@ def test_a_backward_says_whose_gradient_it_is_and_its_shapes(name: str) -> None:
     assert re.search(r"^Shapes: *dy|^Shapes: *dloss", text, re.MULTILINE)
     first = text.split("\n\n")[0]
     assert "=" in first or "derivation" in first or "turn dy back" in first, f"no formula: {first}"
+
+
+def functions_of(part: str) -> list[str]:
+    module = importlib.import_module(f"numpy_attention.{part}")
+    return [name for name in module.__all__ if inspect.isfunction(getattr(module, name))]
+
+
+BESIDE = [(part, name) for part in ("training", "gradcheck", "plots") for name in functions_of(part)]
+
+
+@pytest.mark.parametrize(("part", "name"), BESIDE)
+def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(part: str, name: str) -> None:
+    function = getattr(importlib.import_module(f"numpy_attention.{part}"), name)
+    text = inspect.getdoc(function) or ""
+    sections = dict(SECTION.findall(text))
+    if part == "plots":
+        assert sections.keys() & {"Shapes", "Units"} or "`grads`" in text or "figure" in text, f"what is given to {name}?"
+    else:
+        assert re.search(r"=|<-", sections["Formula"])
+    if "raise " in inspect.getsource(function) or part != "training":
+        assert re.search(r"\b\w+Error\b", sections["Raises"])
+
+
+@pytest.mark.parametrize("part", ["layers", "models"])
+def test_a_layer_says_what_shapes_go_in_and_out(part: str) -> None:
+    module = importlib.import_module(f"numpy_attention.{part}")
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if "forward" in vars(thing):
+            assert re.search(r"^Shapes: .*->", inspect.getdoc(thing) or "", re.MULTILINE | re.DOTALL), name
 
 
 @pytest.mark.parametrize("part", PARTS)
