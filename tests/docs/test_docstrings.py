@@ -63,7 +63,7 @@ def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(part
     text = inspect.getdoc(function) or ""
     sections = dict(SECTION.findall(text))
     if part == "plots":
-        assert sections.keys() & {"Shapes", "Units"} or "`grads`" in text or "figure" in text, f"what is given to {name}?"
+        assert sections.keys() & {"Shapes", "Units"} or "`grads`" in text or "figure" in text, f"what does {name} take?"
     else:
         assert re.search(r"=|<-", sections["Formula"])
     if "raise " in inspect.getsource(function) or part != "training":
