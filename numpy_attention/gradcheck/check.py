@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from .diagnosis import Evidence, diagnose, explain_shape
+from .diagnosis import diagnose, explain_shape
 from .differences import Outputs, taylor_slope
 from .directions import check_directions
 from .elements import Claim, Scalar, check_elements
+from .experiments import Evidence
 from .problem import Arrays, Gradients, Inputs, Problem, is_float, problem_of_function, problem_of_layer, problem_of_op
 from .report import ArgumentReport, GradientError, Report
 
@@ -215,7 +216,17 @@ def _jittered(value: np.ndarray, most: int, rng: np.random.Generator) -> np.ndar
 
 def _require_finite(problem: Problem, what: str, value: np.ndarray, seed: int) -> None:
     bad = ~np.isfinite(value)
-    if bad.any():
-        index = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise GradientError(f"gradcheck {problem.name}: {what} holds {value[index]} at index {index} "
-                            f"({int(bad.sum())} of {value.size} elements are NaN or infinite); repeat with seed={seed}")
+    if not bad.any():
+        return
+    index = tuple(int(i) for i in np.argwhere(bad)[0])
+    mistake = ""
+    if not what.startswith("the input"):
+        mistake = "\nlikely mistake: 0/0, log(0), inf - inf, or the exponential of a large number, at that place"
+        kinds = {value.dtype.kind for value in problem.inputs.values() if isinstance(value, np.ndarray)}
+        if "b" in kinds:
+            mistake += "; a row that is hidden whole must give zeros, and what is hidden stays hidden on the way back"
+        elif kinds & set("iu"):
+            mistake += "; what is ignored must be left out: 0 times infinity is NaN"
+    raise GradientError(f"gradcheck {problem.name}: {what} holds {value[index]} at index {index} "
+                        f"({int(bad.sum())} of {value.size} elements are NaN or infinite){mistake}; "
+                        f"repeat with seed={seed}")

@@ -58,8 +58,16 @@ def _factor(factor: float, report: ArgumentReport, scalar: Scalar, arrays: Array
         return Relation("the sign", "the sign is wrong")
     if near(2):
         return Relation(pattern, "twice what it should be: a term is added twice, or a factor 1/2 is missing")
+    shapes = {f"axis {i} of {name}": n for name, value in arrays.items() if isinstance(value, np.ndarray)
+              for i, n in enumerate(value.shape)}
     if near(0.5):
-        return Relation(pattern, "half of what it should be: a factor 2 (of a square?) or one of two uses is missing")
+        pairs = [where for where, n in shapes.items() if n == 2]
+        mean = f", or a mean stands where the sum over the 2 of {pairs[0]} belongs" if pairs else ""
+        return Relation(pattern, "half of what it should be: a factor 2 (of a square?) or one of two uses is missing"
+                        + mean)
+    if abs(factor - 1) < 0.02:
+        return Relation(f"all by a factor of 1 {factor - 1:+.1e}",
+                        f"right up to a factor of 1 {factor - 1:+.1e}: a rounded constant, or eps at another place?")
     for name, value in options.items():
         if isinstance(value, float) and value not in (0.0, 1.0):
             for number, words in [(value, f"{name} is applied once too often"), (1 / value, f"{name} is left out"),
@@ -67,8 +75,6 @@ def _factor(factor: float, report: ArgumentReport, scalar: Scalar, arrays: Array
                                   (1 / (1 - value), f"the factor 1/(1 - {name}) is applied once too often")]:
                 if near(number):
                     return Relation(pattern, words)
-    shapes = {f"axis {i} of {name}": n for name, value in arrays.items() if isinstance(value, np.ndarray)
-              for i, n in enumerate(value.shape)}
     shapes |= {f"all of {name}": value.size for name, value in arrays.items() if isinstance(value, np.ndarray)}
     for where, n in shapes.items():
         if n > 1:
@@ -148,7 +154,8 @@ def _difference(report: ArgumentReport, scalar: Scalar, arrays: Arrays, toleranc
             if np.count_nonzero(term) == term.size and constant(off / term, term, axis):
                 return Relation(f"off by a multiple of {report.name} along axis {axis}",
                                 f"every row along axis {axis} is off by a multiple of {report.name}: is the path "
-                                "through the variance (or the mean square) missing?")
+                                "through the variance (or the mean square) missing, or scaled otherwise than in "
+                                "the forward (n - 1 for n)?")
     ours, theirs = np.sort(report.analytic.reshape(-1)), np.sort(report.numeric.reshape(-1))
     if report.wrong.mean() > 0.5 and np.allclose(ours, theirs, rtol=1e-6, atol=float(slack.max())):
         return Relation("the right numbers in the wrong places",
