@@ -11,7 +11,7 @@ import numpy as np
 
 from numpy_attention.errors import on_host
 
-BLOCK = 32_768  # elements: 128 KiB in float32, so that the block and a few temporaries of its size fit the cache
+BLOCK = 65_536  # elements: 256 KiB in float32, so that the block and a few temporaries of its size fit the cache
 
 
 def in_blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
@@ -21,6 +21,8 @@ def in_blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
     """
     flat = [array.reshape(-1) for array in arrays]
     size = flat[0].size
-    block = BLOCK if on_host(arrays[0]) else max(size, 1)
-    for start in range(0, size, block):
-        yield tuple(array[start : start + block] for array in flat)
+    if size <= BLOCK or not on_host(arrays[0]):
+        yield tuple(flat)
+        return
+    for start in range(0, size, BLOCK):
+        yield tuple([array[start : start + BLOCK] for array in flat])

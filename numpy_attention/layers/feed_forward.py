@@ -109,7 +109,7 @@ class FeedForward(Layer):
             # up = x @ w_1 + b_1, the second use of x
             dx_up, grads["w_1"], grads["b_1"] = linear_backward(dup, cache.linear_1)
             dx += dx_up
-        return dx, {name: grads[name] for name in self.parameters()}  # without the biases that are off
+        return dx, {name: g for name, g in grads.items() if g is not None}  # without the biases that are off
 
 
 def _activate(name: str, x: np.ndarray) -> tuple[np.ndarray, Any]:

@@ -153,7 +153,7 @@ class MultiHeadAttention(Layer):
         # q = rotary(split_heads(x @ w_q + b_q))
         dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)  # (B, T_q, H d_k)
         dx, grads["w_q"], grads["b_q"] = linear_backward(dq, cache.linear_q)
-        grads = {name: grads[name] for name in self.parameters()}  # without the biases that are off
+        grads = {name: g for name, g in grads.items() if g is not None}  # without the biases that are off
         if cache.cross:
             return dx, dsource, grads
         dx += dsource  # x was query, key and value

@@ -34,8 +34,9 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.model import Model
+from numpy_attention.models.model import Model, Receive, in_order_of
 from numpy_attention.ops.dropout import dropout, dropout_backward
+from numpy_attention.ops.embedding import embedding_backward_into
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias
@@ -144,42 +145,40 @@ class GPT(Model):
             logits, head = self.head.forward(x)
         return logits, GPTCache(token, position, dropped, tuple(blocks), norm, x, head)
 
-    def backward_from_logits(self, dlogits: np.ndarray, cache: GPTCache) -> Parameters:
-        """The gradients of all parameters, given that of the logits."""
+    def backward_from_logits(
+        self, dlogits: np.ndarray, cache: GPTCache, receive: Receive | None = None
+    ) -> Parameters:
+        """The gradients of all parameters, given that of the logits; `receive` gets them one by one."""
         grads: Parameters = {}
+        receive = grads.update if receive is None else receive
         table = self.token_embedding.table
         if self.head is None:
             # logits = x @ table.T
             dx = (_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
-            dtable_head = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
+            dtable = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
         else:
             dx, head_grads = self.head.backward(dlogits, cache.head)
+            receive(prefixed("head", head_grads))
+            dtable = np.zeros_like(table)
         # x = norm(x)
         dx, norm_grads = self.norm.backward(dx, cache.norm)
+        receive(prefixed("norm", norm_grads))
         # x = block(x), the last block first
-        block_grads: list[Parameters] = []
-        for block, block_cache in zip(reversed(self.blocks), reversed(cache.blocks)):
-            dx, one = block.backward(dx, block_cache)
-            block_grads.insert(0, one)
+        for i in reversed(range(len(self.blocks))):
+            dx, block_grads = self.blocks[i].backward(dx, cache.blocks[i])
+            receive(prefixed(f"blocks.{i}", block_grads))
         # x = dropout(x)
         dx = dropout_backward(dx, cache.dropout)
         # x = token_embedding[ids] + position_embedding[positions]
         if self.position_embedding is not None:
             dx, position_grads = self.position_embedding.backward(dx, cache.position)
-            grads |= prefixed("position_embedding", position_grads)
+            receive(prefixed("position_embedding", position_grads))
         if self.config.positions == "sinusoidal":
             # x *= sqrt(d_model)
             dx = dx * math.sqrt(self.config.d_model)
-        _, token_grads = self.token_embedding.backward(dx, cache.token)
-        grads |= prefixed("token_embedding", token_grads)
-        for i, one in enumerate(block_grads):
-            grads |= prefixed(f"blocks.{i}", one)
-        grads |= prefixed("norm", norm_grads)
-        if self.head is None:
-            grads["token_embedding.table"] += dtable_head  # the table was used twice
-        else:
-            grads |= prefixed("head", head_grads)
-        return {name: grads[name] for name in self.parameters()}  # in the order of the parameters
+        embedding_backward_into(dx, cache.token, dtable)  # adds to what the head gave: the table was used twice
+        receive({"token_embedding.table": dtable})
+        return in_order_of(self, grads)
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
@@ -189,11 +188,11 @@ class GPT(Model):
         loss, cache = cross_entropy(logits, targets)
         return loss, GPTLossCache(forward, cache)
 
-    def backward(self, cache: GPTLossCache) -> Parameters:
-        """The gradients of the loss, named like the parameters."""
-        # loss = cross_entropy(logits, targets), and dloss = 1
-        dlogits = cross_entropy_backward(1.0, cache.cross_entropy)
-        return self.backward_from_logits(dlogits, cache.forward)
+    def backward(self, cache: GPTLossCache, dloss: float = 1.0, receive: Receive | None = None) -> Parameters:
+        """The gradients of dloss * loss, named like the parameters; handed to `receive` if one is given."""
+        # loss = cross_entropy(logits, targets)
+        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
+        return self.backward_from_logits(dlogits, cache.forward, receive)
 
     def attention_weights(self, ids: np.ndarray) -> Parameters:
         """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""

@@ -1,6 +1,7 @@
 """Part III, appendix. What every model can do besides: save itself to a file, and come back from one"""
 
 import dataclasses
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -8,8 +9,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.layers.layer import Layer
+from numpy_attention.layers.layer import Layer, Parameters
 from numpy_attention.models.files import load_arrays, read_into, save_arrays
+
+# An argument of every model's backward. With it each group of gradients is handed over as soon as it is known, and none
+# is kept: who adds up the gradients of several shards then holds one copy of them, not one a shard.
+Receive = Callable[[Parameters], None]
 
 
 class Model(Layer):
@@ -46,3 +51,8 @@ class Model(Layer):
             raise InputError(f"{path} cannot be loaded: its description of a model does not hold: {error}") from None
         read_into(model.parameters(), arrays, "parameters.", "model")
         return model
+
+
+def in_order_of(model: Layer, grads: Parameters) -> Parameters:
+    """The gradients in the order of the model's parameters; none, if they were handed over one by one."""
+    return {name: grads[name] for name in model.parameters() if grads}

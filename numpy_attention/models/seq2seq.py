@@ -29,11 +29,12 @@ from numpy_attention.errors import shape_error
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
-from numpy_attention.models.model import Model
+from numpy_attention.models.model import Model, Receive, in_order_of
 from numpy_attention.models.padding import visible_tokens
 from numpy_attention.models.search import beam_search, greedy_search
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stacks import Decoder, DecoderCache, Encoder, EncoderCache, Past
+from numpy_attention.ops.embedding import embedding_backward_into
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
 from numpy_attention.ops.masks import causal_mask
 
@@ -131,33 +132,36 @@ class Seq2Seq(Model):
             logits, head = self.head.forward(x)
         return logits, target, decoder, x, head
 
-    def backward_from_logits(self, dlogits: np.ndarray, cache: Seq2SeqCache) -> Parameters:
-        """The gradients of all parameters, given that of the logits."""
+    def backward_from_logits(
+        self, dlogits: np.ndarray, cache: Seq2SeqCache, receive: Receive | None = None
+    ) -> Parameters:
+        """The gradients of all parameters, given that of the logits; `receive` gets them one by one."""
         grads: Parameters = {}
+        receive = grads.update if receive is None else receive
         scale = math.sqrt(self.config.d_model)
         table = self.target_embedding.table
         # logits = x @ table.T, or x @ w
         if self.head is None:
             dx = (_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
-            dtable_head = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
+            dtable = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
         else:
             dx, head_grads = self.head.backward(dlogits, cache.head)
-            grads |= prefixed("head", head_grads)
+            receive(prefixed("head", head_grads))
+            dtable = np.zeros_like(table)
         # x = decoder(scale * table[target_ids], context)
         dx, dcontext, decoder_grads = self.decoder.backward(dx, cache.decoder)
-        _, target_grads = self.target_embedding.backward(dx * scale, cache.target)
-        grads |= prefixed("decoder", decoder_grads) | prefixed("target_embedding", target_grads)
+        receive(prefixed("decoder", decoder_grads))
+        embedding_backward_into(dx * scale, cache.target, dtable)  # adds to what the head gave
         # context = encoder(scale * source_table[source_ids])
         dx, encoder_grads = self.encoder.backward(dcontext, cache.encoder)
-        _, source_grads = (self.source_embedding or self.target_embedding).backward(dx * scale, cache.source)
-        grads |= prefixed("encoder", encoder_grads)
-        if self.head is None:
-            grads["target_embedding.table"] += dtable_head  # the table's second use
+        receive(prefixed("encoder", encoder_grads))
         if self.source_embedding is None:
-            grads["target_embedding.table"] += source_grads["table"]  # and its third
+            embedding_backward_into(dx * scale, cache.source, dtable)  # the table's third use
         else:
-            grads |= prefixed("source_embedding", source_grads)
-        return {name: grads[name] for name in self.parameters()}  # in the order of the parameters
+            _, source_grads = self.source_embedding.backward(dx * scale, cache.source)
+            receive(prefixed("source_embedding", source_grads))
+        receive({"target_embedding.table": dtable})
+        return in_order_of(self, grads)
 
     def loss(
         self,
@@ -178,10 +182,11 @@ class Seq2Seq(Model):
         loss, cache = cross_entropy(logits, targets, label_smoothing=smoothing)
         return loss, Seq2SeqLossCache(forward, cache)
 
-    def backward(self, cache: Seq2SeqLossCache) -> Parameters:
-        """The gradients of the loss, named like the parameters."""
-        dlogits = cross_entropy_backward(1.0, cache.cross_entropy)
-        return self.backward_from_logits(dlogits, cache.forward)
+    def backward(self, cache: Seq2SeqLossCache, dloss: float = 1.0, receive: Receive | None = None) -> Parameters:
+        """The gradients of dloss * loss, named like the parameters; handed to `receive` if one is given."""
+        # loss = cross_entropy(logits, targets)
+        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
+        return self.backward_from_logits(dlogits, cache.forward, receive)
 
     def attention_weights(
         self,

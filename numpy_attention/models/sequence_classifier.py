@@ -25,7 +25,7 @@ from numpy_attention.layers.layer import Parameters, normal, prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
-from numpy_attention.models.model import Model
+from numpy_attention.models.model import Model, Receive, in_order_of
 from numpy_attention.models.padding import visible_tokens
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
@@ -162,30 +162,33 @@ class SequenceClassifier(Model):
         logits, head = self.head.forward(x)
         return logits, SequenceClassifierCache(token, position, dropped, tuple(blocks), norm, share, head)
 
-    def backward_from_logits(self, dlogits: np.ndarray, cache: SequenceClassifierCache) -> Parameters:
-        """The gradients of all parameters, given that of the logits."""
+    def backward_from_logits(
+        self, dlogits: np.ndarray, cache: SequenceClassifierCache, receive: Receive | None = None
+    ) -> Parameters:
+        """The gradients of all parameters, given that of the logits; `receive` gets them one by one."""
         grads: Parameters = {}
+        receive = grads.update if receive is None else receive
         dx, head_grads = self.head.backward(dlogits, cache.head)
+        receive(prefixed("head", head_grads))
         if cache.share is not None:
             # x = share @ x
             dx = cache.share[:, :, None] * dx[:, None, :]  # (B, T, d_model)
         if self.norm is not None:
             dx, norm_grads = self.norm.backward(dx, cache.norm)
-            grads |= prefixed("norm", norm_grads)
+            receive(prefixed("norm", norm_grads))
         for i in reversed(range(len(self.blocks))):
             dx, block_grads = self.blocks[i].backward(dx, cache.blocks[i])
-            grads |= prefixed(f"blocks.{i}", block_grads)
+            receive(prefixed(f"blocks.{i}", block_grads))
         dx = dropout_backward(dx, cache.dropout)
         # x = x + positions
         dx, position_grads = self.position_embedding.backward(dx, cache.position)
         if self.class_token is not None:
             # x = concatenate([class_token, x])
-            grads["class_token"] = dx[:, 0].sum(axis=0)
+            receive({"class_token": dx[:, 0].sum(axis=0)})
             dx = dx[:, 1:]
         _, token_grads = self.token_embedding.backward(dx, cache.token)
-        grads |= prefixed("token_embedding", token_grads) | prefixed("position_embedding", position_grads)
-        grads |= prefixed("head", head_grads)
-        return {name: grads[name] for name in self.parameters()}  # in the order of the parameters
+        receive(prefixed("token_embedding", token_grads) | prefixed("position_embedding", position_grads))
+        return in_order_of(self, grads)
 
     def loss(
         self,
@@ -200,10 +203,13 @@ class SequenceClassifier(Model):
         loss, cache = cross_entropy(logits, targets)
         return loss, SequenceClassifierLossCache(forward, cache)
 
-    def backward(self, cache: SequenceClassifierLossCache) -> Parameters:
-        """The gradients of the loss, named like the parameters."""
-        dlogits = cross_entropy_backward(1.0, cache.cross_entropy)
-        return self.backward_from_logits(dlogits, cache.forward)
+    def backward(
+        self, cache: SequenceClassifierLossCache, dloss: float = 1.0, receive: Receive | None = None
+    ) -> Parameters:
+        """The gradients of dloss * loss, named like the parameters; handed to `receive` if one is given."""
+        # loss = cross_entropy(logits, targets)
+        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
+        return self.backward_from_logits(dlogits, cache.forward, receive)
 
     def predict(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
         """The likeliest class of each sequence (B,), or of each token (B, T) without pooling."""

@@ -72,21 +72,29 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
 
     Shapes: dy (..., d_model) -> dtable (V, d_model)
     """
+    dtable = np.zeros_like(cache.table)
+    embedding_backward_into(dy, cache, dtable)
+    return dtable
+
+
+def embedding_backward_into(dy: np.ndarray, cache: EmbeddingCache, dtable: np.ndarray) -> None:
+    """Add the gradient to `dtable`, for a table that has another use with a gradient of its own.
+
+    Shapes: dy (..., d_model), dtable (V, d_model), changed in place
+    """
     ids, table = cache
     require_cotangent("embedding_backward", "dy", dy, (*ids.shape, table.shape[1]), table.dtype)
-    dtable = np.zeros_like(table)
     if ids.size == 0:
-        return dtable
+        return
 
     # y = table[ids]
     if not on_host(ids):
         np.add.at(dtable, ids, dy)
-        return dtable
+        return
     flat_ids = ids.reshape(-1)  # (N,)
     order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
     sorted_dy = dy.reshape(-1, table.shape[1])[order]  # (N, d_model)
     run_sums = np.add.reduceat(sorted_dy, first_of_run, axis=0)  # (number of different ids, d_model)
-    dtable[sorted_ids[first_of_run]] = run_sums  # now each id occurs once, so plain assignment is safe
-    return dtable
+    dtable[sorted_ids[first_of_run]] += run_sums  # now each id occurs once, so the plain sum is safe

@@ -69,7 +69,7 @@ def layer_norm(
     d = x.shape[-1]
     x_wide = x.astype(np.float32) if x.dtype == np.float16 else x  # statistics need more than float16's ten bits
 
-    x_hat = x_wide - x_wide.mean(axis=-1, keepdims=True)  # for now x - mean
+    x_hat = x_wide - np.einsum("...i->...", x_wide)[..., None] / d  # for now x - mean; faster than .mean() on short rows
     var = np.einsum("...i,...i->...", x_hat, x_hat)[..., None] / d  # (..., 1)
     r = 1.0 / np.sqrt(var + eps)
     x_hat *= r
@@ -89,13 +89,15 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
     d = dy.shape[-1]
 
     # y = x_hat * gamma + beta
-    dbeta = dy_wide.reshape(-1, d).sum(axis=0)  # (d,)
+    dbeta = np.einsum("ni->i", dy_wide.reshape(-1, d))  # (d,)
     dgamma = np.einsum("ni,ni->i", dy_wide.reshape(-1, d), x_hat.reshape(-1, d))  # (d,)
     dx_hat = dy_wide * gamma  # (..., d)
 
     # x_hat = (x - mean) * r
+    mean_dx_hat = np.einsum("...i->...", dx_hat)[..., None] / d  # (..., 1)
     along_x_hat = np.einsum("...i,...i->...", dx_hat, x_hat)[..., None] / d  # mean(dx_hat * x_hat), (..., 1)
-    dx = dx_hat - dx_hat.mean(axis=-1, keepdims=True)
+    dx = dx_hat  # not needed again
+    dx -= mean_dx_hat
     dx -= x_hat * along_x_hat
     dx *= r
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False), dbeta.astype(dy.dtype, copy=False)

@@ -150,6 +150,7 @@ class Trainer:
         loss, norm = to_host(np.stack([loss, norm.astype(np.float64)])).tolist()
         self.fault = ""
         if math.isfinite(loss) and math.isfinite(norm):
+            self.optimizer.workers = workers
             self.optimizer.step(grads, self.rate(self.step))
         else:
             self.fault = f"the loss is {loss}, the norm of the gradients {norm}; {self._cause(batch, mine)}"

@@ -31,10 +31,14 @@ regularization", algorithm 2; Pascanu, Mikolov and Bengio 2013, section 3.2, for
 
 import math
 from collections.abc import Mapping
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from numpy_attention.blocks import in_blocks
+
+WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
 
 
 class SGD:
@@ -46,6 +50,7 @@ class SGD:
         self.momentum = momentum
         self.steps = 0
         self.u = {name: np.zeros_like(p) for name, p in self.parameters.items()} if momentum else {}
+        self.workers: Any = None  # as in Adam; here the work is too little to share
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
@@ -93,17 +98,30 @@ class Adam:
         self.steps = 0
         self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
+        self.workers: Any = None  # `Workers` of the training loop, or None
+        self._size = sum(p.size for p in self.parameters.values())
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed.
+
+        Every element moves by itself, so `self.workers`, if there are any, share the blocks with the same result.
+        """
         rate = self.learning_rate if learning_rate is None else learning_rate
         _check_gradients(type(self).__name__, self.parameters, grads)
         self.steps += 1
+        parts = self.workers.count if self.workers and self._size >= WORTH_SHARING else 1
+        if parts == 1:
+            self._move(grads, rate, 0, 1)
+        else:
+            list(self.workers.map(lambda i: self._move(grads, rate, i, parts), range(parts)))
+
+    def _move(self, grads: Mapping[str, np.ndarray], rate: float, part: int, parts: int) -> None:
         correction_1 = 1 - self.beta_1**self.steps
         correction_2 = 1 - self.beta_2**self.steps
+        root_2 = math.sqrt(correction_2)
         for name, parameter in self.parameters.items():
             shrink = self._shrink(parameter, rate)
-            for p, g, m, v in in_blocks(parameter, grads[name], self.m[name], self.v[name]):
+            for p, g, m, v in islice(in_blocks(parameter, grads[name], self.m[name], self.v[name]), part, None, parts):
                 if shrink != 1.0:
                     p *= shrink
                 # m = beta_1 m + (1 - beta_1) g
@@ -116,10 +134,10 @@ class Adam:
                 v += square
                 # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), the two corrections multiplied out of the arrays:
                 # m_hat / (sqrt(v_hat) + eps) = (sqrt(c_2) / c_1) m / (sqrt(v) + sqrt(c_2) eps)
-                move = np.sqrt(v)
-                move += math.sqrt(correction_2) * self.eps
+                move = np.sqrt(v, out=square)
+                move += root_2 * self.eps
                 np.divide(m, move, out=move)
-                move *= rate * math.sqrt(correction_2) / correction_1
+                move *= rate * root_2 / correction_1
                 p -= move
 
     def _shrink(self, parameter: np.ndarray, rate: float) -> float:

@@ -10,6 +10,8 @@ nothing between calls, so threads need no locks; NumPy lets go of Python's inter
 matrix products, so they run at once. Weights n_i / n matter: with padding the shards count different numbers
 of tokens, and the mean of the shards' means would be another number.
 
+The weight of a shard goes in where its backward begins, as dloss, instead of through every gradient at its end.
+
 Floating-point sums depend on their order. The shards' gradients are added in the order of the shards, not in that in
 which the threads finish, so the same run gives the same bits every time.
 
@@ -19,10 +21,13 @@ BLAS has threads of its own. K workers with K BLAS threads each would fight for 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Condition
 from typing import Any, Self
 
 import numpy as np
+
+from numpy_attention.models.model import in_order_of
 
 Batch = tuple[np.ndarray, ...]
 
@@ -97,25 +102,59 @@ def loss_and_gradients(
     counts = [count_targets(part) for part in parts]
     weights = [n / max(sum(counts), 1) for n in counts]
 
-    def work(i: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        loss, cache = model.loss(*parts[i], training=True, rng=rngs[i])
-        grads: dict[str, np.ndarray] = model.backward(cache)
-        if len(parts) > 1:
-            for g in grads.values():
-                g *= weights[i]
-        return weights[i] * loss.astype(np.float64), grads  # not float(loss), for which a GPU would be waited for
+    total = OrderedSum(len(mine))
 
-    total: dict[str, np.ndarray] = {}
-    total_loss: Any = 0.0
-    for start in range(mine.start, mine.stop, workers.count):  # no more shards in memory than there are workers
-        for loss, grads in workers.map(work, range(start, min(start + workers.count, mine.stop))):
-            total_loss += loss
-            for name, g in grads.items():
-                if name in total:
-                    total[name] += g
-                else:
-                    total[name] = g
-    return total_loss, total
+    def work(i: int) -> np.ndarray:
+        with total.cancelled_by_errors():
+            loss, cache = model.loss(*parts[i], training=True, rng=rngs[i])
+            model.backward(cache, dloss=weights[i], receive=lambda grads: total.add(i - mine.start, grads))
+        return weights[i] * loss.astype(np.float64)  # not float(loss), for which a GPU would be waited for
+
+    total_loss: Any = sum(workers.map(work, mine))
+    return total_loss, in_order_of(model, total.arrays)
+
+
+class OrderedSum:
+    """Adds up the gradients of `count` shards, group by group as their backwards come to know them.
+
+    Shard i adds its n-th group after shard i - 1 has added its own: the order of the sum is fixed, one copy of the
+    gradients is in memory however many shards there are, and the adding is done by all threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._groups_added = [0] * count
+        self._changed = Condition()
+        self._cancelled = False
+
+    def add(self, shard: int, grads: Mapping[str, np.ndarray]) -> None:
+        """Add a group of gradients of one shard when it is this shard's turn."""
+        before = self._groups_added[shard - 1] if shard else 0
+        if shard and before <= self._groups_added[shard]:
+            with self._changed:
+                turn = self._groups_added[shard]
+                self._changed.wait_for(lambda: self._groups_added[shard - 1] > turn or self._cancelled)
+            if self._cancelled:
+                raise RuntimeError("another shard has failed")
+        for name, g in grads.items():  # without the lock: nobody else's turn is now
+            if shard:
+                self.arrays[name] += g
+            else:
+                self.arrays[name] = g
+        with self._changed:
+            self._groups_added[shard] += 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def cancelled_by_errors(self) -> Iterator[None]:
+        """Nobody waits for a shard that has failed."""
+        try:
+            yield
+        except BaseException:
+            with self._changed:
+                self._cancelled = True
+                self._changed.notify_all()
+            raise
 
 
 def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:

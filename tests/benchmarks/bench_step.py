@@ -73,6 +73,7 @@ def measure(name: str, rounds: int, threads: int, workers: Workers) -> tuple[dic
     batches = [tuple(rng.integers(0, V, (2, B, T))) for _ in range(4)]
     theirs = TorchRun(model, RATE, BETA_2, DECAY)
     optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY)
+    optimizer.workers = workers
     turns = {"ours": 0, "theirs": 0}
 
     def our_step() -> float:

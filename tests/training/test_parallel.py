@@ -8,6 +8,7 @@ import pytest
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training.parallel import (
+    OrderedSum,
     Workers,
     count_targets,
     default_workers,
@@ -47,7 +48,7 @@ def test_shards_with_different_numbers_of_counted_tokens_add_up_to_the_whole_bat
 
 def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
     class Slow:
-        """Holds the first shard back until the second is done."""
+        """Holds the first shard back until the second has its gradients."""
 
         def __init__(self, held):
             self.held, self.done = held, threading.Event()
@@ -57,16 +58,46 @@ def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
                 self.done.wait(5)
             return model.loss(ids, targets)
 
-        def backward(self, cache):
-            grads = model.backward(cache)
+        def parameters(self):
+            return model.parameters()
+
+        def backward(self, cache, dloss, receive):
+            grads = model.backward(cache, dloss)
             self.done.set()
-            return grads
+            receive(grads)
 
     with Workers(2) as pool:
         results = [loss_and_gradients(Slow(held), batch, 2, pool, [None, None]) for held in (False, True)]
     assert results[0][0] == results[1][0]
     for name, g in results[0][1].items():
         np.testing.assert_array_equal(g, results[1][1][name])
+
+
+def test_a_backward_hands_its_gradients_over_instead_of_keeping_them(model, batch):
+    _, cache = model.loss(*batch)
+    received = {}
+    assert model.backward(cache, -0.3, received.update) == {}
+    kept = model.backward(cache, -0.3)
+    assert list(kept) == list(model.parameters())
+    assert received.keys() == kept.keys()
+    for name, g in model.backward(cache).items():
+        np.testing.assert_array_equal(received[name], kept[name])
+        np.testing.assert_allclose(kept[name], -0.3 * g, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_no_shard_waits_for_one_that_has_failed(failing):
+    total = OrderedSum(3)
+
+    def work(shard):
+        with total.cancelled_by_errors():
+            for _ in range(4):
+                total.add(shard, {"w": np.ones(2)})
+                if shard == failing:
+                    raise FloatingPointError(f"shard {shard}")
+
+    with Workers(3) as pool, pytest.raises(FloatingPointError, match=f"shard {failing}"):
+        list(pool.map(work, range(3)))
 
 
 def test_an_error_in_a_worker_reaches_the_caller(model, batch):
