@@ -75,5 +75,5 @@ def linear_backward(dy: np.ndarray, cache: LinearCache) -> tuple[np.ndarray, np.
     # y = x @ w + b
     dx = dy_rows @ w.T  # (N, d_in)
     dw = x.reshape(-1, d_in).T @ dy_rows  # (d_in, d_out)
-    db = np.ones_like(dy_rows[:, 0]) @ dy_rows if has_bias else None  # (d_out,), three times as fast as .sum(axis=0)
+    db = np.ones_like(dy_rows, shape=len(dy_rows)) @ dy_rows if has_bias else None  # (d_out,), .sum(axis=0) but faster
     return dx.reshape(x.shape), dw, db
