@@ -29,6 +29,7 @@ from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import InputError
 from numpy_attention.training.diagnose import NOT_AGAIN, first_non_finite
 from numpy_attention.training.log import Log
+from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.mpi import OneProcess
 from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm, global_norm
 from numpy_attention.training.parallel import Batch, Workers, count_targets, default_workers, loss_and_gradients, shards
@@ -91,6 +92,7 @@ class Trainer:
     def run(self) -> str:
         """Train to the end, and say how it ended: "finished", "stopped early" or the name of a signal."""
         c, first = self.config, self.ranks.rank == 0
+        keep_freed_memory()
         self.prepare()
         with (
             Workers(self.workers, alone=self.ranks.size == 1) as workers,

@@ -17,6 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from numpy_attention.models import GPT, GPTConfig
+from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.optimizers import AdamW
 from numpy_attention.training.parallel import Workers, loss_and_gradients
 from tests.benchmarks.timing import Contender, Result, blas_threads, compare, machine, milliseconds, table, torch_with
@@ -111,6 +112,7 @@ def main() -> None:
         if name not in SIZES:
             parser.error(f"no size {name!r}; there are {', '.join(SIZES)}")
     torch = torch_with(args.threads)
+    keep_freed_memory()   # for both sides, as they share this process
 
     def rows(workers: Workers) -> Iterator[list[str]]:
         for name in args.sizes:
