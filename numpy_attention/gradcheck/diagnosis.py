@@ -23,28 +23,33 @@ def diagnose(evidence: Evidence) -> str:
             mistakes.setdefault(relation.mistake, []).append(report.symbol)
     sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
     if sum(map(len, mistakes.values())) < len(evidence.wrong):
-        found = next(experiments(evidence), "") or _of_a_layer(evidence)
-        rows = [relations.place_in_words(one) for one in evidence.wrong if one.pattern.startswith("only the")]
-        sentences = [found, *rows, *sentences] if found else sentences
+        found = [_of_a_layers_input(evidence), next(experiments(evidence), "") or _of_one_parameter(evidence)]
+        if any(found):
+            found += [relations.place_in_words(one) for one in evidence.wrong if one.pattern.startswith("only the")]
+        sentences = [*filter(None, found), *sentences]
     if not sentences:
         sentences = [relations.place_in_words(report) for report in evidence.wrong]
     return "; ".join(sentences[:2])
 
 
-def _of_a_layer(evidence: Evidence) -> str:
-    """What it tells that of a layer these gradients are right and those are wrong."""
+def _of_a_layers_input(evidence: Evidence) -> str:
+    """What it tells that all parameters' gradients are right, and an input's is not."""
     parameters = evidence.problem.parameters
     wrong = {report.name for report in evidence.wrong}
-    if not parameters or len(evidence.reports) < 2:
+    if not parameters or wrong & parameters:
         return ""
-    if not wrong & parameters:
-        names = ", ".join(f"d{name}" for name in sorted(wrong))
-        return (f"every parameter's gradient is right, only {names} is wrong: a path to the input is missing or added "
-                "twice (the residual path? one of q, k and v?)")
-    if len(wrong) == 1:
-        return (f"all other gradients are right: the mistake stands where d{next(iter(wrong))} is put together "
-                "(used twice, its two gradients must be added)")
-    return ""
+    names = ", ".join(f"d{name}" for name in sorted(wrong))
+    return (f"every parameter's gradient is right, only {names} is wrong: a path to the input is missing or added "
+            "twice (the residual path? one of q, k and v?)")
+
+
+def _of_one_parameter(evidence: Evidence) -> str:
+    """What it tells that of a layer's many gradients only one is wrong."""
+    wrong = [report.name for report in evidence.wrong]
+    if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.reports) < 2:
+        return ""
+    return (f"all other gradients are right: the mistake stands where d{wrong[0]} is put together "
+            "(used twice, its two gradients must be added)")
 
 
 def explain_shape(got: tuple[int, ...], expected: tuple[int, ...],

@@ -1,4 +1,4 @@
-"""The proof of the proof: every known mistake is caught, and the weaker checks miss what they are said to miss."""
+"""The proof of the proof: weaker checks miss what they are said to miss. That the full one kills all: test_diagnoses."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,6 @@ from numpy_attention.gradcheck.mutants.trials import TRIALS
 from numpy_attention.gradcheck.mutants.weaker import WEAKER, Weakness
 
 WEAK = {weakness.name: weakness for weakness in WEAKER}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_every_mutant_is_killed(name: str) -> None:
-    assert kill(MUTANTS[name]), f"{name} gets through: {MUTANTS[name].wrong}"
 
 
 @pytest.mark.parametrize("covers", TRIALS)

@@ -139,7 +139,7 @@ class InputKeptOnTheLayer(Linear):
 
 
 @method_of("GPT", "backward_from_logits")
-def tied_head_left_out(self: GPT, dlogits: np.ndarray, cache: Any) -> Any:
+def tied_head_left_out(self: GPT, dlogits: np.ndarray, cache: Any, *_: Any) -> Any:
     """The table is used twice, as embedding and as head; the head's gradient is not added.
 
     Hides: the embedding's half still learns, and untied models are right.
@@ -154,7 +154,7 @@ def tied_head_left_out(self: GPT, dlogits: np.ndarray, cache: Any) -> Any:
 
 
 @method_of("GPT", "backward_from_logits")
-def positions_not_summed_over_the_batch(self: GPT, dlogits: np.ndarray, cache: Any) -> Any:
+def positions_not_summed_over_the_batch(self: GPT, dlogits: np.ndarray, cache: Any, *_: Any) -> Any:
     """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
 
     Hides: right for a batch of one, and the learning rate absorbs it.
