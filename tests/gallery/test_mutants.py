@@ -1,4 +1,4 @@
-"""The proof of the proof: weaker checks miss what they are said to miss. That the full one kills all: test_diagnoses."""
+"""The proof of the proof: weaker checks miss what is said. That the full one kills all: test_diagnoses."""
 
 import numpy as np
 import pytest
