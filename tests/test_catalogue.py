@@ -70,7 +70,7 @@ def test_wrong_calls_are_refused_with_a_clear_error(entry: Entry) -> None:
         properties.wrong_calls_are_refused(entry, seed, None)
 
 
-# A thousand draws of every entry take an hour and a half on one core, see docs/checkers.md:
+# A thousand draws of every entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/test_catalogue.py
 DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "200"))
 

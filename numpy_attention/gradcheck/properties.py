@@ -24,7 +24,7 @@ def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | Non
     assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
 
 
-def a_sample_of_the_gradients_agrees(entry: Entry, seed: int, sizes: Sizes | None = None, sample: int = 48) -> None:
+def a_sample_of_the_gradients_agrees(entry: Entry, seed: int, sizes: Sizes | None = None, sample: int = 24) -> None:
     """The same for so many elements of all arguments together: for draws by the thousand."""
     report = check(entry.case(seed, np.float64, sizes).problem(), seed, sample=sample)
     assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
