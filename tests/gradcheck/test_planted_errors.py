@@ -305,7 +305,7 @@ def test_a_backward_that_raises_and_gradients_in_another_order(rng: np.random.Ge
     x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     with pytest.raises(GradientError, match=r"the backward raised ValueError: matmul(.|\n)*should be transposed"):
         gradcheck(ops.linear, lambda dy, cache: (dy @ w, x.T @ dy, None), {"x": x, "w": w})
-    with pytest.raises(GradientError, match=r"this is the shape of w: are the arguments, or the gradients, in the right order\?"):
+    with pytest.raises(GradientError, match=r"this is the shape of w: are the arguments, or the gradients, in the"):
         gradcheck(ops.linear, lambda dy, cache: (x.T @ dy, dy @ w.T, None), {"x": x, "w": w})
 
 
