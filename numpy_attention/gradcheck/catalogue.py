@@ -65,6 +65,7 @@ def _basics() -> list[Entry]:
     return [
         _entry("linear", "x: ... d_in, w: d_in d_out, b: d_out", wrong="w+0 b+0 x:int64 w:float32 x[list]"),
         _entry("linear", "x: B T d_in, w: d_in d_out", "no bias", wrong="w+0 x-1 w[more]"),
+        _entry("linear", "x: N d_in, w: d_in 1, b: 1", "one output"),
         _entry("embedding", "ids: int<V> B T, table: V d_model",
                wrong="ids:float64 ids=-1 ids=999 table[more] ids[list]"),
         _entry("embedding", "ids: int<V> ..., table: V d_model", "any leading axes"),

@@ -1,0 +1,47 @@
+"""The operator mutations that nobody can notice, each with its reason: they change the source, but no result.
+
+`before -> after` as `operator_mutations.py` prints them. A survivor that is not here fails the slow test.
+"""
+
+from typing import NamedTuple
+
+
+class Explained(NamedTuple):
+    """Changes of one function that survive for one reason."""
+
+    place: str  # chapter.function
+    changes: tuple[str, ...]
+    reason: str
+
+
+EXPLAINED = (
+    Explained("embedding.embedding_backward_into", ("not on_host(ids) -> on_host(ids)",),
+              "Two ways to the same sum: sort and add up runs on the host, np.add.at on a GPU."),
+    Explained("embedding.embedding_backward_into", ("sorted_ids[:1] - 1 -> sorted_ids[:1] + 1", "1 -> 2"),
+              "Any number but the first id marks where the first run begins."),
+    Explained("positions.alibi_slopes", ("2 -> 4",),
+              "More slopes in between are made than the cut that follows lets through."),
+    Explained("attention._fold", ("2 -> 4",),
+              "Without the short cut for heads that share nothing, the reshape leaves the array as it is."),
+    Explained("activations.relu", ("x > 0.0 -> x >= 0.0",),
+              "On the corner there is no derivative; the slope of either side will do."),
+    Explained("activations.silu", ("x_block >= 0.0 -> x_block > 0.0",), "Both cases of the logistic are 1/2 at zero."),
+    Explained("erf.erf", ("0.46875 -> 0.9375", "4.0 -> 8.0", "10.0 -> 20.0"),
+              "These bounds keep an approximation finite where it is not used; 10 lies beyond the last digit of 1."),
+    Explained("erf.erf", ("size <= 0.46875 -> size < 0.46875", "size <= 4.0 -> size < 4.0"),
+              "On the seam both approximations agree to the last digit."),
+    Explained("dropout.dropout", ("0.0 -> 1.0",),
+              "A rate of 0 is a short cut: the long way keeps everything and multiplies by one."),
+    Explained("dropout.dropout", ("1.0 -> 2.0",), "The scale of a cache without a mask is never read."),
+    Explained("dropout.dropout",
+              ("rng.random(x.shape, dtype=np.float32) >= rate -> rng.random(x.shape, dtype=np.float32) > rate",),
+              "They differ when a random number equals the rate: once in sixteen million draws."),
+    Explained("losses.cross_entropy", ("0 -> 1",), "Any token will do at a place that does not count."),
+    Explained("losses.cross_entropy", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
+    Explained("losses.cross_entropy_backward", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
+)
+
+
+def reason_for(place: str, change: str) -> str:
+    """Why this mutation survives; empty when nobody has said."""
+    return next((one.reason for one in EXPLAINED if one.place == place and change in one.changes), "")

@@ -1,0 +1,84 @@
+"""The tables of docs/gallery.md, written from the gallery itself.
+
+    PYTHONPATH=. python tests/gallery/page.py             run all weaker checks and write the tables anew (7 minutes)
+
+The prose between the tables is written by hand. A test compares the page with the gallery in every run, a slow one
+what each weaker check misses.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from numpy_attention.gradcheck.mutants import MUTANTS, missed_by_weaker
+from numpy_attention.gradcheck.mutants.weaker import WEAKER
+from tests.gallery.explained import EXPLAINED
+
+PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
+Missed = dict[str, list[str]]  # by the name of the weaker check
+
+
+def row_of(name: str) -> str:
+    """A mutant's row up to the checks that miss it."""
+    mutant = MUTANTS[name]
+    return f"| `{name}` | {mutant.wrong} | {mutant.hides} |".replace("*", "\\*")
+
+
+def mutants_table(missed: Missed) -> Iterator[str]:
+    """A table for each op, layer or function."""
+    for covers in dict.fromkeys(mutant.covers for mutant in MUTANTS.values()):
+        yield f"### {covers}\n"
+        yield "| mistake | why it is wrong | how it hides | missed by |"
+        yield "|---|---|---|---|"
+        for name in [name for name, mutant in MUTANTS.items() if mutant.covers == covers]:
+            numbers = [str(i) for i, weakness in enumerate(WEAKER, 1) if name in missed[weakness.name]]
+            yield f"{row_of(name)} {', '.join(numbers) or '–'} |"
+        yield ""
+
+
+def weaker_table(missed: Missed) -> Iterator[str]:
+    """A row for each weaker check."""
+    yield f"| | the full check, but with | misses of {len(MUTANTS)} | which |"
+    yield "|---|---|---|---|"
+    yield "| 0 | nothing taken away | 0 | |"
+    for i, weakness in enumerate(WEAKER, 1):
+        names = missed[weakness.name]
+        caught = [name for name in MUTANTS if name not in names]
+        which = f"all but {_listed(caught)}" if len(names) > len(caught) else _listed(names)
+        yield f"| {i} | {weakness.name} | {len(names)} | {which} |"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def explained_table() -> Iterator[str]:
+    """A row for each reason why a change is not noticed."""
+    yield "| where | change | why no result changes |"
+    yield "|---|---|---|"
+    for one in EXPLAINED:
+        changes = ", ".join(f"`{change}`" for change in one.changes).replace(" -> ", " → ")
+        yield f"| {one.place} | {changes} | {one.reason} |"
+
+
+def missed_on_the_page() -> Missed:
+    """What the page says that each weaker check misses."""
+    found: Missed = {}
+    for name, which in re.findall(r"^\| \d+ \| (.+?) \| \d+ \| (.*?) ?\|$", PAGE.read_text(), re.MULTILINE):
+        names = re.findall(r"`(\w+)`", which)
+        found[name] = [one for one in MUTANTS if one not in names] if which.startswith("all but") else names
+    return found
+
+
+def written(text: str, missed: Missed) -> str:
+    """The page with its tables new."""
+    tables = {"mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table()}
+    for name, lines in tables.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        head, rest = text.split(begin)
+        text = head + begin + "\n\n" + "\n".join(lines).strip() + "\n\n" + end + rest.split(end)[1]
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(), dict(missed_by_weaker())))
