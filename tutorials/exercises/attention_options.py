@@ -1,6 +1,6 @@
 """Exercise: attention with all its options (after attention.py)
 
-    scores  = q k^T / sqrt(d_k) + bias        bias (H or 1, T_q or 1, T_k) is shared by the whole batch
+    scores  = q k^T / sqrt(d_k) + bias        bias broadcasts to (B, H_q, T_q, T_k): axes may be 1 or missing
     weights = softmax(scores)                 hidden where the mask is False
     dropped = weights * kept / (1 - rate)     dropout on the weights
     y       = dropped v                       G query heads share one key and value head
