@@ -178,7 +178,7 @@ def relink(text: str, folder: Path) -> str:
             return f"{{download}}`{link['text']} </../{target.relative_to(ROOT)}>`"
         return link[0]
 
-    return re.sub(r"\[(?P<text>[^]\n]+)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)", turn, text)
+    return re.sub(r"\[(?P<text>[^]\n]+(\n[^]\n]+)?)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)", turn, text)
 
 
 def write_pages(app) -> None:
