@@ -27,6 +27,8 @@ PARTS = {
 REFERENCE = {**PARTS, "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors"}
 HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
+LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)?)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
+
 
 @functools.cache
 def chapters(part: str) -> list[tuple[str, str, Path, str]]:
@@ -178,7 +180,7 @@ def relink(text: str, folder: Path) -> str:
             return f"{{download}}`{link['text']} </../{target.relative_to(ROOT)}>`"
         return link[0]
 
-    return re.sub(r"\[(?P<text>[^]\n]+(\n[^]\n]+)?)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)", turn, text)
+    return LINK.sub(turn, text)
 
 
 def write_pages(app) -> None:
