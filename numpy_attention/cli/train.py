@@ -20,6 +20,7 @@ from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks import TASKS, make_task
 from numpy_attention.training.tasks.sums import SumTask
 
+MAX_SETTINGS = 2**20  # bytes of a settings file
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them
 
 
@@ -147,12 +148,17 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        with open(path, "rb") as file:
+            text = file.read(MAX_SETTINGS + 1).decode("utf-8")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: byte at offset {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
+    if len(text) > MAX_SETTINGS:
+        raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes: that is no file of settings")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of TOML itself, or of numbers and lists without end
         raise InputError(f"{path} is not TOML: {error}") from None
 
 

@@ -12,10 +12,12 @@ the checksum of every array by name, so that arrays cannot change places, be los
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
 import os
+import typing
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +29,7 @@ from numpy_attention.errors import InputError
 
 VERSION = 2
 MAX_META = 4 * 2**20  # bytes of configuration
+MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
 MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand arrays
 
 
@@ -62,7 +65,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         if meta.pop("checksums", None) != checksums:
             raise InputError("its arrays are not those that its description was saved with")
     except InputError as error:
-        raise InputError(f"{path} cannot be loaded: {error}") from None
+        raise InputError(f"{path} cannot be loaded: {str(error)[:MAX_SAID]}") from None
     except FileNotFoundError:
         raise InputError(f"there is no checkpoint {path}") from None
     except OSError as error:
@@ -70,9 +73,23 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     except MemoryError:
         raise InputError(f"{path} is larger than the memory that is left") from None
     except Exception as error:  # whatever else a damaged zip or header provokes inside zipfile and NumPy
-        said = f"{type(error).__name__}: {error}"
+        said = f"{type(error).__name__}: {error}"[:MAX_SAID]
         raise InputError(f"{path} is damaged or no checkpoint ({said})") from None
     return arrays, meta
+
+
+def config_from(config_class: Any, values: dict[str, Any]) -> Any:
+    """The configuration with these values, each of the type that its field declares; TypeError or ValueError else."""
+    for name, kind in typing.get_type_hints(config_class).items():
+        allowed = typing.get_args(kind) or (kind,)
+        value = values.get(name, dataclasses.MISSING)
+        if value is dataclasses.MISSING or type(value) in allowed:
+            whole = type(value) is int and abs(value) >= 2**63
+            if whole or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"{name} is out of all bounds")
+        elif not (type(value) is int and float in allowed and abs(value) < 2**63):
+            raise TypeError(f"{name} must be {' or '.join(t.__name__ for t in allowed)}, got a {type(value).__name__}")
+    return config_class(**values)
 
 
 def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:

@@ -58,6 +58,10 @@ class GPTConfig:
             )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"GPTConfig: dropout must be in [0, 1), got {self.dropout}")
+        if not self.rotary_base > 0:
+            raise ValueError(f"GPTConfig: rotary_base must be above 0, got {self.rotary_base}")
+        if self.norm_eps is not None and not 0 < self.norm_eps < 1:
+            raise ValueError(f"GPTConfig: norm_eps must be between 0 and 1, got {self.norm_eps}")
 
     def hidden_width(self) -> int:
         """The width of the feed-forward networks."""

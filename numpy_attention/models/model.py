@@ -10,7 +10,7 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.layer import Layer, Parameters
-from numpy_attention.models.files import load_arrays, read_into, save_arrays
+from numpy_attention.models.files import config_from, load_arrays, read_into, save_arrays
 
 # An argument of every model's backward. With it each group of gradients is handed over as soon as it is known, and none
 # is kept: who adds up the gradients of several shards then holds one copy of them, not one a shard.
@@ -42,7 +42,7 @@ class Model(Layer):
         if meta.get("class", cls.__name__) != cls.__name__:
             raise InputError(f"{path} holds a {meta['class']}, not a {cls.__name__}; load it with {meta['class']}.load")
         try:
-            config = cls.config_class(**meta["model"])
+            config = config_from(cls.config_class, meta["model"])
             # The gammas alone are num_layers d_model numbers: nothing is built that the file cannot fill.
             if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
                 raise ValueError("its sizes are not those of its arrays")

@@ -74,9 +74,9 @@ class TrainConfig:
         names = [field.name for field in dataclasses.fields(cls)]
         for key in values:
             if key not in names:
-                near = difflib.get_close_matches(key, names, 1)
+                near = difflib.get_close_matches(key[:80], names, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"{source}: there is no setting {key!r}{hint}")
+                raise InputError(f"{source}: there is no setting {_shown(key)}{hint}")
         try:
             return cls(**values)
         except InputError as error:
@@ -101,16 +101,27 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
         return
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or isinstance(value, bool):
-        raise InputError(f"{name} must be {_NAMES[kind]}, got {value!r}")
+        raise InputError(f"{name} must be {_NAMES[kind]}, got {_shown(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
-        near = difflib.get_close_matches(str(value), limits["choices"], 1)
+        near = difflib.get_close_matches(str(value)[:80], limits["choices"], 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {value!r}{hint}")
+        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {_shown(value)}{hint}")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"{name} must be below 2**63, got {_shown(value)}")
     number: Any = value
     low, below = limits["low"], limits["below"]
     if low is not None and not (low <= number < (math.inf if below is None else below)):
         upper = "" if below is None else f" and below {below}"
         raise InputError(f"{name} must be at least {low}{upper}, got {value}")
+
+
+def _shown(value: Any) -> str:
+    """The value as it is written, if it is not too long for a line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes; lists in lists without end
+        return f"a very long {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def option(name: str) -> str:

@@ -19,6 +19,8 @@ The default corpus is `pydoc_data.topics`, the help pages that every Python carr
 
 import codecs
 import importlib
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,6 +60,9 @@ def text_pieces(path: str | Path, size: int = PIECE) -> Iterator[str]:
     byte order mark is dropped)."""
     decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
+        kind = os.stat(path).st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise InputError(f"{path} is no regular file; a text is read more than once, so save it in one first")
         with open(path, "rb") as file:
             while raw := file.read(size):
                 text = decoder.decode(raw)

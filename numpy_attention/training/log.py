@@ -30,7 +30,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             line = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # cut off; or damaged into numbers or lists without end
             continue
         if isinstance(line, dict) and isinstance(line.get("step"), int):
             lines.append(line)

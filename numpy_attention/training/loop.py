@@ -226,6 +226,8 @@ class Trainer:
             seconds = float(meta["seconds"])
             if min(counts) < 0 or step > self.config.steps:
                 raise ValueError(f"step {step} of {self.config.steps}")
+            if not 0 <= seconds < math.inf or math.isnan(best):
+                raise ValueError(f"{seconds} seconds, best {best}")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"the checkpoint does not say how far the run has come: {error}") from None
         self.step, self.best_step, self.since_best, self.skipped = step, best_step, since_best, skipped
