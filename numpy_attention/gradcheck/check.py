@@ -9,7 +9,7 @@ from .diagnosis import diagnose, explain_shape
 from .differences import Outputs, taylor_slope
 from .directions import check_directions
 from .elements import Claim, Scalar, check_elements
-from .experiments import Evidence
+from .evidence import Evidence
 from .problem import Arrays, Gradients, Inputs, Problem, is_float, problem_of_function, problem_of_layer, problem_of_op
 from .report import ArgumentReport, GradientError, Report
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import relations
-from .experiments import Evidence, experiments
+from .evidence import Evidence
+from .experiments import experiments
 
 
 def diagnose(evidence: Evidence) -> str:

@@ -1,47 +1,18 @@
 """Experiments on a wrong backward: change one thing at a time, and see when it becomes right, or what it depends on."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .differences import Outputs, first_step, refined
+from .differences import first_step, refined
 from .elements import Scalar
-from .problem import Arrays, Gradients, Problem, is_float
-from .report import ArgumentReport
+from .evidence import Evidence
+from .problem import Arrays, Problem, is_float
 
 REPEATED = ("rows of repeated {name} get only one of their contributions: d[{name}] += dy keeps the last; add them up "
             "with np.add.at (a scatter-add), or sort and np.add.reduceat")
 MANY = 16  # axes longer than this are not taken apart place by place
-
-
-@dataclass
-class Evidence:
-    """All that a failed check knows: the problem, its arrays in float64, and what was found for each argument."""
-
-    problem: Problem
-    exact: Arrays
-    scalar: Scalar
-    reports: dict[str, ArgumentReport]
-    seed: int
-
-    @property
-    def wrong(self) -> list[ArgumentReport]:
-        """The arguments whose gradients are wrong."""
-        return [report for report in self.reports.values() if report.wrong.any()]
-
-    def gradients(self, dy: Outputs | None = None) -> Gradients:
-        """What the backward says, to another dy perhaps."""
-        _, cache = self.problem.run(self.exact)
-        return self.problem.pull_back(self.scalar.dy if dy is None else dy, cache)
-
-    def moves(self, name: str, dy: Outputs, direction: np.ndarray) -> bool:
-        """Whether sum(dy * y) truly changes when an argument moves along a direction."""
-        x = self.exact[name]
-        line = Scalar(self.problem.bind(self.exact), self.scalar.y, dy).line(x, slice(None), direction.reshape(-1))
-        found = refined(line, first_step(0.0, float(np.sqrt(np.mean(x * x)))), 8)
-        return abs(found.value) > 1e-6 + 100 * found.error
 
 
 def experiments(evidence: Evidence) -> Iterator[str]:
@@ -55,7 +26,8 @@ def experiments(evidence: Evidence) -> Iterator[str]:
             changed, words = _neutral(name, value, exact, names)
             if changed is not None and _right(evidence, names, {**exact, name: changed}):
                 yield words
-        yield from _deaf_to_places_of_dy(evidence, names)
+        if not any(report.wrong.sum() == 1 < report.wrong.size for report in evidence.wrong):
+            yield from _deaf_to_places_of_dy(evidence, names)
         for name, value in problem.options.items():
             rest = {key: other for key, other in problem.options.items() if key != name}
             if problem.with_options is None:
@@ -66,8 +38,9 @@ def experiments(evidence: Evidence) -> Iterator[str]:
                 continue
             if fine:
                 yield _without(name, value)
-        yield from _mixing(evidence, names)
-        yield from _sums_and_lengths(evidence)
+        if all(report.wrong.mean() > 0.5 for report in evidence.wrong):
+            yield from _mixing(evidence, names)
+            yield from _sums_and_lengths(evidence)
 
 
 def _with_other_cotangents(evidence: Evidence, names: list[str]) -> Iterator[str]:
@@ -147,16 +120,19 @@ def _deaf_to_places_of_dy(evidence: Evidence, names: list[str]) -> Iterator[str]
                 part = _only(one, axis, deaf)
                 nothing = tuple(np.zeros_like(other) for other in dy)
                 if evidence.moves(name, (*nothing[:i], part, *nothing[i + 1:]), rng.standard_normal(grad.shape)):
-                    yield _left_out(name, axis, deaf, n)
+                    yield _left_out(name, axis, deaf, n, bool(evidence.reports[name].wrong.all()))
 
 
-def _left_out(name: str, axis: int, deaf: list[int], n: int) -> str:
+def _left_out(name: str, axis: int, deaf: list[int], n: int, whole: bool) -> str:
     heard = [place for place in range(n) if place not in deaf]
     if axis == 0 and heard in ([0], [n - 1]):
         word = "first" if heard == [0] else "last"
         return f"d{name} uses only the {word} row of dy: is the sum over the batch axis an assignment?"
-    return (f"d{name} takes nothing from place{'s' * (len(deaf) > 1)} {', '.join(map(str, deaf))} along axis {axis} of "
-            "dy: must it be summed over that axis, or over each group of it?")
+    places = ("places " if len(deaf) > 1 else "place ") + ", ".join(map(str, deaf))
+    nothing = f"d{name} takes nothing from {places} along axis {axis} of dy"
+    if whole:
+        return f"{nothing}: must it be summed over that axis, or over each group of it?"
+    return f"{nothing}: if several belong to one row, is only the last kept, as d[ids] += dy does (np.add.at adds)?"
 
 
 def _mixing(evidence: Evidence, names: list[str]) -> Iterator[str]:
@@ -203,7 +179,7 @@ def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
                 yield (f"{report.symbol} must sum to zero along axis {axis}, as behind every softmax, and does not: is "
                        "the `- sum(dy * w)` missing, or taken along another axis?")
             length, theirs = (np.sqrt((one * one).sum(axis)) for one in (right, claimed))
-            if report.wrong.mean() > 0.5 and _near(length, theirs, slack):
+            if _near(length, theirs, slack):
                 yield (f"{report.symbol} has the right length along axis {axis} but another direction: a rotation by "
                        "other angles, or of other pairs of coordinates?")
 

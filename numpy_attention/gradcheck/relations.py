@@ -39,6 +39,9 @@ def find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mappin
         spread = np.abs(claimed - factor * right)
         if factor and bool(np.all(spread <= (1 + abs(factor)) * tolerance)):
             return _factor(factor, report, scalar, arrays, options)
+    if report.analytic.size == 1 and abs(float(right[0])) > 100 * float(tolerance[0]):
+        known = _factor(float(claimed[0] / right[0]), report, scalar, arrays, options)
+        return None if known.mistake.startswith("right up to") else known  # any number is some factor of another
     if seen.all() and enough:
         for relation, candidate in _candidates(report, scalar, arrays):
             if candidate.shape == claimed.shape and explains(candidate):
