@@ -52,9 +52,8 @@ def run_cell(source: str, namespace: dict[str, Any], name: str) -> Any:
 
 
 def test_there_are_tutorials_numbered_from_one() -> None:
-    numbers = [int(path.name[:2]) for path in TUTORIALS]
-    assert numbers[0] == 1
-    assert len(set(numbers)) == len(numbers)
+    assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
+    assert TUTORIALS
 
 
 @each_tutorial
