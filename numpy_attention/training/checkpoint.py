@@ -56,4 +56,6 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def _advice(path: Path) -> str:
     previous = path.with_name(PREVIOUS)
-    return f"; the one saved before it is {previous}" if path.name == NAME and previous.exists() else ""
+    if path.name != NAME or not previous.exists():
+        return ""
+    return f"; the one saved before it is {previous}: to go on from there, mv {previous} {path}"

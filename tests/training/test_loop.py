@@ -2,19 +2,22 @@
 
 import json
 import os
+import shlex
 import signal
+import subprocess
 
 import numpy as np
 import pytest
 
 from numpy_attention.training import checkpoint
-from numpy_attention.training.config import TrainConfig
+from numpy_attention.training.config import OPTIMIZERS, TrainConfig
 from numpy_attention.training.data import InputError
 from numpy_attention.training.log import Log, read_log
 from numpy_attention.training.loop import NonFiniteError, Trainer
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
-from numpy_attention.training.tasks import make_task
+from numpy_attention.training.tasks import TASKS, digits, make_task
+from tests.training.test_tasks import synthetic_digits
 
 TINY = {
     "layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 12, "warmup": 2, "workers": 2,
@@ -146,6 +149,48 @@ def test_a_line_cut_off_by_a_kill_is_dropped_from_the_log(tmp_path):
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.25}, {"step": 3, "loss": 2.0},
     ]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, task, optimizer, monkeypatch):
+    monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    sizes = TINY | {"context": 36, "batch": 4, "optimizer": optimizer, "dropout": 0.1}  # dates are 36 characters long
+    directory = tmp_path / "run"
+    directory.mkdir()
+    config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))
+    whole = Trainer(config, make_task(config), tmp_path)
+    part = Trainer(config, make_task(config), directory)
+    with Workers(2) as workers:
+        expected = [whole.one_step(workers) for _ in range(4)]
+        again = [part.one_step(workers) for _ in range(2)]
+        part.save()
+        resumed = resume(directory)
+        again += [resumed.one_step(workers) for _ in range(2)]
+    assert again == expected
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    state = resumed.optimizer.state()
+    for name, array in whole.optimizer.state().items():
+        np.testing.assert_array_equal(state[name], array)
+
+
+def test_a_run_goes_on_from_the_previous_checkpoint_as_the_error_says(tmp_path, text, capsys):
+    trainer(tmp_path / "whole", text).run()
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    path = tmp_path / "run" / checkpoint.NAME
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="saved before it is") as caught:
+        resume(tmp_path / "run")
+    command = str(caught.value).partition("to go on from there, ")[2]
+    subprocess.run(shlex.split(command), check=True)
+    resumed = resume(tmp_path / "run")
+    assert resumed.step == 9
+    assert resumed.run() == "finished"
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "run") == log_without_times(tmp_path / "whole")
 
 
 def test_another_text_is_no_way_to_go_on(tmp_path, text):

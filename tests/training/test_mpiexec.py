@@ -52,6 +52,34 @@ def test_one_two_and_four_ranks_train_and_agree(tmp_path, task):
         np.testing.assert_allclose(losses_of(tmp_path / str(ranks)), losses_of(tmp_path / "1"), rtol=2e-5)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("make_model", ["gpt", "seq2seq"])
+def test_real_ranks_add_up_to_the_single_process_in_double_precision(tmp_path, ranks, make_model):
+    """Examples padded to very different lengths, so that the ranks count different numbers of tokens."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy as np\n"
+        "from numpy_attention.training.mpi import OneProcess, started_ranks\n"
+        "from numpy_attention.training.parallel import Workers, loss_and_gradients\n"
+        f"from tests.training.test_mpi import padded_batch, {make_model} as make_model\n"
+        "ranks, model = started_ranks(), make_model()\n"
+        "batch = padded_batch(model, np.random.default_rng(5))\n"
+        "expected_loss, cache = model.loss(*batch)\n"
+        "expected = model.backward(cache)\n"
+        "with Workers(1) as pool:\n"
+        "    mine = loss_and_gradients(model, batch, ranks.size, pool, [None] * 9, ranks.share(ranks.size))\n"
+        "loss, grads, _ = ranks.total(model.parameters(), *mine, None)\n"
+        "np.testing.assert_allclose(loss, expected_loss, rtol=1e-12)\n"
+        "for name, g in expected.items():\n"
+        "    np.testing.assert_allclose(grads[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)\n"
+        "print(f'agreed {ranks.size};', flush=True, end='')\n"
+    )
+    command = mpiexec(ranks, program)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"agreed {ranks};") == ranks
+
+
 def test_the_same_ranks_resumed_are_bit_for_bit_the_same_run(tmp_path):
     options = [*SIZES, *STEPS, "--dropout=0.1", "--workers=1"]
     assert train(2, *options, "--out", tmp_path / "whole").returncode == 0
