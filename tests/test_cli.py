@@ -95,6 +95,18 @@ def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
     assert len(capsys.readouterr().out) == len("The quick brown fox") + 5 + 1
 
 
+def test_the_smallest_run_of_all_trains_writes_and_is_looked_at(tmp_path, text, capsys):
+    sizes = ["--layers=1", "--heads=1", "--d-model=3", "--positions=learned", "--context=1", "--batch=1", "--workers=3"]
+    run = str(tmp_path / "run")
+    assert main(["train", "--text", str(text), "--out", run, *sizes, "--steps=2", "--eval-every=1"]) == 0
+    capsys.readouterr()
+    assert main(["sample", run, "--prompt", "T", "--tokens", "5"]) == 0
+    assert len(capsys.readouterr().out) == len("T") + 5 + 1
+    assert main(["attend", run, "--text", "T"]) == 0
+    capsys.readouterr()
+    assert "at most 1" in refused(capsys, "attend", run, "--text", "Th")
+
+
 def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
     setting = [
         "--layers=4", "--heads=4", "--d-model=128", "--context=64", "--batch=12", "--learning-rate=1e-3",
@@ -162,8 +174,9 @@ def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
     assert "holds no checkpoint" in refused(capsys, "sample", tmp_path)
     assert "unknown to the model: '\u20ac'" in refused(capsys, "sample", run_directory, "--prompt", "The \u20ac")
     assert "--prompt" in refused(capsys, "sample", run_directory, "--prompt", "")
-    for bad in (["--tokens", "-1"], ["--temperature", "-1"], ["--top-k", "0"], ["--top-p", "1.5"], ["--seed", "-1"]):
-        refused(capsys, "sample", run_directory, *bad)
+    for option, bad in (("tokens", -1), ("temperature", -1), ("temperature", "nan"), ("top-k", 0), ("top-p", 1.5),
+                        ("seed", -1)):  # fmt: skip
+        refused(capsys, "sample", run_directory, f"--{option}", bad)
     checkpoint = run_directory / "checkpoint.npz"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     assert "damaged" in refused(capsys, "sample", run_directory)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def generate(
-    model: "GPT",
+    model: GPT,
     prompt_ids: Any,
     num_tokens: int,
     rng: np.random.Generator | None = None,
@@ -80,7 +80,7 @@ def generate(
 
 
 def _last_logits(
-    model: "GPT", ids: np.ndarray, start: np.ndarray, L: int, past: list[KeyValueCache] | None
+    model: GPT, ids: np.ndarray, start: np.ndarray, L: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
     """The logits behind column L - 1, from the columns that are not stored yet."""
     first = max(0, L - model.config.context_length)  # the first column the model reads
@@ -102,7 +102,7 @@ def _last_logits(
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
-    single = np.ndim(prompt_ids[0]) == 0 if len(prompt_ids) else True
+    single = not np.iterable(prompt_ids) or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
     prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:

@@ -15,7 +15,7 @@ def check_sampling(
     rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
     """Refuse settings that no sampler can follow."""
-    if temperature < 0.0:
+    if not temperature >= 0.0:  # a NaN is refused too
         raise ValueError(f"generate: temperature must be at least 0, got {temperature}; 0 takes the likeliest token")
     if top_k is not None and top_k < 1:
         raise ValueError(f"generate: top_k must be at least 1, got {top_k}")

@@ -85,9 +85,11 @@ def test_an_array_of_prompts_gives_a_list(rng):
     [
         ({"prompt_ids": []}, "at least one token"),
         ({"prompt_ids": [[1, 2], []]}, "at least one token"),
+        ({"prompt_ids": 1}, "a prompt must be \\(T,\\) with at least one token, got \\(\\)"),
         ({"prompt_ids": [1, 99]}, "integers in"),
         ({"num_tokens": -1}, "num_tokens must be at least 0"),
         ({"temperature": -0.5}, "temperature must be at least 0"),
+        ({"temperature": float("nan")}, "temperature must be at least 0, got nan"),
         ({"top_k": 0}, "top_k must be at least 1"),
         ({"top_p": 0.0}, "top_p must be in"),
         ({"rng": None}, "rng must be a np.random.Generator"),
