@@ -15,6 +15,8 @@ oldest token. Then all positions move by one and stored keys are of no use: each
 which costs the same for every further token.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
