@@ -104,7 +104,7 @@ def _last_logits(
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
-    single = not np.iterable(prompt_ids) or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
+    single = not hasattr(prompt_ids, "__len__") or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
     prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:
