@@ -19,11 +19,22 @@ Part IV    training   24 optimizers     25 schedules      26 data               
 The proof  gradcheck  finite differences for every op, layer and model above, and for functions of your own
 """
 
+import importlib
+from typing import Any
+
 from numpy_attention import gradcheck as gradcheck
-from numpy_attention import plots as plots
 from numpy_attention.layers import *
 from numpy_attention.models import *
 from numpy_attention.ops import *
 from numpy_attention.training import *
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Pictures and files come with their first use: who only computes need not wait for them."""
+    if name == "plots":
+        return importlib.import_module("numpy_attention.plots")
+    if name in ("export_safetensors", "import_safetensors"):
+        return getattr(importlib.import_module("numpy_attention.models.safetensors_files"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

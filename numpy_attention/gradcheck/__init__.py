@@ -11,9 +11,11 @@ To a type checker `numpy_attention.gradcheck` is the function; import the parts 
 
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from .check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
-from .report import ArgumentReport, GradientError, Report
+if TYPE_CHECKING:
+    from .check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
+    from .report import ArgumentReport, GradientError, Report
 
 __all__ = [
     "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model", "gradcheck_vjp",
@@ -21,9 +23,19 @@ __all__ = [
 
 
 class _CallableModule(ModuleType):
-    """A package and a function of one name: calling the package calls the function."""
+    """A package and a function of one name: calling the package calls the function. Its parts come with first use."""
 
-    __call__ = staticmethod(gradcheck)
+    def __getattr__(self, name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import check, report
+
+        return getattr(report if name in ("ArgumentReport", "GradientError", "Report") else check, name)
+
+    def __call__(self, *args: Any, **options: Any) -> "Report":
+        from .check import gradcheck
+
+        return gradcheck(*args, **options)
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -12,6 +12,8 @@ other, dcontext, leaves the block sideways. Every decoder block reads the same c
 sum of what all blocks send. Without cross-attention the block is the one that GPT is made of.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

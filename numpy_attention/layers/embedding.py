@@ -6,6 +6,8 @@ Row i is the vector of token i. Ids are not numbers one can move a little, so th
 for the table is Chapter 2's scatter-add, a row's gradient being the sum over all places where its token stood.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

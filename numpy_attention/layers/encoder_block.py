@@ -12,6 +12,8 @@ In post-LN a norm stands on that path after every sublayer, in pre-LN none does;
 warm-up, but needs one more norm behind the last block, which the model adds.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -14,6 +14,8 @@ product rule; for h = g * u with g = silu(a):
 and x, which entered twice, collects both branches: dx = da w_gateᵀ + du w_1ᵀ.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -15,6 +15,8 @@ Parameters are plain attributes: `layer.w` is the array itself. Layers inside a 
 names are joined by dots, as the path one would write in Python: `blocks.0.attention.w_q`. Nothing is registered.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any, Self

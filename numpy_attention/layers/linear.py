@@ -6,6 +6,8 @@ The function and its gradient are those of Chapter 1. The layer adds where the w
 Glorot's scale, and biases of zero.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

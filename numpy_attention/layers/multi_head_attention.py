@@ -18,6 +18,8 @@ the key and the value, so
 and in cross-attention the first term is dx while the other two are dcontext, which the encoder receives.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

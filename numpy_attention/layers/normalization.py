@@ -7,6 +7,8 @@ Both start as the plain normalization (gamma one, beta zero) and may learn to un
 RMSNorm leaves out the mean and the shift: a third fewer passes over x, and in deep models hardly a difference.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -9,6 +9,8 @@ gradient of a learned row is a sum over the batch:
     dp_t = sum over the batch of dy_t          dx_t = dy_t
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -6,10 +6,8 @@
 
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.safetensors_files import export_safetensors, import_safetensors
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
 
-__all__ = ["GPT", "GPTConfig", "Seq2Seq", "Seq2SeqConfig", "SequenceClassifier", "SequenceClassifierConfig",
-           "export_safetensors", "import_safetensors"]
+__all__ = ["GPT", "GPTConfig", "Seq2Seq", "Seq2SeqConfig", "SequenceClassifier", "SequenceClassifierConfig"]

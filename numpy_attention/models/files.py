@@ -33,8 +33,9 @@ MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whol
 MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand arrays
 
 
-def save_arrays(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write arrays and a JSON description to `path`, whole or not at all."""
+    path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -51,7 +52,7 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any])
     _sync_directory(path.parent)
 
 
-def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file; InputError, in one line, for anything but a whole one."""
     try:
         with open(path, "rb") as file:

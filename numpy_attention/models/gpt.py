@@ -19,6 +19,8 @@ Sources: Radford et al., "Language Models are Unsupervised Multitask Learners", 
 "Using the Output Embedding to Improve Language Models", 2017.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 

@@ -1,16 +1,16 @@
 """Part III, appendix. What every model can do besides: save itself to a file, and come back from one"""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.layer import Layer, Parameters
-from numpy_attention.models.files import config_from, load_arrays, read_into, save_arrays
 
 # An argument of every model's backward. With it each group of gradients is handed over as soon as it is known, and none
 # is kept: who adds up the gradients of several shards then holds one copy of them, not one a shard.
@@ -28,8 +28,10 @@ class Model(Layer):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write configuration and parameters to one `.npz` file, whole or not at all."""
+        from numpy_attention.models.files import save_arrays  # here, that `import numpy_attention` stays quick
+
         arrays = {f"parameters.{name}": p for name, p in self.parameters().items()}
-        save_arrays(Path(path), arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
+        save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -37,7 +39,9 @@ class Model(Layer):
 
         Raises: `InputError`, in one line, for a damaged file or one that holds another model.
         """
-        arrays, meta = load_arrays(Path(path))
+        from numpy_attention.models.files import config_from, load_arrays, read_into
+
+        arrays, meta = load_arrays(path)
         arrays = {name: array for name, array in arrays.items() if name.startswith("parameters.")}
         if meta.get("class", cls.__name__) != cls.__name__:
             raise InputError(f"{path} holds a {meta['class']}, not a {cls.__name__}; load it with {meta['class']}.load")

@@ -8,6 +8,8 @@ uniform random number.
 Source: Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020 (top-p).
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 

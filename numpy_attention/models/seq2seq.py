@@ -20,6 +20,8 @@ with rows of length one (what the head wants) gives vectors as large as the sine
 Source: Vaswani et al., "Attention Is All You Need", 2017, sections 3.1 to 3.5.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 

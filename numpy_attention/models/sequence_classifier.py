@@ -13,6 +13,8 @@ is the pooled vector. Without pooling the model labels every token.
 Sources: Devlin et al., "BERT", 2019 (class token); Vaswani et al., "Attention Is All You Need", 2017 (encoder).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

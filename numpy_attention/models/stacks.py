@@ -1,5 +1,7 @@
 """Chapter 23, appendix. The two halves of an encoder-decoder: positions, dropout, blocks, and in pre-LN a last norm"""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -28,6 +28,8 @@ queries to the same keys, so we fold them into the query axis, (H_kv, G T_q, d_k
 sum in dk and dv over all queries, holds as it stands.
 """
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 

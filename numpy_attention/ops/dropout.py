@@ -16,6 +16,8 @@ which no error message will ever tell. The mask belongs to one call, so it lives
 a dropout used twice has two masks. It is drawn by the caller's generator, so a seed repeats it.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

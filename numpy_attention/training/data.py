@@ -17,6 +17,8 @@ first characters of each block have little context; that is charged to the model
 The default corpus is `pydoc_data.topics`, the help pages that every Python carries: 465,000 characters of English.
 """
 
+from __future__ import annotations
+
 import codecs
 import importlib
 import os

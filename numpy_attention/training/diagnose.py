@@ -5,6 +5,8 @@ come before those of the functions around them, so the first one that is not fin
 the stack above it say where in the model.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType

@@ -14,6 +14,8 @@ No state of a random generator runs through the loop. The batch of step t is dra
 it, and a run resumed from a checkpoint is the same run, bit for bit.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import time

@@ -20,4 +20,4 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):  # another C library, which has no such knob
         return False
     settings = {M_MMAP_THRESHOLD: 2**30, M_TRIM_THRESHOLD: 2**31 - 1, M_ARENA_MAX: 1}
-    return all([mallopt(knob, value) == 1 for knob, value in settings.items()])
+    return all(mallopt(knob, value) == 1 for knob, value in settings.items())

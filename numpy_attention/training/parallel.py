@@ -18,6 +18,8 @@ which the threads finish, so the same run gives the same bits every time.
 BLAS has threads of its own. K workers with K BLAS threads each would fight for K cores, so BLAS is held to one.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,8 +33,8 @@ import numpy as np
 from numpy_attention.models.model import in_order_of
 
 Batch = tuple[np.ndarray, ...]
-# Seconds a thread waits for the interpreter before it asks for it. Python's 5 ms are long beside a NumPy call of 0.05 ms:
-# small models gain a tenth.
+# Seconds a thread waits for the interpreter before it asks for it. Python's 5 ms are long beside a NumPy call of
+# 0.05 ms: small models gain a tenth.
 SWITCH_INTERVAL = 1e-4
 
 

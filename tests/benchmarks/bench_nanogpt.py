@@ -39,7 +39,8 @@ def main() -> None:
 
     config = TrainConfig(
         seed=args.seed, steps=args.steps, batch=12, workers=args.threads, layers=4, heads=4, d_model=128, context=64,
-        learning_rate=1e-3, min_learning_rate=1e-4, warmup=100, beta2=0.99, weight_decay=0.1, clip=1.0, dropout=0.0,
+        positions="learned", learning_rate=1e-3, min_learning_rate=1e-4, warmup=100, beta2=0.99, weight_decay=0.1,
+        clip=1.0, dropout=0.0,
     )
     task = TextTask(config)
     trainer = Trainer(config, task, Path(tempfile.gettempdir()))   # only its steps are used: nothing is written

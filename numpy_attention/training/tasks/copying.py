@@ -4,6 +4,8 @@ The synthetic task of "The Annotated Transformer" (Rush 2018): vocabulary 11 wit
 with symbol 1, two layers. The decoder is started with that 1 and must copy the other nine.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

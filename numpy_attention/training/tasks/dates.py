@@ -5,6 +5,8 @@ nearly every date, but one pair in ten of a form and a date is held out: only wh
 apart can write those. The order changes on the way, day first becomes year first, and the cross-attention shows it.
 """
 
+from __future__ import annotations
+
 import datetime as dt
 import zlib
 from typing import Any, ClassVar

@@ -4,6 +4,8 @@ The rows enter through a linear layer in the place of the embedding; the rest is
 yardstick is logistic regression on the 64 pixels, fitted on the same training images.
 """
 
+from __future__ import annotations
+
 import importlib
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """What tasks with a classifier share: held-out examples with labels, and accuracy on them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,6 +5,8 @@ become a picture of the task: a diagonal from corner to corner. Setting and publ
 those of tutorial 6 of the University of Amsterdam's deep learning course (Lippe).
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

@@ -5,6 +5,8 @@ The classifier of a tutorial that does not learn as written: its plain gradient 
 the size of the gradient, learns the task in seconds.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

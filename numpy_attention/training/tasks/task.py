@@ -1,5 +1,7 @@
 """What the training loop asks of a task, and nothing more."""
 
+from __future__ import annotations
+
 import dataclasses
 from abc import ABC, abstractmethod
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Text: predict the next character, byte or byte pair, measured beside predictors that count."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Iterator

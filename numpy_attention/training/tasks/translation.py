@@ -1,5 +1,7 @@
 """What tasks with an encoder-decoder share: source and target sequences, judged by exact matches of greedy decoding."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
