@@ -19,7 +19,7 @@ CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name
 # ops <- layers <- models <- training <- cli: a file may import from its own floor and from those below.
 FLOORS = {
     "errors": 0, "blocks": 0, "backend": 0, "ops": 1, "layers": 2, "models": 3, "training": 4, "pretrained": 4,
-    "plots": 4, "gradcheck": 5, "cli": 6, "__main__": 7, "__init__": 7,
+    "plots": 4, "gradcheck": 5, "bench": 5, "cli": 6, "__main__": 7, "__init__": 7,
 }
 # These check anyone's functions, so they know nothing of ours.
 STANDALONE = {"differences", "report", "strategies", "spec"}

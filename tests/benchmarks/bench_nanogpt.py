@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from numpy_attention.bench.report import machine
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import consecutive_blocks
 from numpy_attention.training.loop import BATCH, Trainer, generator
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks.text import TextTask
-from tests.benchmarks.timing import machine, torch_with
+from tests.benchmarks.timing import torch_with
 
 TURN = 20
 
@@ -45,7 +46,7 @@ def main() -> None:
     task = TextTask(config)
     trainer = Trainer(config, task, Path(tempfile.gettempdir()))   # only its steps are used: nothing is written
     theirs = TorchRun(trainer.model, config.learning_rate, config.beta2, config.weight_decay, config.clip)
-    print(machine(args.threads, torch))
+    print(f"{machine(args.threads)}; PyTorch {torch.__version__}")
     print(task.description())
 
     seconds: dict[str, list[float]] = {"numpy_attention": [], "PyTorch eager": []}
