@@ -54,16 +54,16 @@ def sizes_of(
     names = [name for name in spec.size_names if name not in (fixed or {})]
     leading = draw(st.integers(0, 3)) if "..." in names else 0
     keys: list[tuple[str, int]] = [(name, i) for name in names for i in range(leading if name == "..." else 1)]
-    # 0: as they come, 1: at least 2, 2: all different. The simplest first: so a failure finds its way down to ones, or
-    # to twos where a 1 would hide it.
-    mode = draw(st.sampled_from([0, 1, 2, 2, 2, 2]))
-    chosen = {key: draw(st.integers(low[key[0]], max(largest, low[key[0]]))) for key in keys}
-    if mode == 1:
-        chosen = {key: max(2, size) for key, size in chosen.items()}
-    elif mode == 2:
+    # Shrinking first lets sizes be equal, with the same numbers, and then finds its way down from twos to ones.
+    different = draw(st.sampled_from([False, True, True, True]))
+    chosen = {}
+    for key in keys:
+        least = max(low[key[0]], 2) if different else low[key[0]]
+        chosen[key] = draw(st.integers(least, max(largest, least)))
+    if different:
         span, taken = max(len(keys), largest - 1), set()
         for key, size in chosen.items():
-            while size < 2 or size in taken:  # 2, 3, ..., span + 1 in turn
+            while size in taken:  # 2, 3, ..., span + 1 in turn
                 size = 2 + (size - 1) % span
             taken.add(size)
             chosen[key] = max(size, low[key[0]])
