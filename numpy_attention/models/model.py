@@ -59,4 +59,4 @@ class Model(Layer):
 
 def in_order_of(model: Layer, grads: Parameters) -> Parameters:
     """The gradients in the order of the model's parameters; none, if they were handed over one by one."""
-    return {name: grads[name] for name in model.parameters() if grads}
+    return {name: grads[name] for name in model.parameters()} if grads else {}
