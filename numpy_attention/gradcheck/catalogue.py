@@ -172,6 +172,9 @@ def _attention() -> list[Entry]:
         tiled("q: B H T d_k, k: B H T d_k, v: B H T d_v", "causal square, tiles of 3", block_size=3, causal=True),
         tiled(QKV + ", mask: bool B 1 T_q T_k", "causal and mask, tiles of 2", block_size=2, causal=True),
         tiled("q: T_q d_k, k: T_k d_k, v: T_k d_v", "no leading axes, scale", block_size=2, scale=0.4),
+        tiled("q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes, mask", block_size=2),
+        tiled("q: H T_q d_k, k: H 2 d_k, v: H 2 d_v, mask: bool H 1 2", "padding mask, tiles of 1", block_size=1),
+        tiled("q: H 2 d_k, k: H T_k d_k, v: H T_k d_v, mask: bool H 2 1", "mask of queries, tiles of 1", block_size=1),
         tiled(GROUPED + ", mask: bool T_q T_k" + GROUPS, "grouped heads and mask, tiles of 2", block_size=2),
     ]
 

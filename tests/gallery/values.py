@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.ops.tiled_attention import _TILE_ELEMENTS
+
 
 def _masks(make: Any, rule: Any, *options: Any) -> None:
     for T_q, T_k in ((3, None), (4, 4), (2, 5), (5, 2), (1, 4)):
@@ -73,14 +75,36 @@ def _additive(adapt: Any) -> None:
     assert adapt(np.array([0.0, -1e9, -np.inf, -1e4])).tolist() == [True, False, False, False]
 
 
+def _query_tiles(tiles: Any) -> None:
+    """Every query of every head once, and as many heads at once as a tile of so many elements holds."""
+    for N, G, T_q, T_k, block in ((7, 1, 300, 200, 400), (5, 3, 5, 4, 2), (9, 2, 900, 900, 100), (4, 1, 999, 999, 999),
+                                  (_TILE_ELEMENTS, 1, 1, 1, 1)):
+        most = max(1, _TILE_ELEMENTS // (G * min(block, T_q) * min(block, T_k)))
+        found = list(tiles((N, G, T_q, 8), T_k, block))
+        pairs = [(heads.start, rows.start, rows.stop) for heads, rows in found]
+        rows_of = [(row, min(row + block, T_q)) for row in range(0, T_q, block)]
+        assert pairs == [(head, *rows) for head in range(0, N, most) for rows in rows_of]
+        assert all(heads.stop - heads.start == most for heads, _ in found)
+
+
+def _key_tiles(tiles: Any) -> None:
+    """All keys, or with a causal mask those that one of the queries may see, and no more."""
+    for T_q, T_k, block in ((5, 5, 2), (2, 7, 3), (7, 2, 2)):
+        for row in range(0, T_q, block):
+            rows = slice(row, min(row + block, T_q))
+            for causal, end in ((False, T_k), (True, max(0, min(T_k, rows.stop + T_k - T_q)))):
+                found = [range(T_k)[columns] for columns in tiles(rows, T_q, T_k, block, causal)]
+                assert [j for columns in found for j in columns] == list(range(end))
+
+
 VALUES: dict[str, Any] = {
     "causal_mask": lambda make: _masks(make, lambda at, j: j <= at),
     "sliding_window_mask": lambda make: _masks(make, lambda at, j: at - 2 < j <= at, 2),
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
-    "erf": _erf,
+    "erf": _erf, "_query_tiles": _query_tiles, "_key_tiles": _key_tiles,
 }  # fmt: skip
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
-    "erf": "erf",
+    "erf": "erf", "_query_tiles": "tiled_attention", "_key_tiles": "tiled_attention",
 }  # fmt: skip
