@@ -29,6 +29,8 @@ CONTENDERS = {
     "autograd": ("tests.benchmarks.peers.in_autograd", "eager", False),
 }
 
+LONG, VERY_LONG = 1.0, 5.0  # seconds: a longer call needs no warming up; from the second on three rounds do
+
 
 class Result(NamedTuple):
     """Seconds a call: median over the rounds and quartiles; the ratio to the first contender; bytes."""
@@ -115,11 +117,14 @@ def race(
         return {}, missing
     _assert_same_work(case, {name: fact["results"] for name, fact in facts.items() if fact["results"]})
     calls = {name: max(1, round(turn / max(fact["once"], 1e-7))) for name, fact in facts.items()}
+    if max(fact["once"] for fact in facts.values()) > VERY_LONG:
+        rounds = min(rounds, 3)
     times: dict[str, list[float]] = {name: [] for name in facts}
     for i in range(rounds):
         for name in list(facts) if i % 2 else reversed(list(facts)):
             time.sleep(0.05)  # threads of the one before go to sleep
-            times[name].append(contenders[name].ask(calls=calls[name])["seconds"])
+            turned = contenders[name].ask(calls=calls[name], warm=facts[name]["once"] < LONG)
+            times[name].append(turned["seconds"])
     first = next(iter(times.values()))
     return {name: _result(facts[name], seconds, first) for name, seconds in times.items()}, missing
 

@@ -67,7 +67,8 @@ def main(arguments: list[str], commands: TextIO, answers: TextIO) -> None:
                 work, answer = prepare(module, variant, threads, command["case"])
             else:
                 assert work is not None
-                work.call()  # not counted: the caches were someone else's meanwhile
+                if command["warm"]:
+                    work.call()  # not counted: the caches were someone else's meanwhile
                 start = time.perf_counter()
                 for _ in range(command["calls"]):
                     work.call()
