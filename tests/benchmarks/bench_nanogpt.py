@@ -73,9 +73,10 @@ def main() -> None:
     losses = [theirs.loss(*block) for block in blocks]
     held_out["PyTorch eager"] = float(np.average(losses, weights=[targets.size for _, targets in blocks]))
     ratios = [a / b for a, b in zip(*seconds.values(), strict=True)]
-    print(f"\n| {args.steps} steps | held-out loss, nats per character | seconds |\n|---|---|---|")
+    print(f"\n| {args.steps} steps | held-out loss, nats per character | seconds | at the median turn |\n|---|---|---|---|")
     for name, turns in seconds.items():
-        print(f"| {name} | {held_out[name]:.4f} | {sum(turns):.1f} |")
+        usual = statistics.median(turns) * len(turns)
+        print(f"| {name} | {held_out[name]:.4f} | {sum(turns):.1f} | {usual:.1f} |")
     low, high = np.quantile(ratios, (0.25, 0.75))
     print(f"\ntime, ours / PyTorch's: {statistics.median(ratios):.2f} ({low:.2f} to {high:.2f}, turns of {TURN} steps)")
     print("predictors that count: " + ", ".join(f"{name} {loss:.3f}" for name, loss in task.reference_lines().items()))
