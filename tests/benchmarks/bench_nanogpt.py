@@ -73,7 +73,8 @@ def main() -> None:
     losses = [theirs.loss(*block) for block in blocks]
     held_out["PyTorch eager"] = float(np.average(losses, weights=[targets.size for _, targets in blocks]))
     ratios = [a / b for a, b in zip(*seconds.values(), strict=True)]
-    print(f"\n| {args.steps} steps | held-out loss, nats per character | seconds | at the median turn |\n|---|---|---|---|")
+    print(f"\n| {args.steps} steps | held-out loss, nats per character | seconds | at the median turn |")
+    print("|---|---|---|---|")
     for name, turns in seconds.items():
         usual = statistics.median(turns) * len(turns)
         print(f"| {name} | {held_out[name]:.4f} | {sum(turns):.1f} | {usual:.1f} |")
