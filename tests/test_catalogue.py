@@ -97,6 +97,16 @@ def test_no_false_alarm_where_there_once_was_one(name: str, seed: int, sizes: di
     properties.gradients_agree_with_differences(catalogue.CATALOGUE[name], seed, sizes)
 
 
+@pytest.mark.slow
+def test_every_gradient_is_proven_to_six_digits_and_most_to_nine() -> None:
+    out = io.StringIO()
+    assert catalogue.run(None, stream=out) == 0
+    errors = [float(line.split()[-1]) for line in out.getvalue().splitlines()[:-1]]
+    assert len(errors) == len(ENTRIES)
+    assert max(errors) < 1e-6
+    assert sum(error < 1e-9 for error in errors) > 0.9 * len(errors)
+
+
 def test_every_public_backward_is_in_the_catalogue() -> None:
     covered = {entry.covers for entry in ENTRIES}
     for module in (ops, numpy_attention):

@@ -100,7 +100,8 @@ def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
     elif grade.state == "to do":
         lines += ["", f"{grade.passed} of {grade.of} properties hold. To begin: {command} --hint 1"]
     elif grade.of:
-        lines += ["", f"{grade.passed} of {grade.of} properties hold. Stuck? {command} --hint 1"]
+        waiting = "" if grade.passed + 1 == grade.of else "; those after the wrong one were not tried"
+        lines += ["", f"{grade.passed} of {grade.of} properties hold{waiting}. Stuck? {command} --hint 1"]
     return "\n".join(lines) + "\n"
 
 
