@@ -1,7 +1,8 @@
 """Six gradient checkers, twelve planted errors: who catches what, and what each prints.
 
     pip install . torch jax autograd scipy
-    python tests/benchmarks/compare_checkers.py            the tables of docs/checkers.md, as Markdown
+    PYTHONPATH=. python tests/benchmarks/compare_checkers.py            the table and the texts, as Markdown
+    PYTHONPATH=. python tests/benchmarks/compare_checkers.py --write    put them into docs/checkers.md; ten minutes
 
 Every checker is called as its documentation shows, with its own defaults, on the same inputs. Each first sees the right
 gradient: an alarm there is a false one, and its alarm at the planted error then counts for nothing. A check may take
@@ -10,120 +11,26 @@ out at more than 1e-6 of the gradient's norm.
 """
 
 import contextlib
-import functools
+import importlib.metadata
 import io
 import resource
 import signal
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import numpy_attention as na
+from tests.benchmarks.planted_errors import Arrays, planted
 
+PAGE = Path(__file__).parents[2] / "docs" / "checkers.md"
 LIMIT = 60
 MEMORY = 64 * 2**30
 SHOWN = 9  # lines of what a checker prints: a report of ours, the beginning of a matrix
-Arrays = tuple[np.ndarray, ...]
-
-
-@dataclass
-class Planted:
-    """A function of arrays of floats, its right gradient, and a wrong one."""
-
-    name: str
-    inputs: Arrays
-    f: Callable[..., np.ndarray]
-    right: Callable[..., Arrays]  # (dy, *inputs) -> gradients
-    wrong: Callable[..., Arrays]
-
-
-def by_cache(op: Any, op_backward: Any, **options: Any) -> tuple[Callable[..., np.ndarray], Callable[..., Arrays]]:
-    """An op of this package as a plain function and its vector-Jacobian product."""
-
-    @functools.wraps(op)  # with the op's name and arguments, as a function of one's own would have them
-    def f(*arrays: np.ndarray) -> np.ndarray:
-        return op(*arrays, **options)[0]
-
-    def vjp(dy: np.ndarray, *arrays: np.ndarray) -> Arrays:
-        grads = op_backward(dy, op(*arrays, **options)[1])
-        return tuple(grad for grad in grads if grad is not None) if isinstance(grads, tuple) else (grads,)
-
-    return f, vjp
-
-
-def spoilt(vjp: Callable[..., Arrays], spoil: Callable[..., Any], which: int = 0) -> Callable[..., Arrays]:
-    """The same gradients, number `which` changed by spoil(gradient, *inputs)."""
-
-    def wrong(dy: np.ndarray, *arrays: np.ndarray) -> Arrays:
-        grads = [np.array(grad) for grad in vjp(dy, *arrays)]
-        changed = spoil(grads[which], *arrays)
-        grads[which] = grads[which] if changed is None else changed
-        return tuple(grads)
-
-    return wrong
-
-
-def scaled(factor: float, index: Any) -> Callable[..., None]:
-    """One element, or one row, times a factor."""
-
-    def spoil(grad: np.ndarray, *_: np.ndarray) -> None:
-        grad[index] *= factor
-
-    return spoil
-
-
-def planted() -> Iterator[Planted]:
-    """The twelve."""
-    rng = np.random.default_rng(0)
-    normal = rng.standard_normal
-
-    f, vjp = by_cache(na.gelu, na.gelu_backward)
-    yield Planted("one element of 1,000,000 off by 1 %", (normal((1000, 1000)),), f, vjp,
-                  spoilt(vjp, scaled(1.01, (617, 250))))
-    f, vjp = by_cache(na.softmax, na.softmax_backward)
-    yield Planted("one of twelve softmax elements off by 1 %", (normal((3, 4)),), f, vjp,
-                  spoilt(vjp, scaled(1.01, (1, 2))))
-    f, vjp = by_cache(na.silu, na.silu_backward)
-    yield Planted("wrong sign", (normal((3, 4)),), f, vjp, spoilt(vjp, lambda grad, *_: -grad))
-    f, vjp = by_cache(na.linear, na.linear_backward)
-    yield Planted("square matrix transposed", (normal((3, 4)), normal((4, 4))), f, vjp,
-                  spoilt(vjp, lambda grad, *_: grad.T.copy(), 1))
-    yield Planted("factor 2", (normal((3, 4)), normal((4, 5))), f, vjp, spoilt(vjp, scaled(2.0, ...), 1))
-    yield Planted("sum over the batch missing", (normal((3, 4)), normal((4, 5)), normal(5)), f, vjp,
-                  lambda dy, *arrays: (*vjp(dy, *arrays)[:2], dy[-1].copy()))
-    mask = np.array([[True, False, True], [False, True, True], [True, True, False], [True, False, False]])
-    qkv = (normal((4, 2)), normal((3, 2)), normal((3, 5)))
-    f, vjp = by_cache(na.scaled_dot_product_attention, na.scaled_dot_product_attention_backward, mask=mask)
-    _, unmasked = by_cache(na.scaled_dot_product_attention, na.scaled_dot_product_attention_backward)
-    yield Planted("mask left out of the backward", qkv, f, vjp, unmasked)
-    norm = (normal((3, 4)), normal(4), normal(4))
-    f, vjp = by_cache(na.layer_norm, na.layer_norm_backward)
-    yield Planted("right at gamma = 1 only", norm, f, vjp, lambda dy, x, gamma, beta: (
-        vjp(dy, x, np.ones_like(gamma), beta)[0], *vjp(dy, x, gamma, beta)[1:]))
-    yield Planted("wrong in the last row only", norm, f, vjp, spoilt(vjp, scaled(1.05, -1)))
-    ids = np.array([2, 0, 2, 4])
-
-    def lookup(table: np.ndarray) -> np.ndarray:
-        return table[ids]
-
-    yield Planted("wrong for repeated ids only", (normal((5, 3)),), lookup,
-                  lambda dy, table: (na.embedding_backward(dy, na.embedding(ids, table)[1]),),
-                  lambda dy, table: (_buffered(table, ids, dy),))
-    f, vjp = by_cache(na.linear, na.linear_backward)
-    single = (normal((3, 4)).astype(np.float32), normal((4, 5)).astype(np.float32))
-    yield Planted("float32, off by 1e-3", single, f, vjp, spoilt(vjp, scaled(1.001, ...), 1))
-    f, vjp = by_cache(na.gelu, na.gelu_backward)
-    yield Planted("a NaN", (normal((3, 4)),), f, vjp, spoilt(vjp, scaled(np.nan, (2, 1))))
-
-
-def _buffered(table: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    dtable = np.zeros_like(table)
-    dtable[ids] += dy
-    return dtable
 
 
 def ours(f: Any, vjp: Any, inputs: Arrays) -> str:
@@ -251,18 +158,14 @@ def verdict(checker: Callable[[Any, Any, Arrays], str], f: Any, vjp: Any, inputs
     return state, said, time.perf_counter() - started
 
 
-def main() -> None:
-    """Two tables, then what each printed."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+def compare() -> tuple[str, str]:
+    """The table, and what each printed."""
     words = {"alarm": "**caught**", "passed": "missed", "too long": "too long", "cannot": "cannot"}
-    print("| planted error | " + " | ".join(CHECKERS) + " |")
-    print("|---" * (len(CHECKERS) + 1) + "|")
+    table = ["| planted error | " + " | ".join(CHECKERS) + " |", "|---" * (len(CHECKERS) + 1) + "|"]
     caught = dict.fromkeys(CHECKERS, 0)
     printed: list[str] = []
-    count = 0
     for case in planted():
         row = []
-        count += 1
         printed.append(f"### {case.name}\n")
         for name, checker in CHECKERS.items():
             fine, noise, _ = verdict(checker, case.f, case.right, case.inputs)
@@ -274,12 +177,38 @@ def main() -> None:
                 caught[name] += state == "alarm"
             row.append(cell)
             if said:
-                lines = said.splitlines()
-                text = "\n".join(line[:150] for line in lines[:SHOWN]) + ("\n..." if len(lines) > SHOWN else "")
-                printed.append(f"{name} ({cell.strip('*')}):\n\n```text\n{text}\n```\n")
-        print(f"| {case.name} | " + " | ".join(row) + " |", flush=True)
-    print("| **caught** | " + " | ".join(f"**{caught[name]} of {count}**" for name in CHECKERS) + " |")
-    print("\n".join(["", *printed]))
+                printed.append(f"{name} ({cell.strip('*')}):\n\n```text\n{shortened(said)}\n```\n")
+        table.append(f"| {case.name} | " + " | ".join(row) + " |")
+        print(table[-1], file=sys.stderr, flush=True)
+    table.append("| **caught** | " + " | ".join(f"**{caught[name]} of 12**" for name in CHECKERS) + " |")
+    return "\n".join(table), "\n".join(printed).strip()
+
+
+def shortened(said: str) -> str:
+    """The first lines of what a checker says, none of them long."""
+    lines = said.splitlines()
+    return "\n".join(line[:150].rstrip() for line in lines[:SHOWN]) + ("\n..." if len(lines) > SHOWN else "")
+
+
+def between(text: str, name: str, new: str) -> str:
+    """The text with everything between two marks replaced."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    return text.partition(begin)[0] + begin + "\n\n" + new + "\n\n" + end + text.partition(end)[2]
+
+
+def main() -> None:
+    """Print the table, the versions and the texts, or write them into the page."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    table, printed = compare()
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}"
+                         for name in ("numpy", "torch", "jax", "autograd", "scipy"))
+    if "--write" in sys.argv[1:]:
+        text = PAGE.read_text()
+        for name, new in (("table", table), ("versions", f"Versions: {versions}."), ("printed", printed)):
+            text = between(text, name, new)
+        PAGE.write_text(text)
+    else:
+        print(table, versions, printed, sep="\n\n")
 
 
 if __name__ == "__main__":
