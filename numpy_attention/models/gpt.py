@@ -142,7 +142,7 @@ class GPT(Model):
         x, norm = self.norm.forward(x)
         if self.head is None:
             logits = _rows(x) @ self.token_embedding.table.T  # (B T, V)
-            logits, head = logits.reshape(*x.shape[:-1], -1), None  # (B, T, V)
+            logits, head = logits.reshape(*x.shape[:-1], self.config.vocab_size), None  # (B, T, V)
         else:
             logits, head = self.head.forward(x)
         return logits, GPTCache(token, position, dropped, tuple(blocks), norm, x, head)

@@ -129,7 +129,8 @@ class Seq2Seq(Model):
         mask = mask if target_mask is None else mask & target_mask
         x, decoder = self.decoder.forward(x, context, mask, source_mask, past, training, rng)
         if self.head is None:
-            logits, head = (_rows(x) @ self.target_embedding.table.T).reshape(*x.shape[:-1], -1), None  # (B, T, V)
+            logits = _rows(x) @ self.target_embedding.table.T  # (B T, V)
+            logits, head = logits.reshape(*x.shape[:-1], self.config.target_vocab_size), None  # (B, T, V)
         else:
             logits, head = self.head.forward(x)
         return logits, target, decoder, x, head

@@ -120,3 +120,12 @@ def test_targets_none_of_which_counts_give_zero_and_not_nan(rng):
     loss, cache = model.loss(np.array([[1, 2, 3]]), np.full((1, 3), -100))
     assert loss == 0.0
     assert not any(grad.any() for grad in model.backward(cache).values())
+
+
+def test_no_sequences_give_no_answers(rng):
+    none = np.zeros((0, 3), dtype=np.int64)
+    assert built(GPT, rng).forward(none)[0].shape == (0, 3, V)
+    assert built(SEQ2SEQ, rng, tie_weights=True).forward(none, none)[0].shape == (0, 3, 4)
+    assert built(SEQ2SEQ, rng).greedy(none, START, STOP) == []
+    assert built(SEQ2SEQ, rng).beam_search(none, START, STOP) == []
+    assert built(CLASSIFIER, rng).predict(none).shape == (0,)
