@@ -73,8 +73,10 @@ def main(arguments: list[str], commands: TextIO, answers: TextIO) -> None:
                 for _ in range(command["calls"]):
                     work.call()
                 answer = {"seconds": (time.perf_counter() - start) / command["calls"]}
-        except (Unavailable, BackendError, MemoryError) as error:
-            answer = {"unavailable": str(error) or "not enough memory"}
+        except (Unavailable, BackendError) as error:
+            answer = {"unavailable": str(error)}
+        except Exception as error:  # one contender's trouble must not end the others' race
+            answer = {"unavailable": f"{type(error).__name__}: {error}".splitlines()[0]}
         print(json.dumps(answer), file=answers, flush=True)
 
 

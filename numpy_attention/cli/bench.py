@@ -106,11 +106,9 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
     ops = [name for name in work.OPS if only in name]
     plans["ops"] = [([{"kind": "op", "name": name} for name in ops], STEPPERS[:2])]
     plans["attention"] = [
-        (
-            [{"kind": "attention", "T": T, "causal": causal} for causal in ((True,) if quick else (True, False))],
-            ATTENDERS[:2] if quick or T > LONGEST_DENSE else ATTENDERS,
-        )
+        ([{"kind": "attention", "T": T, "causal": causal}], ATTENDERS[:2] if quick or T > LONGEST_DENSE else ATTENDERS)
         for T in LENGTHS
+        for causal in ((True,) if quick else (True, False))
         if T <= longest and not (quick and T == 512)
     ]
     tokens = 32 if quick else 128

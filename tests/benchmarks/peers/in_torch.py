@@ -70,7 +70,7 @@ def _op(case: Case, written_out: bool) -> Work:
         forward, options = softmax_qk_v, {"causal": options.get("causal", True)}
 
     def call() -> list[Tensor]:
-        y = forward(**tensors, **options)
+        y = forward(*tensors.values(), **options)
         y = y.reshape(dy.shape)
         return [y, *torch.autograd.grad(y, wanted, dy)]
 
