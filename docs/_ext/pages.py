@@ -183,6 +183,13 @@ def relink(text: str, folder: Path) -> str:
     return LINK.sub(turn, text)
 
 
+def relink_page(app, page: str, source: list[str]) -> None:
+    """The same for the pages that are written by hand, when they are read."""
+    path = Path(app.env.doc2path(page))
+    if path.suffix == ".md" and path.parent != DOCS / "tutorials":
+        source[0] = relink(source[0], path.parent)
+
+
 def write_pages(app) -> None:
     """All of them; a page whose source is gone is taken away."""
     chapters.cache_clear()
@@ -209,5 +216,6 @@ def setup(app):
     """Write the pages before Sphinx looks which there are."""
     app.add_config_value("MATHJAX", {}, "")
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", relink_page)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True}
