@@ -88,7 +88,7 @@ def predicted_table(found):
 
 def crossing(found, case, network, examples=1024):
     """The number of ranks at which what they share takes no longer than what they do not."""
-    k, (latency, bandwidth) = constants(found, case), NETWORKS[network]
+    k, (_, bandwidth) = constants(found, case), NETWORKS[network]
     return k["c_1"] * examples / (k["c_0"] + k["update"] + 2 * k["bytes"] / bandwidth)
 
 
