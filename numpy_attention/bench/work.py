@@ -235,4 +235,5 @@ def cotangent(name: str, inputs: Arrays) -> np.ndarray:
 
 
 def _norm_of(parts: Any) -> float:
-    return math.sqrt(sum(float(np.dot(part.reshape(-1), part.reshape(-1))) for part in parts))
+    rows = (row.reshape(-1).astype(np.float64) for part in parts for row in part)
+    return math.sqrt(sum(float(np.dot(row, row)) for row in rows))

@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
                     races.append((case, results))
                     for cells in report.rows(case, results):
                         report.line(cells)
-        if arguments.json:
-            report.write_json(arguments.json, about, races, missing)
+                    if arguments.json:
+                        report.write_json(arguments.json, about, races, missing)
     if missing:
         print("\nNot measured:")
         for name, why in missing.items():

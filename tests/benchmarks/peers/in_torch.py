@@ -76,9 +76,13 @@ def _op(case: Case, written_out: bool) -> Work:
 
     def results() -> list[float]:
         y, *grads = call()
-        return [y.item() if y.ndim == 0 else y.norm().item(), *(g.norm().item() for g in grads)]
+        return [y.item() if y.ndim == 0 else norm(y), *map(norm, grads)]
 
     return Work(call, results)
+
+
+def norm(x: Tensor) -> float:
+    return x.norm(dtype=torch.float64).item()
 
 
 def softmax_qk_v(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
