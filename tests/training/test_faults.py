@@ -73,6 +73,10 @@ def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
     commands = [["sample", directory, "--tokens", "2", "--prompt", "die"], ["train", "--resume", directory]]
     for command in commands:  # once for what is kept from the first time on
         outcome(capsys, command)
+    for corrupt in corruptions.OF_A_CHECKPOINT:  # the first complaint of each kind may import a module
+        path.write_bytes(corrupt(whole, rng))
+        outcome(capsys, commands[0])
+    path.write_bytes(whole)
     honest = [outcome(capsys, command) for command in commands]
     assert [result[0] for result in honest] == [0, 143]
     refused = dict.fromkeys(corruptions.OF_A_CHECKPOINT, 0)
