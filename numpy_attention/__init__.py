@@ -15,7 +15,7 @@ Part II    layers     13 layer          14 linear         15 embedding          
                       17 multi_head_attention             18 feed_forward        19 encoder_block 20 decoder_block
 Part III   models     21 sequence_classifier              22 gpt                 23 seq2seq
 Part IV    training   24 optimizers     25 schedules      26 data                27 loop          28 checkpoint
-                      29 parallel
+                      29 parallel       30 mpi
 The proof  gradcheck  finite differences for every op, layer and model above, and for functions of your own
 """
 
