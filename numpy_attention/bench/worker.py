@@ -53,8 +53,10 @@ def main(arguments: list[str], commands: TextIO, answers: TextIO) -> None:
     module_name, variant, threads = arguments[0], arguments[1], int(arguments[2])
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, Unavailable) as error:
-        print(json.dumps({"unavailable": str(error)}), file=answers, flush=True)
+    except ImportError as error:
+        in_tree = (error.name or "").startswith("tests")
+        reason = "its side of the race comes with the source tree: git clone, and run there" if in_tree else str(error)
+        print(json.dumps({"unavailable": reason}), file=answers, flush=True)
         return
     print(json.dumps({"ready": True}), file=answers, flush=True)
     work: Work | None = None
