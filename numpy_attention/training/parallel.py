@@ -115,7 +115,7 @@ def loss_and_gradients(
     total = OrderedSum(len(mine))
 
     def work(i: int) -> np.ndarray:
-        with total.cancelled_by_errors():
+        with total.told_of_errors(i - mine.start):
             loss, cache = model.loss(*parts[i], training=True, rng=rngs[i])
             model.backward(cache, dloss=weights[i], receive=lambda grads: total.add(i - mine.start, grads))
         return weights[i] * loss.astype(np.float64)  # not float(loss), for which a GPU would be waited for
@@ -135,17 +135,16 @@ class OrderedSum:
         self.arrays: dict[str, np.ndarray] = {}
         self._groups_added = [0] * count
         self._changed = Condition()
-        self._cancelled = False
+        self._failed = count  # the first shard that has failed: none yet
 
     def add(self, shard: int, grads: Mapping[str, np.ndarray]) -> None:
         """Add a group of gradients of one shard when it is this shard's turn."""
-        before = self._groups_added[shard - 1] if shard else 0
-        if shard and before <= self._groups_added[shard]:
+        if shard:
             with self._changed:
                 turn = self._groups_added[shard]
-                self._changed.wait_for(lambda: self._groups_added[shard - 1] > turn or self._cancelled)
-            if self._cancelled:
-                raise RuntimeError("another shard has failed")
+                self._changed.wait_for(lambda: self._groups_added[shard - 1] > turn or self._failed < shard)
+            if self._failed < shard:
+                raise RuntimeError(f"shard {self._failed} has failed")
         for name, g in grads.items():  # without the lock: nobody else's turn is now
             if shard:
                 self.arrays[name] += g
@@ -156,13 +155,13 @@ class OrderedSum:
             self._changed.notify_all()
 
     @contextmanager
-    def cancelled_by_errors(self) -> Iterator[None]:
-        """Nobody waits for a shard that has failed."""
+    def told_of_errors(self, shard: int) -> Iterator[None]:
+        """Later shards do not wait for one that has failed; earlier ones go on, so that its error is the first seen."""
         try:
             yield
         except BaseException:
             with self._changed:
-                self._cancelled = True
+                self._failed = min(self._failed, shard)
                 self._changed.notify_all()
             raise
 

@@ -1,6 +1,7 @@
 """One batch in shards gives what it gives whole."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -90,13 +91,30 @@ def test_no_shard_waits_for_one_that_has_failed(failing):
     total = OrderedSum(3)
 
     def work(shard):
-        with total.cancelled_by_errors():
+        with total.told_of_errors(shard):
             for _ in range(4):
                 total.add(shard, {"w": np.ones(2)})
                 if shard == failing:
                     raise FloatingPointError(f"shard {shard}")
 
     with Workers(3) as pool, pytest.raises(FloatingPointError, match=f"shard {failing}"):
+        list(pool.map(work, range(3)))
+
+
+def test_the_error_of_a_later_shard_is_not_hidden_by_an_earlier_one_that_waits():
+    total, failed = OrderedSum(3), threading.Event()
+
+    def work(shard):
+        with total.told_of_errors(shard):
+            if shard == 2:
+                failed.set()
+                raise FloatingPointError("shard 2")
+            if shard == 0:
+                failed.wait(5)
+                time.sleep(0.05)  # shard 1 waits for this one when shard 2 fails
+            total.add(shard, {"w": np.ones(2)})
+
+    with Workers(3) as pool, pytest.raises(FloatingPointError, match="shard 2"):
         list(pool.map(work, range(3)))
 
 
