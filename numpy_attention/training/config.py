@@ -82,6 +82,14 @@ class TrainConfig:
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
 
+    def model_sizes(self) -> dict[str, Any]:
+        """What the configurations of all models have in common, under their names for it."""
+        return {
+            "context_length": self.context, "d_model": self.d_model, "num_heads": self.heads, "num_layers": self.layers,
+            "d_ff": self.d_ff or None, "positions": self.positions, "norm": self.norm, "activation": self.activation,
+            "dropout": self.dropout,
+        }  # fmt: skip
+
     def to_mapping(self) -> dict[str, Any]:
         """The settings as plain values for JSON."""
         return dataclasses.asdict(self)

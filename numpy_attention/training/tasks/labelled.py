@@ -30,15 +30,7 @@ class LabelledTask(Task):
         c = self.config
         try:
             config = SequenceClassifierConfig(
-                context_length=c.context,
-                d_model=c.d_model,
-                num_heads=c.heads,
-                num_layers=c.layers,
-                d_ff=c.d_ff or None,
-                positions=c.positions,
-                norm=c.norm,
-                activation=c.activation,
-                dropout=c.dropout,
+                **c.model_sizes(),
                 **sizes,
             )
             return SequenceClassifier(config, rng)

@@ -84,15 +84,7 @@ class TextTask(Task):
         try:
             config = GPTConfig(
                 vocab_size=len(self.vocabulary),
-                context_length=c.context,
-                d_model=c.d_model,
-                num_heads=c.heads,
-                num_layers=c.layers,
-                d_ff=c.d_ff or None,
-                positions=c.positions,
-                norm=c.norm,
-                activation=c.activation,
-                dropout=c.dropout,
+                **c.model_sizes(),
             )
         except ValueError as error:
             raise InputError(str(error)) from None

@@ -34,15 +34,7 @@ class TranslationTask(Task):
         c = self.config
         try:
             config = Seq2SeqConfig(
-                context_length=c.context,
-                d_model=c.d_model,
-                num_heads=c.heads,
-                num_layers=c.layers,
-                d_ff=c.d_ff or None,
-                positions=c.positions,
-                norm=c.norm,
-                activation=c.activation,
-                dropout=c.dropout,
+                **c.model_sizes(),
                 pad_token=PAD,
                 **sizes,
             )
