@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
 from numpy_attention.layers.decoder_block import DecoderBlock, DecoderBlockCache
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache
@@ -36,7 +35,8 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.model import Model, Receive, in_order_of
+from numpy_attention.models.model import Model, Receive, as_rows, in_order_of
+from numpy_attention.models.padding import check_batch
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.embedding import embedding_backward_into
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
@@ -116,7 +116,7 @@ class GPT(Model):
     ) -> tuple[np.ndarray, GPTCache]:
         """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward)."""
         T_past = 0 if past is None else past[0].length
-        self._check(ids, T_past)
+        check_batch("GPT", "ids", ids, self.config.context_length, T_past)
         T_k = T_past + ids.shape[1]
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         if positions is None:
@@ -141,7 +141,7 @@ class GPT(Model):
             x = x[:, -1:]  # (B, 1, d_model)
         x, norm = self.norm.forward(x)
         if self.head is None:
-            logits = _rows(x) @ self.token_embedding.table.T  # (B T, V)
+            logits = as_rows(x) @ self.token_embedding.table.T  # (B T, V)
             logits, head = logits.reshape(*x.shape[:-1], self.config.vocab_size), None  # (B, T, V)
         else:
             logits, head = self.head.forward(x)
@@ -156,8 +156,8 @@ class GPT(Model):
         table = self.token_embedding.table
         if self.head is None:
             # logits = x @ table.T
-            dx = (_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
-            dtable = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
+            dx = (as_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
+            dtable = as_rows(dlogits).T @ as_rows(cache.x)  # (V, d_model)
         else:
             dx, head_grads = self.head.backward(dlogits, cache.head)
             receive(prefixed("head", head_grads))
@@ -225,18 +225,3 @@ class GPT(Model):
         if self.config.positions != "alibi":
             return None
         return np.asarray(alibi_bias(self.config.num_heads, x.shape[1], T_k, x.dtype.type), like=x)
-
-    def _check(self, ids: np.ndarray, T_past: int) -> None:
-        limit = self.config.context_length
-        if ids.ndim != 2 or ids.shape[1] == 0:
-            raise shape_error("GPT", "ids", "(B, T) with T at least 1", ids.shape, "one sequence goes in as ids[None]")
-        if T_past + ids.shape[1] > limit:
-            raise shape_error(
-                "GPT", "ids", f"(B, T) with T at most the context_length {limit}", ids.shape,
-                "cut the sequences into blocks, or build the model with a longer context",
-            )
-
-
-def _rows(x: np.ndarray) -> np.ndarray:
-    """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
-    return x.reshape(-1, x.shape[-1])

@@ -57,6 +57,11 @@ class Model(Layer):
         return model
 
 
+def as_rows(x: np.ndarray) -> np.ndarray:
+    """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
+    return x.reshape(-1, x.shape[-1])
+
+
 def in_order_of(model: Layer, grads: Parameters) -> Parameters:
     """The gradients in the order of the model's parameters; none, if they were handed over one by one."""
     return {name: grads[name] for name in model.parameters()} if grads else {}

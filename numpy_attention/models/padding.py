@@ -1,8 +1,24 @@
-"""Chapter 21, appendix. Which tokens are real, and which only fill a batch of sequences of unequal length"""
+"""Chapter 21, appendix. Batches of sequences: which are refused, and which of their tokens only fill the batch"""
 
 import numpy as np
 
+from numpy_attention.errors import require_array, shape_error
 from numpy_attention.ops.masks import padding_mask
+
+
+def check_batch(
+    model: str, argument: str, ids: np.ndarray, context_length: int, T_past: int = 0, d_input: int | None = None
+) -> None:
+    """Refuse what is not a batch of sequences, or is longer than the model's positions reach."""
+    require_array(model, argument, ids)
+    axes = "(B, T)" if d_input is None else f"(B, T, {d_input})"
+    if ids.ndim != 2 + (d_input is not None) or ids.shape[1] == 0:
+        fix = f"one sequence goes in as {argument}[None]"
+        raise shape_error(model, argument, f"{axes} with T at least 1", ids.shape, fix)
+    if T_past + ids.shape[1] > context_length:
+        expected = f"{axes} with T at most the context_length {context_length}"
+        fix = "cut the sequences into blocks, or build the model with a longer context"
+        raise shape_error(model, argument, expected, ids.shape, fix)
 
 
 def visible_tokens(

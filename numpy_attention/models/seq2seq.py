@@ -27,12 +27,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
-from numpy_attention.models.model import Model, Receive, in_order_of
-from numpy_attention.models.padding import visible_tokens
+from numpy_attention.models.model import Model, Receive, as_rows, in_order_of
+from numpy_attention.models.padding import check_batch, visible_tokens
 from numpy_attention.models.search import beam_search, greedy_search
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stacks import Decoder, DecoderCache, Encoder, EncoderCache, Past
@@ -104,7 +103,7 @@ class Seq2Seq(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Any, EncoderCache]:
         """The context (B, T_s, d_model) that the decoder will read, and the caches on the way to it."""
-        self._check("source_ids", source_ids)
+        check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
         x, source = (self.source_embedding or self.target_embedding).forward(source_ids)  # (B, T_s, d_model)
         x *= math.sqrt(self.config.d_model)  # x is fresh from the table
         context, encoder = self.encoder.forward(x, source_mask, training, rng)
@@ -122,14 +121,14 @@ class Seq2Seq(Model):
     ) -> tuple[np.ndarray, Any, DecoderCache, np.ndarray, Any]:
         """Logits for every target position, and the caches; with `past` target_ids are the new tokens alone."""
         T, T_past = target_ids.shape[-1], 0 if past is None else past[0][0].length
-        self._check("target_ids", target_ids, T_past)
+        check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
         x, target = self.target_embedding.forward(target_ids)  # (B, T, d_model)
         x *= math.sqrt(self.config.d_model)
         mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
         mask = mask if target_mask is None else mask & target_mask
         x, decoder = self.decoder.forward(x, context, mask, source_mask, past, training, rng)
         if self.head is None:
-            logits = _rows(x) @ self.target_embedding.table.T  # (B T, V)
+            logits = as_rows(x) @ self.target_embedding.table.T  # (B T, V)
             logits, head = logits.reshape(*x.shape[:-1], self.config.target_vocab_size), None  # (B, T, V)
         else:
             logits, head = self.head.forward(x)
@@ -145,8 +144,8 @@ class Seq2Seq(Model):
         table = self.target_embedding.table
         # logits = x @ table.T, or x @ w
         if self.head is None:
-            dx = (_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
-            dtable = _rows(dlogits).T @ _rows(cache.x)  # (V, d_model)
+            dx = (as_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
+            dtable = as_rows(dlogits).T @ as_rows(cache.x)  # (V, d_model)
         else:
             dx, head_grads = self.head.backward(dlogits, cache.head)
             receive(prefixed("head", head_grads))
@@ -231,16 +230,3 @@ class Seq2Seq(Model):
         """The mask (B, 1, 1, T) that hides padding, or None where there is none."""
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=self.target_embedding.table)
         return None if visible is None else visible[:, None, None, :]
-
-    def _check(self, argument: str, ids: np.ndarray, T_past: int = 0) -> None:
-        limit = self.config.context_length
-        if ids.ndim != 2 or ids.shape[1] == 0:
-            raise shape_error("Seq2Seq", argument, "(B, T) with T at least 1", ids.shape, "one sequence is ids[None]")
-        if T_past + ids.shape[1] > limit:
-            expected = f"(B, T) with T at most the context_length {limit}"
-            raise shape_error("Seq2Seq", argument, expected, ids.shape, "build the model with a longer context")
-
-
-def _rows(x: np.ndarray) -> np.ndarray:
-    """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
-    return x.reshape(-1, x.shape[-1])

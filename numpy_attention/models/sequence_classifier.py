@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.encoder_block import EncoderBlock, EncoderBlockCache
 from numpy_attention.layers.layer import Parameters, normal, prefixed
@@ -28,7 +27,7 @@ from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.model import Model, Receive, in_order_of
-from numpy_attention.models.padding import visible_tokens
+from numpy_attention.models.padding import check_batch, visible_tokens
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
 
@@ -134,7 +133,7 @@ class SequenceClassifier(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, SequenceClassifierCache]:
         """The logits; padding is what comes after the `lengths` (B,), or the ids that are the pad_token."""
-        self._check(ids)
+        check_batch("SequenceClassifier", "ids", ids, self.config.context_length, d_input=self.config.d_input)
         if self.config.d_input is not None:
             ids = np.asarray(ids, like=self.head.w)  # vectors; ids are moved by the embedding, which checks them first
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
@@ -222,17 +221,6 @@ class SequenceClassifier(Model):
         """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return {f"blocks.{i}.attention": block.attention.attention.weights for i, block in enumerate(cache.blocks)}
-
-    def _check(self, ids: np.ndarray) -> None:
-        vectors = self.config.d_input is not None
-        expected = f"(B, T, {self.config.d_input})" if vectors else "(B, T)"
-        if ids.ndim != 2 + vectors or ids.shape[1] == 0:
-            raise shape_error(
-                "SequenceClassifier", "ids", f"{expected} with T at least 1", ids.shape, "one sequence is ids[None]"
-            )
-        if ids.shape[1] > self.config.context_length:
-            limit = f"{expected} with T at most the context_length {self.config.context_length}"
-            raise shape_error("SequenceClassifier", "ids", limit, ids.shape, "build the model with a longer context")
 
 
 def _share(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:

@@ -119,8 +119,10 @@ def silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     require_float("silu", x=x)
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_block, y_block, slope_block in in_blocks(x, y, slope):
-        small = np.exp(-np.abs(x_block))  # at most 1, so nothing overflows
-        s = np.where(x_block >= 0.0, 1.0, small) / (1.0 + small)  # both cases of the logistic, each exact
+        with np.errstate(over="ignore"):  # exp(1000) may become infinite: 1 / inf is 0, as it should be
+            s = np.exp(-x_block)
+        s += 1.0
+        np.divide(1.0, s, out=s)
         np.multiply(x_block, s, out=y_block)
         np.subtract(1.0, s, out=slope_block)  # f'(x) = s + x s (1 - s)
         slope_block *= y_block

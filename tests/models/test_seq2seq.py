@@ -167,7 +167,7 @@ def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
         (lambda m: m.forward(np.zeros((1, 8), int), np.zeros((1, 2), int)), "source_ids must be .* context_length 7"),
         (lambda m: m.forward(np.zeros((1, 2), int), np.zeros((1, 8), int)), "target_ids must be .* context_length 7"),
         (lambda m: m.forward(np.zeros((1, 0), int), np.zeros((1, 2), int)), "source_ids must be .* T at least 1"),
-        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "one sequence is"),
+        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "one sequence goes in as"),
         (lambda m: m.greedy(np.zeros((1, 2), int), START, STOP, 8), "max_tokens must be between 1 and"),
         (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, beam_size=0), "beam_size must be at least 1"),
         (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, length_penalty=-1.0), "length_penalty must be"),
