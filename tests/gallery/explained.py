@@ -35,7 +35,6 @@ EXPLAINED = (
               "Broadcasting puts the missing axes in front by itself."),
     Explained("activations.relu", ("x > 0.0 -> x >= 0.0",),
               "On the corner there is no derivative; the slope of either side will do."),
-    Explained("activations.silu", ("x_block >= 0.0 -> x_block > 0.0",), "Both cases of the logistic are 1/2 at zero."),
     Explained("erf.erf", ("0.46875 -> 0.9375", "4.0 -> 8.0", "10.0 -> 20.0"),
               "These bounds keep an approximation finite where it is not used; 10 lies beyond the last digit of 1."),
     Explained("erf.erf", ("size <= 0.46875 -> size < 0.46875", "size <= 4.0 -> size < 4.0"),
