@@ -99,24 +99,27 @@ class BytePairVocabulary(ByteVocabulary):
 
     def encode(self, text: str) -> np.ndarray:
         """The ids of the text, (N,)."""
-        ids: list[int] = []
-        for chunk in CHUNK.findall(text):
-            ids += self._chunk(chunk)
-        return np.array(ids, dtype=np.int64)
+        return self._encode(CHUNK.findall(text))
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         """The ids of a long text that comes piece by piece; together those of the whole."""
         rest = ""
         for piece in pieces:
-            text = rest + piece
+            chunks = CHUNK.findall(rest + piece)
             # the last chunk may go on in the next piece; all before it are complete
-            rest = CHUNK.findall(text)[-1] if text else ""
-            yield self.encode(text[: len(text) - len(rest)])
+            rest = chunks.pop() if chunks else ""
+            yield self._encode(chunks)
         yield self.encode(rest)
 
     def saved(self) -> dict[str, Any]:
         """The vocabulary as plain values for JSON."""
         return {"vocabulary": "bpe", "merges": [list(pair) for pair in self.ranks]}
+
+    def _encode(self, chunks: Iterable[str]) -> np.ndarray:
+        ids: list[int] = []
+        for chunk in chunks:
+            ids += self._chunk(chunk)
+        return np.array(ids, dtype=np.int64)
 
     def _chunk(self, chunk: str) -> list[int]:
         ids = self._known.get(chunk)

@@ -38,6 +38,7 @@ __all__ = [
     "Vocabulary",
     "consecutive_blocks",
     "default_text",
+    "distinct_characters",
     "random_blocks",
     "read_text",
     "split_text",
@@ -121,25 +122,23 @@ class CharVocabulary(Vocabulary):
     """The characters of a text in sorted order; the id of a character is its place among them."""
 
     def __init__(self, text: str) -> None:
-        self.characters = "".join(sorted(set(text)))
-        self._codes = _code_points(self.characters)
+        self.characters = distinct_characters(text)
+        codes = _code_points(self.characters)
+        # the id of each code point, -1 for none; the last place stands for all that lie beyond
+        self._id_of = np.full(codes.max(initial=0) + 2, -1, np.int32)
+        self._id_of[codes] = np.arange(len(codes))
 
     def __len__(self) -> int:
         return len(self.characters)
 
     def encode(self, text: str) -> np.ndarray:
         """The ids of the characters of `text`, (len(text),); InputError names characters that have none."""
-        codes = _code_points(text)
-        if not len(codes):
-            return np.zeros(0, dtype=np.int64)
-        if not len(self):
-            raise InputError("the vocabulary is empty")
-        ids = np.minimum(np.searchsorted(self._codes, codes), len(self) - 1)
-        if (self._codes[ids] != codes).any():
+        ids = self._id_of.take(_code_points(text), mode="clip")
+        if (ids < 0).any():
             unknown = sorted(set(text) - set(self.characters))
             shown = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
             raise InputError(f"characters unknown to the model: {shown}; it knows {self.characters!r}")
-        return ids
+        return ids.astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:
         """The text that the ids spell."""
@@ -148,6 +147,14 @@ class CharVocabulary(Vocabulary):
     def saved(self) -> dict[str, Any]:
         """The vocabulary as plain values for JSON."""
         return {"characters": self.characters}
+
+
+def distinct_characters(text: str) -> str:
+    """The different characters of a text, in sorted order."""
+    codes = _code_points(text)
+    seen = np.zeros(codes.max(initial=0) + 1, dtype=np.bool_)
+    seen[codes] = True
+    return "".join(map(chr, np.flatnonzero(seen)))
 
 
 def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

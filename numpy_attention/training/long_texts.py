@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.training.data import PIECE
+
 
 def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
     """The smallest unsigned integers that hold all ids."""
@@ -51,9 +53,18 @@ def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
     """The ids in a file, mapped; None where there is no such file, or one that is not whole or holds other ids."""
     with contextlib.suppress(OSError, ValueError, EOFError):  # what NumPy says of no file and of damaged ones
         ids: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        if ids.ndim == 1 and len(ids) and ids.dtype == id_dtype(vocabulary_size) and ids.max() < vocabulary_size:
+        if ids.ndim == 1 and len(ids) and ids.dtype == id_dtype(vocabulary_size) and _largest(ids) < vocabulary_size:
             return ids
     return None
+
+
+def _largest(ids: Any) -> int:
+    """The largest of mapped ids, read piece by piece: the pages of a map that has been walked stay in memory."""
+    pieces = (
+        np.fromfile(ids.filename, ids.dtype, min(PIECE, len(ids) - i), offset=ids.offset + i * ids.itemsize)
+        for i in range(0, len(ids), PIECE)
+    )
+    return max(int(piece.max()) for piece in pieces)
 
 
 def _write_header(file: Any, count: int, dtype: np.dtype[Any]) -> None:

@@ -22,6 +22,7 @@ from numpy_attention.training.data import (
     Vocabulary,
     consecutive_blocks,
     default_text,
+    distinct_characters,
     random_blocks,
     split_text,
     text_pieces,
@@ -47,7 +48,7 @@ class TextTask(Task):
         digest, characters, self.characters = hashlib.sha256(), set[str](), 0
         for piece in self.pieces():
             digest.update(piece.encode("utf-8", "surrogatepass"))
-            characters |= set(piece)
+            characters |= set(distinct_characters(piece))
             self.characters += len(piece)
         self.text_hash = digest.hexdigest()
         self.vocabulary = self._vocabulary(characters)
