@@ -61,12 +61,14 @@ def explain_shape(got: tuple[int, ...], expected: tuple[int, ...],
             return f"this is the shape of {other}: are the arguments, or the gradients, in the right order?"
     extra = len(got) - len(expected)
     if extra > 0 and got[extra:] == expected:
-        return f"the sum over the batch axes {tuple(range(extra))} is missing"
+        flat = ", or a reshape to the shape of the argument" if set(got[:extra]) == {1} else ""
+        return f"the sum over the batch axes {tuple(range(extra))} is missing{flat}"
     if len(got) == len(expected) and sorted(got) == sorted(expected):
         return "transposed"
     if len(got) == len(expected) and all(a == b or b == 1 for a, b in zip(got, expected)):
         axes = tuple(i for i, (a, b) in enumerate(zip(got, expected)) if a != b)
-        return f"the sum over axes {axes}, along which the argument was broadcast, is missing"
+        return (f"the sum over axes {axes}, along which the argument was broadcast, is missing; or a sum without "
+                "keepdims=True was broadcast")
     if int(np.prod(got)) == int(np.prod(expected)):
         return "the right number of elements: a reshape is missing"
     if extra < 0:

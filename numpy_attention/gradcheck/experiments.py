@@ -22,6 +22,7 @@ def experiments(evidence: Evidence) -> Iterator[str]:
     with np.errstate(all="ignore"):
         yield from _with_other_cotangents(evidence, names)
         yield from _where_ids_repeat(evidence)
+        yield from _deaf_to_outputs(evidence, names)
         for name, value in exact.items():
             changed, words = _neutral(name, value, exact, names)
             if changed is not None and _right(evidence, names, {**exact, name: changed}):
@@ -71,6 +72,23 @@ def _where_ids_repeat(evidence: Evidence) -> Iterator[str]:
             rows = set(np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim)))).tolist())
             if rows and rows == set(numbers[counts > 1].tolist()):
                 yield f"wrong just where a number in {name} repeats: {REPEATED.format(name=name)}"
+
+
+def _deaf_to_outputs(evidence: Evidence, names: list[str]) -> Iterator[str]:
+    """Whether a gradient takes nothing from one of several outputs that its argument was used for."""
+    dy, rng = evidence.scalar.dy, np.random.default_rng(evidence.seed)
+    for name in names if len(dy) > 1 else []:
+        deaf = []
+        for i in range(len(dy)):
+            alone = tuple(one if i == j else np.zeros_like(one) for j, one in enumerate(dy))
+            grad = evidence.gradients(alone)[name]
+            silent = grad is not None and not np.any(grad)
+            if silent and evidence.moves(name, alone, rng.standard_normal(evidence.exact[name].shape)):
+                deaf.append(i)
+        if deaf:
+            outputs = ("outputs " if len(deaf) > 1 else "output ") + ", ".join(map(str, deaf))
+            yield (f"d{name} takes nothing from dy of {outputs} (of {len(dy)}, counted from 0): {name} was used for "
+                   "each of them, and the gradients of all uses add")
 
 
 def _neutral(name: str, value: Any, exact: Arrays, wrong: list[str]) -> tuple[np.ndarray | None, str]:
@@ -177,7 +195,7 @@ def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
                            "the backward uses do not sum to one (made again without their maximum or sum?)")
             if _near(total, 0 * total, n * slack) and not _near(claims, total, 100 * n * slack):
                 yield (f"{report.symbol} must sum to zero along axis {axis}, as behind every softmax, and does not: is "
-                       "the `- sum(dy * w)` missing, or taken along another axis?")
+                       "the `- sum(dy * w)` missing, or taken along another axis, or the softmax's backward left out?")
             length, theirs = (np.sqrt((one * one).sum(axis)) for one in (right, claimed))
             if _near(length, theirs, slack):
                 yield (f"{report.symbol} has the right length along axis {axis} but another direction: a rotation by "

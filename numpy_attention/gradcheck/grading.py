@@ -2,6 +2,7 @@
 
 import copy
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -136,6 +137,11 @@ def _form(entry: Entry, seed: int, sizes: Sizes | None) -> None:
     if len(got) != len(floats):
         got = tuple(one for one in got if one is not None)  # None stands for an option that is off
     assert len(got) == len(floats), f"{what} returned {len(got)} gradients, expected {len(floats)}: {wanted}"
+    shapes, expected = [getattr(grad, "shape", None) for grad in got], [value.shape for value in floats.values()]
+    assert shapes == expected or Counter(shapes) != Counter(expected), (
+        f"{what} returned arrays of the shapes {', '.join(map(str, shapes))}: the right ones in another order. "
+        f"It must return {wanted}"
+    )
     for (name, value), grad in zip(floats.items(), got):
         _form_of_array(f"{what}: d{name}", grad, value)
 
@@ -157,7 +163,8 @@ def _form_of_layer(case: Case, floats: Mapping[str, np.ndarray], answer: Any) ->
 
 
 def _form_of_array(what: str, grad: Any, value: np.ndarray) -> None:
-    assert isinstance(grad, np.ndarray), f"{what} must be an array of shape {value.shape}, got {type(grad).__name__}"
+    kind = "a single number" if isinstance(grad, (float, np.number)) else type(grad).__name__
+    assert isinstance(grad, np.ndarray), f"{what} must be an array of shape {value.shape}, got {kind}"
     assert grad.shape == value.shape, (
         f"{what} must have the shape of its argument, {value.shape}, got {grad.shape}: "
         f"{explain_shape(grad.shape, value.shape)}"

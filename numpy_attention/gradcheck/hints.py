@@ -17,7 +17,7 @@ embedding
   1. Row v of the table is used at every place where id v stands, and not at all if it stands nowhere.
   2. So dtable[v] is the sum of dy over those places. A token that stands twice gets two terms.
   3. dtable[ids] += dy reads dtable[ids] once, before it writes, and loses repeats. np.add.at(dtable, ids, dy)
-     does not.
+     does not, and takes ids of any shape; a loop needs one long list, ids.reshape(-1), and the rows of dy alike.
 
 layer_norm
   1. The last line first: y = gamma * x_hat + beta. gamma and beta serve all rows, so dgamma and dbeta sum over

@@ -30,6 +30,8 @@ def explain(exercise: Exercise, module: Any, subject: str, error: BaseException,
     if not isinstance(error, AssertionError):
         summary = f"stopped with {type(error).__name__}: {summary}"
         lines += [summary + place]
+        if "matmul" in summary and ".T" in place:
+            lines += ["`.T` turns all axes round, those of the batch too; swapaxes(-1, -2) turns the last two alone."]
         if entry is not None:
             lines += ["", "The smallest example found on which it stops:", *_inputs(entry, seed, sizes)]
     elif report is not None and entry is not None:
@@ -47,8 +49,8 @@ def explain(exercise: Exercise, module: Any, subject: str, error: BaseException,
             lines += ["", "The smallest example found:", *_inputs(entry, seed, sizes)]
     known = recognize(exercise, module, subject)
     for mutant in known:
-        lines += ["", f"This is mutant `{mutant.name}`: {mutant.wrong}", f"How it hides: {mutant.hides}"]
-        summary = f"mutant `{mutant.name}`: {mutant.wrong}"
+        lines += ["", f"A known mistake, `{mutant.name}`: {mutant.wrong}", f"How it hides: {mutant.hides}"]
+        summary = f"known mistake `{mutant.name}`: {mutant.wrong}"
     return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
 
 

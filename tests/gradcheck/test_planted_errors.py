@@ -216,6 +216,20 @@ def test_nan_is_named_with_its_place(rng: np.random.Generator) -> None:
         gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
 
 
+def test_the_last_of_three_uses_alone(rng: np.random.Generator) -> None:
+    def forward(x: np.ndarray, w: np.ndarray) -> Any:
+        return (x @ w, x @ w**2, x @ w**3), (x, w)
+
+    def backward(dy: Any, cache: Any) -> Any:
+        x, w = cache
+        return dy[2] @ (w**3).T, x.T @ dy[0] + 2 * w * (x.T @ dy[1]) + 3 * w**2 * (x.T @ dy[2])
+
+    inputs = {"x": rng.standard_normal((4, 3)), "w": rng.standard_normal((3, 2))}
+    message, report = caught(forward, backward, inputs)
+    assert not report.arguments["w"].wrong.any()
+    assert "dx takes nothing from dy of outputs 0, 1 (of 3, counted from 0)" in message
+
+
 def test_the_softmax_without_its_sum(rng: np.random.Generator) -> None:
     message, _ = caught(ops.softmax, lambda dy, cache: dy * cache.y, {"x": rng.standard_normal((3, 5))})
     assert "`- sum(dy * w)` go missing" in message

@@ -55,12 +55,23 @@ def test_a_wrong_answer_gets_its_numbers_its_diagnosis_and_its_name(tmp_path: Pa
     ("return (dy @ w.T).tolist(), w, dy", "dx must be an array of shape"),
     ("return (dy @ w.T).astype(int), w, dy", "dx must hold floats, got int64"),
     ("return dy[99], w, dy", "stopped with IndexError"),
+    ("return dy @ w.T, (x[..., None] @ dy[..., None, :]).sum(tuple(range(dy.ndim - 1))), dy.sum()",
+     "db must be an array of shape (1,), got a single number"),
+    ("rows = dy.reshape(-1, w.shape[1])\n    return rows @ w.T, x.reshape(-1, w.shape[0]).T @ rows, rows.sum(0)",
+     "is missing, or a reshape to the shape of the argument"),
+    ("rows = dy.reshape(-1, w.shape[1])\n    return dy @ w.T, rows.sum(0), x.reshape(-1, w.shape[0]).T @ rows",
+     "the right ones in another order"),
 ])  # fmt: skip
 def test_an_answer_of_the_wrong_form_gets_a_plain_explanation(tmp_path: Path, backward: str, words: str) -> None:
     code, said = grade(tmp_path, "linear", backward)
     assert code == 1
     assert words in " ".join(said.split()), said
     assert "Traceback" not in said
+
+
+def test_a_transpose_of_too_many_axes_is_explained(tmp_path: Path) -> None:
+    _, said = grade(tmp_path, "attention", "return dy @ v.T, k, v")
+    assert "swapaxes(-1, -2) turns the last two alone" in said
 
 
 def test_an_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:

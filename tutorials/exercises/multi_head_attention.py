@@ -6,7 +6,8 @@
 Given: the forward. Write: MultiHeadAttention.backward(dy, cache), which returns dx, grads in self-attention and
 dx, dcontext, grads in cross-attention; grads is {"w_q": ..., "w_k": ..., "w_v": ..., "w_o": ...}.
 
-Use the backwards of the parts: each takes a gradient and the cache of its forward.
+Use the backwards of the parts: each takes a gradient and the cache of its forward. That of linear returns dx, dw, db,
+that of attention dq, dk, dv, dbias; there are no biases here, so db and dbias are None.
 
     python -m numpy_attention grade multi_head_attention.py            what is right already, and what is not
     python -m numpy_attention grade multi_head_attention.py --hint 1   three hints, one at a time
