@@ -105,7 +105,7 @@ def tiled_attention(
             w = np.exp(s, out=s)  # not yet divided by the total
             shrink = np.exp(m - new_m)
             total *= shrink
-            total += w.sum(axis=-1, keepdims=True)
+            total += np.einsum("...j->...", w)[..., None]  # the row sums, several times faster than `sum`
             a *= shrink
             a += w @ vg[heads, :, columns]
             m = new_m
