@@ -1,10 +1,10 @@
 """Where arrays live: in this computer's memory (NumPy) or in a GPU's (CuPy).
 
     backend = get_backend("cupy")
-    model.to(backend)                                 every parameter moves; from here on the work runs on the GPU
-    loss, cache = model.loss(ids, targets)            ids and targets may stay on the host: they are checked and moved
+    model.to(backend)                         every parameter moves; from here on the work runs on the GPU
+    loss, cache = model.loss(ids, targets)    ids and targets may stay on the host: they are checked and moved
     grads = model.backward(cache)
-    float(loss)                                       waits for the GPU: once a step is enough
+    float(loss)                               waits for the GPU: once a step is enough
 
 Not one formula of the book knows of this. A chapter calls `np.exp(x)`, and NumPy asks x whether it would rather do that
 itself; a CuPy array does (NumPy enhancement proposals 13 and 18). So the arrays decide where the work runs, and

@@ -9,13 +9,14 @@ import textwrap
 
 LABELS = ("Formula", "Shapes", "Units", "Raises", "Source", "Sources")
 LABEL = re.compile(rf"({'|'.join(LABELS)}):\s+")
+NEXT_LABEL = re.compile(rf"(?<=[.;])\s+(?=(?:{'|'.join(LABELS)}):\s)")
 ITEM = re.compile(r"(\*|-|\d+\.) +")
 
 
 def to_rst(docstring: str, names: frozenset[str] | set[str] = frozenset()) -> list[str]:
     """The lines of reStructuredText for a docstring; `names` are the public names to link."""
     out: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", textwrap.dedent(docstring).strip("\n")):
+    for paragraph in re.split(r"\n\s*\n", docstring.strip("\n")):
         lines = [line for line in paragraph.split("\n") if line.strip()]
         start = 0
         while start < len(lines):  # a paragraph may run into an indented formula without a blank line between
@@ -62,11 +63,7 @@ def _block(lines: list[str], names: frozenset[str] | set[str]) -> list[str]:
         return _code("pycon", lines)
     label = LABEL.match(first)
     if label:
-        text = "\n".join(lines)[label.end() :]
-        formula = label[1] == "Formula" and "`" not in text
-        if text.startswith("-> "):
-            text = "→ " + text[3:]
-        return [f":{label[1]}: " + (f"``{' '.join(text.split())}``" if formula else inline(text, names))]
+        return [_field(field, names) for field in NEXT_LABEL.split("\n".join(lines))]
     if not _is_plain(first):
         return _code("text", lines)
     if ITEM.match(first):
@@ -81,6 +78,16 @@ def _block(lines: list[str], names: frozenset[str] | set[str]) -> list[str]:
         return [f"{mark} {inline(ITEM.sub('', ' '.join(part.strip() for part in item), 1), names)}" for item in items]
     text = inline("\n".join(lines), names)
     return ["\\" + text if re.match(r"[-+.:>#=~(]", text) else text]
+
+
+def _field(text: str, names: frozenset[str] | set[str]) -> str:
+    """`Shapes: x -> y` as a field; a formula in which nothing is marked as code is code as a whole."""
+    label, _, text = text.partition(":")
+    text = text.strip()
+    if text.startswith("-> "):
+        text = "→ " + text[3:]
+    formula = label == "Formula" and "`" not in text
+    return f":{label}: " + (f"``{' '.join(text.split())}``" if formula else inline(text, names))
 
 
 def _code(language: str, lines: list[str]) -> list[str]:
@@ -102,5 +109,10 @@ def setup(app):
             if chapter and what in ("function", "class"):
                 lines += [f":In the book: :doc:`/book/{chapter}`", ""]
 
+    def skip(app, what, name, obj, skipped, options):
+        """A field of a named tuple has a number and nothing to say."""
+        return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
+
     app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-skip-member", skip)
     return {"parallel_read_safe": True}

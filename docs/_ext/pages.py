@@ -112,6 +112,7 @@ def write_book(made: set[Path]) -> None:
             first_line = ast.parse(path.read_text()).body[0].end_lineno + 2
             source = path.relative_to(ROOT)
             body = [
+                ":hide-toc:", "",  # of one heading; the room goes to the code, which is written in 120 columns
                 *heading(title), *to_rst(docstring.partition("\n")[2], names), *heading("The code", "-"),
                 f".. literalinclude:: /../{source}", "   :language: python", f"   :lines: {first_line}-",
                 f"   :lineno-start: {first_line}", f"   :caption: {source}", "   :class: chapter",
@@ -123,7 +124,7 @@ def write_book(made: set[Path]) -> None:
 def write_reference(made: set[Path]) -> None:
     """One page a part, with every public name."""
     index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` brings the "
-             "names of Parts I to IV."), "", ".. toctree::", ""]
+             "names of Parts I to IV."), "", ".. toctree::", "   :maxdepth: 2", ""]
     for part, title in REFERENCE.items():
         names = names_of(part)
         if not names:

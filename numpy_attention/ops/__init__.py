@@ -1,7 +1,7 @@
 """Part I. Pure functions: each file is one chapter, each forward stands above its backward.
 
-    y, cache = op(x, ..., **options)      an op never changes its inputs
-    dx, ...  = op_backward(dy, cache)     one gradient for each differentiable array, in the order of the arguments
+    y, cache = op(x, ..., **options)    an op never changes its inputs
+    dx, ...  = op_backward(dy, cache)   one gradient for each differentiable array, in the order of the arguments
 
 Nothing is stored in a function: what the backward needs travels in the cache. So an op may be applied twice, and two
 threads may run it at once. A backward changes neither dy nor the cache, and gives the same answer when called again.

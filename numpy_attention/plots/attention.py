@@ -106,9 +106,13 @@ def _grid(
     first = next(iter(layers.values()))
     num_heads, T_q, T_k = first.shape
     rows, columns = labels_of(op, first[0], queries, keys)
-    across = max(w.shape[0] for w in layers.values()) if named else min(num_heads, 4)
-    down = len(layers) if named else -(-num_heads // across)
     width, height = inches(T_q, T_k)
+    if named:
+        across, down = max(w.shape[0] for w in layers.values()), len(layers)
+    else:  # as many beside each other as a page holds without making the numbers too small to read
+        fitting = max(1, min(num_heads, 4, int(10.0 / (0.7 + 0.72 * width))))
+        down = -(-num_heads // fitting)
+        across = -(-num_heads // down)
     figure = new_figure(1.6 + across * (0.7 + 0.72 * width), 1.0 + down * (0.9 + 0.72 * height))
     grid = figure.subplots(down, across, squeeze=False)
     largest = max(upper_end(w) for w in layers.values())

@@ -47,9 +47,8 @@ def training_curves(
         if not accuracy:
             for name, level in (levels or {}).items():
                 axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2)
-                axes.annotate(name, (1, level), xycoords=("axes fraction", "data"), xytext=(-2, 2), ha="right",
-                              textcoords="offset points", fontsize=8, color=INK, family=FONT,
-                              bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85})
+                axes.annotate(name, (1, level), xycoords=("axes fraction", "data"), xytext=(4, 0), va="center",
+                              textcoords="offset points", fontsize=8, color=INK, family=FONT)  # beside the curves
         else:
             axes.set_ylim(-0.02, 1.02)
         dress(axes, f"{title}: {'accuracy' if accuracy else 'loss'}", "step", "accuracy" if accuracy else "loss (nats)",
