@@ -191,6 +191,9 @@ def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
             for dy in evidence.scalar.dy:
                 like_dy = dy.ndim == right.ndim and dy.sum(axis).shape == total.shape
                 if like_dy and _near(dy.sum(axis), total, slack) and not _near(claims, total, 100 * slack):
+                    if dy.shape == right.shape and _near(claims, 0 * claims, n * slack):
+                        yield (f"{report.symbol} sums to zero along axis {axis}, as behind a norm or a softmax, where "
+                               "it must have the sums of dy: is dy left out, the straight path of a residual?")
                     yield (f"{report.symbol} must have the sums of dy along axis {axis}, and has not: the weights that "
                            "the backward uses do not sum to one (made again without their maximum or sum?)")
             if _near(total, 0 * total, n * slack) and not _near(claims, total, 100 * n * slack):

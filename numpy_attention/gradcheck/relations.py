@@ -89,6 +89,14 @@ def _factor(factor: float, report: ArgumentReport, scalar: Scalar, arrays: Array
             ]:
                 if near(number):
                     return Relation(pattern, words)
+    for name, value in arrays.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+            counted = round(factor * value.size)
+            if 0 < counted < value.size and near(counted / value.size):
+                return Relation(pattern, f"{counted} / {value.size} of what it should be: a mean over all {value.size} "
+                                         f"of {name}, where only {counted} count?")
+    if len(scalar.dy) == 1 and scalar.dy[0].size == 1 and near(1 / float(scalar.dy[0].reshape(()))):
+        return Relation(pattern, "dy itself, a single number here, is left out: multiply by it")
     return Relation(pattern, f"right up to the constant factor {factor:.6g}")
 
 
@@ -159,6 +167,12 @@ def _difference(report: ArgumentReport, scalar: Scalar, arrays: Arrays, toleranc
                                 f"every row along axis {axis} is off by a multiple of {report.name}: is the path "
                                 "through the variance (or the mean square) missing, or scaled otherwise than in "
                                 "the forward (n - 1 for n)?")
+    for axis in range(off.ndim - 1, -1, -1):
+        right = report.numeric
+        if off.shape[axis] > 2 and np.all(right) and constant(report.analytic / right, right, axis):
+            return Relation(f"every row along axis {axis} by a factor of its own",
+                            f"every row along axis {axis} has the right direction and another length: is a factor that "
+                            "differs from row to row left out, such as 1 / standard deviation, or applied twice?")
     ours, theirs = np.sort(report.analytic.reshape(-1)), np.sort(report.numeric.reshape(-1))
     if report.wrong.mean() > 0.5 and np.allclose(ours, theirs, rtol=1e-6, atol=float(slack.max())):
         return Relation("the right numbers in the wrong places",

@@ -15,6 +15,7 @@ from .report import GradientError
 from .spec import Sizes
 
 SHOWN = 24  # an array of more numbers is shown by its shape
+MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
 
 
 def explain(exercise: Exercise, module: Any, subject: str, error: BaseException, entry: Entry | None, seed: int,
@@ -36,10 +37,10 @@ def explain(exercise: Exercise, module: Any, subject: str, error: BaseException,
             lines += ["", "The smallest example found on which it stops:", *_inputs(entry, seed, sizes)]
     elif report is not None and entry is not None:
         lines += ["The smallest example found:", *_inputs(entry, seed, sizes)]
-        for argument in report.arguments.values():
-            if argument.wrong.any() and argument.analytic.size <= SHOWN:
-                lines += [f"  {argument.symbol}, yours:       {_numbers(argument.analytic)}",
-                          f"  {argument.symbol}, differences: {_numbers(argument.numeric)}"]
+        wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
+        for argument in wrong[:MOST_ARGUMENTS]:
+            lines += [f"  {argument.symbol}, yours:       {_numbers(argument.analytic)}",
+                      f"  {argument.symbol}, differences: {_numbers(argument.numeric)}"]
         said = _report_of_a_larger_example(entry) or str(error)
         lines += ["", *said.splitlines()]
         summary = _likely_mistake(said) or summary
@@ -68,7 +69,10 @@ def _frame(trace: TracebackType | None, file: str) -> traceback.FrameSummary | N
 
 def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
     case = entry.case(seed, np.float64, sizes)
-    lines = [f"  {name} = {_numbers(value)}" for name, value in case.inputs.items()]
+    parameters = case.layer.parameters() if case.layer is not None else {}
+    left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
+    lines = [f"  {name} = {_numbers(value)}" for name, value in case.inputs.items() if name not in left_out]
+    lines += [f"  and {len(left_out)} random parameters"] if left_out else []
     lines += [f"  {name} = {value!r}" for name, value in case.options.items()
               if not isinstance(value, np.random.Generator)]
     try:

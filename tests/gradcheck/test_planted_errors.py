@@ -248,6 +248,50 @@ def test_the_softmax_diagonal_alone(rng: np.random.Generator) -> None:
     assert "only the diagonal of the softmax's Jacobian" in message
 
 
+def test_the_straight_paths_of_two_residuals_left_out(rng: np.random.Generator) -> None:
+    gamma, beta = rng.standard_normal((2, 5))
+
+    def forward(x: np.ndarray) -> Any:
+        first, below = ops.layer_norm(x, gamma, beta)
+        h = x + first
+        second, above = ops.layer_norm(h, beta, gamma)
+        return h + second, (below, above)
+
+    def branches(dy: np.ndarray, cache: Any) -> Any:
+        dh, *_ = ops.layer_norm_backward(dy, cache[1])
+        dx, *_ = ops.layer_norm_backward(dh, cache[0])
+        return dh + dx
+
+    message, _ = caught(forward, branches, (rng.standard_normal((3, 5)),))
+    assert "is dy left out, the straight path of a residual?" in message
+
+
+def test_a_factor_of_each_row(rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dx, *rest = ops.layer_norm_backward(dy, cache)
+        return (dx * np.exp(np.arange(4.0))[:, None], *rest)
+
+    inputs = {"x": rng.standard_normal((4, 5)), "gamma": rng.standard_normal(5), "beta": rng.standard_normal(5)}
+    message, _ = caught(ops.layer_norm, backward, inputs)
+    assert "every row along axis 1 has the right direction and another length" in message
+
+
+def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
+    inputs = {"logits": rng.standard_normal((7, 4)), "targets": np.array([0, 3, -100, 2, 1, 1, 0])}
+    message, _ = caught(
+        ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(dy, cache) * (6 / 7), inputs, ignore_index=-100
+    )
+    assert "a mean over all 7 of targets, where only 6 count?" in message
+
+
+def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
+    inputs = {"logits": rng.standard_normal((7, 4)), "targets": rng.integers(0, 4, 7)}
+    message, _ = caught(
+        ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(np.ones_like(dy), cache), inputs
+    )
+    assert "dy itself, a single number here, is left out" in message
+
+
 def test_the_variance_path_of_a_norm(rng: np.random.Generator) -> None:
     def backward(dy: np.ndarray, cache: Any) -> Any:
         x, inverse, gamma = cache

@@ -74,6 +74,14 @@ def test_a_transpose_of_too_many_axes_is_explained(tmp_path: Path) -> None:
     assert "swapaxes(-1, -2) turns the last two alone" in said
 
 
+@pytest.mark.parametrize("left", ["p", "self.parameters[name]"])
+def test_an_optimizer_that_makes_new_arrays_is_told_so(tmp_path: Path, left: str) -> None:
+    step = "for name, p in self.parameters.items():\n            g = grads[name]\n            "
+    code, said = grade(tmp_path, "adam", f"{step}{left} = p - self.learning_rate * g / (np.abs(g) + self.eps)")
+    assert code == 1
+    assert "the arrays that were handed over have not moved" in said
+
+
 def test_an_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
     code, said = grade(tmp_path, "gelu", "while True:\n        x = x + 0", time_limit=3.0)
     assert code == 1

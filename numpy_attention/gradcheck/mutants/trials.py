@@ -46,11 +46,16 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
     p = {"w": rng.standard_normal((3, 2)), "gamma": rng.standard_normal(4), "small": rng.standard_normal(2)}
     options = {} if weight_decay is None else {"weight_decay": weight_decay}
     mine = {name: value.copy() for name, value in p.items()}
+    held = dict(mine)  # by the model, whose arrays these are
     stepper = optimizer(mine, learning_rate=rate, beta_1=beta_1, beta_2=beta_2, eps=eps, **options)
     m, v = ({name: np.zeros_like(x) for name, x in p.items()} for _ in range(2))
     for t in range(1, steps + 1):
         g = {name: rng.standard_normal(x.shape) * (1e-6 if name == "small" else 1.0) for name, x in p.items()}
         stepper.step({name: x.copy() for name, x in g.items()})
+        assert any(not np.array_equal(held[name], value) for name, value in p.items()), (
+            f"step {t}: the arrays that were handed over have not moved; p -= ... moves them in place, p = p - ... "
+            "makes new ones, of which the model knows nothing"
+        )
         for name, value in p.items():
             for i in np.ndindex(value.shape):
                 m[name][i] = beta_1 * m[name][i] + (1 - beta_1) * g[name][i]
@@ -61,7 +66,8 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
                 value[i] -= rate * m_hat / (math.sqrt(v_hat) + eps)
                 assert math.isclose(mine[name][i], value[i], rel_tol=1e-9, abs_tol=1e-12), (
                     f"step {t}: {name}[{', '.join(map(str, i))}] is {mine[name][i]:.9g}, by hand {value[i]:.9g} "
-                    f"(gradient {g[name][i]:.3g}, m_hat {m_hat:.3g}, v_hat {v_hat:.3g})"
+                    f"(gradient {g[name][i]:.3g}, m_hat {m_hat:.3g}, v_hat {v_hat:.3g}"
+                    f"{'; 0 / 0? the steps count from one' if np.isnan(mine[name][i]) else ''})"
                 )
 
 
