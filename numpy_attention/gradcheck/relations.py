@@ -168,8 +168,8 @@ def _difference(report: ArgumentReport, scalar: Scalar, arrays: Arrays, toleranc
                                 "through the variance (or the mean square) missing, or scaled otherwise than in "
                                 "the forward (n - 1 for n)?")
     for axis in range(off.ndim - 1, -1, -1):
-        right = report.numeric
-        if off.shape[axis] > 2 and np.all(right) and constant(report.analytic / right, right, axis):
+        right, every_row = report.numeric, report.wrong.any(axis=axis).all()
+        if off.shape[axis] > 2 and every_row and np.all(right) and constant(report.analytic / right, right, axis):
             return Relation(f"every row along axis {axis} by a factor of its own",
                             f"every row along axis {axis} has the right direction and another length: is a factor that "
                             "differs from row to row left out, such as 1 / standard deviation, or applied twice?")
