@@ -19,7 +19,7 @@ project_copyright = "2026, " + author
 version = release = numpy_attention.__version__
 language = "en"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings", "typography"]
 exclude_patterns = ["_ext", "notebooks", "**/.ipynb_checkpoints"]
 
 # Notebooks: run at the build, kept until their code changes; an error in one is an error of the build.

@@ -1,14 +1,16 @@
 """Check a built site: python tests/docs/check_site.py build/site [--browser] [--screenshots FOLDER]
 
 Without options, from the files alone: every link and anchor leads somewhere inside the site, nothing is loaded from a
-network, no formula was left as raw text. With --browser the pages are opened in headless Chromium (needs the package
-playwright and Debian's chromium): formulas are rendered, nothing is wider than a phone, both themes work, search finds.
+network, no formula and no markup was left as raw text, every picture has a description. With --browser every page is
+opened in headless Chromium (needs the package playwright and Debian's chromium), as wide as a desktop and as a phone:
+formulas are rendered, nothing leaves the window, no code scrolls on a desktop, both themes work, search finds.
 """
 
 import argparse
 import contextlib
 import functools
 import http.server
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,6 +26,30 @@ FLAGS = [
 ]
 
 
+RAW = re.compile(r"\$|\\[(\[]|\\(frac|sum|partial|mathrm)\b|:::|\{(ref|doc|math|download|code-cell)\}")
+
+# What does not fit, in an open page. Code, tables and formulas may scroll by themselves on a phone, the page may not.
+TOO_WIDE = """desktop => {
+    const wide = [], page = document.documentElement, content = document.querySelector('.content');
+    for (const box of [page, content])
+        if (box && box.scrollWidth > box.clientWidth + 1)
+            wide.push(`the page is ${box.scrollWidth - box.clientWidth} px wider than its window`);
+    const scrolls = element => ['auto', 'scroll'].includes(getComputedStyle(element).overflowX);
+    for (const table of document.querySelectorAll('article table:not(.highlighttable)')) {
+        let box = table.parentElement;
+        while (box !== content && !scrolls(box)) box = box.parentElement;
+        if (box === content && table.scrollWidth > table.parentElement.clientWidth + 1)
+            wide.push(`a table is wider than the page: ${table.innerText.slice(0, 40)}`);
+    }
+    for (const code of desktop ? document.querySelectorAll('article pre') : [])
+        if (code.scrollWidth > code.clientWidth + 1) {
+            const lines = code.innerText.split('\\n').sort((a, b) => b.length - a.length);
+            wide.push(`code scrolls by ${code.scrollWidth - code.clientWidth} px: ${lines[0].trim()}`);
+        }
+    return wide;
+}"""
+
+
 class Page(HTMLParser):
     """The anchors of a page, what it links to, what it loads, and its text outside of code and formulas."""
 
@@ -32,8 +58,9 @@ class Page(HTMLParser):
         self.path, self.ids = path, set[str]()
         self.links: list[str] = []
         self.loads: list[str] = []
-        self.raw_math: list[str] = []
-        self._open: list[tuple[str, bool]] = []  # tag, and whether text in it may hold a dollar
+        self.raw: list[str] = []
+        self.undescribed: list[str] = []
+        self._open: list[tuple[str, bool]] = []  # tag, and whether text in it may look like markup
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -43,6 +70,8 @@ class Page(HTMLParser):
             self.links.append(values["href"])
         if tag in ("img", "script") and "src" in values:
             self.loads.append(values["src"])
+        if tag == "img" and (not values.get("alt") or values["alt"] == values["src"]):
+            self.undescribed.append(values["src"])
         if tag == "link" and values.get("rel") in ("stylesheet", "icon"):
             self.loads.append(values["href"])
         if tag not in VOID:
@@ -54,8 +83,8 @@ class Page(HTMLParser):
             pass
 
     def handle_data(self, data: str) -> None:
-        if "$" in data and not (self._open and self._open[-1][1]):
-            self.raw_math.append(data.strip()[:80])
+        if RAW.search(data) and not (self._open and self._open[-1][1]):
+            self.raw.append(data.strip()[:80])
 
 
 def check_files(site: Path) -> list[str]:
@@ -64,7 +93,8 @@ def check_files(site: Path) -> list[str]:
     wrong = [] if len(pages) > 10 else [f"{site} holds {len(pages)} pages: is it built?"]
     for path, page in pages.items():
         name = path.relative_to(site)
-        wrong += [f"{name}: a raw $ in {text!r}" for text in page.raw_math]
+        wrong += [f"{name}: raw markup in {text!r}" for text in page.raw]
+        wrong += [f"{name}: no description of {source}" for source in page.undescribed]
         wrong += [f"{name}: loads {source} from the network" for source in page.loads if urlsplit(source).netloc]
         for link in page.links + page.loads:
             parts = urlsplit(link)
@@ -101,39 +131,39 @@ def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> lis
     from playwright.sync_api import sync_playwright
 
     names = [str(path.relative_to(site)) for path in sorted(site.rglob("*.html"))]
-    names = [name for name in names if name not in ("genindex.html", "py-modindex.html", "search.html")]
     tutorials = [name for name in names if name.startswith("tutorials/") and name != "tutorials/index.html"]
     looked_at = ["index.html", *tutorials[:1], "api/ops.html", "book/ops-06-attention.html", "derivations/softmax.html"]
     wrong: list[str] = []
     formulas = 0
     with served(site) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        for size, scheme in ((PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")):
-            tab = browser.new_page(viewport=size, color_scheme=scheme)
+        for scheme in ("light", "dark"):
+            tab = browser.new_page(viewport=DESKTOP, color_scheme=scheme)
             tab.on("pageerror", lambda error: wrong.append(f"an error in a script: {error}"))
             tab.on("requestfailed", lambda request: wrong.append(f"{request.url} failed"))
-            for name in names if (size, scheme) == (PHONE, "light") else looked_at:
+            for name in names if scheme == "light" else looked_at:
+                tab.set_viewport_size(DESKTOP)
                 tab.goto(f"{address}/{name}")
                 math = tab.locator(".math").count()
                 if math:
                     tab.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
                     tab.evaluate("MathJax.startup.promise.then(() => true)")
-                where = f"{name} ({size['width']} px, {scheme})"
                 drawn = tab.locator("mjx-container svg").count()
                 formulas += drawn
                 if drawn < math or tab.locator("[data-mml-node=merror]").count():
-                    wrong.append(f"{where}: {drawn} of {math} formulas drawn, "
+                    wrong.append(f"{name}: {drawn} of {math} formulas drawn, "
                                  f"{tab.locator('[data-mml-node=merror]').count()} with an error")
-                extra = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-                if extra > 1:
-                    wrong.append(f"{where}: {extra} px wider than the window")
                 ground = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
                 if (int(ground) < 128) != (scheme == "dark"):
-                    wrong.append(f"{where}: the background is not {scheme}")
-                if screenshots and (name in looked_at):
-                    screenshots.mkdir(parents=True, exist_ok=True)
-                    file = f"{name.removesuffix('.html').replace('/', '-')}-{size['width']}-{scheme}.png"
-                    tab.screenshot(path=screenshots / file, full_page=True)
+                    wrong.append(f"{name}: the background is not {scheme}")
+                for size in (DESKTOP, PHONE):
+                    tab.set_viewport_size(size)
+                    wide = tab.evaluate(TOO_WIDE, size == DESKTOP)
+                    wrong.extend(f"{name} ({size['width']} px, {scheme}): {one}" for one in wide)
+                    if screenshots and name in looked_at:
+                        screenshots.mkdir(parents=True, exist_ok=True)
+                        file = f"{name.removesuffix('.html').replace('/', '-')}-{size['width']}-{scheme}.png"
+                        tab.screenshot(path=screenshots / file, full_page=True)
             tab.close()
         tab = browser.new_page(viewport=DESKTOP)
         tab.goto(f"{address}/index.html")
