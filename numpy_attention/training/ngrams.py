@@ -30,17 +30,15 @@ def ngram_losses(
         raise ValueError(f"ngram_losses: vocabulary_size**order must be below 2**62, got {vocabulary_size}**{order}")
     if len(training_ids) < order or len(held_out_ids) < 1:
         raise ValueError(f"ngram_losses: training_ids must hold at least {order} ids and held_out_ids one")
-    ids = np.concatenate([training_ids, held_out_ids]).astype(np.int64)
-    training_end = len(training_ids)
-    held_out = np.arange(training_end, len(ids))
-    probability = np.full(len(held_out), 1 / vocabulary_size)  # P(c | h'), order by order
+    held_out = np.concatenate([training_ids[-order:], held_out_ids])  # with the context of its first characters
+    probability = np.full(len(held_out_ids), 1 / vocabulary_size)  # P(c | h'), order by order
     losses = []
     for n in range(1, order + 1):
-        seen, counts = np.unique(_codes(ids, np.arange(n - 1, training_end), n, vocabulary_size), return_counts=True)
+        seen, counts = np.unique(_codes(training_ids, n - 1, n, vocabulary_size), return_counts=True)
         contexts, place = np.unique(seen // vocabulary_size, return_inverse=True)
         totals = np.bincount(place, weights=counts)  # N(h)
         different = np.bincount(place)  # D(h)
-        codes = _codes(ids, held_out, n, vocabulary_size)
+        codes = _codes(held_out, order, n, vocabulary_size)
         count = _look_up(seen, counts, codes)
         total = _look_up(contexts, totals, codes // vocabulary_size)
         distinct = _look_up(contexts, different, codes // vocabulary_size)
@@ -50,11 +48,13 @@ def ngram_losses(
     return losses
 
 
-def _codes(ids: np.ndarray, ends: np.ndarray, n: int, base: int) -> np.ndarray:
-    """The n characters that end at each of `ends`, read as one number; divided by `base` it is the context."""
-    code = np.zeros(len(ends), dtype=np.int64)
+def _codes(ids: np.ndarray, start: int, n: int, base: int) -> np.ndarray:
+    """The n characters that end at each place from `start` on, read as one number; divided by `base` it is the
+    context."""
+    code = np.zeros(len(ids) - start, dtype=np.int64)
     for back in range(n - 1, -1, -1):
-        code = code * base + ids[ends - back]
+        code *= base
+        code += ids[start - back : len(ids) - back]
     return code
 
 

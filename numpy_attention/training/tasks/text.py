@@ -48,7 +48,8 @@ class TextTask(Task):
         digest, characters, self.characters = hashlib.sha256(), set[str](), 0
         for piece in self.pieces():
             digest.update(piece.encode("utf-8", "surrogatepass"))
-            characters |= set(distinct_characters(piece))
+            if self._by_character():
+                characters |= set(distinct_characters(piece))
             self.characters += len(piece)
         self.text_hash = digest.hexdigest()
         self.vocabulary = self._vocabulary(characters)
