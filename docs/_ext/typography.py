@@ -2,20 +2,27 @@
 
 from docutils import nodes
 
-WORD_JOINER = "\N{WORD JOINER}"
+BEFORE, AFTER = "([", ",.;:!?)]"
 
 
 def join(app, doctree: nodes.document) -> None:
-    """Browsers break a line on either side of a drawn formula, unless a word joiner stands there."""
-    for math in doctree.findall(nodes.math):
+    """Browsers break a line on either side of a drawn formula, unless both stand in a span that is not broken."""
+    for math in list(doctree.findall(nodes.math)):
         siblings = math.parent
         place = siblings.index(math)
-        after = siblings[place + 1] if place + 1 < len(siblings) else None
-        if isinstance(after, nodes.Text) and after[:1] in tuple(",.;:!?)]"):
-            siblings.replace(after, nodes.Text(WORD_JOINER + after))
         before = siblings[place - 1] if place else None
-        if isinstance(before, nodes.Text) and before[-1:] in tuple("(["):
-            siblings.replace(before, nodes.Text(before + WORD_JOINER))
+        after = siblings[place + 1] if place + 1 < len(siblings) else None
+        opening = before[-1:] if isinstance(before, nodes.Text) and before[-1:] in tuple(BEFORE) else ""
+        signs = after[: len(after) - len(after.lstrip(AFTER))] if isinstance(after, nodes.Text) else ""
+        if not opening and not signs:
+            continue
+        whole = nodes.inline("", "", classes=["unbroken"])
+        siblings.replace(math, whole)
+        whole += [nodes.Text(opening), math, nodes.Text(signs)]
+        if opening:
+            siblings.replace(before, nodes.Text(before[:-1]))
+        if signs:
+            siblings.replace(after, nodes.Text(after[len(signs) :]))
 
 
 def setup(app):

@@ -58,7 +58,7 @@ def explained_table() -> Iterator[str]:
     yield "|---|---|---|"
     for one in EXPLAINED:
         changes = ", ".join(f"`{change}`" for change in one.changes).replace(" -> ", " → ")
-        yield f"| {one.place} | {changes} | {one.reason} |"
+        yield f"| `{one.place}` | {changes} | {one.reason} |"
 
 
 def missed_on_the_page() -> Missed:
