@@ -1,6 +1,4 @@
-"""Texts bigger than memory: mapped ids train the same run, and only pieces are ever held."""
-
-import tracemalloc
+"""Texts bigger than memory: mapped ids train the same run."""
 
 import numpy as np
 import pytest
@@ -64,22 +62,6 @@ def test_a_resumed_run_finds_its_ids_and_writes_them_again_if_they_are_damaged(t
         path.write_bytes(damaged)
         assert resume(directory).run() == "finished"
         assert path.read_bytes() == whole
-
-
-def test_training_needs_memory_for_pieces_only(tmp_path, mapped, monkeypatch):
-    monkeypatch.setattr(text_task, "PIECE", 2**16)
-    path = tmp_path / "long.txt"
-    path.write_text("all work and no play makes jack a dull boy\n" * 100_000, encoding="utf-8")  # 4.3 MB
-    tracemalloc.start()
-    try:
-        run = trainer(tmp_path / "run", str(path), steps=3, eval_every=100, workers=1)
-        run.task.evaluate = lambda model, workers: {"val_loss": 1.0}
-        run.run()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 3e6  # less than the text, of which the ids alone are eight times as much as 64-bit integers
-    assert len(run.task.training_ids) + len(run.task.held_out_ids) == 4_300_000
 
 
 def test_ids_are_kept_in_as_few_bytes_as_hold_them(tmp_path):
