@@ -129,6 +129,22 @@ def race(
     return {name: _result(facts[name], seconds, first) for name, seconds in times.items()}, missing
 
 
+def imports(rounds: int, quick: bool) -> dict[str, Result]:
+    """Seconds from a fresh interpreter's start to the end of an import; "beyond numpy" is ours less numpy's."""
+    modules = {"numpy": "numpy", "numpy_attention": "numpy, numpy_attention"} | ({} if quick else {"torch": "torch"})
+    times: dict[str, list[float]] = {name: [] for name in modules}
+    for i in range(rounds + 1):
+        for name, imported in modules.items():
+            start = time.perf_counter()
+            done = subprocess.run([sys.executable, "-c", f"import {imported}"], capture_output=True, check=False)
+            if done.returncode == 0 and i:  # the first round fills the disk cache
+                times[name].append(time.perf_counter() - start)
+    ours, alone = times["numpy_attention"], times["numpy"]
+    times["beyond numpy"] = [with_us - without for with_us, without in zip(ours, alone, strict=True)]
+    nothing = {"peak": None}
+    return {name: _result(nothing, seconds, alone) for name, seconds in times.items() if seconds}
+
+
 def _result(fact: dict[str, Any], seconds: list[float], first: list[float]) -> Result:
     peak = fact["peak"]
     low, high = np.quantile(seconds, (0.25, 0.75)).tolist()

@@ -76,6 +76,14 @@ def line(cells: list[str]) -> None:
     sys.stdout.flush()
 
 
+def say_imports(results: dict[str, Result]) -> None:
+    """Two lines of prose: a table would be larger than what it holds."""
+    whole = {name: r for name, r in results.items() if name != "beyond numpy"}
+    said = ", ".join(f"{name} {milliseconds(r.seconds)} ms" for name, r in whole.items())
+    print(f"\nImport, with the interpreter's start: {said}")
+    print(f"numpy_attention beyond numpy: {milliseconds(results['beyond numpy'].seconds)} ms", flush=True)
+
+
 def milliseconds(seconds: float) -> str:
     """Three digits are more than the machine's noise deserves."""
     ms = 1e3 * seconds

@@ -2,10 +2,6 @@
 
 import argparse
 import importlib
-import statistics
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     missing: dict[str, str] = {}
     for kind, groups in plan:
         if kind == "import":
-            _imports(arguments.rounds, arguments.quick)
+            races.append(({"kind": "import"}, race.imports(max(arguments.rounds, 7), arguments.quick)))
+            report.say_imports(races[-1][1])
+            if arguments.json:
+                report.write_json(arguments.json, about, races, missing)
             continue
         print(f"\n{report.TITLES[groups[0][0][0]['kind']]}\n")
         report.line(report.head(groups[0][0][0]["kind"]))
@@ -124,19 +123,3 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
 
 
 TOO_SLOW = {("autograd", "small"), ("autograd", "gpt2")}  # minutes for a few steps
-
-
-def _imports(rounds: int, quick: bool) -> None:
-    """Seconds from a fresh interpreter's start to the end of an import."""
-    modules = {"numpy": "numpy", "numpy_attention": "numpy, numpy_attention"} | ({} if quick else {"torch": "torch"})
-    times: dict[str, list[float]] = {name: [] for name in modules}
-    for i in range(max(rounds, 7) + 1):
-        for name, imported in modules.items():
-            start = time.perf_counter()
-            done = subprocess.run([sys.executable, "-c", f"import {imported}"], capture_output=True, check=False)
-            if done.returncode == 0 and i:  # the first round fills the disk cache
-                times[name].append(time.perf_counter() - start)
-    beyond = [ours - alone for ours, alone in zip(times["numpy_attention"], times["numpy"], strict=True)]
-    print("\nImport, with the interpreter's start: ", end="")
-    print(", ".join(f"{name} {1e3 * statistics.median(t):.0f} ms" for name, t in times.items() if t))
-    print(f"numpy_attention beyond numpy: {1e3 * statistics.median(beyond):.0f} ms", flush=True)

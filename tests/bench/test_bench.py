@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.bench import race as racing
-from numpy_attention.bench import work
+from numpy_attention.bench import report, work
 from numpy_attention.bench.race import InputError, processes, race
 from numpy_attention.cli import main
 
@@ -94,3 +94,12 @@ def test_the_command_prints_tables_and_writes_json(tmp_path, monkeypatch, capsys
     found = json.loads((tmp_path / "bench.json").read_text())
     assert found["races"][0]["results"]["plain NumPy"]["seconds"] > 0
     assert (tmp_path / "bench.png").stat().st_size > 5000
+
+
+def test_what_our_import_costs_is_told_beside_numpys(capsys):
+    found = racing.imports(2, quick=True)
+    assert set(found) == {"numpy", "numpy_attention", "beyond numpy"}
+    assert 0 < found["beyond numpy"].seconds < found["numpy_attention"].seconds
+    assert found["numpy"].ratio == 1.0
+    report.say_imports(found)
+    assert f"beyond numpy: {report.milliseconds(found['beyond numpy'].seconds)} ms" in capsys.readouterr().out

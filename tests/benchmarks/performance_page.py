@@ -1,0 +1,153 @@
+"""The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark.
+
+    python -m numpy_attention bench --json tests/benchmarks/performance.json
+    python -m tests.benchmarks.performance_page
+"""
+
+import json
+import re
+from pathlib import Path
+
+from numpy_attention.bench import report
+from numpy_attention.bench.race import Result
+from numpy_attention.bench.report import megabytes, milliseconds
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).with_name("performance.json")
+PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
+PICTURE = ROOT / "docs" / "_static" / "attention-cost.svg"
+
+PEER, OURS, FLOOR = "PyTorch eager", "numpy_attention", "products alone"
+ATTENDERS = {
+    PEER: "PyTorch SDPA", OURS: OURS, "plain NumPy": "plain NumPy",
+    "torch softmax(QK)V": "PyTorch softmax(QK)V", "JAX jit": "JAX jit",
+}  # fmt: skip
+SIZES = {
+    "nano": "nano: 2 layers of 64", "micro": "micro: 4 layers of 128", "small": "small: 6 layers of 384",
+    "gpt2": "gpt2: 12 layers of 768, 50,257 tokens",
+}  # fmt: skip
+
+
+def races(found, kind):
+    """The cases of one kind, each with its results by contender."""
+    return [
+        (race["case"], {name: Result(**result) for name, result in race["results"].items()})
+        for race in found["races"] if race["case"]["kind"] == kind
+    ]  # fmt: skip
+
+
+def page_tables(found):
+    """The blocks of docs/performance.md, by the names of the markers around them."""
+    return {"steps": steps(found), "attention": attention(found), "generation": generation(found), "ops": ops(found)}
+
+
+def readme_tables(found):
+    """The blocks of the README."""
+    return {"speed": speed(found), "more speed": more_speed(found)}
+
+
+def table(head, rows):
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def steps(found):
+    rows = []
+    for case, results in races(found, "step"):
+        for name, r in results.items():
+            ratio = f"**{r.ratio:.2f}**" if name == OURS else f"{r.ratio:.2f}"
+            time = f"{milliseconds(r.seconds)} ({milliseconds(r.low)} to {milliseconds(r.high)})"
+            rows.append([case["size"], name, time, ratio, f"{r.seconds / results[FLOOR].seconds:.2f}",
+                         megabytes(r.peak), megabytes(r.beyond_start)])  # fmt: skip
+    head = ["size", "", "ms", "ratio to PyTorch eager", "to the products", "peak memory, MB",
+            "beyond the libraries, MB"]  # fmt: skip
+    return [f"Measured on this machine: {found['machine']}.", "", *table(head, rows)]
+
+
+def attention(found):
+    times, memory = [], []
+    for causal in (True, False):
+        for case, results in races(found, "attention"):
+            if case["causal"] != causal:
+                continue
+            known = [results.get(name) for name in ATTENDERS]
+            T = f"{case['T']:,}"
+            times.append([T, "causal" if causal else "full", *(milliseconds(r.seconds) if r else "–" for r in known),
+                          f"**{results[OURS].ratio:.2f}**"])  # fmt: skip
+            if causal:
+                memory.append([T, *(megabytes(r.extra) if r else "–" for r in known)])
+    return ["Milliseconds:", "", *table(["T", "", *ATTENDERS.values(), "ours / SDPA"], times), "",
+            "Megabytes beyond the inputs, causal:", "", *table(["T", *ATTENDERS.values()], memory)]  # fmt: skip
+
+
+def generation(found):
+    rows = [
+        ["with a KV cache" if case["cache"] else "without", name, f"{case['tokens'] / r.seconds:.0f}", f"{r.ratio:.2f}"]
+        for case, results in races(found, "generation") for name, r in results.items()
+    ]  # fmt: skip
+    return ["128 tokens after a prompt of 16:", "", *table(["", "", "tokens/s", "time / PyTorch eager's"], rows)]
+
+
+def ops(found):
+    rows = [
+        [case["name"], milliseconds(results[PEER].seconds), milliseconds(results[OURS].seconds),
+         f"**{results[OURS].ratio:.2f}**"]
+        for case, results in races(found, "op")
+    ]  # fmt: skip
+    return table(["op, forward and backward", "PyTorch eager, ms", "numpy_attention, ms", "ratio"], rows)
+
+
+def speed(found):
+    rows, ratios = [], []
+    for case, results in races(found, "step"):
+        ours, peer, floor = results[OURS], results[PEER], results[FLOOR]
+        ratios.append(ours.ratio)
+        rows.append([SIZES[case["size"]], f"{ours.ratio:.2f}", f"{ours.seconds / floor.seconds:.2f}",
+                     f"{ours.peak / peer.peak:.2f}"])  # fmt: skip
+    claim = (
+        f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
+        "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m numpy_attention bench`):"
+    )
+    head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / its matrix products alone",
+            "peak memory / PyTorch's"]  # fmt: skip
+    return [claim, "", *table(head, rows)]
+
+
+def more_speed(found):
+    long = [(case, results) for case, results in races(found, "attention") if case["T"] >= 1024]
+    ratios = [results[OURS].ratio for _, results in long]
+    jax = [results["JAX jit"].seconds / results[OURS].seconds for _, results in long if "JAX jit" in results]
+    longest = next(results for case, results in long if case["T"] == 16384 and case["causal"])
+    with_cache = next(results for case, results in races(found, "generation") if case["cache"])
+    imports = races(found, "import")[0][1]
+    tiled = f"{min(ratios):.2f} to {max(ratios):.2f} of PyTorch's fused attention"
+    rows = [
+        ["`tiled_attention`, forward and backward, T from 1,024 to 16,384", tiled],
+        ["the same against JAX, T to 4,096", f"{min(jax):.1f} to {max(jax):.1f} times as fast"],
+        ["its memory beyond the inputs at T = 16,384, 8 heads of 64",
+         f"{longest[OURS].extra / 1e9:.2f} GB, growing with T"],
+        ["generation with a KV cache, 6 layers of 384, one stream",
+         f"{1 / with_cache[OURS].ratio:.2f} times PyTorch eager's tokens a second"],
+        ["`import numpy_attention` beyond NumPy", f"{1e3 * imports['beyond numpy'].seconds:.0f} ms"],
+    ]  # fmt: skip
+    return table(["the rest of the same run", "here"], rows)
+
+
+def blocks(found):
+    """(file, what stands between its markers, name), for every table."""
+    for path, tables in ((PAGE, page_tables(found)), (README, readme_tables(found))):
+        for name, lines in tables.items():
+            yield path, "\n".join([f"<!-- {name} -->", "", *lines, "", f"<!-- end of {name} -->"]), name
+
+
+def write(found):
+    """Put the tables between their markers, and draw the picture."""
+    for path, block, name in blocks(found):
+        pattern = f"<!-- {name} -->.*?<!-- end of {name} -->"
+        text, count = re.subn(pattern, lambda _, b=block: b, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert count == 1, f"{path.name} needs <!-- {name} --> and <!-- end of {name} --> once"
+        path.write_text(text, encoding="utf-8")
+    report.plot(PICTURE, races(found, "attention"))
+
+
+if __name__ == "__main__":
+    write(json.loads(RESULTS.read_text(encoding="utf-8")))
