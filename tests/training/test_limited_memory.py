@@ -21,7 +21,7 @@ from tests.training.test_loop import resume, trainer
 
 PROGRAM = Path(__file__).with_name("limited_memory.py")
 SHORT, LONG = 100_000, 500_000
-LIMIT = 250  # megabytes; half of it is for the n-grams, which are counted on four million ids at most
+LIMIT = 400  # megabytes; more than half of it is for the n-grams, which are counted on four million ids at most
 SIZES = ["--layers=1", "--heads=2", "--d-model=32", "--context=32", "--batch=4", "--warmup=2", "--log-every=1"]
 
 
@@ -78,7 +78,7 @@ def disk(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems than Linux do not limit a process's memory so")
-@pytest.mark.parametrize(("vocabulary", "megabytes"), [("char", 600), ("byte", 600), ("bpe", 300)])
+@pytest.mark.parametrize(("vocabulary", "megabytes"), [("char", 800), ("byte", 800), ("bpe", 500)])
 def test_a_text_larger_than_the_memory_that_is_allowed_trains_resumes_and_is_sampled_from(disk, vocabulary, megabytes):
     text, run = disk / "text.txt", disk / "run"
     write_text(text, megabytes * 1_000_000)
@@ -100,7 +100,7 @@ def test_a_text_larger_than_the_memory_that_is_allowed_trains_resumes_and_is_sam
     assert [entry["step"] for entry in log] == list(range(1, 201))
     assert log[-1]["val_loss"] < log[0]["loss"] - 0.5
     ids = np.load(next(run.glob("ids-*.npy")), mmap_mode="r", allow_pickle=False)
-    tokens = 1 / 4 if vocabulary == "bpe" else 1  # a byte
+    tokens = 1 / 3 if vocabulary == "bpe" else 1  # a byte
     assert len(ids) == pytest.approx(tokens * megabytes * 1e6, rel=0.2)
 
 
