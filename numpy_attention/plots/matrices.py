@@ -50,9 +50,12 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
 
 
 def matrix_map(
-    matrix: np.ndarray, rows: Tokens = None, columns: Tokens = None, title: str = "", x: str = "column", y: str = "row"
-) -> Any:
+    matrix: np.ndarray, rows: Tokens = None, columns: Tokens = None, title: str = "", x: str = "column", y: str = "row",
+    value: str = "value",
+) -> Any:  # fmt: skip
     """Draw any matrix with its numbers: white to blue if none is negative, else blue below zero and red above.
+
+    `value` says what a number is, beside the bar of colours: "nats", say.
 
     Shapes: matrix (n, m) -> Figure
 
@@ -73,7 +76,7 @@ def matrix_map(
         write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
     dress(axes, fit(title, figure), x, y)
     label_cells(axes, row_labels, column_labels)
-    add_colour_bar(figure, image, axes, "")
+    add_colour_bar(figure, image, axes, value)
     return figure
 
 
