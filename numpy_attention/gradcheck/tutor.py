@@ -39,8 +39,8 @@ def explain(exercise: Exercise, module: Any, subject: str, error: BaseException,
         lines += ["The smallest example found:", *_inputs(entry, seed, sizes)]
         wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
         for argument in wrong[:MOST_ARGUMENTS]:
-            lines += [f"  {argument.symbol}, yours:       {_numbers(argument.analytic)}",
-                      f"  {argument.symbol}, differences: {_numbers(argument.numeric)}"]
+            yours, differences = _told_apart(argument.analytic, argument.numeric)
+            lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
         said = _report_of_a_larger_example(entry) or str(error)
         lines += ["", *said.splitlines()]
         summary = _likely_mistake(said) or summary
@@ -84,12 +84,18 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
     return lines
 
 
-def _numbers(value: Any) -> str:
+def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
+    """Both in numbers, with as many digits as it takes to see that they differ."""
+    digits = next((n for n in range(4, 16, 2) if _numbers(yours, n) != _numbers(differences, n)), 16)
+    return _numbers(yours, digits), _numbers(differences, digits)
+
+
+def _numbers(value: Any, digits: int = 4) -> str:
     if not isinstance(value, np.ndarray):
         return repr(value)
     if value.size > SHOWN:
         return f"an array {value.shape}"
-    text = np.array2string(value, precision=4, suppress_small=True, separator=", ", max_line_width=10_000)
+    text = np.array2string(value, precision=digits, suppress_small=True, separator=", ", max_line_width=10_000)
     return text.replace("\n", "")
 
 

@@ -1,5 +1,6 @@
 """`grade` as a student meets it: in a process of its own, with a limit on its time, and in plain words."""
 
+import re
 import shutil
 from io import StringIO
 from pathlib import Path
@@ -45,6 +46,14 @@ def test_a_wrong_answer_gets_its_numbers_its_diagnosis_and_its_name(tmp_path: Pa
     parts = ("smallest example", "x = [", "dx, yours:", "dx, differences:", "likely mistake", "`diagonal_only`")
     for words in parts:
         assert words in said
+
+
+def test_a_gradient_wrong_in_a_late_digit_is_shown_with_that_digit(tmp_path: Path) -> None:
+    backward = "t = np.tanh(u); return dy * ((1 + t) / 2 + x * (1 - t * t) / 2 * C * (1 + 0.044715 * x * x))"
+    code, said = grade(tmp_path, "gelu", backward)
+    assert code == 1
+    yours, differences = (re.search(f"dx, {who}: +(.*)", said) for who in ("yours", "differences"))
+    assert yours and differences and yours[1] != differences[1]
 
 
 @pytest.mark.parametrize(("backward", "words"), [
