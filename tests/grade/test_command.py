@@ -52,8 +52,8 @@ def test_a_gradient_wrong_in_a_late_digit_is_shown_with_that_digit(tmp_path: Pat
     backward = "t = np.tanh(u); return dy * ((1 + t) / 2 + x * (1 - t * t) / 2 * C * (1 + 0.044715 * x * x))"
     code, said = grade(tmp_path, "gelu", backward)
     assert code == 1
-    yours, differences = (re.search(f"dx, {who}: +(.*)", said) for who in ("yours", "differences"))
-    assert yours and differences and yours[1] != differences[1]
+    shown = re.findall(r"dx, (?:yours|differences): +(.*)", said)
+    assert len(set(shown)) == 2
 
 
 @pytest.mark.parametrize(("backward", "words"), [
