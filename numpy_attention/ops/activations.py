@@ -20,7 +20,7 @@ SiLU    f(x) = x s(x) with the logistic s(x) = 1 / (1 + exp(-x)), and s' = s (1 
         f'(x) = s + x s (1 - s)
 
 What to cache? The slope f'(x). It costs little while the tanh or the exponential is still at hand, takes the same
-memory as x, and leaves a single product for the backward. GELU and SiLU pass over x a dozen times, so they do it in
+memory as x, and leaves a single product for the backward. GELU and SiLU pass over x many times, so they do it in
 blocks that stay in the cache (`blocks.py`); the formulas do not notice.
 """
 
@@ -142,7 +142,7 @@ def silu_backward(dy: np.ndarray, cache: np.ndarray) -> np.ndarray:
 
 
 def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P(x) and P'(x) of GELU's tanh form. `x * x * x`, because `x**3` is ten times slower."""
+    """P(x) and P'(x) of GELU's tanh form. `x * x * x`, because `x**3` is over ten times slower."""
     c = math.sqrt(2.0 / math.pi)
     square = x * x
     tanh_u = square * (0.044715 * c)

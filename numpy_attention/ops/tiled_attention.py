@@ -20,7 +20,7 @@ chapter 6 line by line, but the softmax's row sum runs over all keys, not only t
 
     dv_j += w_ij dy_i      ds_ij = w_ij (dy_i . v_j - D_i)      dq_i += scale ds_ij k_j      dk_j += scale ds_ij q_i
 
-Memory beyond the inputs and results is one tile and L: it grows with T, not with T^2. A causal tile that lies wholly
+Memory beyond the inputs and results is L and a few tiles: it grows with T, not with T^2. A causal tile that lies wholly
 in the future is skipped, which halves the work. For a query that may look at nothing l stays 0: its y is 0, and L is
 the lowest number there is, so that its weights exp(-inf - L) are 0 again in the backward.
 """
