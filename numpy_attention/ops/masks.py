@@ -12,7 +12,7 @@ One contract holds in the whole book:
 
 Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
 
-Other libraries mean other things by a mask of ones and zeros (Keras's chapter: 1 is hidden), or add large
+Others mean other things by a mask of ones and zeros (lessons in Keras: 1 is hidden), or add large
 negative numbers. Such masks come in through an adapter that says in its name what they mean; nothing is guessed.
 Where a mask is added, beware of `-inf * mask`: at every pair that is not hidden it computes -inf * 0 = NaN.
 
@@ -100,7 +100,7 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
 
 
 def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
-    """Adapt a mask in which 1 (or True) means hidden, as in the Keras chapter and in PyTorch's `key_padding_mask`.
+    """Adapt a mask in which 1 (or True) means hidden, as in lessons in Keras and in PyTorch's `key_padding_mask`.
 
     Formula: mask = (blocked == 0)
 
@@ -108,7 +108,7 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
 
     Raises: ValueError when a number other than 0 and 1 stands in it.
 
-    Source: the conventions of Keras and torch.nn.MultiheadAttention, turned into this book's.
+    Source: the conventions of lessons in Keras and of torch.nn.MultiheadAttention, turned into this book's.
 
     >>> mask_from_blocked(np.array([[0, 0, 1]]))
     array([[ True,  True, False]])
