@@ -25,6 +25,7 @@ blocks that stay in the cache (`blocks.py`); the formulas do not notice.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, np.ndarr
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_block, y_block, slope_block in in_blocks(x, y, slope):
-        P, dP = normal(x_block)
+        P, dP = normal(x_block.astype(_wide(x), copy=False))
         np.multiply(x_block, P, out=y_block)
         np.multiply(x_block, dP, out=slope_block)  # f'(x) = P + x P'
         slope_block += P
@@ -120,7 +121,7 @@ def silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_block, y_block, slope_block in in_blocks(x, y, slope):
         with np.errstate(over="ignore"):  # exp(1000) may become infinite: 1 / inf is 0, as it should be
-            s = np.exp(-x_block)
+            s = np.exp(-x_block, dtype=_wide(x))
         s += 1.0
         np.divide(1.0, s, out=s)
         np.multiply(x_block, s, out=y_block)
@@ -139,6 +140,11 @@ def silu_backward(dy: np.ndarray, cache: np.ndarray) -> np.ndarray:
     require_cotangent("silu_backward", "dy", dy, slope.shape, slope.dtype)
     # y = x * s(x)
     return dy * slope
+
+
+def _wide(x: np.ndarray) -> Any:
+    """The dtype to compute in: float16 ends at 65504, which exp(12) and the square of 256 are beyond."""
+    return np.float32 if x.dtype == np.float16 else x.dtype
 
 
 def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
