@@ -55,7 +55,7 @@ def steps(found):
     for case, results in races(found, "step"):
         for name, r in results.items():
             ratio = f"**{r.ratio:.2f}**" if name == OURS else f"{r.ratio:.2f}"
-            time = f"{milliseconds(r.seconds)} ({milliseconds(r.low)} to {milliseconds(r.high)})"
+            time = f"{milliseconds(r.seconds)}\N{NO-BREAK SPACE}({milliseconds(r.low)}–{milliseconds(r.high)})"
             rows.append([case["size"], name, time, ratio, f"{r.seconds / results[FLOOR].seconds:.2f}",
                          megabytes(r.peak), megabytes(r.beyond_start)])  # fmt: skip
     head = ["size", "", "ms", "ratio to PyTorch eager", "to the products", "peak memory, MB",
