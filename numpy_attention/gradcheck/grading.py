@@ -84,7 +84,7 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
     """Each property in words, with the function that looks for an example against it."""
     trial = exercise.trials.get(subject)
     if trial is not None:
-        yield "does what it says, step by step", partial(_first_seed, trial, getattr(module, subject))
+        yield "does what it says", partial(_first_seed, trial, getattr(module, subject))
         return
     tries = [one for one in exercise.tries if one.name == subject]
     entries = [one.entry(module) for one in tries]
