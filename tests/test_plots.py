@@ -343,3 +343,12 @@ def test_save_writes_the_format_of_the_ending(tmp_path: Path, rng: np.random.Gen
     assert b"<svg" in plots.save(figure, str(tmp_path / "a.svg")).read_bytes()
     with pytest.raises(ValueError, match="not supported"):
         plots.save(figure, tmp_path / "a.pngg")
+
+
+@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
+def test_the_same_figure_is_the_same_file(ending: str, tmp_path: Path) -> None:
+    first, second = (
+        plots.save(plots.matrix_map(np.arange(6.0).reshape(2, 3)), tmp_path / f"{name}.{ending}").read_bytes()
+        for name in ("first", "second")
+    )
+    assert first == second

@@ -32,12 +32,16 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
-    """Write a figure; the ending of the name (.png, .svg, .pdf) decides the format.
+    """Write a figure; the ending of the name (.png, .svg, .pdf) decides the format. The same figure, the same file.
 
     Raises: ValueError for an ending that matplotlib does not know; OSError when the file cannot be written.
     """
+    from matplotlib import rc_context
+
     path = Path(path)
-    figure.savefig(path, dpi=dpi)
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
+    with rc_context({"svg.hashsalt": "numpy_attention"}):
+        figure.savefig(path, dpi=dpi, metadata={dated: None} if dated else None)
     return path
 
 
