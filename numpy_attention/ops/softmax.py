@@ -75,7 +75,10 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
 
 
 def softmax_into(x: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
-    """The softmax of x, written into `out`, which may be x itself when its owner no longer needs the scores."""
+    """The softmax of x, written into `out`, which may be x itself when its owner no longer needs the scores.
+
+    Shapes: x and out of one shape
+    """
     if x.dtype == np.float16:  # ten bits are too few for a sum: work in float32
         out[...] = softmax_into(x.astype(np.float32), axis, out=np.empty_like(x, dtype=np.float32))
         return out
@@ -90,7 +93,10 @@ def softmax_into(x: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
 
 
 def softmax_backward_into(dy: np.ndarray, y: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
-    """The backward's one line, written into `out`, which may be dy itself when its owner no longer needs it."""
+    """The backward's one line, written into `out`, which may be dy itself when its owner no longer needs it.
+
+    Shapes: dy, y and out of one shape
+    """
     if y.dtype == np.float16:
         wide = np.empty_like(y, dtype=np.float32)
         out[...] = softmax_backward_into(dy.astype(np.float32), y.astype(np.float32), axis, out=wide)

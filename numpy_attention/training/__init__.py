@@ -1,10 +1,11 @@
 """Part IV. Training: from gradients to a model that has learned something.
 
-optimizers -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop -> checkpoint -> parallel -> mpi is the
-reading order.
+The reading order: optimizers -> clipping -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop
+-> checkpoint -> parallel -> mpi.
 """
 
-from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm, global_norm
+from numpy_attention.training.clipping import clip_by_global_norm, global_norm
+from numpy_attention.training.optimizers import SGD, Adam, AdamW
 from numpy_attention.training.schedules import constant, warmup_cosine
 
 __all__ = ["SGD", "Adam", "AdamW", "clip_by_global_norm", "constant", "global_norm", "warmup_cosine"]

@@ -27,13 +27,14 @@ import numpy as np
 
 from numpy_attention.backend import get_backend, to_host
 from numpy_attention.training import checkpoint
+from numpy_attention.training.clipping import clip_by_global_norm, global_norm
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import InputError
 from numpy_attention.training.diagnose import NOT_AGAIN, first_non_finite
 from numpy_attention.training.log import Log
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.mpi import OneProcess
-from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm, global_norm
+from numpy_attention.training.optimizers import SGD, Adam, AdamW
 from numpy_attention.training.parallel import Batch, Workers, count_targets, default_workers, loss_and_gradients, shards
 from numpy_attention.training.progress import Progress
 from numpy_attention.training.schedules import warmup_cosine

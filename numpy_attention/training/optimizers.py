@@ -26,7 +26,7 @@ directly, p <- (1 - learning_rate weight_decay) p, and only matrices: a bias or 
 to be near zero.
 
 Sources: Kingma and Ba 2015, "Adam", algorithm 1; Loshchilov and Hutter 2019, "Decoupled weight decay
-regularization", algorithm 2; Pascanu, Mikolov and Bengio 2013, section 3.2, for clipping by the global norm.
+regularization", algorithm 2.
 """
 
 import math
@@ -171,46 +171,6 @@ class AdamW(Adam):
 
     def _shrink(self, parameter: np.ndarray, rate: float) -> float:
         return 1.0 - rate * self.weight_decay if parameter.ndim >= 2 else 1.0
-
-
-def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The joint norm of all gradients, as if they were one long vector.
-
-    Formula: norm = sqrt(sum over all arrays of g^2)
-
-    Raises: ValueError where there are no gradients.
-
-    >>> float(global_norm({"w": np.array([3.0, 0.0]), "b": np.array([4.0])}))
-    5.0
-    """
-    if not grads:
-        raise ValueError("global_norm: grads must hold at least one array, got none")
-    norm: np.ndarray = np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
-    return norm
-
-
-def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:
-    """Scale all gradients in place by one factor, so that their joint norm is at most `max_norm`; give the norm before.
-
-    One factor for all keeps the direction of the step; clipping each array by its own norm would bend it.
-
-    Formula: g <- g max_norm / max(norm, max_norm)
-
-    Raises: ValueError when max_norm is not positive, or there are no gradients.
-
-    Source: Pascanu, Mikolov, Bengio, On the Difficulty of Training Recurrent Neural Networks (2013), section 3.2.
-
-    >>> grads = {"w": np.array([3.0, 0.0]), "b": np.array([4.0])}
-    >>> float(clip_by_global_norm(grads, max_norm=1.0)), grads["b"].tolist()
-    (5.0, [0.8])
-    """
-    if not max_norm > 0:
-        raise ValueError(f"clip_by_global_norm: max_norm must be positive, got {max_norm}")
-    norm = global_norm(grads)
-    scale = max_norm / np.maximum(norm, max_norm)  # no branch on the norm: on a GPU that would wait for the device
-    for g in grads.values():
-        g *= scale
-    return norm
 
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

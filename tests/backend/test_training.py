@@ -14,9 +14,10 @@ from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.training import loop
+from numpy_attention.training.clipping import clip_by_global_norm
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.loop import Trainer
-from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm
+from numpy_attention.training.optimizers import SGD, Adam, AdamW
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks import make_task

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from numpy_attention.blocks import BLOCK
-from numpy_attention.training.optimizers import SGD, Adam, AdamW, clip_by_global_norm
+from numpy_attention.training.clipping import clip_by_global_norm
+from numpy_attention.training.optimizers import SGD, Adam, AdamW
 
 
 def test_sgd_with_momentum_takes_the_steps_of_the_formula():

@@ -15,7 +15,8 @@ from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.training.optimizers import Adam, AdamW, clip_by_global_norm
+from numpy_attention.training.clipping import clip_by_global_norm
+from numpy_attention.training.optimizers import Adam, AdamW
 
 
 def trial_of_causal_mask(make: Callable[..., np.ndarray], seed: int, square: bool = False) -> None:
