@@ -35,7 +35,7 @@ class TrainConfig:
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples a step", low=1)
     accumulate: int = _setting(1, "cut each batch into this many parts, one after the other, to save memory", low=1)
-    workers: int = _setting(0, "threads that share each batch (0: as many as there are cores)", low=0)
+    workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", low=0)
 
     backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
 

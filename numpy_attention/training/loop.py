@@ -79,8 +79,9 @@ class Trainer:
             raise InputError("ranks add up their gradients in the host's memory; leave --backend out")
         if self.ranks.size > config.batch:
             raise InputError(f"{self.ranks.size} ranks cannot share a batch of {config.batch}; give a larger --batch")
-        cores = self.ranks.cores
-        self.workers = config.workers or (default_workers(config.batch // self.ranks.size, cores) if on_host else 1)
+        examples = config.batch // self.ranks.size  # of one rank
+        work = examples * config.context * self.model.num_parameters()
+        self.workers = config.workers or (default_workers(examples, work, self.ranks.cores) if on_host else 1)
         self.pieces = self.ranks.size * self.workers * config.accumulate
         self.signals = StopSignals()
         self.stop: str | None = None  # the signal that any rank has got

@@ -132,5 +132,12 @@ def test_a_batch_is_cut_into_no_more_shards_than_it_has_examples(batch):
 
 
 def test_there_are_never_more_workers_than_examples():
-    assert default_workers(1) == 1
-    assert 1 <= default_workers(64) <= 64
+    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [1, 3, 4]
+
+
+def test_a_step_too_short_for_two_threads_gets_one(monkeypatch):
+    assert default_workers(20, 30_000_000, cores=2) == 2
+    assert default_workers(20, 29_000_000, cores=2) == 1
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    monkeypatch.setattr("numpy_attention.training.parallel._threadpoolctl", lambda: None)
+    assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be held to one thread each

@@ -25,7 +25,7 @@ class SumTask(LabelledTask):
 
     defaults: ClassVar[dict[str, Any]] = {
         "layers": 1, "heads": 4, "d_model": 32, "d_ff": 128, "context": 8, "positions": "sinusoidal",
-        "activation": "relu", "batch": 32, "workers": 1, "steps": 4000, "optimizer": "adam", "learning_rate": 3e-3,
+        "activation": "relu", "batch": 32, "steps": 4000, "optimizer": "adam", "learning_rate": 3e-3,
         "min_learning_rate": 0.0, "warmup": 50, "beta2": 0.99, "log_every": 20, "eval_every": 500, "save_every": 500,
     }  # fmt: skip
     lesson: ClassVar[dict[str, Any]] = {
