@@ -26,6 +26,7 @@ import numpy as np
 
 import numpy_attention as na
 from tests.benchmarks.planted_errors import Arrays, planted
+from tests.generated import with_block
 
 PAGE = Path(__file__).parents[2] / "docs" / "checkers.md"
 LIMIT = 60
@@ -190,12 +191,6 @@ def shortened(said: str) -> str:
     return "\n".join(line[:150].rstrip() for line in lines[:SHOWN]) + ("\n..." if len(lines) > SHOWN else "")
 
 
-def between(text: str, name: str, new: str) -> str:
-    """The text with everything between two marks replaced."""
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    return text.partition(begin)[0] + begin + "\n\n" + new + "\n\n" + end + text.partition(end)[2]
-
-
 def main() -> None:
     """Print the table, the versions and the texts, or write them into the page."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -205,7 +200,7 @@ def main() -> None:
     if "--write" in sys.argv[1:]:
         text = PAGE.read_text()
         for name, new in (("table", table), ("versions", f"Versions: {versions}."), ("printed", printed)):
-            text = between(text, name, new)
+            text = with_block(text, name, new)
         PAGE.write_text(text)
     else:
         print(table, versions, printed, sep="\n\n")

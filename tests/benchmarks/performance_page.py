@@ -5,12 +5,12 @@
 """
 
 import json
-import re
 from pathlib import Path
 
 from numpy_attention.bench import report
 from numpy_attention.bench.race import Result
 from numpy_attention.bench.report import megabytes, milliseconds
+from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("performance.json")
@@ -133,19 +133,16 @@ def more_speed(found):
 
 
 def blocks(found):
-    """(file, what stands between its markers, name), for every table."""
+    """(file, name, what stands between its markers), for every table."""
     for path, tables in ((PAGE, page_tables(found)), (README, readme_tables(found))):
         for name, lines in tables.items():
-            yield path, "\n".join([f"<!-- {name} -->", "", *lines, "", f"<!-- end of {name} -->"]), name
+            yield path, name, "\n".join(lines)
 
 
 def write(found):
     """Put the tables between their markers, and draw the picture."""
-    for path, block, name in blocks(found):
-        pattern = f"<!-- {name} -->.*?<!-- end of {name} -->"
-        text, count = re.subn(pattern, lambda _, b=block: b, path.read_text(encoding="utf-8"), flags=re.DOTALL)
-        assert count == 1, f"{path.name} needs <!-- {name} --> and <!-- end of {name} --> once"
-        path.write_text(text, encoding="utf-8")
+    for path, name, content in blocks(found):
+        path.write_text(with_block(path.read_text(encoding="utf-8"), name, content), encoding="utf-8")
     report.plot(PICTURE, races(found, "attention"))
 
 

@@ -1,7 +1,5 @@
 """The tables and the picture of docs/scaling.md, from the figures that bench_scaling.py has measured."""
 
-import re
-
 from tests.benchmarks.bench_scaling import (
     CASES,
     NETWORKS,
@@ -14,6 +12,7 @@ from tests.benchmarks.bench_scaling import (
     predict,
     predict_threads,
 )
+from tests.generated import with_block
 
 
 def tables(found):
@@ -104,9 +103,7 @@ def write(found):
     """Put the tables between their markers, and draw the picture."""
     text = PAGE.read_text(encoding="utf-8")
     for name, lines in tables(found).items():
-        block = f"<!-- {name} -->\n" + "\n".join(lines) + f"\n<!-- end {name} -->"
-        text, count = re.subn(f"<!-- {name} -->.*?<!-- end {name} -->", lambda _, b=block: b, text, flags=re.DOTALL)
-        assert count == 1, f"docs/scaling.md needs <!-- {name} --> and <!-- end {name} --> once"
+        text = with_block(text, name, "\n".join(lines))
     PAGE.write_text(text, encoding="utf-8")
     draw(found)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from numpy_attention.gradcheck.mutants import MUTANTS, missed_by_weaker
 from numpy_attention.gradcheck.mutants.weaker import WEAKER
 from tests.gallery.explained import EXPLAINED
+from tests.generated import with_block
 
 PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
 Missed = dict[str, list[str]]  # by the name of the weaker check
@@ -74,9 +75,7 @@ def written(text: str, missed: Missed) -> str:
     """The page with its tables new."""
     tables = {"mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table()}
     for name, lines in tables.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        head, rest = text.split(begin)
-        text = head + begin + "\n\n" + "\n".join(lines).strip() + "\n\n" + end + rest.split(end)[1]
+        text = with_block(text, name, "\n".join(lines).strip())
     return text
 
 

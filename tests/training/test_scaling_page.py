@@ -16,14 +16,14 @@ from tests.benchmarks.bench_scaling import (
     predict_threads,
 )
 from tests.benchmarks.scaling_page import strong, tables, weak
+from tests.generated import block
 
 FOUND = json.loads(RESULTS.read_text())
 
 
 @pytest.mark.parametrize("name", ["constants", "measured", "predicted", "overlap"])
 def test_the_tables_of_the_page_are_those_of_the_measurements(name):
-    block = "\n".join([f"<!-- {name} -->", *tables(FOUND)[name], f"<!-- end {name} -->"])
-    assert block in PAGE.read_text(encoding="utf-8")
+    assert block(name, "\n".join(tables(FOUND)[name])) in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_picture_is_there_and_small():
