@@ -8,15 +8,17 @@
 
 The reading order; each chapter is a file, its head derives what its code computes:
 
-Part I     ops         1 linear          2 embedding       3 positions            4 softmax        5 masks
-                       6 attention       7 heads           8 normalization        9 activations   10 dropout
+Part I     ops         1 linear          2 embedding       3 softmax          4 masks           5 dropout
+                       6 attention       7 heads           8 positions        9 normalization  10 activations
                       11 losses         12 tiled_attention
-Part II    layers     13 layer          14 linear         15 embedding           16 normalization
-                      17 multi_head_attention             18 feed_forward        19 encoder_block 20 decoder_block
-Part III   models     21 sequence_classifier              22 gpt                 23 seq2seq
-Part IV    training   24 optimizers     25 schedules      26 data                27 loop          28 checkpoint
-                      29 parallel       30 mpi
-The proof  gradcheck  finite differences for every op, layer and model above, and for functions of your own
+Part II    layers     13 layer          14 linear         15 embedding       16 normalization
+                      17 multi_head_attention             18 feed_forward    19 residual       20 block
+Part III   models     21 stack          22 sequence_classifier               23 gpt            24 seq2seq
+Part IV    training   25 optimizers     26 schedules      27 data            28 loop
+           runs       29 trainer        30 checkpoint     31 parallel        32 mpi
+Part V     pretrained files of other programs
+The proof  gradcheck  finite differences for functions of your own; it knows nothing of this book
+           catalogue  every op, layer and model above, proven; gallery: wrong backwards; grade: exercises
 """
 
 import importlib
@@ -36,5 +38,5 @@ def __getattr__(name: str) -> Any:
     if name == "plots":
         return importlib.import_module("numpy_attention.plots")
     if name in ("export_safetensors", "import_safetensors"):
-        return getattr(importlib.import_module("numpy_attention.models.safetensors_files"), name)
+        return getattr(importlib.import_module("numpy_attention.pretrained.safetensors_files"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,10 +21,19 @@ PARTS = {
     "layers": "Part II. Layers: functions with parameters",
     "models": "Part III. Models",
     "training": "Part IV. Training",
+    "runs": "Part IV, continued. Long runs",
+    "tasks": "What is learned",
     "pretrained": "Part V. Real weights",
-    "gradcheck": "The proof",
+    "gradcheck": "The proof: the checker",
+    "catalogue": "The proof: every op, layer and model",
+    "gallery": "The proof: wrong backwards",
+    "grade": "The tutor",
 }
-REFERENCE = {**PARTS, "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors"}
+NAMES = ("ops", "layers", "models", "training", "gradcheck")  # the parts with public names
+REFERENCE = {
+    **{part: PARTS[part] for part in NAMES},
+    "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
+}
 HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
 LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)?)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
@@ -66,7 +75,7 @@ def chapter_of(obj: object) -> str | None:
 
 def public_names() -> list[str]:
     """Every name of the package's parts."""
-    return [name for part in PARTS for name in names_of(part)]
+    return [name for part in NAMES for name in names_of(part)]
 
 
 def names_of(part: str) -> list[str]:

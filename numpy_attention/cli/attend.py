@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention import plots
-from numpy_attention.training import checkpoint
-from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import CharVocabulary, InputError
-from numpy_attention.training.restore import load_run, text_model
-from numpy_attention.training.tasks import make_task
-from numpy_attention.training.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_CHARACTERS, spell
+from numpy_attention.errors import InputError
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.restore import load_run, text_model
+from numpy_attention.tasks import make_task
+from numpy_attention.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_CHARACTERS, spell
+from numpy_attention.training.data import CharVocabulary
 
 
 class Scene(NamedTuple):

@@ -21,9 +21,9 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """One line an entry with its worst error; 1 if one fails."""
     if arguments.gallery:
-        survivors: int = importlib.import_module("numpy_attention.gradcheck.mutants").print_gallery(sys.stdout)
+        survivors: int = importlib.import_module("numpy_attention.gallery").print_gallery(sys.stdout)
         return 1 if survivors else 0
-    catalogue = importlib.import_module("numpy_attention.gradcheck.catalogue")
+    catalogue = importlib.import_module("numpy_attention.catalogue.table")
     backend = get_backend(arguments.backend)
     failures: int = catalogue.run(arguments.names or None, arguments.seed, sys.stdout, backend)
     return 1 if failures else 0

@@ -4,7 +4,7 @@ import argparse
 import importlib
 from typing import Any
 
-from numpy_attention.training.data import InputError
+from numpy_attention.errors import InputError
 
 
 def add_parser(commands: Any) -> None:
@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 when all is right, 1 when not."""
-    grade = importlib.import_module("numpy_attention.gradcheck.grade")
+    grade = importlib.import_module("numpy_attention.grade.run")
     try:
         code: int = grade.main(arguments.files, arguments.everything, arguments.hint, arguments.exercise,
                                arguments.time_limit)  # fmt: skip

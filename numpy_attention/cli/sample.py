@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import NAMES, get_backend
-from numpy_attention.training.data import InputError
-from numpy_attention.training.restore import load_run, text_model
+from numpy_attention.errors import InputError
+from numpy_attention.runs.restore import load_run, text_model
 
 
 def add_parser(commands: Any) -> None:

@@ -8,17 +8,18 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.training import checkpoint, loop
-from numpy_attention.training.config import TrainConfig, option, value_type
-from numpy_attention.training.data import InputError
-from numpy_attention.training.log import read_log
-from numpy_attention.training.loop import Trainer
-from numpy_attention.training.mpi import OneProcess, started_ranks
-from numpy_attention.training.parallel import Workers
-from numpy_attention.training.plot import draw_losses
-from numpy_attention.training.restore import load_run
-from numpy_attention.training.tasks import TASKS, make_task
-from numpy_attention.training.tasks.sums import SumTask
+from numpy_attention.errors import InputError
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs import trainer as loop
+from numpy_attention.runs.config import TrainConfig, option, value_type
+from numpy_attention.runs.log import read_log
+from numpy_attention.runs.mpi import OneProcess, started_ranks
+from numpy_attention.runs.parallel import Workers
+from numpy_attention.runs.plot import draw_losses
+from numpy_attention.runs.restore import load_run
+from numpy_attention.runs.trainer import Trainer
+from numpy_attention.tasks import TASKS, make_task
+from numpy_attention.tasks.sums import SumTask
 
 MAX_SETTINGS = 2**20  # bytes of a settings file
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
-    from .report import ArgumentReport, GradientError, Report
+    from numpy_attention.gradcheck.check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
+    from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 
 __all__ = [
     "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model", "gradcheck_vjp",
@@ -28,12 +28,12 @@ class _CallableModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from . import check, report
+        from numpy_attention.gradcheck import check, report
 
         return getattr(report if name in ("ArgumentReport", "GradientError", "Report") else check, name)
 
     def __call__(self, *args: Any, **options: Any) -> "Report":
-        from .check import gradcheck
+        from numpy_attention.gradcheck.check import gradcheck
 
         return gradcheck(*args, **options)
 

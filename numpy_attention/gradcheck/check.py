@@ -5,13 +5,22 @@ from typing import Any
 
 import numpy as np
 
-from .diagnosis import diagnose, explain_shape
-from .differences import Outputs, taylor_slope
-from .directions import check_directions
-from .elements import Claim, Scalar, check_elements
-from .evidence import Evidence
-from .problem import Arrays, Gradients, Inputs, Problem, is_float, problem_of_function, problem_of_layer, problem_of_op
-from .report import ArgumentReport, GradientError, Report
+from numpy_attention.gradcheck.diagnosis import diagnose, explain_shape
+from numpy_attention.gradcheck.differences import Outputs, taylor_slope
+from numpy_attention.gradcheck.directions import check_directions
+from numpy_attention.gradcheck.elements import Claim, Scalar, check_elements
+from numpy_attention.gradcheck.evidence import Evidence
+from numpy_attention.gradcheck.problem import (
+    Arrays,
+    Gradients,
+    Inputs,
+    Problem,
+    is_float,
+    problem_of_function,
+    problem_of_layer,
+    problem_of_op,
+)
+from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from . import relations
-from .evidence import Evidence
-from .experiments import experiments
+from numpy_attention.gradcheck import relations
+from numpy_attention.gradcheck.evidence import Evidence
+from numpy_attention.gradcheck.experiments import experiments
 
 
 def diagnose(evidence: Evidence) -> str:

@@ -9,9 +9,9 @@ import heapq
 
 import numpy as np
 
-from .differences import EPS, Derivative, first_step, refined
-from .elements import SAFETY, Claim, Scalar
-from .report import ArgumentReport
+from numpy_attention.gradcheck.differences import EPS, Derivative, first_step, refined
+from numpy_attention.gradcheck.elements import SAFETY, Claim, Scalar
+from numpy_attention.gradcheck.report import ArgumentReport
 
 DIRECTIONS = 3
 LEVELS = 5  # step sizes for one derivative

@@ -4,8 +4,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .differences import EPS, Evaluate, Line, Outputs, first_step, is_kink, noise_of, quick, refined
-from .report import ArgumentReport
+from numpy_attention.gradcheck.differences import (
+    EPS,
+    Evaluate,
+    Line,
+    Outputs,
+    first_step,
+    is_kink,
+    noise_of,
+    quick,
+    refined,
+)
+from numpy_attention.gradcheck.report import ArgumentReport
 
 SAFETY = 8.0  # how many error bars apart is wrong
 REFINED = 256  # at most so many doubtful elements of an argument get a tableau each

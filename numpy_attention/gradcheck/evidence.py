@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .differences import Outputs, first_step, refined
-from .elements import Scalar
-from .problem import Arrays, Gradients, Problem
-from .report import ArgumentReport
+from numpy_attention.gradcheck.differences import Outputs, first_step, refined
+from numpy_attention.gradcheck.elements import Scalar
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem
+from numpy_attention.gradcheck.report import ArgumentReport
 
 
 @dataclass

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from .differences import first_step, refined
-from .elements import Scalar
-from .evidence import Evidence
-from .problem import Arrays, Problem, is_float
+from numpy_attention.gradcheck.differences import first_step, refined
+from numpy_attention.gradcheck.elements import Scalar
+from numpy_attention.gradcheck.evidence import Evidence
+from numpy_attention.gradcheck.problem import Arrays, Problem, is_float
 
 REPEATED = ("rows of repeated {name} get only one of their contributions: d[{name}] += dy keeps the last; add them up "
             "with np.add.at (a scatter-add), or sort and np.add.reduceat")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .differences import Evaluate, Outputs
-from .report import GradientError
+from numpy_attention.gradcheck.differences import Evaluate, Outputs
+from numpy_attention.gradcheck.report import GradientError
 
 Arrays = dict[str, Any]
 Gradients = dict[str, np.ndarray | None]

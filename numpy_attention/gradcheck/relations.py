@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .elements import Scalar
-from .problem import Arrays
-from .report import ArgumentReport
+from numpy_attention.gradcheck.elements import Scalar
+from numpy_attention.gradcheck.problem import Arrays
+from numpy_attention.gradcheck.report import ArgumentReport
 
 
 class Relation(NamedTuple):

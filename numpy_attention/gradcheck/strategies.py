@@ -22,7 +22,7 @@ try:
 except ImportError as missing:
     raise ImportError("numpy_attention.gradcheck.strategies needs Hypothesis: pip install hypothesis") from missing
 
-from .spec import Sizes, Spec, draw_inputs, parse
+from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, parse
 
 
 class DrawnInputs(dict[str, Any]):

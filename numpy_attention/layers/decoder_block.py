@@ -5,7 +5,7 @@ its cross-attention asks questions of another sequence, the encoder's output ("c
 
     h_1 = x   + attention(x)                  masked: q, k, v from x
     h_2 = h_1 + cross_attention(h_1, c)       q from h_1; k, v from the context c
-    y   = h_2 + feed_forward(h_2)             (norms as in Chapter 19)
+    y   = h_2 + feed_forward(h_2)             (norms as in Chapter 20)
 
 Going back, cross-attention is the fork in the road: of its two gradients one, dh_1, goes on down the decoder, the
 other, dcontext, leaves the block sideways. Every decoder block reads the same context, so the encoder receives the

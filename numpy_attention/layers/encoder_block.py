@@ -1,4 +1,4 @@
-"""Chapter 19. The encoder block: attention, then the feed-forward network, each beside a straight path
+"""Chapter 20. The encoder block: attention, then the feed-forward network, each beside a straight path
 
     post-LN (2017)    x = norm(x + sublayer(x))
     pre-LN  (2019)    x = x + sublayer(norm(x))

@@ -2,8 +2,8 @@
 
     y_t = x_t + p_t
 
-Without it attention would not know the order of its tokens (Chapter 3). The p_t are learned, one row of a table for
-each position, or the fixed sines and cosines of Chapter 3. Every sequence of a batch adds the same row, so the
+Without it attention would not know the order of its tokens (Chapter 8). The p_t are learned, one row of a table for
+each position, or the fixed sines and cosines of Chapter 8. Every sequence of a batch adds the same row, so the
 gradient of a learned row is a sum over the batch:
 
     dp_t = sum over the batch of dy_t          dx_t = dy_t

@@ -1,4 +1,4 @@
-"""Chapter 22, continued. Writing with a GPT, token by token
+"""Chapter 23, continued. Writing with a GPT, token by token
 
 The model reads the text so far, its last row of logits gives the next token, the token is appended, and so on.
 Three things make it practical:

@@ -1,4 +1,4 @@
-"""Chapter 22. GPT: a decoder-only language model
+"""Chapter 23. GPT: a decoder-only language model
 
     x      = token_embedding[ids] + position_embedding[0..T)        (B, T, d_model)
     x      = block_L(... block_1(x))                                masked: no position sees a later one

@@ -1,4 +1,4 @@
-"""Chapter 22, appendix. The sizes and variants of a GPT, checked once"""
+"""Chapter 23, appendix. The sizes and variants of a GPT, checked once"""
 
 from dataclasses import dataclass
 

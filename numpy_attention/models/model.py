@@ -28,7 +28,7 @@ class Model(Layer):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write configuration and parameters to one `.npz` file, whole or not at all."""
-        from numpy_attention.models.files import save_arrays  # here, that `import numpy_attention` stays quick
+        from numpy_attention.files import save_arrays  # here, that `import numpy_attention` stays quick
 
         arrays = {f"parameters.{name}": p for name, p in self.parameters().items()}
         save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
@@ -39,7 +39,7 @@ class Model(Layer):
 
         Raises: `InputError`, in one line, for a damaged file or one that holds another model.
         """
-        from numpy_attention.models.files import config_from, load_arrays, read_into
+        from numpy_attention.files import config_from, load_arrays, read_into
 
         arrays, meta = load_arrays(path)
         arrays = {name: array for name, array in arrays.items() if name.startswith("parameters.")}

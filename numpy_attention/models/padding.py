@@ -1,4 +1,4 @@
-"""Chapter 21, appendix. Batches of sequences: which are refused, and which of their tokens only fill the batch"""
+"""Chapter 22, appendix. Batches of sequences: which are refused, and which of their tokens only fill the batch"""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Chapter 22, appendix. Choosing the next token
+"""Chapter 23, appendix. Choosing the next token
 
 Temperature divides the logits: below 1 the likely tokens grow likelier, and at 0 the likeliest is taken (greedy).
 Top-k keeps the k likeliest tokens. Top-p ("nucleus") then keeps the fewest of them whose probabilities sum to p.

@@ -1,4 +1,4 @@
-"""Chapter 23, continued. Finding the best output sequence
+"""Chapter 24, continued. Finding the best output sequence
 
 The decoder gives the probability of one token after another; their product is that of the sequence. There are V^T
 sequences, so none of these methods looks at all of them.

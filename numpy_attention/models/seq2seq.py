@@ -1,4 +1,4 @@
-"""Chapter 23. The encoder-decoder: one sequence in, another out
+"""Chapter 24. The encoder-decoder: one sequence in, another out
 
     context = encoder(source)                       every source token sees every other
     x       = decoder(target so far, context)       masked self-attention, then cross-attention to the context

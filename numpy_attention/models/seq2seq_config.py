@@ -1,4 +1,4 @@
-"""Chapter 23, appendix. The sizes and variants of an encoder-decoder, checked once"""
+"""Chapter 24, appendix. The sizes and variants of an encoder-decoder, checked once"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Chapter 21. A sequence classifier: reading a whole, answering once
+"""Chapter 22. A sequence classifier: reading a whole, answering once
 
     x      = token_embedding[ids] + positions       (B, T, d_model)
     x      = block_L(... block_1(x))                every token looks at every token, padding excepted

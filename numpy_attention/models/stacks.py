@@ -1,4 +1,4 @@
-"""Chapter 23, appendix. The two halves of an encoder-decoder: positions, dropout, blocks, and in pre-LN a last norm"""
+"""Chapter 24, appendix. The two halves of an encoder-decoder: positions, dropout, blocks, and in pre-LN a last norm"""
 
 from __future__ import annotations
 

@@ -29,15 +29,15 @@ from numpy_attention.ops.softmax import softmax, softmax_backward
 from numpy_attention.ops.tiled_attention import tiled_attention, tiled_attention_backward
 
 __all__ = [
-    # Chapters 1 to 3: from ids to vectors that know their place
+    # Chapters 1 to 8: from ids to vectors that know their place
     "linear", "linear_backward", "embedding", "embedding_backward",
     "sinusoidal_positions", "rotary", "rotary_backward", "alibi_slopes", "alibi_bias",
-    # Chapters 4 to 7: attention
+    # Chapters 3 to 7: attention
     "softmax", "softmax_backward",
     "causal_mask", "sliding_window_mask", "padding_mask", "mask_from_blocked", "mask_from_additive",
     "scaled_dot_product_attention", "scaled_dot_product_attention_backward",
     "split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward",
-    # Chapters 8 to 11: the rest of a transformer
+    # Chapters 9 to 11: the rest of a transformer
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",
     "dropout", "dropout_backward", "cross_entropy", "cross_entropy_backward",

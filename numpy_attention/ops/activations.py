@@ -1,4 +1,4 @@
-"""Chapter 9. Activations: ReLU, GELU, SiLU
+"""Chapter 10. Activations: ReLU, GELU, SiLU
 
 Without a bend between its two linear maps the feed-forward network would be one linear map. An activation acts on
 each number by itself, so its Jacobian is diagonal, and every backward in this chapter has the same form:

@@ -10,7 +10,7 @@ Why 1 / sqrt(d_k): the dot product of two vectors of independent numbers with va
 the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), dies.
 
 Backward: undo the three lines from the last to the first. Lines one and three are products of two variable
-factors, so each factor gets dy times the other one, transposed, as dx and dw in chapter 1; line two is chapter 4:
+factors, so each factor gets dy times the other one, transposed, as dx and dw in chapter 1; line two is chapter 3:
 
     y = weights v                dweights = dy v^T           dv = weights^T dy
     weights = softmax(scores)    dscores  = weights * (dweights - rowsum(dweights * weights))

@@ -1,4 +1,4 @@
-"""Chapter 10. Dropout
+"""Chapter 5. Dropout
 
 During training each number is set to zero with probability p, so that no unit can rely on one other unit alone:
 

@@ -1,4 +1,4 @@
-"""Chapter 9, appendix. The error function
+"""Chapter 10, appendix. The error function
 
 The exact GELU needs the normal distribution's integral, and NumPy has no erf:
 

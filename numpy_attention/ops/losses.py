@@ -1,6 +1,6 @@
 """Chapter 11. Cross-entropy: how wrong is the prediction?
 
-The model gives V logits for each place, the softmax p of chapter 4 makes probabilities of them, and the loss is the
+The model gives V logits for each place, the softmax p of chapter 3 makes probabilities of them, and the loss is the
 surprise about the token that really stood there, t:
 
     loss = -log p_t = logsumexp(x) - x_t        logsumexp(x) = m + log sum_v exp(x_v - m), m = max(x)

@@ -1,4 +1,4 @@
-"""Chapter 5. Masks: who may look at whom
+"""Chapter 4. Masks: who may look at whom
 
 Attention compares every query with every key, and three kinds of pair must not meet: a position with one that
 comes after it (the decoder would read the answer), a word with the padding that fills a batch of unequal

@@ -1,4 +1,4 @@
-"""Chapter 8. Layer norm and RMS norm
+"""Chapter 9. Layer norm and RMS norm
 
 Layer norm gives every vector of width d the mean 0 and the variance 1, then lets the model undo that with gamma and
 beta. With x_hat for the normalized vector and r for one over its standard deviation:

@@ -1,4 +1,4 @@
-"""Chapter 3. Where am I? Positions
+"""Chapter 8. Where am I? Positions
 
 Attention treats its input as a set: shuffle the words and every output is shuffled with them. Order has to be
 told. Three ways are in use.

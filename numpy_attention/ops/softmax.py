@@ -1,4 +1,4 @@
-"""Chapter 4. The softmax
+"""Chapter 3. The softmax
 
 The softmax turns scores into weights that are positive and sum to one:
 

@@ -1,4 +1,4 @@
-"""Chapter 26, continued. Bytes, and pairs of bytes: a vocabulary learned from the text.
+"""Chapter 27, continued. Bytes, and pairs of bytes: a vocabulary learned from the text.
 
 A character vocabulary knows the characters of one text and no others. Bytes know all texts: written as UTF-8, any
 text is a sequence of the numbers 0 to 255, and those are the ids of the byte vocabulary. The price is length. A model

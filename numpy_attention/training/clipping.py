@@ -1,4 +1,4 @@
-"""Chapter 24, appendix. Clipping: no step longer than agreed
+"""Chapter 25, appendix. Clipping: no step longer than agreed
 
 Now and then a batch has a gradient many times the usual length, and one such step can undo a thousand good ones. So
 the gradients of all parameters, taken as one long vector, are shortened to a largest length before the optimizer sees

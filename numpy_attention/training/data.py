@@ -1,4 +1,4 @@
-"""Chapter 26. Data: from a text to blocks of ids.
+"""Chapter 27. Data: from a text to blocks of ids.
 
 A character model needs no tokenizer: its vocabulary is the set of characters of the text, in sorted order, and the id
 of a character is its place there. (Bytes and pairs of bytes, which know every text, have a chapter of their own.) The

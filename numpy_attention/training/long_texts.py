@@ -1,4 +1,4 @@
-"""Chapter 26, continued. Texts bigger than memory.
+"""Chapter 27, continued. Texts bigger than memory.
 
 Training asks for a few blocks of T + 1 ids at random places, a few kilobytes a step, however long the text is. So the
 text is read once, piece by piece, its ids are written to a file, and the file is mapped into memory: the operating

@@ -1,4 +1,4 @@
-"""Chapter 26, continued. The yardstick: predicting text by counting.
+"""Chapter 27, continued. The yardstick: predicting text by counting.
 
 What does a held-out loss of 1.6 nats a character mean? Compare it with predictors that only count. A bigram predictor
 looks up how often each character c followed the previous one in the training text; an n-gram predictor, how often it

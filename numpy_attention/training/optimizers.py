@@ -1,4 +1,4 @@
-"""Chapter 24. Optimizers: from gradients to steps.
+"""Chapter 25. Optimizers: from gradients to steps.
 
 A gradient says which way the loss rises; an optimizer decides how far to walk the other way.
 

@@ -1,4 +1,4 @@
-"""Chapter 25. The learning rate over time: warm-up, then a cosine.
+"""Chapter 26. The learning rate over time: warm-up, then a cosine.
 
 At the first steps Adam's means rest on few gradients, and the direction of a step is mostly noise: full speed there
 can throw a transformer into a region it leaves only slowly. So the rate rises in a straight line over the first

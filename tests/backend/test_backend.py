@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from numpy_attention.backend import BackendError, NumPyBackend, get_backend, hosted, move, to_host
+from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.cli import main
-from numpy_attention.gradcheck.catalogue import CATALOGUE
 from numpy_attention.ops import linear, linear_backward
 from tests.backend.devices import Device
 from tests.backend.strict_array import StrictArray

@@ -9,9 +9,9 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.backend import hosted, move
-from numpy_attention.gradcheck.catalogue import CATALOGUE
+from numpy_attention.catalogue.entry import Case
+from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.check import gradcheck
-from numpy_attention.gradcheck.entry import Case
 from numpy_attention.ops.softmax import softmax_into
 from tests.backend.devices import Device, waits
 

@@ -1,15 +1,15 @@
 """The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark.
 
-    python -m numpy_attention bench --json tests/benchmarks/performance.json
+    python -m tests.benchmarks --json tests/benchmarks/performance.json
     python -m tests.benchmarks.performance_page
 """
 
 import json
 from pathlib import Path
 
-from numpy_attention.bench import report
-from numpy_attention.bench.race import Result
-from numpy_attention.bench.report import megabytes, milliseconds
+from tests.benchmarks import report
+from tests.benchmarks.race import Result
+from tests.benchmarks.report import megabytes, milliseconds
 from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ def speed(found):
                      f"{ours.peak / peer.peak:.2f}"])  # fmt: skip
     claim = (
         f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
-        "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m numpy_attention bench`):"
+        "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m tests.benchmarks`):"
     )
     head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / its matrix products alone",
             "peak memory / PyTorch's"]  # fmt: skip

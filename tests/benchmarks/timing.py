@@ -1,4 +1,4 @@
-"""What the longer benchmarks share. `python -m numpy_attention bench` is at home in `numpy_attention/bench`."""
+"""What the longer benchmarks share. `python -m tests.benchmarks` is the main one."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -24,10 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.gradcheck.catalogue import CATALOGUE
-from numpy_attention.gradcheck.entry import Entry
-from numpy_attention.gradcheck.mutants.more_properties import KILLERS, failure
-from numpy_attention.gradcheck.properties import PROPERTIES
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.properties import KILLERS, PROPERTIES, failure
+from numpy_attention.catalogue.table import CATALOGUE
 from tests.gallery.explained import reason_for
 from tests.gallery.values import VALUE_CHAPTERS, VALUES
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from numpy_attention.gradcheck.mutants import MUTANTS, missed_by_weaker
-from numpy_attention.gradcheck.mutants.weaker import WEAKER
+from numpy_attention.gallery import MUTANTS, missed_by_weaker
+from numpy_attention.gallery.weaker import WEAKER
 from tests.gallery.explained import EXPLAINED
 from tests.generated import with_block
 

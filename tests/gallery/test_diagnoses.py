@@ -2,7 +2,7 @@
 
 import pytest
 
-from numpy_attention.gradcheck.mutants import MUTANTS, kill
+from numpy_attention.gallery import MUTANTS, kill
 
 WORDS = {
     "dv_before_dropout": "right without dropout",

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.catalogue import CATALOGUE
-from numpy_attention.gradcheck.mutants import MUTANTS, kill, mutants_of
-from numpy_attention.gradcheck.mutants.more_properties import (
+from numpy_attention.catalogue.plain import PLAIN
+from numpy_attention.catalogue.properties import (
     forward_is_the_formula,
     two_uses_do_not_disturb_each_other,
 )
-from numpy_attention.gradcheck.mutants.plain import PLAIN
-from numpy_attention.gradcheck.mutants.trials import TRIALS
-from numpy_attention.gradcheck.mutants.weaker import WEAKER, Weakness
+from numpy_attention.catalogue.table import CATALOGUE
+from numpy_attention.catalogue.trials import TRIALS
+from numpy_attention.gallery import MUTANTS, kill, mutants_of
+from numpy_attention.gallery.weaker import WEAKER, Weakness
 
 WEAK = {weakness.name: weakness for weakness in WEAKER}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from numpy_attention.gradcheck.mutants import MUTANTS, kill
-from numpy_attention.gradcheck.mutants.weaker import WEAKER, Weakness
+from numpy_attention.gallery import MUTANTS, kill
+from numpy_attention.gallery.weaker import WEAKER, Weakness
 from tests.gallery.page import PAGE, missed_on_the_page, row_of, written
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from numpy_attention import layers
-from numpy_attention.gradcheck.exercise_list import EXERCISES
-from numpy_attention.gradcheck.exercises import Exercise, ours
-from numpy_attention.gradcheck.grading import grade_module
-from numpy_attention.gradcheck.mutants import MUTANTS, Mutant
+from numpy_attention.gallery import MUTANTS, Mutant
+from numpy_attention.grade.exercise import Exercise, ours
+from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.grade.grading import grade_module
 
 PAIRS = [(exercise.name, mutant.name) for exercise in EXERCISES.values() for mutant in exercise.mutants]
 

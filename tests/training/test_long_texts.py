@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from numpy_attention.cli import main
-from numpy_attention.training.data import HELD_OUT, InputError, read_text, split_text, text_pieces
+from numpy_attention.errors import InputError
+from numpy_attention.runs.restore import load_run
+from numpy_attention.tasks import make_task
+from numpy_attention.tasks import text as text_task
+from numpy_attention.training.data import HELD_OUT, read_text, split_text, text_pieces
 from numpy_attention.training.long_texts import id_dtype, map_ids, write_ids
-from numpy_attention.training.restore import load_run
-from numpy_attention.training.tasks import make_task
-from numpy_attention.training.tasks import text as text_task
-from tests.training.test_loop import log_without_times, resume, text, trainer
+from tests.runs.test_trainer import log_without_times, resume, text, trainer
 
 __all__ = ["text"]
 VOCABULARIES = [{"vocabulary": "char"}, {"vocabulary": "byte"}, {"vocabulary": "bpe", "vocab_size": 270}]
@@ -128,7 +129,7 @@ def test_losses_of_other_vocabularies_are_told_per_character_as_well(tmp_path, t
     config = trainer(tmp_path / "run", text, **settings).config
     task = make_task(config)
     uniform = type("Uniform", (), {"loss": lambda self, ids, targets: (np.log(256.0), None)})()
-    from numpy_attention.training.parallel import Workers
+    from numpy_attention.runs.parallel import Workers
 
     with Workers(1) as workers:
         figures = task.evaluate(uniform, workers)

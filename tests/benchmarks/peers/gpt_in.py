@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.bench.work import SIZES
+from tests.benchmarks.work import SIZES
 
 
 def gpt_loss(xp: Any, p: dict[str, Any], ids: Any, targets: Any, size: str) -> Any:

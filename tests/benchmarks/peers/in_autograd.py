@@ -6,9 +6,9 @@ try:
 except ImportError:
     raise ImportError("autograd is not installed: pip install '.[bench]'") from None
 
-from numpy_attention.bench.work import BETA_2, DECAY, RATE, Case, Unavailable, Work, model_and_batches
 from numpy_attention.training.optimizers import AdamW
 from tests.benchmarks.peers.gpt_in import gpt_loss
+from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Unavailable, Work, model_and_batches
 
 
 def make(case: Case, variant: str, threads: int) -> Work:

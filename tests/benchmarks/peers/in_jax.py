@@ -11,7 +11,8 @@ try:
 except ImportError:
     raise ImportError("JAX is not installed: pip install '.[bench]'") from None
 
-from numpy_attention.bench.work import (
+from tests.benchmarks.peers.gpt_in import gpt_loss, softmax_of
+from tests.benchmarks.work import (
     BETA_2,
     DECAY,
     RATE,
@@ -22,7 +23,6 @@ from numpy_attention.bench.work import (
     model_and_batches,
     op_of,
 )
-from tests.benchmarks.peers.gpt_in import gpt_loss, softmax_of
 
 
 def make(case: Case, variant: str, threads: int) -> Work:

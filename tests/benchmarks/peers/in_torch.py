@@ -12,7 +12,8 @@ except ImportError:
 from torch import Tensor
 from torch.nn import functional as F
 
-from numpy_attention.bench.work import (
+from tests.benchmarks.torch_gpt import TorchGPT, TorchRun
+from tests.benchmarks.work import (
     BETA_2,
     DECAY,
     NO_GRADIENT,
@@ -26,7 +27,6 @@ from numpy_attention.bench.work import (
     model_and_batches,
     op_of,
 )
-from tests.benchmarks.torch_gpt import TorchGPT, TorchRun
 
 
 def make(case: Case, variant: str, threads: int) -> Work:

@@ -1,0 +1,124 @@
+"""What the catalogue is made of: one entry is one op, layer or model in one variant, with its input spec."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.backend import NumPyBackend, hosted
+from numpy_attention.gradcheck.problem import Arrays, Problem, is_float, layer_as_op, problem_of_layer, problem_of_op
+from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
+
+LIMIT = 200  # numbers in the inputs of one case
+Options = Mapping[str, Any] | Callable[[Sizes], Mapping[str, Any]]
+Build = Callable[[Sizes, np.random.Generator, Any], Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the catalogue. A layer has `build(sizes, rng, dtype)` in place of `op` and `op_backward`.
+
+    `covers`    the op or class it proves
+    `options`   keyword options, or a function of the sizes that gives them
+    `prepare`   changes the drawn inputs: saturated scores, a zero for relu, a table of too many ids
+    `wrong`     calls that must be refused: "w+0" grows w along axis 0, "w:float32" changes its dtype, "k.T" swaps axes
+    """
+
+    name: str
+    covers: str
+    spec: str
+    op: Callable[..., Any] | None = None
+    op_backward: Callable[..., Any] | None = None
+    build: Build | None = None
+    options: Options = field(default_factory=dict)
+    prepare: Callable[[Arrays, Sizes], Arrays] | None = None
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    wrong: str = ""
+    tolerance: float = 1e-6
+
+    @property
+    def parsed(self) -> Spec:
+        """The spec, read."""
+        return parse(self.spec)
+
+    def sizes(self, rng: np.random.Generator) -> Sizes:
+        """Sizes for one draw, all different, and few enough numbers for every element to be checked."""
+        spec = self.parsed
+        draws = [draw_sizes(spec, rng, fixed=self.fixed, at_least=self.at_least) for _ in range(12)]
+        weights = [self.weight(sizes) for sizes in draws]
+        fitting = [sizes for sizes, weight in zip(draws, weights) if weight <= LIMIT]
+        return fitting[0] if fitting else draws[int(np.argmin(weights))]
+
+    def weight(self, sizes: Sizes) -> int:
+        """How many numbers the inputs hold for these sizes."""
+        return sum(math.prod(shape) for shape in self.parsed.shapes(sizes).values())
+
+    def case(self, seed: int = 0, dtype: Any = np.float64, sizes: Sizes | None = None) -> "Case":
+        """Inputs (and a layer) for a seed; the sizes come from the seed too unless they are given."""
+        rng = np.random.default_rng(seed)
+        sizes = sizes or self.sizes(rng)
+        inputs: Arrays = dict(draw_inputs(self.parsed, sizes, rng, dtype))
+        if self.prepare is not None:
+            inputs = self.prepare(inputs, sizes)
+        options = dict(self.options(sizes) if callable(self.options) else self.options)
+        for name, value in options.items():
+            if is_float(value):
+                options[name] = value.astype(dtype)
+        if self.build is None:
+            return Case(self, sizes, inputs, options, None, self.op, self.op_backward)
+        layer = self.build(sizes, rng, dtype)
+        for p in layer.parameters().values():  # gammas of one and biases of zero would hide mistakes
+            p[...] = rng.standard_normal(p.shape) / (p.shape[0] ** 0.5 if p.ndim > 1 else 1.0)
+        op, op_backward = layer_as_op(layer, tuple(inputs))
+        return Case(self, sizes, {**inputs, **layer.parameters()}, options, layer, op, op_backward)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One draw from an entry: `y, cache = op(**inputs, **options)` with `op_backward(dy, cache)` beside it.
+
+    For a layer the inputs include every parameter, and the gradients come as a dict.
+    """
+
+    entry: Entry
+    sizes: Sizes
+    inputs: Arrays
+    options: dict[str, Any]
+    layer: Any
+    op: Any
+    op_backward: Any
+
+    def problem(self, backend: NumPyBackend | None = None) -> Problem:
+        """The same as a problem for the checker; with a backend its op and backward are computed there."""
+        if backend is not None and backend.name != "numpy":
+            return problem_of_op(*hosted(self.op, self.op_backward, backend), self.inputs, self.options)
+        if self.layer is None:
+            return problem_of_op(self.op, self.op_backward, self.inputs, self.options)
+        names = self.layer.parameters().keys()
+        inputs = {name: value for name, value in self.inputs.items() if name not in names}
+        return problem_of_layer(self.layer, inputs, self.options)
+
+    def wrong_calls(self) -> dict[str, Arrays]:
+        """The inputs of each deliberately wrong call, by what is wrong with it."""
+        return {change: {**self.inputs, **_spoil(change, self.inputs)} for change in self.entry.wrong.split()}
+
+
+def _spoil(change: str, inputs: Arrays) -> Arrays:
+    found = re.fullmatch(r"(\w+?)(?:([+-]\d+)|:(\w+)|\.(T)|\[(\w+)\]|=(-?\d+))", change)
+    if found is None:
+        raise ValueError(f"catalogue: cannot read the wrong call {change!r}")
+    name, axis, dtype, transpose, flat, value = found.groups()
+    x = inputs[name]
+    if axis:  # one element more along an axis
+        return {name: np.concatenate([x, np.take(x, [0], axis=int(axis))], axis=int(axis))}
+    if dtype:
+        return {name: x.astype(dtype)}
+    if transpose:
+        return {name: x.swapaxes(-1, -2)}
+    if flat:  # an axis more or fewer, or a list instead of an array
+        return {name: {"list": x.tolist(), "more": x[None], "row": x[0]}[flat]}
+    return {name: np.full_like(x, int(value))}

@@ -1,0 +1,229 @@
+"""What every entry of the catalogue must do, beside having the right gradients.
+
+Each property is a function of an entry, a seed and sizes, and raises `AssertionError` in words.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Case, Entry
+from numpy_attention.catalogue.plain import PLAIN, multi_head_attention
+from numpy_attention.gradcheck.check import check, random_cotangent
+from numpy_attention.gradcheck.differences import Outputs
+from numpy_attention.gradcheck.problem import Arrays, Gradients, is_float
+from numpy_attention.gradcheck.spec import Sizes
+
+Property = Callable[[Entry, int, Sizes | None], None]
+
+
+def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """dx = J^T dy, to what float64 differences can resolve."""
+    report = check(entry.case(seed, np.float64, sizes).problem(), seed)
+    assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
+
+
+def a_sample_of_the_gradients_agrees(entry: Entry, seed: int, sizes: Sizes | None = None, sample: int = 24) -> None:
+    """The same for so many elements of all arguments together: for draws by the thousand."""
+    report = check(entry.case(seed, np.float64, sizes).problem(), seed, sample=sample)
+    assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
+
+
+def float32_gradients_agree_with_float64_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """float32 gradients differ from float64 differences by float32's rounding only."""
+    check(entry.case(seed, np.float32, sizes).problem(), seed)
+
+
+def dtype_is_kept(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """float32 in, float32 out, and float32 gradients; float64 likewise."""
+    for dtype in (np.float32, np.float64):
+        y, _, grads = _run(entry.case(seed, dtype, sizes), seed)
+        for one in y:
+            assert one.dtype == dtype, f"{entry.name}: {np.dtype(dtype)} in, {one.dtype} out"
+        for name, grad in grads.items():
+            assert grad is None or grad.dtype == dtype, f"{entry.name}: d{name} of {np.dtype(dtype)} is {grad.dtype}"
+
+
+def nothing_is_changed(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """Inputs, dy and the cache stay as they were, and both functions give the same answer when called twice."""
+    case = entry.case(seed, np.float64, sizes)
+    problem = case.problem()
+    inputs = copy.deepcopy(case.inputs)
+    y, cache = problem.run(case.inputs)
+    assert same(inputs, case.inputs), f"{entry.name}: the forward changed its inputs"
+    dy = random_cotangent(y, seed)
+    kept, snapshot = copy.deepcopy(dy), copy.deepcopy(cache)
+    first = copy.deepcopy(problem.pull_back(dy, cache))
+    assert same(kept, dy), f"{entry.name}: backward changed dy"
+    assert same(snapshot, cache), f"{entry.name}: backward changed its cache"
+    assert same(inputs, case.inputs), f"{entry.name}: backward changed the inputs"
+    assert same(first, problem.pull_back(dy, cache)), f"{entry.name}: backward called twice gives two answers"
+    assert same(y, problem.run(case.inputs)[0]), f"{entry.name}: the forward called twice gives two answers"
+
+
+def gradients_are_the_callers_own(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """A caller may add to a gradient in place: that changes no input, and no other gradient."""
+    case = entry.case(seed, np.float64, sizes)
+    inputs = copy.deepcopy(case.inputs)
+    _, _, grads = _run(case, seed)
+    found = {name: grad for name, grad in grads.items() if grad is not None and grad.size}
+    for name, grad in found.items():
+        for other, another in found.items():
+            shared = name != other and np.shares_memory(grad, another)
+            assert not shared, f"{entry.name}: d{name} and d{other} share memory"
+        for other, value in case.inputs.items():
+            shared = is_float(value) and np.shares_memory(grad, value)
+            assert not shared, f"{entry.name}: d{name} is a view of {other}"
+    assert same(inputs, case.inputs)
+
+
+def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """Arrays that are not contiguous give the same results."""
+    case = entry.case(seed, np.float64, sizes)
+    problem = case.problem()
+    y, dy, grads = _run(case, seed)
+    y_2, cache = problem.run({name: strided(value) for name, value in case.inputs.items()})
+    grads_2 = problem.pull_back(tuple(strided(one) for one in dy), cache)
+    assert close(y, y_2), f"{entry.name}: other strides, other outputs"
+    for name, grad in grads.items():
+        assert close(grad, grads_2[name]), f"{entry.name}: other strides, another d{name}"
+
+
+def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """A wrong shape, dtype or id raises one error that says what was expected and what came."""
+    case = entry.case(seed, np.float64, sizes)
+    for change, inputs in case.wrong_calls().items():
+        try:
+            case.op(**inputs, **case.options)
+        except (ValueError, TypeError) as error:
+            message = str(error)
+            assert "must be" in message or "must" in message, f"{entry.name}, {change}: says only {message!r}"
+            assert "got" in message, f"{entry.name}, {change}: {message!r} does not say what it got"
+        else:
+            shapes = {name: getattr(value, "shape", value) for name, value in inputs.items()}
+            raise AssertionError(f"{entry.name}, {change}: accepted {shapes}")
+
+
+def forward_is_the_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """The output is that of the formula written plainly, where we have it (see `plain`)."""
+    case = entry.case(seed, np.float64, sizes)
+    plain, options = _plain(case)
+    if plain is None:
+        return
+    y, _ = case.op(**case.inputs, **copy.deepcopy(case.options))
+    expected = plain(**case.inputs, **options)
+    assert y.shape == expected.shape, f"{entry.name}: the forward gives {y.shape}, the formula {expected.shape}"
+    wrong = ~(np.abs(y - expected) <= 1e-10 * max(1.0, float(np.max(np.abs(expected), initial=0.0))))
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise AssertionError(f"{entry.name}: the forward gives {y[at]:.9g} at {at}, the formula {expected[at]:.9g}")
+
+
+def two_uses_do_not_disturb_each_other(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """Another forward between a forward and its backward changes nothing."""
+    case = entry.case(seed, np.float64, sizes)
+    alone, between = _gradients(case, seed, disturbed=False), _gradients(case, seed, disturbed=True)
+    assert same(alone, between), (f"{entry.name}: the gradients change when it is used once more before its backward; "
+                                  "is something kept outside the cache?")
+
+
+PROPERTIES: dict[str, Property] = {
+    function.__name__: function
+    for function in (
+        gradients_agree_with_differences, float32_gradients_agree_with_float64_differences, dtype_is_kept,
+        nothing_is_changed, gradients_are_the_callers_own, strides_do_not_matter, wrong_calls_are_refused,
+    )
+}
+_KILLERS = ("gradients_agree_with_differences", "nothing_is_changed", "dtype_is_kept")
+KILLERS: tuple[Property, ...] = (
+    PROPERTIES[_KILLERS[0]], forward_is_the_formula, two_uses_do_not_disturb_each_other,
+    *(PROPERTIES[name] for name in _KILLERS[1:]),
+)  # the gradients first: they say most
+
+
+def failure(property_: Property, entry: Entry, seed: int, sizes: Sizes | None = None) -> str:
+    """What a property says against an entry; empty when it holds. A crash is a failure too."""
+    try:
+        with np.errstate(all="ignore"):
+            property_(entry, seed, sizes)
+    except AssertionError as error:
+        return str(error)
+    except Exception as error:  # a mutant may break in any way
+        return f"{entry.name}: {type(error).__name__}: {error}"
+    return ""
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal to the last bit, through tuples, dicts, layers and whatever else a cache is made of."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(
+            a, b, equal_nan=a.dtype.kind == "f")
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, np.random.Generator):
+        return bool(a.bit_generator.state == b.bit_generator.state)
+    if hasattr(a, "__dict__") and not callable(a) and not isinstance(a, type):
+        return type(a) is type(b) and same(vars(a), vars(b))
+    return bool(a == b)
+
+
+def close(a: Any, b: Any) -> bool:
+    """Equal up to a few roundings of float64."""
+    if a is None or b is None:
+        return a is b
+    if isinstance(a, tuple):
+        return all(close(x, y) for x, y in zip(a, b, strict=True))
+    size = float(np.max(np.abs(a), initial=0.0))
+    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= 1e-11 * max(size, 1e-3)))
+
+
+def strided(value: Any) -> Any:
+    """The same numbers in an array whose elements lie backwards, with gaps, and with axes in another order."""
+    if not isinstance(value, np.ndarray) or value.ndim == 0:
+        return value
+    spaced = np.empty(tuple(2 * n + 1 for n in value.shape), dtype=value.dtype, order="F")
+    view = spaced[tuple(slice(2 * n - 1, None, -2) if n else slice(0, 0) for n in value.shape)]
+    view[...] = value
+    return view
+
+
+def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:
+    problem = case.problem()
+    inputs: Arrays = case.inputs
+    y, cache = problem.run(inputs)
+    dy = random_cotangent(y, seed)
+    return y, dy, problem.pull_back(dy, cache)
+
+
+def _plain(case: Case) -> tuple[Callable[..., Any] | None, Arrays]:
+    options = copy.deepcopy(case.options)
+    if case.entry.covers == "MultiHeadAttention":
+        layer = case.layer
+        ordinary = layer.num_kv_heads == layer.num_heads and layer.rotary_base is None and not options
+        return (multi_head_attention if ordinary else None), {"num_heads": layer.num_heads}
+    if options.get("dropout"):
+        return None, options
+    return PLAIN.get(case.entry.covers), options
+
+
+def _gradients(case: Case, seed: int, disturbed: bool) -> Any:
+    """Forward and backward of the very layer or op, not of a copy."""
+    forward: Callable[..., Any] = case.op
+    backward: Callable[..., Any] = case.op_backward
+    inputs = dict(case.inputs)
+    if case.layer is not None:
+        inputs = {name: value for name, value in inputs.items() if name not in case.layer.parameters()}
+        is_model = hasattr(case.layer, "loss")
+        forward = case.layer.loss if is_model else case.layer.forward
+        backward = (lambda dy, cache: case.layer.backward(cache)) if is_model else case.layer.backward
+    y, cache = forward(**inputs, **copy.deepcopy(case.options))
+    if disturbed:
+        other = {name: value + 0.5 if is_float(value) else value for name, value in inputs.items()}
+        another = {name: np.random.default_rng(99) if isinstance(value, np.random.Generator) else value
+                   for name, value in case.options.items()}
+        forward(**other, **another)
+    return backward(random_cotangent((np.asarray(y),), seed)[0], cache)

@@ -1,0 +1,164 @@
+"""Wrong layers and models: paths left out, taken twice, or crossed."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.gallery.registry import layer_of, method_of
+from numpy_attention.layers.encoder_block import EncoderBlock
+from numpy_attention.layers.linear import Linear
+from numpy_attention.layers.multi_head_attention import MultiHeadAttention
+from numpy_attention.models.gpt import GPT
+from numpy_attention.ops.attention import scaled_dot_product_attention_backward
+from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
+from numpy_attention.ops.linear import linear_backward
+
+
+@method_of("MultiHeadAttention", "forward")
+def arguments_in_the_wrong_order(
+    self: MultiHeadAttention, x: np.ndarray, context: np.ndarray | None = None, **options: Any
+) -> Any:
+    """Cross-attention asks with the context and answers from x.
+
+    Hides: with equal lengths the shapes agree, and in self-attention both are the same.
+    """
+    if context is None:
+        return MultiHeadAttention.forward(self, x, **options)
+    if x.shape != context.shape:
+        options["mask"] = None  # it would not fit either
+    return MultiHeadAttention.forward(self, context, x, **options)
+
+
+@method_of("MultiHeadAttention", "forward")
+def keys_cut_with_the_length_of_the_queries(
+    self: MultiHeadAttention, x: np.ndarray, context: np.ndarray | None = None, **options: Any
+) -> Any:
+    """k and v are reshaped to (B, T_q, H, d_k) with the length of the queries.
+
+    Hides: in self-attention, and wherever T_q = T_k, it is right.
+    """
+    if context is not None:
+        context = context.reshape(x.shape[0], x.shape[1], -1)
+    return MultiHeadAttention.forward(self, x, context, **options)
+
+
+@method_of("MultiHeadAttention", "backward")
+def query_path_only(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -> Any:
+    """In self-attention x is query, key and value; dx holds the path through the query alone.
+
+    Hides: every parameter of the layer itself has the right gradient.
+    """
+    if cache.cross:
+        return MultiHeadAttention.backward(self, dy, cache)
+    _, grads = MultiHeadAttention.backward(self, dy, cache)
+    dheads = concat_heads_backward(linear_backward(dy, cache.linear_o)[0], cache.heads_o)
+    dq = scaled_dot_product_attention_backward(dheads, cache.attention)[0]
+    dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)
+    return linear_backward(dq, cache.linear_q)[0], grads
+
+
+@method_of("MultiHeadAttention", "backward")
+def value_path_forgotten(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -> Any:
+    """The gradient through the values, dv w_v^T, is not added to dx (or, with a context, to dcontext).
+
+    Hides: every parameter of the layer itself has the right gradient.
+    """
+    answer = MultiHeadAttention.backward(self, dy, cache)
+    dheads = concat_heads_backward(linear_backward(dy, cache.linear_o)[0], cache.heads_o)
+    dv = scaled_dot_product_attention_backward(dheads, cache.attention)[2]
+    by_values = linear_backward(split_heads_backward(dv, cache.heads_v), cache.linear_v)[0]
+    if cache.cross:
+        dx, dcontext, grads = answer
+        return dx, dcontext - by_values, grads
+    dx, grads = answer
+    return dx - by_values, grads
+
+
+@method_of("EncoderBlock", "backward")
+def residual_left_out(self: EncoderBlock, dy: np.ndarray, cache: Any) -> Any:
+    """dx comes from the attention branch alone; the straight path of `x + attention(x)` is missing.
+
+    Hides: the block's own gradients are right, and a deep stack still trains a little.
+    """
+    dx, grads = EncoderBlock.backward(self, dy, cache)
+    return dx - _straight_path(self, dy, cache), grads
+
+
+@method_of("EncoderBlock", "backward")
+def residual_twice(self: EncoderBlock, dy: np.ndarray, cache: Any) -> Any:
+    """The straight path of `x + attention(x)` is added twice.
+
+    Hides: the block's own gradients are right.
+    """
+    dx, grads = EncoderBlock.backward(self, dy, cache)
+    return dx + _straight_path(self, dy, cache), grads
+
+
+def _straight_path(block: EncoderBlock, dy: np.ndarray, cache: Any) -> np.ndarray:
+    """What arrives at the first addition: dx less what the attention branch brings."""
+    dh = dy
+    if not block.pre_norm:
+        dh, _ = block.norm_2.backward(dh, cache.norm_2)
+    branch = dh if cache.dropout_2.kept is None else dh * cache.dropout_2.kept * cache.dropout_2.scale
+    branch, _ = block.feed_forward.backward(branch, cache.feed_forward)
+    if block.pre_norm:
+        branch, _ = block.norm_2.backward(branch, cache.norm_2)
+        return dh + branch
+    straight: np.ndarray = block.norm_1.backward(dh + branch, cache.norm_1)[0]
+    return straight
+
+
+@method_of("EncoderBlock", "backward")
+def branch_reads_a_changed_gradient(self: EncoderBlock, dy: np.ndarray, cache: Any) -> Any:
+    """The feed-forward branch works in place on dy, and the straight path then reads the changed array.
+
+    Hides: a test of the feed-forward network by itself is right.
+    """
+    right = EncoderBlock.backward(self, dy, cache)
+    dy *= 0.5
+    return right
+
+
+@layer_of("Linear")
+class InputKeptOnTheLayer(Linear):
+    """The cache is kept on the layer, so a second use overwrites it before the first backward runs.
+
+    Hides: each layer is used once in the test.
+    """
+
+    def forward(self, x: np.ndarray, training: bool = False, rng: np.random.Generator | None = None) -> Any:
+        """Forward, with a memory of the last use only."""
+        y, cache = super().forward(x, training, rng)
+        self.last_use = (cache,)
+        return y, None
+
+    def backward(self, dy: np.ndarray, cache: Any) -> Any:
+        """The gradients of the last use, whichever was meant."""
+        return super().backward(dy, self.last_use[0])
+
+
+@method_of("GPT", "backward_from_logits")
+def tied_head_left_out(self: GPT, dlogits: np.ndarray, cache: Any, *_: Any) -> Any:
+    """The table is used twice, as embedding and as head; the head's gradient is not added.
+
+    Hides: the embedding's half still learns, and untied models are right.
+    """
+    grads = GPT.backward_from_logits(self, dlogits, cache)
+    if self.head is None:
+        V, d = dlogits.shape[-1], cache.x.shape[-1]
+        grads["token_embedding.table"] = (
+            grads["token_embedding.table"] - dlogits.reshape(-1, V).T @ cache.x.reshape(-1, d)
+        )
+    return grads
+
+
+@method_of("GPT", "backward_from_logits")
+def positions_not_summed_over_the_batch(self: GPT, dlogits: np.ndarray, cache: Any, *_: Any) -> Any:
+    """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
+
+    Hides: right for a batch of one, and the learning rate absorbs it.
+    """
+    grads = GPT.backward_from_logits(self, dlogits, cache)
+    if "position_embedding.table" in grads:
+        grads["position_embedding.table"] = grads["position_embedding.table"] / dlogits.shape[0]
+    return grads

@@ -1,0 +1,118 @@
+"""What a mutant is: a mistake somebody made, in our contracts, with the place where it belongs.
+
+    @backward_of("softmax")                        takes the place of softmax_backward
+    @op_of("layer_norm", its_backward)             takes the place of the op and of its backward
+    @method_of("EncoderBlock", "backward")         takes the place of a method of a layer
+    @layer_of("Linear")                            takes the place of the whole layer
+    @stands_in_for("Adam")                         takes the place of a class or function outside the catalogue
+
+The first paragraph of the docstring says why it is wrong, the one that begins `Hides:` why nobody notices.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.gradcheck.spec import Sizes
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One known mistake; `covers` is the op, layer or function that it spoils."""
+
+    name: str
+    covers: str
+    wrong: str
+    hides: str
+    op: Callable[..., Any] | None = None
+    op_backward: Callable[..., Any] | None = None
+    method: str = ""
+    stand_in: Any = None
+
+    def spoil(self, entry: Entry) -> Entry:
+        """The same line of the catalogue with the mistake in it."""
+        if self.stand_in is None:
+            return replace(entry, op=self.op or entry.op, op_backward=self.op_backward or entry.op_backward)
+        build = entry.build
+        assert build is not None, f"{self.name} spoils a layer, and {entry.name} is none"
+
+        def build_spoiled(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
+            layer = build(sizes, rng, dtype)
+            layer.__class__ = self.spoiled_class(type(layer))
+            return layer
+
+        return replace(entry, build=build_spoiled)
+
+    def spoiled_class(self, cls: type) -> type:
+        """A layer's class with the mistake in it."""
+        return type(cls.__name__, (cls,), {self.method: self.stand_in}) if self.method else self.stand_in
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def backward_of(covers: str) -> Callable[[Made], Made]:
+    """A wrong backward for a right op."""
+
+    def add(made: Made) -> Made:
+        _add(made, covers, op_backward=made)
+        return made
+
+    return add
+
+
+def op_of(covers: str, op_backward: Callable[..., Any] | None = None) -> Callable[[Made], Made]:
+    """A wrong op; with a backward that fits it, no gradient check can tell."""
+
+    def add(made: Made) -> Made:
+        _add(made, covers, op=made, op_backward=op_backward)
+        return made
+
+    return add
+
+
+def method_of(covers: str, method: str) -> Callable[[Made], Made]:
+    """A wrong method of a layer or model."""
+
+    def add(made: Made) -> Made:
+        _add(made, covers, method=method, stand_in=made)
+        return made
+
+    return add
+
+
+def layer_of(covers: str) -> Callable[[Made], Made]:
+    """A wrong layer, a subclass of the right one."""
+    return stands_in_for(covers)
+
+
+def stands_in_for(covers: str) -> Callable[[Made], Made]:
+    """A wrong class or function that is in no catalogue: an optimizer, a mask, a way to generate."""
+
+    def add(made: Made) -> Made:
+        _add(made, covers, stand_in=made)
+        return made
+
+    return add
+
+
+def mutants_of(*covers: str) -> list[Mutant]:
+    """All mutants of these ops, layers or functions."""
+    return [mutant for mutant in MUTANTS.values() if mutant.covers in covers]
+
+
+def _add(made: Any, covers: str, **parts: Any) -> None:
+    text = inspect.getdoc(made) or ""
+    wrong, _, hides = text.partition("Hides:")
+    wrong, hides = " ".join(wrong.split()), " ".join(hides.split())
+    name = made.__name__
+    assert wrong, f"mutant {name}: its docstring must say why it is wrong"
+    assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
+    assert name not in MUTANTS, f"two mutants are called {name}"
+    MUTANTS[name] = Mutant(name, covers, wrong, hides, **parts)

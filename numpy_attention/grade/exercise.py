@@ -1,0 +1,140 @@
+"""The exercises: what each file must hold, on which inputs it is tried, and three hints.
+
+The answers are the package's own ops, which are tried in the same way.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from numpy_attention import layers, ops
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.gallery.registry import Mutant, mutants_of
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.grade.hints import HINTS
+from numpy_attention.training.optimizers import Adam
+
+
+@dataclass(frozen=True)
+class Try:
+    """One set of inputs: of an op `name` and `name_backward`, or, with `build`, of a layer class."""
+
+    name: str
+    spec: str
+    variant: str = ""
+    options: Any = field(default_factory=dict)
+    build: Callable[[type, Sizes, np.random.Generator, Any], Any] | None = None
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    covers: str = ""
+
+    def entry(self, module: Any) -> Entry:
+        """As an entry of a catalogue, with the functions of a module (a student's file, or our own)."""
+        title = f"{self.name}: {self.variant}" if self.variant else self.name
+        more = {"options": self.options, "at_least": self.at_least, "fixed": self.fixed, "tolerance": 1e-4}
+        made, build = getattr(module, self.name), self.build
+        if build is not None:
+            return Entry(title, self.covers or self.name, self.spec,
+                         build=lambda sizes, rng, dtype: build(made, sizes, rng, dtype), **more)
+        return Entry(title, self.covers or self.name, self.spec, made, getattr(module, f"{self.name}_backward"), **more)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One file of exercises; `trials` are checks of what has no gradient, by the name of the thing on trial."""
+
+    name: str
+    title: str
+    claim: str
+    tries: tuple[Try, ...] = ()
+    trials: Mapping[str, Callable[[Any, int], None]] = field(default_factory=dict)
+    imprints: Mapping[str, Callable[[Any], list[np.ndarray]]] = field(default_factory=dict)
+    covers: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()  # mutants of options that this exercise does not have
+    memory: Callable[[Any], None] | None = None
+
+    @property
+    def needed(self) -> dict[str, str]:
+        """What the file must define, and whether it is a function or a class."""
+        needed = {name: "class" if name[0].isupper() else "function" for name in self.trials}
+        for one in self.tries:
+            needed[one.name] = "class" if one.build else "function"
+            if one.build is None:
+                needed[f"{one.name}_backward"] = "function"
+        return needed
+
+    @property
+    def subjects(self) -> list[str]:
+        """What is graded by itself: each function with its backward, each class."""
+        return list(dict.fromkeys([*self.trials, *(one.name for one in self.tries)]))
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """The first says where to look, the last is almost the answer."""
+        return HINTS[self.name]
+
+    @property
+    def mutants(self) -> list[Mutant]:
+        """The known wrong answers."""
+        return [mutant for mutant in mutants_of(*self.covers) if mutant.name not in self.leave_out]
+
+
+def _causal_softmax(x: np.ndarray, mask: np.ndarray) -> Any:
+    y, _ = ops.softmax(np.where(mask, x, -np.inf))
+    return y, y
+
+
+def _causal_softmax_backward(dy: np.ndarray, cache: np.ndarray) -> np.ndarray:
+    y = cache
+    dx: np.ndarray = y * (dy - (dy * y).sum(axis=-1, keepdims=True))
+    return dx
+
+
+def masks_imprint(make: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
+    """What a causal mask looks like at some lengths."""
+    return [np.asarray(make(*lengths)) for lengths in ((3, 3), (2, 5), (4, 2), (1, 4))]
+
+
+def adam_imprint(optimizer: Callable[..., Any]) -> list[np.ndarray]:
+    """Where three steps lead."""
+    rng = np.random.default_rng(4)
+    p = {"w": rng.standard_normal((2, 3)), "b": rng.standard_normal(2)}
+    stepper = optimizer(p, learning_rate=0.1, beta_1=0.7, beta_2=0.8, eps=1e-3)
+    for _ in range(3):
+        stepper.step({name: rng.standard_normal(x.shape) for name, x in p.items()})
+    return list(p.values())
+
+
+def no_square_array(module: Any) -> None:
+    """Forward and backward of 1200 tokens in tiles of 60, in much less memory than 1200 x 1200 numbers take."""
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 1200, 4))
+    y, cache = module.tiled_attention(q, k, v, block_size=60)
+    tracemalloc.start()
+    module.tiled_attention_backward(rng.standard_normal(y.shape), cache)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1200 * 1200 * 8 / 2, (
+        f"the backward of 1200 tokens used {peak / 1e6:.1f} MB at once; one array of 1200 x 1200 has "
+        f"{1200 * 1200 * 8 / 1e6:.1f} MB, a tile of 60 x 60 has 0.03 MB: is a whole T_q x T_k array built?"
+    )
+
+
+_OURS = SimpleNamespace(
+    **{name: getattr(ops, name) for name in ops.__all__},
+    causal_softmax=_causal_softmax, causal_softmax_backward=_causal_softmax_backward,
+    MultiHeadAttention=layers.MultiHeadAttention, Adam=Adam,
+    EncoderBlock=lambda d_model, num_heads, d_ff, rng, dtype: layers.EncoderBlock(
+        d_model, num_heads, d_ff, rng, pre_norm=True, activation="gelu", dtype=dtype),
+)  # fmt: skip
+
+
+def ours() -> Any:
+    """The reference answers, under the names that the exercises use."""
+    return _OURS
+

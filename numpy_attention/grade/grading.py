@@ -1,0 +1,224 @@
+"""Grading one exercise: its properties in turn, the smallest example against each, and whose mistake it is."""
+
+import copy
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Case, Entry
+from numpy_attention.catalogue.properties import PROPERTIES, close, two_uses_do_not_disturb_each_other
+from numpy_attention.gradcheck.check import random_cotangent
+from numpy_attention.gradcheck.diagnosis import explain_shape
+from numpy_attention.gradcheck.problem import is_float
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.grade.exercise import Exercise, ours
+from numpy_attention.grade.tutor import explain
+
+EXAMPLES = 20
+MOST = 100  # numbers in an example: it is to be read by eye
+STATES = ("right", "to do", "wrong", "broken", "too slow")
+Property = Callable[[Entry, int, Sizes | None], None]
+
+
+@dataclass
+class Grade:
+    """What came out: `state` is right, wrong, to do, broken or too slow; `text` is the tutor's answer."""
+
+    exercise: str
+    state: str = "right"
+    passed: int = 0
+    of: int = 0
+    lines: list[str] = field(default_factory=list)
+    summary: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole answer."""
+        return "\n".join(self.lines)
+
+
+@dataclass
+class Failure:
+    """The smallest example that fails."""
+
+    error: BaseException
+    entry: Entry | None
+    seed: int
+    sizes: Sizes | None
+
+
+def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:
+    """Grade a module that holds everything the exercise needs."""
+    grade = Grade(exercise.name)
+    checks = {subject: list(_checks(exercise, module, subject)) for subject in exercise.subjects}
+    grade.of = sum(len(own) for own in checks.values())
+    for subject, own in checks.items():
+        for words, attempt in own:
+            failure = attempt(examples)
+            if failure is None:
+                grade.passed += 1
+                grade.lines.append(f"  right    {subject}: {words}")
+                continue
+            state, lines, summary = explain(
+                exercise, module, subject, failure.error, failure.entry, failure.seed, failure.sizes
+            )
+            grade.state = max(grade.state, state, key=STATES.index)
+            grade.summary = grade.summary or summary
+            grade.lines.append(f"  {'to do ' if state == 'to do' else 'WRONG '}   {subject}: {words}")
+            grade.lines += [f"           {part}".rstrip() for line in lines for part in _wrapped(line)]
+            break
+    return grade
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, 108) if line and not line.startswith(" ") else [line]
+
+
+def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Callable[[int], Failure | None]]]:
+    """Each property in words, with the function that looks for an example against it."""
+    trial = exercise.trials.get(subject)
+    if trial is not None:
+        yield "does what it says", partial(_first_seed, trial, getattr(module, subject))
+        return
+    tries = [one for one in exercise.tries if one.name == subject]
+    entries = [one.entry(module) for one in tries]
+    own = {id(entry): one.entry(ours()) for entry, one in zip(entries, tries)}
+
+    def forward_as_given(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+        """The forward was right when it was handed out."""
+        theirs, right = (_output(one.case(seed, np.float64, sizes), subject) for one in (entry, own[id(entry)]))
+        assert close(theirs, right), (
+            f"the forward no longer gives what it should, {_short(right)}, but {_short(theirs)}; it was right as it "
+            "was handed out, so put it back: only the backward is yours to write"
+        )
+
+    properties: list[tuple[str, Property]] = [
+        ("the forward is still that of the formula", forward_as_given),
+        ("the backward returns arrays of the right number, shape and dtype", _form),
+        ("every element agrees with differences of the forward", _gradients),
+        ("inputs, dy and cache stay as they were; called twice it says the same", PROPERTIES["nothing_is_changed"]),
+        ("a second use before the backward disturbs nothing", two_uses_do_not_disturb_each_other),
+        ("float32 stays float32", PROPERTIES["dtype_is_kept"]),
+    ]
+    for words, property_ in properties:
+        yield words, partial(_smallest, property_, entries)
+    if exercise.memory is not None:
+        memory = exercise.memory
+        yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
+
+
+def _gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+    PROPERTIES["gradients_agree_with_differences"](entry, seed, sizes)
+
+
+def _form(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+    """What came back, before anyone looks at the numbers."""
+    case = entry.case(seed, np.float64, sizes)
+    names = case.layer.parameters() if case.layer is not None else {}
+    inputs = {name: value for name, value in case.inputs.items() if name not in names}
+    made = case if case.layer is None else None
+    forward, backward = (made.op, made.op_backward) if made else (case.layer.forward, case.layer.backward)
+    y, cache = forward(**inputs, **copy.deepcopy(case.options))
+    answer = backward(random_cotangent((np.asarray(y),), seed)[0], cache)
+    floats = {name: value for name, value in inputs.items() if is_float(value)}
+    if case.layer is not None:
+        _form_of_layer(case, floats, answer)
+        return
+    what = f"{entry.covers}_backward"
+    wanted = ", ".join(f"d{name} {value.shape}" for name, value in floats.items())
+    assert answer is not None, f"{what} returned None; is there a `return` at its end? It must return {wanted}"
+    got = answer if isinstance(answer, (tuple, list)) else (answer,)
+    if len(got) != len(floats):
+        got = tuple(one for one in got if one is not None)  # None stands for an option that is off
+    assert len(got) == len(floats), f"{what} returned {len(got)} gradients, expected {len(floats)}: {wanted}"
+    shapes, expected = [getattr(grad, "shape", None) for grad in got], [value.shape for value in floats.values()]
+    assert shapes == expected or Counter(shapes) != Counter(expected), (
+        f"{what} returned arrays of the shapes {', '.join(map(str, shapes))}: the right ones in another order. "
+        f"It must return {wanted}"
+    )
+    for (name, value), grad in zip(floats.items(), got):
+        _form_of_array(f"{what}: d{name}", grad, value)
+
+
+def _form_of_layer(case: Case, floats: Mapping[str, np.ndarray], answer: Any) -> None:
+    wanted = ", ".join([*(f"d{name}" for name in floats), "grads"])
+    assert isinstance(answer, tuple), f"backward returned {type(answer).__name__}, expected a tuple: {wanted}"
+    assert len(answer) == len(floats) + 1, f"backward returned {len(answer)} things, expected {wanted}"
+    *grads_of_inputs, grads = answer
+    assert isinstance(grads, dict), f"the last thing returned must be the dict grads, got {type(grads).__name__}"
+    for (name, value), grad in zip(floats.items(), grads_of_inputs):
+        _form_of_array(f"backward: d{name}", grad, value)
+    names = case.layer.parameters()
+    missing, unknown = sorted(names.keys() - grads.keys()), sorted(grads.keys() - names.keys())
+    assert not missing, f"grads has no gradient for the parameter {', '.join(missing)}"
+    assert not unknown, f"grads holds {', '.join(unknown)}, and there is no such parameter"
+    for name, grad in grads.items():
+        _form_of_array(f"backward: grads[{name!r}]", grad, names[name])
+
+
+def _form_of_array(what: str, grad: Any, value: np.ndarray) -> None:
+    kind = "a single number" if isinstance(grad, (float, np.number)) else type(grad).__name__
+    assert isinstance(grad, np.ndarray), f"{what} must be an array of shape {value.shape}, got {kind}"
+    assert grad.shape == value.shape, (
+        f"{what} must have the shape of its argument, {value.shape}, got {grad.shape}: "
+        f"{explain_shape(grad.shape, value.shape)}"
+    )
+    assert grad.dtype.kind == "f", f"{what} must hold floats, got {grad.dtype}"
+
+
+def _output(case: Case, subject: str) -> np.ndarray:
+    answer = case.op(**case.inputs, **copy.deepcopy(case.options))
+    pair = isinstance(answer, tuple) and len(answer) == 2
+    assert pair, f"{subject} must return (y, cache), as it did when it was handed out"
+    return np.asarray(answer[0])
+
+
+def _short(y: np.ndarray) -> str:
+    return f"an array {y.shape} beginning with {y.reshape(-1)[:2].round(4).tolist()}"
+
+
+def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> Failure | None:
+    for seed in range(examples):
+        try:
+            trial(made, seed)
+        except Exception as error:  # whatever the answer does is to be explained
+            return Failure(error, None, seed, None)
+    return None
+
+
+def _smallest(property_: Property, entries: list[Entry], examples: int) -> Failure | None:
+    """The smallest example against a property, of the first entry that has one."""
+    return next(filter(None, (_smallest_of(property_, entry, examples) for entry in entries)), None)
+
+
+def _smallest_of(property_: Property, entry: Entry, examples: int) -> Failure | None:
+    """Let Hypothesis look for an example, and shrink it."""
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import strategies as st
+
+    from numpy_attention.gradcheck.strategies import sizes_of
+
+    found: list[Failure] = []
+
+    @settings(max_examples=examples, database=None, deadline=None, derandomize=True, report_multiple_bugs=False,
+              suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=False)
+    @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=MOST), st.integers(0, 99))
+    def attempt(sizes: Sizes, seed: int) -> None:
+        try:
+            with np.errstate(all="ignore"):
+                property_(entry, seed, sizes)
+        except Exception as error:
+            found[:] = [Failure(error, entry, seed, sizes)]
+            raise AssertionError from error
+
+    try:
+        attempt()
+    except BaseException:  # Hypothesis raises what it found, sometimes in a group
+        if not found:
+            raise
+    return found[0] if found else None

@@ -1,0 +1,168 @@
+"""Grading from the command line: each file in a Python of its own, with a limit on its time.
+
+    python -m numpy_attention grade softmax.py              what is right already, and what is not
+    python -m numpy_attention grade softmax.py --hint 1     three hints, one at a time
+    python -m numpy_attention grade --all                   how far am I?
+"""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from numpy_attention.grade.exercise import Exercise
+from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.grade.grading import Grade
+
+TIME_LIMIT = 60.0  # seconds a file
+MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
+
+
+class GradeError(ValueError):
+    """A file that cannot be graded at all; the message is one line."""
+
+
+def main(
+    files: Sequence[str] = (),
+    everything: bool = False,
+    hint: int | None = None,
+    exercise: str | None = None,
+    time_limit: float = TIME_LIMIT,
+    stream: TextIO | None = None,
+) -> int:
+    """Grade files, or all exercises; the exit code is 0 when all is right, 1 when not. Raises `GradeError`."""
+    out = sys.stdout if stream is None else stream
+    if everything:
+        return _all(_folder(files), time_limit, out)
+    if not files:
+        raise GradeError("grade: which file? For example: grade tutorials/exercises/softmax.py, or grade --all")
+    for file in files:
+        if not Path(file).is_file():
+            raise GradeError(f"grade: there is no file {file}")
+    if hint is not None:
+        for file in files:
+            _hint(file, _exercise_of(file, exercise), hint, out)
+        return 0
+    right = True
+    for file in files:
+        found = _exercise_of(file, exercise)
+        grade = grade_file(Path(file), found, time_limit)
+        right &= grade.state == "right"
+        print(_answer(file, found, grade), file=out, flush=True)
+    return 0 if right else 1
+
+
+def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
+    """Grade a file in another process, which is stopped when its time is over."""
+    _require_hypothesis()
+    with tempfile.TemporaryDirectory() as folder:
+        answer, where = Path(folder, "answer.json"), Path(folder, "where.txt")
+        command = [sys.executable, "-m", "numpy_attention.grade.worker", str(file.resolve()), exercise.name,
+                   str(answer), str(where), str(time_limit)]  # fmt: skip
+        root = str(Path(__file__).parents[2])
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+                       "OPENBLAS_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": folder}  # fmt: skip
+        try:
+            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  errors="replace", timeout=time_limit + 30, check=False)  # fmt: skip
+            said = done.stdout + done.stderr
+        except subprocess.TimeoutExpired:
+            said = ""
+        if answer.exists():
+            return Grade(**json.loads(answer.read_text(encoding="utf-8")))
+        stuck = where.read_text(encoding="utf-8", errors="replace") if where.exists() else ""
+        return _no_answer(file, exercise, stuck, said, time_limit)
+
+
+def _no_answer(file: Path, exercise: Exercise, stuck: str, said: str, time_limit: float) -> Grade:
+    """The other process ended without a word: out of time, or out of memory, or it left Python."""
+    if "Timeout" in stuck:
+        at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
+        place = f" It was in {at[2]}, line {at[1]} of {file.name}: does a loop there ever end?" if at else ""
+        text = f"No answer after {time_limit:.0f} seconds.{place}"
+        return Grade(exercise.name, "too slow", lines=["  " + text], summary=text)
+    last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+    text = f"{file.name} ended Python itself before it could be graded: {last}"
+    return Grade(exercise.name, "broken", lines=["  " + text], summary=text)
+
+
+def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
+    lines = [f"{exercise.name}: {exercise.title}", *grade.lines]
+    command = f"python -m numpy_attention grade {file}"
+    if grade.state == "right":
+        lines.append(f"All {grade.of} properties hold. Checked: {exercise.claim}")
+    elif grade.state == "to do":
+        lines += ["", f"{grade.passed} of {grade.of} properties hold. To begin: {command} --hint 1"]
+    elif grade.of:
+        waiting = "" if grade.passed + 1 == grade.of else "; those after the wrong one were not tried"
+        lines += ["", f"{grade.passed} of {grade.of} properties hold{waiting}. Stuck? {command} --hint 1"]
+    return "\n".join(lines) + "\n"
+
+
+def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
+    count = len(exercise.hints)
+    if not 1 <= number <= count:
+        raise GradeError(f"grade: --hint must be 1 to {count}, the hints for {exercise.name}, got {number}")
+    print(f"Hint {number} of {count}: {exercise.hints[number - 1]}", file=out)
+    if number < count:
+        print(f"Try again, and if it does not help: --hint {number + 1}", file=out)
+
+
+def _all(folder: Path, time_limit: float, out: TextIO) -> int:
+    """The progress table."""
+    width = max(map(len, EXERCISES))
+    print(f"{'exercise':<{width}}  state     holds     what next", file=out)
+    done = 0
+    for exercise in EXERCISES.values():
+        file = folder / f"{exercise.name}.py"
+        if not file.is_file():
+            print(f"{exercise.name:<{width}}  no file", file=out)
+            continue
+        grade = grade_file(file, exercise, time_limit)
+        done += grade.state == "right"
+        holds = f"{grade.passed:>2} of {grade.of:<2}" if grade.of else ""
+        following = "" if grade.state in ("right", "to do") else grade.summary
+        following = following if len(following) <= 90 else following[:87] + "..."
+        line = f"{exercise.name:<{width}}  {MARKS[grade.state]:<8}  {holds:<8}  {following}"
+        print(line.rstrip(), file=out, flush=True)
+    print(f"{done} of {len(EXERCISES)} done", file=out)
+    return 0 if done == len(EXERCISES) else 1
+
+
+def _folder(given: Sequence[str]) -> Path:
+    if given:
+        folder = Path(given[0])
+        if len(given) > 1 or not folder.is_dir():
+            raise GradeError(f"grade: --all takes one folder of exercises, got {' '.join(given)}")
+        return folder
+    for folder in (Path("tutorials/exercises"), Path("."), Path(__file__).parents[2] / "tutorials" / "exercises"):
+        if (folder / "softmax.py").is_file():
+            return folder
+    raise GradeError("grade: no exercises here; copy tutorials/exercises from the sources, or name their folder")
+
+
+def _exercise_of(file: str, name: str | None) -> Exercise:
+    """By the name given, or by that of the file: softmax.py, softmax_2.py, my_softmax.py."""
+    stem = Path(file).stem.lower()
+    if name is not None:
+        fitting = [name] if name in EXERCISES else []
+    else:
+        fitting = [one for one in EXERCISES if stem == one] or [
+            one for one in EXERCISES if stem.startswith(one + "_") or stem.endswith("_" + one)]  # fmt: skip
+    if not fitting:
+        raise GradeError(f"grade: {name or file} is no exercise; one of {', '.join(EXERCISES)}"
+                         + ("" if name else "; for a file of another name add --exercise NAME"))
+    return EXERCISES[max(fitting, key=len)]
+
+
+def _require_hypothesis() -> None:
+    if importlib.util.find_spec("hypothesis") is None:
+        raise GradeError("grade: needs Hypothesis to look for the smallest wrong example: pip install hypothesis")
+
+

@@ -1,0 +1,118 @@
+"""What a tutor says to a wrong answer: the smallest example in numbers, the likely mistake, and who made it before."""
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.gradcheck.check import check, random_cotangent
+from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.grade.exercise import Exercise
+from numpy_attention.grade.recognize import recognize
+
+SHOWN = 24  # an array of more numbers is shown by its shape
+MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
+
+
+def explain(exercise: Exercise, module: Any, subject: str, error: BaseException, entry: Entry | None, seed: int,
+            sizes: Sizes | None) -> tuple[str, list[str], str]:
+    """State, lines and a summary in one line."""
+    place = where(error, module)
+    if isinstance(error, NotImplementedError):
+        todo = f"not written yet{place}"
+        return "to do", [todo, "", "What will be checked: " + exercise.claim], "not written yet"
+    lines: list[str] = []
+    report = error.report if isinstance(error, GradientError) else None
+    summary = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if not isinstance(error, AssertionError):
+        summary = f"stopped with {type(error).__name__}: {summary}"
+        lines += [summary + place]
+        if "matmul" in summary and ".T" in place:
+            lines += ["`.T` turns all axes round, those of the batch too; swapaxes(-1, -2) turns the last two alone."]
+        if entry is not None:
+            lines += ["", "The smallest example found on which it stops:", *_inputs(entry, seed, sizes)]
+    elif report is not None and entry is not None:
+        lines += ["The smallest example found:", *_inputs(entry, seed, sizes)]
+        wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
+        for argument in wrong[:MOST_ARGUMENTS]:
+            yours, differences = _told_apart(argument.analytic, argument.numeric)
+            lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
+        said = _report_of_a_larger_example(entry) or str(error)
+        lines += ["", *said.splitlines()]
+        summary = _likely_mistake(said) or summary
+    else:
+        lines += str(error).splitlines()
+        if entry is not None:
+            lines += ["", "The smallest example found:", *_inputs(entry, seed, sizes)]
+    known = recognize(exercise, module, subject)
+    for mutant in known:
+        lines += ["", f"A known mistake, `{mutant.name}`: {mutant.wrong}", f"How it hides: {mutant.hides}"]
+        summary = f"known mistake `{mutant.name}`: {mutant.wrong}"
+    return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
+
+
+def where(error: BaseException, module: Any) -> str:
+    """The innermost line of the student's own file."""
+    file = getattr(module, "__file__", None)
+    at = _frame(error.__traceback__, file) if file else None
+    return f" ({Path(file).name}, line {at.lineno}: {at.line})" if at and file else ""
+
+
+def _frame(trace: TracebackType | None, file: str) -> traceback.FrameSummary | None:
+    own = [frame for frame in traceback.extract_tb(trace) if frame.filename == file]
+    return own[-1] if own else None
+
+
+def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
+    case = entry.case(seed, np.float64, sizes)
+    parameters = case.layer.parameters() if case.layer is not None else {}
+    left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
+    lines = [f"  {name} = {_numbers(value)}" for name, value in case.inputs.items() if name not in left_out]
+    lines += [f"  and {len(left_out)} random parameters"] if left_out else []
+    lines += [f"  {name} = {value!r}" for name, value in case.options.items()
+              if not isinstance(value, np.random.Generator)]
+    try:
+        with np.errstate(all="ignore"):
+            y, _ = case.problem().run(case.inputs)
+        lines += [f"  dy = {_numbers(one)}" for one in random_cotangent(y, seed)]
+    except Exception:  # the forward itself may be what stops
+        pass
+    return lines
+
+
+def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
+    """Both in numbers, with as many digits as it takes to see that they differ."""
+    digits = next((n for n in range(4, 16, 2) if _numbers(yours, n) != _numbers(differences, n)), 16)
+    return _numbers(yours, digits), _numbers(differences, digits)
+
+
+def _numbers(value: Any, digits: int = 4) -> str:
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    if value.size > SHOWN:
+        return f"an array {value.shape}"
+    text = np.array2string(value, precision=digits, suppress_small=True, separator=", ", max_line_width=10_000)
+    return text.replace("\n", "")
+
+
+def _report_of_a_larger_example(entry: Entry) -> str:
+    """The smallest example shows the numbers best, a larger one the pattern: sizes all different."""
+    for seed in range(8):
+        try:
+            with np.errstate(all="ignore"):
+                check(entry.case(seed).problem(), seed)
+        except GradientError as error:
+            if error.report is not None:
+                return str(error)
+        except Exception:  # then the smallest example is all there is to say
+            return ""
+    return ""
+
+
+def _likely_mistake(report: str) -> str:
+    found = [line for line in report.splitlines() if line.startswith("likely mistake: ")]
+    return found[0] if found else ""

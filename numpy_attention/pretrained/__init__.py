@@ -1,0 +1,1 @@
+"""Part V. Real weights: models of other programs, read into the layers of this book."""

@@ -1,0 +1,140 @@
+"""The settings of a training run: one dataclass, which makes the command line, the TOML keys and config.json."""
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy_attention.backend import NAMES
+from numpy_attention.errors import InputError
+
+VOCABULARIES = ("char", "byte", "bpe")
+TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
+OPTIMIZERS = ("adamw", "adam", "sgd")
+
+
+def _setting(default: Any, help: str, low: float | None = None, below: float | None = None, choices: Any = None) -> Any:
+    """A field with its help text and the values it may take: low <= value < below, or one of `choices`."""
+    meta = {"help": help, "low": low, "below": below, "choices": choices}
+    return dataclasses.field(default=default, metadata=meta)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Every setting of a run; together with the text it determines the result."""
+
+    task: str = _setting("text", "what to learn", choices=TASKS)
+    text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
+    vocabulary: str = _setting("char", "what a token of the text is", choices=VOCABULARIES)
+    vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", low=257)
+    seed: int = _setting(0, "makes the run repeatable", low=0)
+    steps: int = _setting(1200, "optimizer steps", low=1)
+    batch: int = _setting(8, "examples a step", low=1)
+    accumulate: int = _setting(1, "cut each batch into this many parts, one after the other, to save memory", low=1)
+    workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", low=0)
+
+    backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
+
+    layers: int = _setting(4, "blocks", low=1)
+    heads: int = _setting(4, "attention heads", low=1)
+    d_model: int = _setting(128, "width", low=1)
+    d_ff: int = _setting(0, "width of the feed-forward nets (0: what suits the activation, 4 d_model)", low=0)
+    context: int = _setting(256, "characters, or other tokens, that the model sees at once", low=1)
+    positions: str = _setting("rotary", "how places enter", choices=("learned", "rotary", "alibi", "sinusoidal"))
+    norm: str = _setting("layer_norm", "normalization", choices=("layer_norm", "rms_norm"))
+    activation: str = _setting("gelu", "nonlinearity", choices=("gelu", "gelu_exact", "relu", "silu", "swiglu"))
+    dropout: float = _setting(0.0, "share of activations dropped in training", low=0, below=1)
+
+    optimizer: str = _setting("adamw", "the optimizer", choices=OPTIMIZERS)
+    learning_rate: float = _setting(4e-3, "the peak learning rate", low=0)
+    min_learning_rate: float = _setting(1e-4, "where the cosine ends", low=0)
+    warmup: int = _setting(100, "steps over which the learning rate rises", low=0)
+    beta1: float = _setting(0.9, "how much of the mean gradient Adam keeps (for sgd: the momentum)", low=0, below=1)
+    beta2: float = _setting(0.99, "how much of the mean square gradient Adam keeps", low=0, below=1)
+    weight_decay: float = _setting(0.1, "how fast adamw shrinks the matrices", low=0)
+    clip: float = _setting(1.0, "largest joint norm of the gradients (0: no clipping)", low=0)
+
+    log_every: int = _setting(10, "steps between lines of log.jsonl", low=1)
+    eval_every: int = _setting(200, "steps between evaluations on the held-out data", low=1)
+    save_every: int = _setting(200, "steps between checkpoints", low=1)
+    skip_bad_steps: int = _setting(0, "leave out up to this many steps with a NaN or infinity, and go on", low=0)
+    patience: int = _setting(0, "stop after this many evaluations without a new best (0: never)", low=0)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check(field, getattr(self, field.name))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], source: str) -> "TrainConfig":
+        """The config with these values; a key that is no setting is refused with the nearest one that is."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in names:
+                near = difflib.get_close_matches(key[:80], names, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"{source}: there is no setting {_shown(key)}{hint}")
+        try:
+            return cls(**values)
+        except InputError as error:
+            raise InputError(f"{source}: {error}" if source else str(error)) from None
+
+    def model_sizes(self) -> dict[str, Any]:
+        """What the configurations of all models have in common, under their names for it."""
+        return {
+            "context_length": self.context, "d_model": self.d_model, "num_heads": self.heads, "num_layers": self.layers,
+            "d_ff": self.d_ff or None, "positions": self.positions, "norm": self.norm, "activation": self.activation,
+            "dropout": self.dropout,
+        }  # fmt: skip
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The settings as plain values for JSON."""
+        return dataclasses.asdict(self)
+
+
+def value_type(field: "dataclasses.Field[Any]") -> type:
+    """int, float or str; for an optional field the type of the value that is not None."""
+    annotation = typing.get_type_hints(TrainConfig)[field.name]
+    if isinstance(annotation, types.UnionType):
+        annotation = next(t for t in typing.get_args(annotation) if t is not types.NoneType)
+    return typing.cast(type, annotation)
+
+
+def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
+    name, limits, kind = option(field.name), field.metadata, value_type(field)
+    if value is None and field.default is None:
+        return
+    allowed = (int, float) if kind is float else kind
+    if not isinstance(value, allowed) or isinstance(value, bool):
+        raise InputError(f"{name} must be {_NAMES[kind]}, got {_shown(value)}")
+    if limits["choices"] is not None and value not in limits["choices"]:
+        near = difflib.get_close_matches(str(value)[:80], limits["choices"], 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {_shown(value)}{hint}")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"{name} must be below 2**63, got {_shown(value)}")
+    number: Any = value
+    low, below = limits["low"], limits["below"]
+    if low is not None and not (low <= number < (math.inf if below is None else below)):
+        upper = "" if below is None else f" and below {below}"
+        raise InputError(f"{name} must be at least {low}{upper}, got {value}")
+
+
+def _shown(value: Any) -> str:
+    """The value as it is written, if it is not too long for a line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes; lists in lists without end
+        return f"a very long {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def option(name: str) -> str:
+    """The command-line spelling of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+_NAMES = {int: "a whole number", float: "a number", str: "a text"}

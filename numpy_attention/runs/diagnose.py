@@ -1,0 +1,89 @@
+"""Where a NaN was born: the step is run once more, and every value that an op or a layer returns is looked at.
+
+Python can call a function of ours whenever any function returns (`sys.setprofile`). The results of inner functions
+come before those of the functions around them, so the first one that is not finite names the op, and the layers on
+the stack above it say where in the model.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.layers.layer import Layer
+from numpy_attention.runs.parallel import Batch
+
+NOT_AGAIN = "it does not come again when the step is repeated"
+
+
+def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.random.Generator | None]) -> str:
+    """A sentence that names the first parameter, or else the first op and layer, that gives a NaN or an infinity."""
+    for name, p in model.parameters().items():
+        if not np.isfinite(p).all():
+            return f"the parameter {name} holds {_first(p)}"
+    found: list[str] = []
+
+    def on_return(frame: FrameType, event: str, value: Any) -> None:
+        module, function = str(frame.f_globals.get("__name__")), frame.f_code.co_name
+        if event != "return" or found or function.startswith("_"):
+            return
+        if not module.startswith(("numpy_attention.ops.", "numpy_attention.layers.", "numpy_attention.models.")):
+            return
+        for array in _results(value, every=function.endswith("backward")):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                place = _layer_around(frame, model)
+                found.append(f"{_first(array)} first came out of {function}" + (f" in {place}" if place else ""))
+                return
+
+    with np.errstate(all="ignore"):
+        sys.setprofile(on_return)
+        try:
+            for part, rng in zip(parts, rngs, strict=False):
+                _, cache = model.loss(*part, training=True, rng=rng)
+                model.backward(cache)
+        finally:
+            sys.setprofile(None)
+    return found[0] if found else NOT_AGAIN
+
+
+def _results(value: Any, every: bool) -> Iterator[np.ndarray]:
+    """The arrays among what a function returned: of a forward y alone, for masks in its cache may be infinite."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _results(item, every)
+    elif isinstance(value, tuple) and value:
+        for item in value if every else value[:1]:
+            yield from _results(item, every)
+
+
+def _layer_around(frame: FrameType | None, model: Layer) -> str:
+    names = _names(model)
+    while frame is not None:
+        name = names.get(id(frame.f_locals.get("self")))
+        if name is not None:
+            return name or type(model).__name__
+        frame = frame.f_back
+    return ""
+
+
+def _names(layer: Any, prefix: str = "") -> dict[int, str]:
+    """The dotted name of each layer inside a layer, by identity."""
+    names = {id(layer): prefix.rstrip(".")}
+    for name, value in vars(layer).items():
+        if isinstance(value, Layer):
+            names |= _names(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                names |= _names(item, f"{prefix}{name}.{i}.")
+    return names
+
+
+def _first(array: np.ndarray) -> str:
+    index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    return f"{array[index]} at {list(index)}"

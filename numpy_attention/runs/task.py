@@ -1,0 +1,58 @@
+"""What the training loop asks of a task, and nothing more."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.parallel import Batch, Workers
+
+
+class Task(ABC):
+    """Data, model and yardsticks of one thing to learn."""
+
+    defaults: ClassVar[dict[str, Any]] = {}  # settings in which this task differs from TrainConfig
+
+    @abstractmethod
+    def __init__(self, config: TrainConfig) -> None: ...
+
+    @abstractmethod
+    def model(self, rng: np.random.Generator | None) -> Any:
+        """A fresh model; InputError if the sizes do not fit together."""
+
+    def prepare(self, directory: Path) -> bool:
+        """Keep data beside the run, before the first step, if that is needed; a second call finds it done."""
+        return False
+
+    @abstractmethod
+    def batch(self, rng: np.random.Generator) -> Batch:
+        """The arguments of `model.loss` for one step; the targets come last."""
+
+    @abstractmethod
+    def evaluate(self, model: Any, workers: Workers) -> dict[str, float]:
+        """Figures on data not trained on; `val_loss` is among them."""
+
+    @abstractmethod
+    def description(self) -> str:
+        """One line on the data."""
+
+    @abstractmethod
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint must hold to use the model without the data, and to know the data again."""
+
+    @abstractmethod
+    def report(self, model: Any, rng: np.random.Generator, workers: Workers) -> str:
+        """The closing lines: the figures beside their yardsticks, and something to look at."""
+
+    def model_settings(self, model: Any) -> dict[str, Any]:
+        """The sizes and variants of the model as plain values, from which it can be built again."""
+        return dataclasses.asdict(model.config)
+
+    def reference_lines(self) -> dict[str, float]:
+        """Losses to draw in the loss curve as horizontal lines, by name."""
+        return {}

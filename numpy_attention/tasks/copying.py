@@ -1,0 +1,68 @@
+"""copy: give ten symbols back as they are, by an encoder-decoder.
+
+The synthetic task of "The Annotated Transformer" (Rush 2018): vocabulary 11 with 0 for padding, every sequence begins
+with symbol 1, two layers. The decoder is started with that 1 and must copy the other nine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from numpy_attention.models.seq2seq import Seq2Seq
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.parallel import Batch, Workers
+from numpy_attention.tasks.labelled import TEST
+from numpy_attention.tasks.translation import PAD, TranslationTask
+
+SYMBOLS = 11
+FRESH = 1000
+
+
+class CopyTask(TranslationTask):
+    """Sequences of 10 symbols from 1 to 10, the first always 1."""
+
+    start_token = 1
+    stop_token = PAD  # the length is fixed, so nothing stops the decoder; padding is never right
+    defaults: ClassVar[dict[str, Any]] = {
+        "layers": 2, "heads": 4, "d_model": 64, "d_ff": 256, "context": 10, "positions": "sinusoidal",
+        "activation": "relu", "batch": 80, "steps": 1000, "optimizer": "adam", "learning_rate": 1e-3,
+        "min_learning_rate": 0.0, "warmup": 100, "beta2": 0.98, "dropout": 0.0, "log_every": 10, "eval_every": 250,
+        "save_every": 250,
+    }  # fmt: skip
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__(config)
+        self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
+
+    def examples(self, count: int, rng: np.random.Generator) -> Batch:
+        """Sequences, the same without their last symbol, and the same without their first."""
+        ids = rng.integers(1, SYMBOLS, size=(count, self.config.context))
+        ids[:, 0] = self.start_token
+        return ids, ids[:, :-1], ids[:, 1:]
+
+    def model(self, rng: np.random.Generator | None) -> Seq2Seq:
+        """The encoder-decoder of the paper, in small."""
+        return self.translator(rng, source_vocab_size=SYMBOLS, target_vocab_size=SYMBOLS)
+
+    def batch(self, rng: np.random.Generator) -> Batch:
+        """Fresh sequences each step."""
+        return self.examples(self.config.batch, rng)
+
+    def description(self) -> str:
+        """What is asked."""
+        return f"task: copy {self.config.context} symbols out of {SYMBOLS - 1}"
+
+    def report(self, model: Seq2Seq, rng: np.random.Generator, workers: Workers) -> str:
+        """Exact copies of fresh sequences."""
+        exact = self.evaluate(model, workers)["val_exact"]
+        source_ids = self.test[0][:3]
+        outputs = model.greedy(source_ids, self.start_token, self.stop_token, source_ids.shape[1] - 1)
+        lines = [f"exact copies of {FRESH:,} fresh sequences, greedy decoding: {exact:.2%}", ""]
+        lines += [f"  {_spell(source)} -> 1 {_spell(said)}" for source, said in zip(source_ids, outputs)]
+        return "\n".join(lines)
+
+
+def _spell(ids: np.ndarray) -> str:
+    return " ".join(str(i) for i in ids)

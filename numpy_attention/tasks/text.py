@@ -1,0 +1,165 @@
+"""Text: predict the next character, byte or byte pair, measured beside predictors that count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.parallel import Batch, Workers, mean_loss
+from numpy_attention.runs.task import Task
+from numpy_attention.training.byte_pairs import BytePairVocabulary, ByteVocabulary, count_chunks, learn_merges
+from numpy_attention.training.data import (
+    PIECE,
+    CharVocabulary,
+    InputError,
+    Vocabulary,
+    consecutive_blocks,
+    default_text,
+    distinct_characters,
+    random_blocks,
+    split_text,
+    text_pieces,
+)
+from numpy_attention.training.long_texts import id_dtype, map_ids, write_ids
+from numpy_attention.training.ngrams import ngram_losses
+
+NGRAMS = ("single tokens", "bigram", "trigram", "4-gram")
+COUNTED = 2**22  # ids that the n-grams are counted on, at most
+IN_MEMORY = 2**26  # characters; the ids of longer texts are kept in a file
+LEARNED_FROM = 16  # pieces at the beginning of the text that the byte pairs are learned from
+UNITS = {"char": "characters", "byte": "bytes", "bpe": "byte pairs"}
+
+
+class TextTask(Task):
+    """A GPT on one text, whose last tenth is held out."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.name = "the help topics of Python" if config.text is None else config.text
+        digest, characters, self.characters = hashlib.sha256(), set[str](), 0
+        for piece in self.pieces():
+            digest.update(piece.encode("utf-8", "surrogatepass"))
+            if self._by_character():
+                characters |= set(distinct_characters(piece))
+            self.characters += len(piece)
+        self.text_hash = digest.hexdigest()
+        self.vocabulary = self._vocabulary(characters)
+        self.training_ids = self.held_out_ids = np.zeros(0, dtype=np.int64)
+        if self.characters <= IN_MEMORY:
+            dtype = id_dtype(len(self.vocabulary))
+            self._use(np.concatenate([ids.astype(dtype) for ids in self.vocabulary.encode_pieces(self.pieces())]))
+
+    def pieces(self) -> Iterator[str]:
+        """The text, piece by piece."""
+        return iter([default_text()]) if self.config.text is None else text_pieces(self.config.text, PIECE)
+
+    def prepare(self, directory: Path) -> bool:
+        """Write the ids of a long text beside the run, or find them there."""
+        if len(self.training_ids):
+            return False
+        path, size = directory / self.ids_file(), len(self.vocabulary)
+        ids = map_ids(path, size)
+        if ids is None:
+            write_ids(path, self.vocabulary.encode_pieces(self.pieces()), id_dtype(size))
+            ids = map_ids(path, size)
+        if ids is None:
+            raise InputError(f"{path} does not hold the ids just written to it; is the disk full or failing?")
+        self._use(ids)
+        return True
+
+    def ids_file(self) -> str:
+        """The name of the file with the ids of this text in this vocabulary."""
+        return f"ids-{hashlib.sha256(json.dumps(self.saved()).encode()).hexdigest()[:16]}.npy"
+
+    def model(self, rng: np.random.Generator | None) -> GPT:
+        """The GPT of the configured sizes."""
+        c = self.config
+        try:
+            config = GPTConfig(
+                vocab_size=len(self.vocabulary),
+                **c.model_sizes(),
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return GPT(config, rng)
+
+    def batch(self, rng: np.random.Generator) -> Batch:
+        """Blocks from random places."""
+        return random_blocks(self.training_ids, self.config.context, self.config.batch, rng)
+
+    def evaluate(self, model: GPT, workers: Workers) -> dict[str, float]:
+        """The mean loss over the whole held-out text, in nats per token; where tokens are no characters, also per
+        character, which is comparable across vocabularies."""
+        batches = consecutive_blocks(self.held_out_ids, self.config.context, max(1, 2048 // self.config.context))
+        loss = mean_loss(model, batches, workers)
+        if self._by_character():
+            return {"val_loss": loss}
+        return {"val_loss": loss, "val_loss_per_character": loss * self._tokens_per_character()}
+
+    def description(self) -> str:
+        """Sizes of the text and its parts."""
+        unit, said = UNITS[self.config.vocabulary], f"text: {self.name}, {self.characters:,} characters, "
+        tokens = len(self.training_ids) + len(self.held_out_ids)
+        if not self._by_character():
+            said += f"{tokens:,} {unit}, " if tokens else f"as {unit}, "
+        said += f"{len(self.vocabulary)} different; "
+        return said + (f"the last {len(self.held_out_ids):,} are held out" if tokens else f"ids: {self.ids_file()}")
+
+    def saved(self) -> dict[str, Any]:
+        """The vocabulary, and a fingerprint of the text."""
+        return self.vocabulary.saved() | {"sha256": self.text_hash}
+
+    def reference_lines(self) -> dict[str, float]:
+        """The held-out losses of the predictors that count, in nats per token."""
+        counted = self.training_ids[-COUNTED:]
+        if len(counted) < len(NGRAMS) or len(self.vocabulary) ** len(NGRAMS) >= 2**62:
+            return {}
+        losses = ngram_losses(counted, self.held_out_ids, len(self.vocabulary), len(NGRAMS))
+        return dict(zip(NGRAMS[1:], losses[1:], strict=True))
+
+    def report(self, model: GPT, rng: np.random.Generator, workers: Workers) -> str:
+        """The held-out loss among those of the n-grams, and 400 tokens written by the model."""
+        rows = {**self.reference_lines(), "this GPT": self.evaluate(model, workers)["val_loss"]}
+        over = "" if self._by_character() else f" over {UNITS[self.config.vocabulary]}"
+        lines = [f"held-out loss, nats per character (interpolated Witten-Bell counts{over}, and the model):"]
+        ordered = sorted(rows.items(), key=lambda row: -row[1])
+        lines += [f"  {name:<10} {loss * self._tokens_per_character():.3f}" for name, loss in ordered]
+        try:
+            prompt = self.vocabulary.encode("The ")
+        except InputError:  # a text without these characters
+            prompt = np.asarray(self.training_ids[:1], np.int64)
+        ids = model.generate(prompt, 400, rng=rng, temperature=0.8, top_p=0.95)
+        return "\n".join([*lines, "", "a sample:", self.vocabulary.decode(ids)])
+
+    def _vocabulary(self, characters: Iterable[str]) -> Vocabulary:
+        if self._by_character():
+            return CharVocabulary("".join(characters))
+        if self.config.vocabulary == "byte":
+            return ByteVocabulary()
+        chunks = count_chunks(islice(self.pieces(), LEARNED_FROM))
+        return BytePairVocabulary(learn_merges(chunks, self.config.vocab_size))
+
+    def _use(self, ids: np.ndarray) -> None:
+        self.training_ids, self.held_out_ids = split_text(ids)
+        if len(self.training_ids) < self.config.context + 1 or len(self.held_out_ids) < 2:
+            unit = UNITS[self.config.vocabulary]
+            raise InputError(
+                f"{self.name} has {len(ids)} {unit}, too few to train on nine tenths of them in blocks of "
+                f"{self.config.context} {unit} and the one after; give a longer text or a smaller --context"
+            )
+
+    def _by_character(self) -> bool:
+        return self.config.vocabulary == "char"
+
+    def _tokens_per_character(self) -> float:
+        predicted = np.asarray(self.held_out_ids[1:], np.int64)
+        return len(predicted) / max(1, self.vocabulary.characters_in(predicted))

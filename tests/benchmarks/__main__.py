@@ -1,0 +1,136 @@
+"""How fast, beside PyTorch and others, on this machine: `python -m tests.benchmarks`, in a copy of the repository."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy_attention.backend import NAMES, BackendError, get_backend
+from numpy_attention.errors import InputError
+from tests.benchmarks import race, report, work
+
+KINDS = ("import", "steps", "ops", "attention", "generation")
+STEPPERS = ["PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd"]
+ATTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(QK)V", "JAX jit"]
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+LONGEST_DENSE = 4096  # beyond, T x T arrays take gigabytes and minutes
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure; the exit code is 0, or 2 for arguments that cannot be used."""
+    try:
+        return run(_parser().parse_args(argv))
+    except (InputError, BackendError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", allow_abbrev=False,
+        description="Ratios to PyTorch eager, where it is installed. The contenders take turns, each in a process of "
+        "its own; all must compute the same numbers first. PyTorch, JAX and autograd take part where they are "
+        "installed: pip install '.[bench]'.",
+    )
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="of the steps (default: %(default)s)")
+    parser.add_argument("--only", default="", help="ops whose name holds this")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="T of the attention (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each contender (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="on each side (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a first impression in under a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw attention's time and memory against T there")
+    parser.add_argument("--backend", default="numpy", choices=NAMES, help="cupy: our steps alone, on a GPU")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a table for each kind of work, line by line."""
+    backend = get_backend(arguments.backend)  # a line on what is missing, before anything starts
+    plan = _plan(arguments)
+    about = report.machine(arguments.threads)
+    print(f"{about}\n{backend.describe()}" if backend.name != "numpy" else about)
+    races: list[Any] = []
+    missing: dict[str, str] = {}
+    for kind, groups in plan:
+        if kind == "import":
+            races.append(({"kind": "import"}, race.imports(max(arguments.rounds, 7), arguments.quick)))
+            report.say_imports(races[-1][1])
+            if arguments.json:
+                report.write_json(arguments.json, about, races, missing)
+            continue
+        print(f"\n{report.TITLES[groups[0][0][0]['kind']]}\n")
+        report.line(report.head(groups[0][0][0]["kind"]))
+        report.line(["---"] * len(report.head(groups[0][0][0]["kind"])))
+        for cases, names in groups:
+            with race.processes(names, arguments.threads) as contenders:
+                for case in cases:
+                    results, absent = race.race(case, contenders, arguments.rounds, 0.1 if arguments.quick else 0.3)
+                    missing |= {f"{name}, {report.name_of(case)}": why for name, why in absent.items()}
+                    races.append((case, results))
+                    for cells in report.rows(case, results):
+                        report.line(cells)
+                    if arguments.json:
+                        report.write_json(arguments.json, about, races, missing)
+    if missing:
+        print("\nNot measured:")
+        for name, why in missing.items():
+            print(f"  {name}: {why}")
+    if arguments.plot:
+        report.plot(arguments.plot, races)
+        print(f"\n{arguments.plot}")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict[str, Any]], list[str]]]]]:
+    """Kinds of work, each with groups of cases that share their contenders' processes."""
+    kinds = arguments.kinds or list(KINDS)
+    sizes = arguments.sizes.split(",")
+    for given, known, what in ((kinds, KINDS, "KIND"), (sizes, list(work.SIZES), "--sizes")):
+        for name in given:
+            if name not in known:
+                raise InputError(f"{what}: there is no {name!r}; there are {', '.join(known)}")
+    if arguments.rounds < 1 or arguments.threads < 1:
+        raise InputError("--rounds and --threads must be at least 1")
+    quick = arguments.quick
+    if arguments.backend != "numpy":
+        if arguments.kinds not in ([], ["steps"]):
+            raise InputError(f"--backend {arguments.backend} measures steps alone; leave the KIND out")
+        cases = [[{"kind": "step", "size": size, "backend": arguments.backend}] for size in sizes]
+        return [("steps", [(case, ["numpy_attention"]) for case in cases])]
+    sizes = [size for size in sizes if size in ("nano", "micro")] if quick else sizes
+    steppers = STEPPERS[:3] if quick else STEPPERS
+    only = arguments.only or ("layer_norm" if quick else "")
+    longest = min(arguments.longest, 1024) if quick else arguments.longest
+    plans: dict[str, Any] = {"import": []}
+    plans["steps"] = [
+        ([{"kind": "step", "size": size}], [name for name in steppers if (name, size) not in TOO_SLOW])
+        for size in sizes
+    ]  # fmt: skip
+    ops = [name for name in work.OPS if only in name]
+    plans["ops"] = [([{"kind": "op", "name": name} for name in ops], STEPPERS[:2])]
+    plans["attention"] = [
+        ([{"kind": "attention", "T": T, "causal": causal}], ATTENDERS[:2] if quick or T > LONGEST_DENSE else ATTENDERS)
+        for T in LENGTHS
+        for causal in ((True,) if quick else (True, False))
+        if T <= longest and not (quick and T == 512)
+    ]
+    tokens = 32 if quick else 128
+    plans["generation"] = [
+        ([{"kind": "generation", "cache": cache, "tokens": tokens} for cache in ((True,) if quick else (True, False))],
+         STEPPERS[:2])
+    ]  # fmt: skip
+    if not ops:
+        raise InputError(f"--only: no op has {arguments.only!r} in its name; there are {', '.join(work.OPS)}")
+    if not plans["attention"]:
+        raise InputError(f"--longest must be at least {LENGTHS[0]}, got {arguments.longest}")
+    return [(kind, plans[kind]) for kind in KINDS if kind in kinds]
+
+
+TOO_SLOW = {("autograd", "small"), ("autograd", "gpt2")}  # minutes for a few steps
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

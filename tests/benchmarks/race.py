@@ -1,0 +1,164 @@
+"""Contenders in processes of their own take turns at the same work."""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import InputError
+
+ROOT = Path(__file__).parents[2]  # where tests/benchmarks/peers is, in a source tree
+# name -> module, variant; whether BLAS is held to one thread, the threads being ours
+CONTENDERS = {
+    "PyTorch eager": ("tests.benchmarks.peers.in_torch", "eager", False),
+    "numpy_attention": ("tests.benchmarks.work", "ours", True),
+    "products alone": ("tests.benchmarks.work", "products", True),
+    "plain NumPy": ("tests.benchmarks.work", "plain", True),
+    "torch.compile": ("tests.benchmarks.peers.in_torch", "compile", False),
+    "torch softmax(QK)V": ("tests.benchmarks.peers.in_torch", "written_out", False),
+    "JAX jit": ("tests.benchmarks.peers.in_jax", "jit", False),
+    "autograd": ("tests.benchmarks.peers.in_autograd", "eager", False),
+}
+
+LONG, VERY_LONG = 1.0, 5.0  # seconds: a longer call needs no warming up; from the second on three rounds do
+
+
+class Result(NamedTuple):
+    """Seconds a call: median over the rounds and quartiles; the ratio to the first contender; bytes."""
+
+    seconds: float
+    low: float
+    high: float
+    ratio: float
+    rounds: int
+    peak: int | None  # of the whole process
+    beyond_start: int | None  # peak less what the process held before the work was prepared: its libraries
+    extra: int | None  # peak less what it held when the inputs were there
+
+
+class Process:
+    """A contender's process, and one line at a time of talk with it."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        module, variant, single_blas = CONTENDERS[name]
+        self.name = name
+        limits = {key: str(threads) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        if single_blas:
+            limits["OPENBLAS_NUM_THREADS"] = "1"
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.worker", module, variant, str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | limits | {"PYTHONPATH": path},
+        )
+        self.first = self._answer()
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """Send a command, wait for the answer."""
+        assert self.process.stdin is not None
+        try:
+            print(json.dumps(command), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            return {"unavailable": "its process ended"}
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        line = self.process.stdout.readline()
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        last = [text for text in self.process.stderr.read().splitlines() if text.strip()]
+        return {"unavailable": last[-1] if last else f"its process ended with code {self.process.wait()}"}
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def processes(names: Sequence[str], threads: int) -> Iterator[dict[str, Process]]:
+    """A process for every contender, until the end of the block."""
+    with ExitStack() as stack:
+        started = {}
+        for name in names:
+            started[name] = Process(name, threads)
+            stack.callback(started[name].close)
+        yield started
+
+
+def race(
+    case: dict[str, Any], contenders: Mapping[str, Process], rounds: int = 7, turn: float = 0.3
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Results of those who could take part, the first of them being the measure of the others; why the rest could not.
+
+    `turn`: about so many seconds each contender gets in a round.
+    """
+    facts: dict[str, dict[str, Any]] = {}
+    missing: dict[str, str] = {}
+    for name, process in contenders.items():
+        answer = process.first if "unavailable" in process.first else process.ask(case=case)
+        if "unavailable" in answer:
+            missing[name] = answer["unavailable"]
+        else:
+            facts[name] = answer
+    if not facts:
+        return {}, missing
+    _assert_same_work(case, {name: fact["results"] for name, fact in facts.items() if fact["results"]})
+    calls = {name: max(1, round(turn / max(fact["once"], 1e-7))) for name, fact in facts.items()}
+    if max(fact["once"] for fact in facts.values()) > VERY_LONG:
+        rounds = min(rounds, 3)
+    times: dict[str, list[float]] = {name: [] for name in facts}
+    for i in range(rounds):
+        for name in list(facts) if i % 2 else reversed(list(facts)):
+            time.sleep(0.05)  # threads of the one before go to sleep
+            turned = contenders[name].ask(calls=calls[name], warm=facts[name]["once"] < LONG)
+            times[name].append(turned["seconds"])
+    first = next(iter(times.values()))
+    return {name: _result(facts[name], seconds, first) for name, seconds in times.items()}, missing
+
+
+def imports(rounds: int, quick: bool) -> dict[str, Result]:
+    """Seconds from a fresh interpreter's start to the end of an import; "beyond numpy" is ours less numpy's."""
+    modules = {"numpy": "numpy", "numpy_attention": "numpy, numpy_attention"} | ({} if quick else {"torch": "torch"})
+    times: dict[str, list[float]] = {name: [] for name in modules}
+    for i in range(rounds + 1):
+        for name, imported in modules.items():
+            start = time.perf_counter()
+            done = subprocess.run([sys.executable, "-c", f"import {imported}"], capture_output=True, check=False)
+            if done.returncode == 0 and i:  # the first round fills the disk cache
+                times[name].append(time.perf_counter() - start)
+    ours, alone = times["numpy_attention"], times["numpy"]
+    times["beyond numpy"] = [with_us - without for with_us, without in zip(ours, alone, strict=True)]
+    nothing = {"peak": None}
+    return {name: _result(nothing, seconds, alone) for name, seconds in times.items() if seconds}
+
+
+def _result(fact: dict[str, Any], seconds: list[float], first: list[float]) -> Result:
+    peak = fact["peak"]
+    low, high = np.quantile(seconds, (0.25, 0.75)).tolist()
+    ratio = statistics.median(mine / theirs for mine, theirs in zip(seconds, first, strict=True))
+    beyond, extra = (None if peak is None else peak - fact[since] for since in ("at_start", "built"))
+    return Result(statistics.median(seconds), low, high, ratio, len(seconds), peak, beyond, extra)
+
+
+def _assert_same_work(case: dict[str, Any], results: dict[str, list[float]]) -> None:
+    """A difference beyond rounding ends the benchmark: times of different work say nothing."""
+    names = list(results)
+    for name in names[1:]:
+        pairs = list(zip(results[names[0]], results[name], strict=True))
+        if not all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) for a, b in pairs):
+            raise InputError(
+                f"{case}: {names[0]} and {name} do not compute the same: {results[names[0]]} and {results[name]}"
+            )

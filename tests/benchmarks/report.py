@@ -1,0 +1,125 @@
+"""What the races found, as Markdown tables, JSON, and a picture."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.plots import style
+from tests.benchmarks.race import Result
+
+Races = list[tuple[dict[str, Any], dict[str, Result]]]
+TITLES = {
+    "step": "A training step of a GPT: forward, backward, AdamW",
+    "op": "One op, forward and backward",
+    "attention": "Attention alone, forward and backward: one sequence, 8 heads of 64",
+    "generation": "Generation of one stream: 6 layers of 384, tokens one by one",
+    "import": "Import",
+}
+
+
+def machine(threads: int) -> str:
+    """One line on where and with what the numbers were made."""
+    cpu = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="ascii") as lines:
+            cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
+    except OSError:
+        pass
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return (
+        f"{cpu}, {os.cpu_count()} cores, {threads} threads on each side; Python {platform.python_version()}, "
+        f"NumPy {np.__version__} with {blas['name']} {blas['version']}; float32; medians, quartiles in brackets"
+    )
+
+
+def name_of(case: dict[str, Any]) -> str:
+    """A case in words."""
+    if case["kind"] == "attention":
+        return f"T = {case['T']}, {'causal' if case['causal'] else 'full'}"
+    if case["kind"] == "generation":
+        return f"{case['tokens']} tokens, {'KV cache' if case['cache'] else 'no cache'}"
+    return str(case.get("size") or case.get("name"))
+
+
+def rows(case: dict[str, Any], results: dict[str, Result]) -> Iterator[list[str]]:
+    """A line for each contender."""
+    for name, r in results.items():
+        time = f"{milliseconds(r.seconds)} ({milliseconds(r.low)} to {milliseconds(r.high)})"
+        ratios = [f"{r.ratio:.2f}"]
+        if case["kind"] == "step":
+            floor = results.get("products alone")
+            ratios.append(f"{r.seconds / floor.seconds:.2f}" if floor else "")
+        memory = [megabytes(r.extra)] if case["kind"] == "attention" else [megabytes(r.peak), megabytes(r.beyond_start)]
+        rate = [f"{case['tokens'] / r.seconds:.0f}"] if case["kind"] == "generation" else []
+        yield [name_of(case), name, time, *rate, *ratios, *(memory if case["kind"] in ("step", "attention") else [])]
+
+
+def head(kind: str) -> list[str]:
+    """The titles of the columns of `rows`."""
+    columns = ["", "", "ms"]
+    columns += ["tokens/s"] if kind == "generation" else []
+    columns += ["ratio to the first"]
+    if kind == "step":
+        columns += ["to the products", "peak MB", "of these beyond the libraries"]
+    return [*columns, "MB beyond the inputs"] if kind == "attention" else columns
+
+
+def line(cells: list[str]) -> None:
+    """A row of a Markdown table, printed at once."""
+    print("| " + " | ".join(cells) + " |")
+    sys.stdout.flush()
+
+
+def say_imports(results: dict[str, Result]) -> None:
+    """Two lines of prose: a table would be larger than what it holds."""
+    whole = {name: r for name, r in results.items() if name != "beyond numpy"}
+    said = ", ".join(f"{name} {milliseconds(r.seconds)} ms" for name, r in whole.items())
+    print(f"\nImport, with the interpreter's start: {said}")
+    print(f"numpy_attention beyond numpy: {milliseconds(results['beyond numpy'].seconds)} ms", flush=True)
+
+
+def milliseconds(seconds: float) -> str:
+    """Three digits are more than the machine's noise deserves."""
+    ms = 1e3 * seconds
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
+
+
+def megabytes(count: int | None) -> str:
+    """Bytes as a short number; nothing where the system did not tell."""
+    return "" if count is None else f"{count / 1e6:.3g}" if count < 1e8 else f"{count / 1e6:.0f}"
+
+
+def write_json(path: Path, about: str, races: Races, missing: dict[str, str]) -> None:
+    """Every result, for those who compute with them."""
+    found = [{"case": case, "results": {name: r._asdict() for name, r in results.items()}} for case, results in races]
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps({"machine": about, "races": found, "not measured": missing}, indent=1) + "\n")
+    os.replace(temporary, path)
+
+
+def plot(path: Path, races: Races) -> None:
+    """Time and memory of attention against T, both axes logarithmic (extra `plots`)."""
+    figure = style.new_figure(10.0, 4.4)
+    times, memory = figure.subplots(1, 2)
+    causal = [(case["T"], results) for case, results in races if case["kind"] == "attention" and case["causal"]]
+    names = list(dict.fromkeys(name for _, results in causal for name in results))
+    for i, name in enumerate(names):
+        look = {"color": style.COLOURS[i % 5], "linestyle": style.DASHES[i % 5], "marker": style.MARKERS[i % 5]}
+        points = [(T, results[name]) for T, results in causal if name in results]
+        times.loglog([T for T, _ in points], [r.seconds for _, r in points], label=name, **look)
+        known = [(T, r.extra / 1e6) for T, r in points if r.extra]
+        memory.loglog([T for T, _ in known], [megabytes for _, megabytes in known], label=name, **look)
+    style.dress(times, "time, forward and backward", "T, queries and keys", "seconds", grid=True)
+    style.dress(memory, "memory beyond the inputs", "T, queries and keys", "MB", grid=True)
+    for axes in (times, memory):
+        axes.set_xticks([T for T, _ in causal], [str(T) for T, _ in causal], rotation=45)
+        axes.minorticks_off()
+    style.legend(times)
+    figure.suptitle("Causal attention, one sequence, 8 heads of 64", fontsize=12, color=style.INK, family=style.FONT)
+    style.save(figure, path)

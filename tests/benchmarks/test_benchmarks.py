@@ -1,0 +1,105 @@
+"""The benchmark: it does what it says, on our side alone, since the peers may not be installed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.benchmarks import race as racing
+from tests.benchmarks import report, work
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.race import InputError, processes, race
+
+SMALL = {"kind": "attention", "T": 24, "causal": True}
+
+
+def test_both_forms_of_attention_are_given_the_same_work() -> None:
+    for causal in (True, False):
+        case = {**SMALL, "causal": causal}
+        np.testing.assert_allclose(
+            work.make(case, "ours", 2).results(), work.make(case, "plain", 1).results(), rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("name", work.OPS)
+def test_shards_of_an_op_give_the_result_of_the_whole(name: str) -> None:
+    rng = np.random.default_rng(0)
+    op, inputs, options = work.OPS[name]()
+    smaller = {
+        n: a if n in work.SHARED else (a[:6] if a.dtype.kind == "f" else rng.permutation(a)[:6])
+        for n, a in inputs.items()
+    }
+    whole, halves = (work._op(op, smaller, options, threads).results() for threads in (1, 2))
+    np.testing.assert_allclose(halves, whole, rtol=1e-4)
+
+
+def test_contenders_take_turns_in_processes_of_their_own() -> None:
+    with processes(["numpy_attention", "plain NumPy"], 1) as contenders:
+        results, missing = race(SMALL, contenders, rounds=3, turn=0.001)
+    assert missing == {}
+    assert results["numpy_attention"].ratio == 1.0
+    for result in results.values():
+        assert result.rounds == 3
+        assert 0 < result.low <= result.seconds <= result.high
+
+
+def test_a_contender_that_cannot_take_part_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(racing.CONTENDERS, "nobody", ("no_such_module", "", False))
+    with processes(["nobody", "plain NumPy"], 1) as contenders:
+        results, missing = race(SMALL, contenders, rounds=1, turn=0.001)
+    assert list(results) == ["plain NumPy"]
+    assert "no_such_module" in missing["nobody"]
+
+
+def test_times_of_different_work_are_not_compared() -> None:
+    with pytest.raises(InputError, match="do not compute the same"):
+        racing._assert_same_work(SMALL, {"a": [1.0, 2.0], "b": [1.0, 2.1]})
+
+
+def test_the_products_of_a_step_are_counted_by_hand() -> None:
+    V, T, B, d, layers, H = work.SIZES["nano"]
+    rows = B * T
+    forward = layers * (4 * rows * d * d + 2 * rows * 4 * d * d + 2 * B * T * T * d) + rows * d * V
+    assert work.floating_point_operations("nano") == 2 * 3 * forward   # the backward is twice the forward
+    assert H * (d // H) == d
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "KIND: there is no 'nothing'"),
+        (["steps", "--sizes", "giant"], "--sizes: there is no 'giant'"),
+        (["--rounds", "0"], "at least 1"),
+        (["ops", "--only", "conv"], "no op has 'conv'"),
+        (["attention", "--longest", "8"], "--longest must be at least 256"),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_missing_gpu_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--backend", "cupy"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_command_prints_tables_and_writes_json(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("tests.benchmarks.__main__.ATTENDERS", ["numpy_attention", "plain NumPy"])
+    files = ["--json", str(tmp_path / "bench.json"), "--plot", str(tmp_path / "bench.png")]
+    assert main(["attention", "--longest", "256", "--rounds", "1", "--threads", "1", "--quick", *files]) == 0
+    assert "| T = 256, causal | numpy_attention |" in capsys.readouterr().out
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert found["races"][0]["results"]["plain NumPy"]["seconds"] > 0
+    assert (tmp_path / "bench.png").stat().st_size > 5000
+
+
+def test_what_our_import_costs_is_told_beside_numpys(capsys):
+    found = racing.imports(2, quick=True)
+    assert set(found) == {"numpy", "numpy_attention", "beyond numpy"}
+    assert 0 < found["beyond numpy"].seconds < found["numpy_attention"].seconds
+    assert found["numpy"].ratio == 1.0
+    report.say_imports(found)
+    assert f"beyond numpy: {report.milliseconds(found['beyond numpy'].seconds)} ms" in capsys.readouterr().out

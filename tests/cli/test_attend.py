@@ -1,0 +1,156 @@
+"""`attend`: the picture of a trained model's attention from the command line."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention import plots
+from numpy_attention.cli import main
+from numpy_attention.files import read_into
+from numpy_attention.runs.restore import load_run
+from numpy_attention.tasks import make_task
+from numpy_attention.tasks.dates import START, STOP, encode_dates
+
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 30
+SIZES = [
+    "--layers=2", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=2", "--eval-every=2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def dates_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("attend") / "dates"
+    sizes = [option for option in SIZES if not option.startswith("--context")]
+    assert main(["train", "--task", "dates", "--out", str(folder), *sizes]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("attend")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    assert main(["train", "--text", str(folder / "text.txt"), "--out", str(folder / "run"), *SIZES]) == 0
+    return folder / "run"
+
+
+def test_every_head_of_every_layer_is_drawn_with_the_characters_as_labels(
+    run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append((figure, path)))
+    assert main(["attend", str(run_directory), "--text", "The dog", "--out", str(tmp_path / "a.svg")]) == 0
+    (figure, path), = drawn
+    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+    assert list(panels) == [f"blocks.{layer}.attention, head {head}" for layer in (0, 1) for head in (0, 1)]
+    for axes in panels.values():
+        assert [label.get_text() for label in axes.get_yticklabels()] == list("The␣dog")
+        weights = np.asarray(axes.images[0].get_array())
+        np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-5)
+        assert np.all(weights[np.triu_indices(7, 1)] == 0.0), "a GPT does not look ahead"
+    assert path == tmp_path / "a.svg"
+    assert str(path) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "titles"),
+    [(["--layer", "1"], ["head 0", "head 1"]), (["--layer", "1", "--head", "0"], ["blocks.1.attention, head 0"])],
+)
+def test_one_layer_or_one_head(
+    run_directory: Path, options: list[str], titles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure))
+    assert main(["attend", str(run_directory), "--text", "fox", *options]) == 0
+    assert [axes.get_title() for axes in drawn[0].axes if axes.get_title()] == titles
+
+
+def test_of_a_translation_the_cross_attention_is_drawn_written_against_read(
+    dates_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = []
+    written = np.array([3, 12, 13, 4, STOP])
+    monkeypatch.setattr(na.Seq2Seq, "greedy", lambda self, *_: [written])  # the weights stay the model's own
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure))
+    capsys.readouterr()
+    assert main(["attend", str(dates_directory), "--text", "4 May 1999", "--out", str(tmp_path / "a.png")]) == 0
+    assert "'4 May 1999' -> '09-1'" in capsys.readouterr().out
+    panels = {axes.get_title(): axes for axes in drawn[0].axes if axes.get_title()}
+    names = [f"decoder.blocks.{layer}.cross_attention" for layer in (0, 1)]
+    assert list(panels) == [f"{name}, head {head}" for name in names for head in (0, 1)]
+    for axes in panels.values():
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "9", "-", "1", "stop"]
+        assert [label.get_text() for label in axes.get_xticklabels()] == list("4␣May␣1999")
+    source, _, _ = encode_dates([("4 May 1999", "1999-05-04")])
+    model = make_task(load_run(dates_directory)[0]).model(None)
+    read_into(model.parameters(), load_run(dates_directory)[1], "parameters.", "model")
+    weights = model.attention_weights(source, np.array([[START, 3, 12, 13, 4]]))  # each row before its own character
+    image = panels["decoder.blocks.1.cross_attention, head 1"].images[0].get_array()
+    np.testing.assert_array_equal(image, weights[names[1]][0, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("4 May 1999!", "unknown to the model: '!'"),
+        ("on Wednesday the twenty third of September", "unknown to the model: 'w'"),
+        ("on the " * 6, "42 characters long, the model reads at most 36"),
+    ],
+)
+def test_a_date_that_cannot_be_read_is_refused_in_one_line(
+    dates_directory: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["attend", str(dates_directory), "--text", text]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+
+
+def test_a_model_that_reads_no_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--layers=1", "--heads=1", "--d-model=8", "--batch=4", "--workers=1", "--steps=1", "--eval-every=1"]
+    assert main(["train", "--task", "sum", "--out", str(tmp_path / "run"), *small]) == 0
+    capsys.readouterr()
+    assert main(["attend", str(tmp_path / "run"), "--text", "1 + 1"]) == 2
+    assert "the task 'sum'; only models of the tasks 'text' and 'dates' can read --text" in capsys.readouterr().err
+
+
+def test_the_picture_lands_beside_the_checkpoint_by_default(run_directory: Path) -> None:
+    assert main(["attend", str(run_directory), "--text", "fox"]) == 0
+    assert (run_directory / "attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--text", ""], "at least one character"),
+        (["--text", "The quick"], "9 characters long, the model reads at most 8"),
+        (["--text", "fox 42"], "unknown to the model: '2', '4'"),
+        (["--text", "fox", "--layer", "2"], "--layer must be from 0 to 1, got 2"),
+        (["--text", "fox", "--layer", "0", "--head", "-1"], "--head must be from 0 to 1, got -1"),
+        (["--text", "fox", "--head", "0"], "needs --layer"),
+        (["--text", "fox", "--out", "/no/such/folder/a.png"], "cannot write /no/such/folder/a.png"),
+        (["--text", "fox", "--out", "a.gif.nothing"], "cannot write a.gif.nothing"),
+        ([], "--text"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_line(
+    run_directory: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["attend", str(run_directory), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_without_matplotlib_the_line_says_what_to_install(
+    run_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    capsys.readouterr()
+    assert main(["attend", str(run_directory), "--text", "fox"]) == 2
+    assert "pip install 'numpy-attention[plots]'" in capsys.readouterr().err

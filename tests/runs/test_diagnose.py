@@ -1,0 +1,42 @@
+"""The first place of a NaN or an infinity is found and named."""
+
+import numpy as np
+import pytest
+
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.runs.diagnose import first_non_finite
+
+
+@pytest.fixture
+def model(rng):
+    return GPT(GPTConfig(vocab_size=11, context_length=7, d_model=12, num_heads=3, num_layers=2), rng)
+
+
+@pytest.fixture
+def batch(rng):
+    return rng.integers(0, 11, size=(3, 7)), rng.integers(0, 11, size=(3, 7))
+
+
+def test_a_parameter_that_is_not_finite_is_named(model, batch):
+    model.parameters()["blocks.1.feed_forward.w_1"][2, 5] = np.inf
+    assert first_non_finite(model, [batch], [None]) == "the parameter blocks.1.feed_forward.w_1 holds inf at [2, 5]"
+
+
+def test_the_op_and_the_layer_in_which_an_infinity_arises_are_named(model, batch):
+    model.parameters()["blocks.1.feed_forward.w_1"][...] = 3e38  # finite, but not after a product
+    said = first_non_finite(model, [batch], [None])
+    assert "first came out of linear in blocks.1.feed_forward" in said
+
+
+def test_a_gradient_that_overflows_is_found_in_the_backward(model, batch):
+    # values of zero hide w_o from the forward; the gradient of the values goes through it
+    model.parameters()["blocks.0.attention.w_v"][...] = 0
+    model.parameters()["blocks.0.attention.w_o"][...] = 3e38
+    model.parameters()["norm.gamma"][...] = 1e3
+    assert np.isfinite(model.loss(*batch)[0])
+    assert "first came out of linear_backward in blocks.0.attention" in first_non_finite(model, [batch], [None])
+
+
+def test_a_healthy_step_is_said_to_be_healthy(model, batch):
+    assert first_non_finite(model, [batch], [None]) == "it does not come again when the step is repeated"

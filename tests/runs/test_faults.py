@@ -1,0 +1,198 @@
+"""Damaged and hostile files: each loads right or is refused in one line, quickly and in little memory."""
+
+import json
+import time
+import tracemalloc
+
+import pytest
+
+from numpy_attention.cli import main, train
+from numpy_attention.errors import InputError
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.trainer import Trainer
+from tests.runs import corruptions
+
+SECONDS = 20  # for what takes a hundredth of that, on a machine that has other work
+SIZES = ["--layers=1", "--heads=2", "--d-model=64", "--context=16", "--batch=2", "--workers=1", "--steps=2"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    goethe = "W\u00e4re nicht das Auge sonnenhaft, die Sonne k\u00f6nnt\u2019 es nie erblicken.\n"
+    path.write_text(goethe * 30, encoding="utf-8")
+    return path
+
+
+def only_build(trainer):
+    """A run that ends where its first step would begin: what training costs is not the file's affair."""
+    return "SIGTERM"
+
+
+def outcome(capsys, arguments):
+    """Exit code, error line, seconds and peak memory of a command."""
+    capsys.readouterr()
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        code = main([str(a) for a in arguments])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    out, err = capsys.readouterr()
+    return code, out, err, time.perf_counter() - start, peak
+
+
+def judge(result, honest_peak, right):
+    """Refused in one line, or right; in time and in twice the honest memory. Whether it was refused."""
+    code, out, err, seconds, peak = result
+    assert seconds < SECONDS
+    assert peak < 2 * honest_peak
+    if code == 2:
+        assert err.startswith("numpy-attention: ")
+        assert err.count("\n") == 1
+        assert len(err) < 3000
+        assert "Traceback" not in err
+        return True
+    assert err == ""
+    assert right(code, out)
+    return False
+
+
+@pytest.mark.parametrize("vocabulary", ["char", "bpe"])
+@pytest.mark.parametrize("count", [30, pytest.param(250, marks=pytest.mark.slow)])
+def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
+    tmp_path, text, capsys, rng, monkeypatch, vocabulary, count
+):
+    directory = tmp_path / "run"
+    arguments = ["train", "--text", text, "--out", directory, *SIZES, "--vocabulary", vocabulary, "--vocab-size=280"]
+    assert main([str(a) for a in arguments]) == 0
+    monkeypatch.setattr(Trainer, "run", only_build)
+    path = directory / checkpoint.NAME
+    whole = path.read_bytes()
+    commands = [["sample", directory, "--tokens", "2", "--prompt", "die"], ["train", "--resume", directory]]
+    for command in commands:  # once for what is kept from the first time on
+        outcome(capsys, command)
+    for corrupt in corruptions.OF_A_CHECKPOINT:  # the first complaint of each kind may import a module
+        path.write_bytes(corrupt(whole, rng))
+        outcome(capsys, commands[0])
+    path.write_bytes(whole)
+    honest = [outcome(capsys, command) for command in commands]
+    assert [result[0] for result in honest] == [0, 143]
+    refused = dict.fromkeys(corruptions.OF_A_CHECKPOINT, 0)
+    for trial in range(count):
+        corrupt = corruptions.OF_A_CHECKPOINT[trial % len(refused)]
+        path.write_bytes(corrupt(whole, rng))
+        for command, (code, out, *_, peak) in zip(commands, honest):
+            # a description may honestly say something else, another seed for example: then the arrays are right
+            other = corrupt is corruptions.wrong_description
+
+            def right(got, said, code=code, out=out, other=other):
+                return got == code and (other or said == out)
+
+            result = outcome(capsys, command)
+            refused[corrupt] += judge(result, peak, right)
+    for corrupt, times in refused.items():  # twice count / 10 at most
+        assert times >= count / 20, corrupt.__name__
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(120, marks=pytest.mark.slow)])
+def test_a_corrupted_settings_file_is_refused_in_one_line_or_means_what_it_says(
+    tmp_path, capsys, rng, monkeypatch, count
+):
+    asked = []
+
+    def built(*arguments):
+        raise InputError("built")
+
+    monkeypatch.setattr(train, "make_task", asked.append)
+    monkeypatch.setattr(train, "Trainer", built)
+    file = tmp_path / "run.toml"
+    whole = b'# a run\nsteps = 300\nd_model = 64\nlearning_rate = 2.5e-3\noptimizer = "adam"\ndropout = 0.1\n'
+    whole += b'positions = "rotary"\nbatch = 12\nseed = 7\n'
+    file.write_bytes(whole)
+    command = ["train", "--config", file, "--out", tmp_path / "out"]
+    outcome(capsys, command)
+    peak = outcome(capsys, command)[-1]
+    refused = 0
+    for trial in range(count):
+        file.write_bytes(corruptions.OF_A_CONFIG[trial % len(corruptions.OF_A_CONFIG)](whole, rng))
+        asked.clear()
+        result = outcome(capsys, command)
+        judge(result, max(peak, 300_000), lambda code, out: False)  # built or refused, it says one line here
+        refused += not asked
+        assert bool(asked) == (result[2] == "numpy-attention: built\n")
+        if asked:
+            json.dumps(asked[0].to_mapping(), allow_nan=False)
+    assert count / 8 < refused < count
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("count", [24, pytest.param(80, marks=pytest.mark.slow)])
+def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
+    tmp_path, text, capsys, rng, monkeypatch, count
+):
+    monkeypatch.setattr(Trainer, "run", only_build)
+    whole = text.read_bytes()
+    command = ["train", "--text", text, "--out", tmp_path / "out", *SIZES]
+    outcome(capsys, command)
+    peak = outcome(capsys, command)[-1]
+    refused = 0
+    for trial in range(count):
+        damaged = corruptions.OF_ANY_FILE[trial % len(corruptions.OF_ANY_FILE)](whole, rng)
+        text.write_bytes(damaged)
+
+        def right(code, out, damaged=damaged):
+            return f" {len(damaged.decode().removeprefix(chr(0xFEFF))):,} characters" in out
+
+        refused += judge(outcome(capsys, command), peak, right)
+    assert count / 8 < refused < count
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("model", "rotary_base"), "x", "rotary_base must be float, got a str"),
+        (("model", "norm_eps"), [1], "norm_eps must be float or NoneType, got a list"),
+        (("model", "num_heads"), True, "num_heads must be int, got a bool"),
+        (("model", "window"), 2**63, "window is out of all bounds"),
+        (("model", "rotary_base"), -1.0, "rotary_base must be above 0"),
+        (("model", "context_length"), 10**9, "context of 1000000000 is too long"),
+        (("config", "d_ff"), 10**9, "its sizes are not those of its arrays"),
+        (("config", "context"), 10**9, "its sizes are not those of its arrays"),
+        (("config", "seed"), 10**30, "--seed must be below 2**63"),
+        (("config", "optimizer"), "sdg", "did you mean 'sgd'"),
+    ],
+)
+def test_a_description_of_the_wrong_type_or_size_is_refused_before_anything_is_built(
+    tmp_path, text, capsys, place, value, said
+):
+    directory = tmp_path / "run"
+    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
+    arrays, meta = checkpoint.load_arrays(directory / checkpoint.NAME)
+    part, name = place
+    checkpoint.save_arrays(directory / checkpoint.NAME, arrays, meta | {part: meta[part] | {name: value}})
+    capsys.readouterr()
+    assert main(["sample", str(directory), "--prompt", "die"]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_running_out_of_memory_is_told_in_one_line(tmp_path, text, capsys, monkeypatch):
+    def run(trainer):
+        raise MemoryError("Unable to allocate 8.00 GiB for an array")
+
+    monkeypatch.setattr(Trainer, "run", run)
+    assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *SIZES]) == 2
+    assert capsys.readouterr().err == "numpy-attention: out of memory: Unable to allocate 8.00 GiB for an array\n"
+
+
+def test_a_text_that_is_no_regular_file_is_refused(capsys):
+    assert main(["train", "--text", "/dev/zero"]) == 2
+    assert "is no regular file" in capsys.readouterr().err
+
+
+def test_a_file_of_settings_that_has_no_end_is_refused(capsys):
+    assert main(["train", "--config", "/dev/zero"]) == 2
+    assert "is longer than 1,048,576 bytes" in capsys.readouterr().err

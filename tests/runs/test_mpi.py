@@ -1,0 +1,230 @@
+"""Several ranks do what one process does. Here they are threads; tests/runs/test_mpiexec.py starts real ones."""
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.errors import InputError
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.log import read_log
+from numpy_attention.runs.mpi import OneProcess, started_ranks
+from numpy_attention.runs.parallel import Workers, loss_and_gradients, mean_loss, shards
+from numpy_attention.runs.restore import load_run
+from numpy_attention.runs.trainer import NonFiniteError, Trainer
+from numpy_attention.tasks import make_task
+from tests.runs.rank_threads import on_ranks, same
+
+STEPS, B, T = 4, 7, 6
+
+
+def gpt():
+    config = na.GPTConfig(vocab_size=11, context_length=T, d_model=12, num_heads=3, num_layers=2)
+    return na.GPT(config, np.random.default_rng(1), np.float64)
+
+
+def seq2seq():
+    config = na.Seq2SeqConfig(
+        source_vocab_size=9, target_vocab_size=11, context_length=T, d_model=12, num_heads=2, num_layers=2, pad_token=0
+    )
+    return na.Seq2Seq(config, np.random.default_rng(2), np.float64)
+
+
+def padded_batch(model, rng):
+    """Examples of very different lengths: the first counts all its tokens, the last none."""
+    lengths = np.array([T, 1, 3, 5, 2, 1, 0])
+    targets = np.where(np.arange(T) < lengths[:, None], rng.integers(1, 11, (B, T)), -100)
+    ids = np.where(np.arange(T) < np.maximum(lengths, 1)[:, None], rng.integers(1, 11, (B, T)), 0)
+    if isinstance(model, na.GPT):
+        return ids, targets
+    source = rng.integers(1, 9, (B, T - 1))
+    source[np.arange(T - 1) >= rng.integers(1, T, (B, 1))] = 0
+    return source, ids, targets
+
+
+def train(make_model, ranks, workers):
+    """Losses, and the parameters after a few steps, of one rank."""
+    model, rng = make_model(), np.random.default_rng(3)
+    optimizer, losses = na.AdamW(model.parameters(), learning_rate=1e-2), []
+    pieces = ranks.size * workers
+    with Workers(workers) as pool:
+        for _ in range(STEPS):
+            batch = padded_batch(model, rng)
+            mine = ranks.share(min(pieces, B))
+            loss, grads = loss_and_gradients(model, batch, pieces, pool, [None] * pieces, mine)
+            loss, grads, _ = ranks.total(model.parameters(), loss, grads, None)
+            losses.append(float(loss))
+            optimizer.step(grads)
+        batches = [padded_batch(model, rng) for _ in range(5)]
+        losses.append(mean_loss(model, batches, ranks.workers(pool)))
+    return losses, model.parameters()
+
+
+@pytest.mark.parametrize("make_model", [gpt, seq2seq])
+@pytest.mark.parametrize(("size", "workers"), [(1, 3), (2, 1), (2, 2), (3, 1), (4, 1), (5, 2)])
+def test_ranks_and_threads_train_as_one_process_does(make_model, size, workers):
+    expected_losses, expected = train(make_model, OneProcess(), 1)
+    losses, parameters = same(on_ranks(size, lambda ranks: train(make_model, ranks, workers)))
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-12)
+    # Adam divides by the root of the mean square: where a gradient is zero up to rounding, as that of the keys' bias
+    # is, rounding decides the direction of the step. The sums themselves are compared below.
+    for name, p in expected.items():
+        if not name.endswith("b_k"):
+            np.testing.assert_allclose(parameters[name], p, rtol=0, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("make_model", [gpt, seq2seq])
+@pytest.mark.parametrize("size", [2, 4, 7])
+def test_the_sum_of_the_ranks_gradients_is_the_gradient_of_the_batch(make_model, size):
+    model = make_model()
+    batch = padded_batch(model, np.random.default_rng(5))
+    loss, cache = model.loss(*batch)
+    grads = model.backward(cache)
+
+    def on_rank(ranks):
+        with Workers(1) as pool:
+            mine = loss_and_gradients(model, batch, size, pool, [None] * size, ranks.share(size))
+        total, sums, signal = ranks.total(model.parameters(), *mine, None)
+        return float(total), {name: g.copy() for name, g in sums.items()}, signal
+
+    total, sums, signal = same(on_ranks(size, on_rank))
+    assert signal is None
+    assert total == pytest.approx(float(loss), rel=1e-12)
+    for name, g in grads.items():
+        np.testing.assert_allclose(sums[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
+
+
+def test_more_ranks_than_pieces_leave_some_with_zeros():
+    model = gpt()
+    batch = tuple(array[:2] for array in padded_batch(model, np.random.default_rng(5)))
+    loss, cache = model.loss(*batch)
+    grads = model.backward(cache)
+
+    def on_rank(ranks):
+        with Workers(1) as pool:
+            mine = loss_and_gradients(model, batch, 5, pool, [None] * 5, ranks.share(2))
+        return float(ranks.total(model.parameters(), *mine, None)[0]), mine[1].keys()
+
+    results = on_ranks(5, on_rank)
+    assert [bool(names) for _, names in results].count(True) == 2
+    assert all(total == pytest.approx(float(loss), rel=1e-12) for total, _ in results)
+    assert len(shards(batch, 5)) == 2
+    assert grads.keys() == model.parameters().keys()
+
+
+TINY = {"layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 6, "warmup": 2, "workers": 1,
+        "log_every": 1, "eval_every": 3, "save_every": 2, "learning_rate": 1e-2}  # fmt: skip
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("one fish two fish red fish blue fish. " * 400, encoding="utf-8")
+    return str(path)
+
+
+def trainer(directory, ranks, text, **settings):
+    directory.mkdir(exist_ok=True)
+    config = TrainConfig(**(TINY | {"text": text} | settings))
+    return Trainer(config, make_task(config), directory, ranks)
+
+
+def losses_of(directory):
+    log = read_log(directory / "log.jsonl")
+    return [(entry["step"], entry["loss"], entry.get("val_loss", 0.0)) for entry in log]
+
+
+@pytest.mark.parametrize("settings", [{}, {"task": "copy", "accumulate": 2, "context": 5, "positions": "sinusoidal"}])
+def test_runs_of_one_two_and_three_ranks_write_the_same_log_and_one_checkpoint(tmp_path, text, settings):
+    runs = {}
+    for size in (1, 2, 3):
+        runs[size] = tmp_path / str(size)
+        endings = on_ranks(size, lambda ranks, to=runs[size]: trainer(to, ranks, text, **settings).run())
+        assert endings == ["finished"] * size
+        np.testing.assert_allclose(losses_of(runs[size]), losses_of(runs[1]), rtol=2e-5)
+        assert not list(runs[size].glob("*.tmp"))
+    ours, theirs = (checkpoint.load_arrays(runs[size] / checkpoint.NAME)[0] for size in (1, 3))
+    assert theirs.keys() == ours.keys()
+    for name, array in ours.items():
+        if name.startswith("parameters.") and not name.endswith("b_k"):  # the gradient of b_k is rounding alone
+            np.testing.assert_allclose(theirs[name], array, rtol=0, atol=2e-3, err_msg=name)
+
+
+def test_a_signal_to_one_rank_stops_all_and_another_number_of_ranks_goes_on(tmp_path, text):
+    def stopped_at_step_3(ranks):
+        run = trainer(tmp_path / "run", ranks, text)
+        step_once = run.one_step
+
+        def step(workers):
+            if run.step == 2 and ranks.rank == 1:
+                run.signals.name = "SIGTERM"
+            return step_once(workers)
+
+        run.one_step = step
+        return run.run(), run.step
+
+    assert on_ranks(2, stopped_at_step_3) == [("SIGTERM", 3)] * 2
+
+    def resumed(ranks):
+        config, arrays, meta = load_run(tmp_path / "run")
+        run = Trainer(config, make_task(config), tmp_path / "run", ranks)
+        run.restore(arrays, meta)
+        return run.step, run.run()
+
+    assert on_ranks(3, resumed) == [(3, "finished")] * 3
+    assert trainer(tmp_path / "whole", OneProcess(), text).run() == "finished"
+    np.testing.assert_allclose(losses_of(tmp_path / "run"), losses_of(tmp_path / "whole"), rtol=2e-5)
+
+
+def test_a_nan_that_one_rank_sees_is_named_by_all(tmp_path, text):
+    def on_rank(ranks):
+        run = trainer(tmp_path / "run", ranks, text)
+        if ranks.rank == 1:
+            run.model.parameters()["blocks.0.attention.w_v"][0, 0] = np.nan
+        return run.run()
+
+    errors = on_ranks(2, on_rank)
+    assert all(isinstance(error, NonFiniteError) and "blocks.0.attention.w_v" in str(error) for error in errors)
+    assert str(errors[0]) == str(errors[1])
+
+
+def test_a_batch_smaller_than_the_ranks_is_refused(tmp_path, text):
+    for error in on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text, batch=2)):
+        assert isinstance(error, InputError)
+        assert "3 ranks cannot share a batch of 2" in str(error)
+
+
+def test_all_ranks_end_when_one_refuses_its_input_and_the_error_is_told_once(capsys):
+    def on_rank(ranks):
+        def read():
+            if ranks.rank == 2:
+                raise InputError("cannot read\nthe text")
+            return ranks.rank
+
+        return ranks.together(read)
+
+    for error in on_ranks(3, on_rank):
+        assert isinstance(error, SystemExit)
+        assert error.code == 2
+    assert capsys.readouterr().err == "numpy-attention: cannot read the text (on rank 2)\n"
+    assert on_ranks(3, lambda ranks: ranks.together(lambda: ranks.rank)) == [0, 1, 2]
+
+
+def test_all_begin_with_the_numbers_of_rank_0_or_say_what_differs():
+    def on_rank(ranks, facts):
+        p = {"w": np.full(3, float(ranks.rank))}
+        ranks.same_start(p, facts(ranks.rank))
+        return p["w"]
+
+    for w in on_ranks(3, lambda ranks: on_rank(ranks, lambda rank: "the same")):
+        np.testing.assert_array_equal(w, 0.0)
+    for error in on_ranks(3, lambda ranks: on_rank(ranks, lambda rank: rank == 2)):
+        assert "rank 2 has other settings, another text" in str(error)
+
+
+@pytest.mark.parametrize("variable", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_ranks_that_know_nothing_of_each_other_are_told_how_to_begin(monkeypatch, variable):
+    assert started_ranks().size == 1
+    monkeypatch.setenv(variable, "4")
+    with pytest.raises(InputError, match="mpiexec -n N python -m mpi4py -m numpy_attention"):
+        started_ranks()

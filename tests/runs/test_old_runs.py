@@ -1,0 +1,41 @@
+"""Runs that an older version of this package has saved still load, go on, and end in the same numbers.
+
+`before_the_move` holds runs of 8 steps, stopped after 4, and in `end.npz` the parameters that the version which saved
+them ended with: a GPT on text.txt, a sequence classifier, an encoder-decoder.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.cli import main
+
+RUNS = Path(__file__).parent / "before_the_move"
+MODELS = {"text": na.GPT, "sum": na.SequenceClassifier, "copy": na.Seq2Seq}
+
+
+@pytest.mark.parametrize("run", MODELS)
+def test_a_run_saved_before_the_house_was_rebuilt_goes_on_to_the_same_end(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = Path(shutil.copytree(RUNS / run, tmp_path / run))
+    shutil.copy(RUNS / "text.txt", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--resume", run]) == 0
+
+    found = MODELS[run].load(directory / "checkpoint.npz").parameters()
+    expected = dict(np.load(RUNS / run / "end.npz"))
+    assert found.keys() == expected.keys()
+    for name, p in expected.items():
+        np.testing.assert_allclose(found[name], p, rtol=1e-3, atol=1e-5, err_msg=name)  # other machines round otherwise
+    steps = [json.loads(line)["step"] for line in (directory / "log.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, 9))
+
+
+def test_its_model_can_be_sampled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sample", str(RUNS / "text"), "--prompt", "the ", "--tokens", "12"]) == 0
+    assert capsys.readouterr().out.startswith("the ")

@@ -1,0 +1,239 @@
+"""The training loop: it learns, logs, resumes as if it had never stopped, and stops on numbers that are none."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from numpy_attention.errors import InputError
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.config import OPTIMIZERS, TrainConfig
+from numpy_attention.runs.log import Log, read_log
+from numpy_attention.runs.parallel import Workers
+from numpy_attention.runs.restore import load_run
+from numpy_attention.runs.trainer import NonFiniteError, Trainer
+from numpy_attention.tasks import TASKS, digits, make_task
+from tests.tasks.test_tasks import synthetic_digits
+
+TINY = {
+    "layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 12, "warmup": 2, "workers": 2,
+    "log_every": 1, "eval_every": 4, "save_every": 3, "learning_rate": 1e-2,
+}
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("one fish two fish red fish blue fish. " * 40, encoding="utf-8")
+    return str(path)
+
+
+def trainer(directory, text, **settings):
+    directory.mkdir(exist_ok=True)
+    config = TrainConfig(**(TINY | {"text": text} | settings))
+    return Trainer(config, make_task(config), directory)
+
+
+def log_without_times(directory):
+    return [
+        {k: v for k, v in entry.items() if k not in ("seconds", "tokens_per_second")}
+        for entry in read_log(directory / "log.jsonl")
+    ]
+
+
+def resume(directory):
+    config, arrays, meta = load_run(directory)
+    again = Trainer(config, make_task(config), directory)
+    again.restore(arrays, meta)
+    return again
+
+
+def test_a_tiny_text_is_learned(tmp_path, text):
+    run = trainer(tmp_path / "run", text, steps=150, context=16, eval_every=150, save_every=150)
+    with Workers(1) as workers:
+        before = run.task.evaluate(run.model, workers)["val_loss"]
+        assert run.run() == "finished"
+        after = run.task.evaluate(run.model, workers)["val_loss"]
+    assert before == pytest.approx(np.log(16), abs=0.1)  # 16 different characters, nothing known of them
+    assert after < 0.5
+
+
+def test_the_log_has_a_line_a_step_with_what_it_promises(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    log = read_log(tmp_path / "run" / "log.jsonl")
+    assert [entry["step"] for entry in log] == list(range(1, 13))
+    assert all(entry.keys() >= {"loss", "tokens_per_second", "learning_rate", "grad_norm"} for entry in log)
+    assert [entry["step"] for entry in log if "val_loss" in entry] == [4, 8, 12]
+    assert log[0]["learning_rate"] == pytest.approx(5e-3)
+    assert log[-1]["learning_rate"] == pytest.approx(1e-4)
+    assert log[0]["tokens_per_second"] > 0
+
+
+def test_a_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    arrays, meta = checkpoint.load_arrays(tmp_path / "run" / "checkpoint.npz")
+    assert meta["step"] == 12
+    assert meta["config"]["d_model"] == 16
+    assert "".join(sorted(set("one fish two fish red fish blue fish. "))) == meta["task"]["characters"]
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(arrays[f"parameters.{name}"], p)
+        assert arrays[f"optimizer.m.{name}"].shape == p.shape
+    assert arrays["optimizer.steps"] == 12
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dropout": 0.2},
+        {"optimizer": "sgd", "beta1": 0.9},
+        {"optimizer": "adam", "accumulate": 2, "positions": "rotary"},
+    ],
+)
+def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_path, text, settings, monkeypatch):
+    whole = trainer(tmp_path / "whole", text, **settings)
+    assert whole.run() == "finished"
+
+    parts = trainer(tmp_path / "parts", text, **settings)
+    step_once = parts.one_step
+
+    def step_and_signal(workers):
+        if parts.step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step_once(workers)
+
+    monkeypatch.setattr(parts, "one_step", step_and_signal)
+    assert parts.run() == "SIGTERM"
+    assert parts.step == 7
+    resumed = resume(tmp_path / "parts")
+    assert resumed.step == 7
+    assert resumed.run() == "finished"
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "parts") == log_without_times(tmp_path / "whole")
+    assert resumed.best == whole.best
+
+
+def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path, text, monkeypatch):
+    whole = trainer(tmp_path / "whole", text)
+    whole.run()
+    killed = trainer(tmp_path / "killed", text)
+    step_once = killed.one_step
+
+    def step_or_die(workers):
+        if killed.step == 11:
+            raise RuntimeError("as if killed")
+        return step_once(workers)
+
+    monkeypatch.setattr(killed, "one_step", step_or_die)
+    with pytest.raises(RuntimeError, match="as if killed"):
+        killed.run()
+    assert read_log(tmp_path / "killed" / "log.jsonl")[-1]["step"] == 11  # logged, but last saved at step 9
+    resumed = resume(tmp_path / "killed")
+    assert resumed.step == 9
+    resumed.run()
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "killed") == log_without_times(tmp_path / "whole")
+
+
+def test_a_line_cut_off_by_a_kill_is_dropped_from_the_log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n{"step": 3, "lo', encoding="utf-8")
+    Log(path, 2).write({"step": 3, "loss": 2.0})
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.25}, {"step": 3, "loss": 2.0},
+    ]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, task, optimizer, monkeypatch):
+    monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    sizes = TINY | {"context": 36, "batch": 4, "optimizer": optimizer, "dropout": 0.1}  # dates are 36 characters long
+    directory = tmp_path / "run"
+    directory.mkdir()
+    config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))
+    whole = Trainer(config, make_task(config), tmp_path)
+    part = Trainer(config, make_task(config), directory)
+    with Workers(2) as workers:
+        expected = [whole.one_step(workers) for _ in range(4)]
+        again = [part.one_step(workers) for _ in range(2)]
+        part.save()
+        resumed = resume(directory)
+        again += [resumed.one_step(workers) for _ in range(2)]
+    assert again == expected
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    state = resumed.optimizer.state()
+    for name, array in whole.optimizer.state().items():
+        np.testing.assert_array_equal(state[name], array)
+
+
+def test_a_run_goes_on_from_the_previous_checkpoint_as_the_error_says(tmp_path, text, capsys):
+    trainer(tmp_path / "whole", text).run()
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    path = tmp_path / "run" / checkpoint.NAME
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="saved before it is") as caught:
+        resume(tmp_path / "run")
+    command = str(caught.value).partition("to go on from there, ")[2]
+    subprocess.run(shlex.split(command), check=True)
+    resumed = resume(tmp_path / "run")
+    assert resumed.step == 9
+    assert resumed.run() == "finished"
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "run") == log_without_times(tmp_path / "whole")
+
+
+def test_another_text_is_no_way_to_go_on(tmp_path, text):
+    trainer(tmp_path / "run", text).run()
+    with open(text, "a", encoding="utf-8") as file:
+        file.write("x")
+    with pytest.raises(InputError, match="same text"):
+        resume(tmp_path / "run")
+
+
+def test_a_nan_stops_the_run_and_leaves_the_checkpoint_alone(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.save()
+    before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
+    run.model.parameters()["blocks.0.attention.w_v"][0, 0] = np.nan
+    run.step = 1  # a run that starts at step 0 saves first
+    with pytest.raises(NonFiniteError, match=r"step 2.*blocks\.0\.attention\.w_v"):
+        run.run()
+    assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
+
+
+def test_the_best_and_the_previous_checkpoint_are_kept(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    losses = iter([3.0, 1.0, 2.0])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    run.run()
+    assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 8
+    assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.PREVIOUS)[1]["step"] == 9
+    assert run.best == 1.0
+
+
+def test_patience_stops_after_that_many_evaluations_without_a_new_best(tmp_path, text):
+    run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
+    losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    assert run.run() == "stopped early"
+    assert run.step == 8
+
+
+def test_accumulation_and_workers_change_nothing_but_rounding(tmp_path, text):
+    plain = trainer(tmp_path / "a", text, workers=1)
+    cut = trainer(tmp_path / "b", text, workers=2, accumulate=3)
+    plain.run()
+    cut.run()
+    for name, p in plain.model.parameters().items():
+        np.testing.assert_allclose(cut.model.parameters()[name], p, atol=2e-4, err_msg=name)
