@@ -6,9 +6,10 @@
     grads = model.backward(cache)
     float(loss)                               waits for the GPU: once a step is enough
 
-Not one formula of the book knows of this. A chapter calls `np.exp(x)`, and NumPy asks x whether it would rather do that
-itself; a CuPy array does (NumPy enhancement proposals 13 and 18). So the arrays decide where the work runs, and
-`docs/gpu.md` holds the few rules by which code stays open to both. This file alone knows CuPy's name.
+The formulas of the book stay as they are. A chapter calls `np.exp(x)`, and NumPy asks x whether it would rather do that
+itself; a CuPy array does (NumPy enhancement proposals 13 and 18). So the arrays decide where the work runs. Two things
+a chapter must say: where an array lives that it makes from nothing (`like=x`), and that it looks at values only where
+a look costs no wait (`on_host`). `docs/gpu.md` holds these rules and the others. This file alone knows CuPy's name.
 """
 
 import importlib
@@ -109,6 +110,11 @@ def to_host(array: Any) -> np.ndarray:
     CuPy never copies unasked: `np.asarray` of one of its arrays raises, their own `get()` copies.
     """
     return array.get() if hasattr(type(array), "__cuda_array_interface__") else np.asarray(array)
+
+
+def on_host(array: object) -> bool:
+    """Whether the numbers lie in this computer's memory, so that looking at them costs no wait for a GPU."""
+    return isinstance(array, (np.ndarray, np.generic))
 
 
 def move(tree: Any, to: Callable[[Any], Any]) -> Any:

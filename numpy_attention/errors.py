@@ -8,13 +8,20 @@
 
 import numpy as np
 
+from numpy_attention.backend import on_host
+
 
 class InputError(ValueError):
     """Something the user gave, a file or an option, cannot be used; the message is one line and says all there is."""
 
 
 def shape_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
-    """The error for an argument of the wrong shape or value; the caller raises it."""
+    """The error for an argument of the wrong shape; the caller raises it."""
+    return ValueError(_sentence(op, argument, expected, got, fix))
+
+
+def value_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
+    """The error for a number or a choice that cannot be: a rate of 2, a negative eps; the caller raises it."""
     return ValueError(_sentence(op, argument, expected, got, fix))
 
 
@@ -70,16 +77,27 @@ def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[
         raise dtype_error(op, argument, f"{like_dtype}, as the forward's result", dy.dtype, fix)
 
 
-def require_integers(op: str, argument: str, array: np.ndarray) -> None:
-    """Refuse ids or targets that are not integers."""
+def require_integers(op: str, argument: str, array: np.ndarray, below: int | None = None, fix: str = "") -> None:
+    """Refuse what is not an array of integers and, with `below`, integers outside [0, below).
+
+    Values on a GPU are not looked at, since a look would wait for the GPU: ids that are there were checked before.
+    """
     require_array(op, argument, array, "an integer array")
     if array.dtype.kind not in "iu":
         raise dtype_error(op, argument, "an integer array", array.dtype, f"convert it: {argument}.astype(np.int64)")
+    if below is None or not on_host(array) or not array.size:
+        return
+    least, most = int(array.min()), int(array.max())
+    if least < 0 or most >= below:
+        raise value_error(op, argument, f"integers in [0, {below})", least if least < 0 else most, fix)
 
 
-def on_host(array: object) -> bool:
-    """Whether the numbers lie in this computer's memory, so that looking at them costs no wait for a GPU."""
-    return isinstance(array, np.ndarray)
+def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether an array of this shape broadcasts to the other without widening it.
+
+    Shapes: (2, 1, 5) and (5,) broadcast to (2, 3, 5); (4, 2, 3, 5) and (3,) do not
+    """
+    return len(shape) <= len(other) and all(a in (1, b) for a, b in zip(shape[::-1], other[::-1], strict=False))
 
 
 def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:

@@ -6,22 +6,22 @@ Each query asks every key how well they match, and takes the average of the valu
     weights = softmax(scores)        row by row    scores of hidden pairs are -inf, so their weights are 0
     y       = weights v              (T_q, d_v)
 
-Why 1 / sqrt(d_k): the dot product of two vectors of independent numbers with variance 1 has variance d_k. Without
-the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), dies.
+Why 1 / sqrt(d_k): the dot product of two vectors of independent numbers with mean 0 and variance 1 has variance d_k.
+Without the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), dies.
 
 Backward: undo the three lines from the last to the first. Lines one and three are products of two variable
-factors, so each factor gets dy times the other one, transposed, as dx and dw in chapter 1; line two is chapter 3:
+factors, so each factor gets dy times the other one, transposed, as dx and dw in Chapter 1; line two is Chapter 3:
 
     y = weights v                dweights = dy v^T           dv = weights^T dy
     weights = softmax(scores)    dscores  = weights * (dweights - rowsum(dweights * weights))
     scores = scale q k^T + bias  dq = scale dscores k        dk = scale dscores^T q        dbias = dscores
 
 Three things that are easy to get wrong. dk needs dscores transposed: row j of dk sums over the queries that
-looked at key j. The scale stands in dq and in dk, once each. With dropout, y = dropped v, so dv uses the dropped
-weights, while the softmax's line uses the whole ones.
+looked at key j. The scale stands in dq and in dk, once each. With dropout (Chapter 5) on the weights, y = dropped v,
+so dv uses the dropped weights, while the softmax's line uses the whole ones.
 
 The mask is absent from the backward because weights is 0 wherever the mask is False. dbias adds up over every
-axis along which the bias was broadcast, for the same reason that db in chapter 1 adds up the rows.
+axis along which the bias was broadcast, for the same reason that db in Chapter 1 adds up the rows.
 
 Grouped-query attention shares one key and value head among G query heads. Those G heads are nothing but more
 queries to the same keys, so we fold them into the query axis, (H_kv, G T_q, d_k), and every line above, also the
@@ -37,8 +37,9 @@ import numpy as np
 
 from numpy_attention.errors import require_cotangent
 from numpy_attention.ops.attention_arguments import check_attention_arguments
-from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
-from numpy_attention.ops.softmax import softmax_backward_into, softmax_into
+from numpy_attention.ops.dropout import DropoutCache, dropout_backward
+from numpy_attention.ops.dropout import dropout as drop  # the argument `dropout` is a rate
+from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 
 
 class AttentionCache(NamedTuple):
@@ -83,21 +84,23 @@ def scaled_dot_product_attention(
     >>> y, cache = scaled_dot_product_attention(q, k, v, mask=np.array([True, True, False]))
     >>> y, cache.weights
     (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
+
+    Derivation: Chapter 6, the head of numpy_attention/ops/attention.py.
     """
     check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias)
     if scale is None:
         scale = 1.0 / math.sqrt(q.shape[-1])
     scores_shape = (*q.shape[:-1], k.shape[-2])
 
-    scores = _fold(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
+    scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
     scores = scores.reshape(scores_shape)  # (..., H_q, T_q, T_k)
     if bias is not None:
         scores += bias
     if mask is not None:
         np.copyto(scores, -np.inf, where=~mask)
-    weights = softmax_into(scores, axis=-1, out=scores)  # the scores are not needed again
-    dropped, dropout_cache = _dropout(weights, dropout, rng)
-    y = _fold(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
+    weights, _ = softmax(scores, out=scores)  # the scores are not needed again
+    dropped, dropout_cache = drop(weights, dropout, rng)
+    y = fold_heads(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
 
     bias_shape = None if bias is None else bias.shape
     cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape)
@@ -114,37 +117,37 @@ def scaled_dot_product_attention_backward(
     q, k, v, weights, dropped, dropout_cache, scale, bias_shape = cache
     expected = (*q.shape[:-1], v.shape[-1])
     require_cotangent("scaled_dot_product_attention_backward", "dy", dy, expected, q.dtype)
-    dy_folded = _fold(dy, k)  # (..., H_kv, G T_q, d_v)
+    dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)
 
     # y = dropped @ v
-    dv = _fold(dropped, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
+    dv = fold_heads(dropped, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
     ddropped = (dy_folded @ v.swapaxes(-1, -2)).reshape(weights.shape)  # (..., H_q, T_q, T_k)
 
     # dropped = dropout(weights)
     dweights = dropout_backward(ddropped, dropout_cache)
 
     # weights = softmax(scores)
-    dscores = softmax_backward_into(dweights, weights, axis=-1, out=dweights)  # dweights is not needed again
+    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # dweights is not needed again
 
     # scores = scale * q @ k^T + bias
     dbias = None if bias_shape is None else _sum_to_shape(dscores, bias_shape)
-    dscores_folded = _fold(dscores, k)  # (..., H_kv, G T_q, T_k)
+    dscores_folded = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
     dq = dscores_folded @ k  # (..., H_kv, G T_q, d_k)
     dq *= scale
-    dk = dscores_folded.swapaxes(-1, -2) @ _fold(q, k)  # (..., H_kv, T_k, d_k)
+    dk = dscores_folded.swapaxes(-1, -2) @ fold_heads(q, k)  # (..., H_kv, T_k, d_k)
     dk *= scale
     return dq.reshape(q.shape), dk, dv, dbias
 
 
-_dropout = dropout  # the argument `dropout`, a rate, hides the op of the same name inside the function above
+def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Lay the query heads that share a key head below each other.
 
-
-def _fold(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Lay the query heads that share a key head below each other: (..., H_q, T_q, n) -> (..., H_kv, G T_q, n)."""
+    Shapes: x (..., H_q, T_q, n) or (..., H_kv, G, T_q, n), k (..., H_kv, T_k, d_k) -> (..., H_kv, G T_q, n)
+    """
     if x.shape[:-2] == k.shape[:-2]:
         return x
-    *lead, num_kv_heads, _, _ = k.shape
-    return x.reshape(*lead, num_kv_heads, -1, x.shape[-1])
+    rows = math.prod(x.shape[:-1]) // max(math.prod(k.shape[:-2]), 1)  # G T_q
+    return x.reshape(*k.shape[:-2], rows, x.shape[-1])
 
 
 def _sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Chapter 6, appendix. What attention accepts
 
 Four arrays must agree in up to seven sizes, and most mistakes with attention are shapes that almost fit. This
-file holds the checks for both forms of attention (chapters 6 and 12), so that the chapters stay formulas:
+file holds the checks for both forms of attention (Chapters 6 and 12), so that the chapters stay formulas:
 
     q (..., H_q,  T_q, d_k)        d_k is shared by q and k: they are multiplied with each other
     k (..., H_kv, T_k, d_k)        T_k is shared by k and v: a value belongs to its key
@@ -11,7 +11,7 @@ file holds the checks for both forms of attention (chapters 6 and 12), so that t
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_array, require_float, shape_error
+from numpy_attention.errors import broadcasts_to, dtype_error, require_array, require_float, shape_error
 
 
 def check_attention_arguments(
@@ -19,11 +19,9 @@ def check_attention_arguments(
 ) -> None:
     """Raise the one error that helps when the arguments of attention do not fit each other.
 
-    Shapes: as in this chapter's head
+    Shapes: as at the head of this file
 
     Raises: ValueError for shapes that do not meet; TypeError for dtypes.
-
-    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.1.
     """
     require_float(op, q=q, k=k, v=v, bias=bias)
     if q.ndim < 2:
@@ -69,10 +67,7 @@ def _check_grouped_heads(op: str, q: np.ndarray, k: np.ndarray) -> None:
 
 
 def _check_broadcast(op: str, argument: str, array: np.ndarray, scores_shape: tuple[int, ...]) -> None:
-    fits = array.ndim <= len(scores_shape) and all(
-        a in (1, b) for a, b in zip(reversed(array.shape), reversed(scores_shape), strict=False)
-    )
-    if fits:
+    if broadcasts_to(array.shape, scores_shape):
         return
     fix = "the last two axes are queries and keys"
     if array.ndim > len(scores_shape):

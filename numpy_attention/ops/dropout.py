@@ -16,20 +16,20 @@ which no error message will ever tell. The mask belongs to one call, so it lives
 a dropout used twice has two masks. It is drawn by the caller's generator, so a seed repeats it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.errors import require_cotangent, require_float, value_error
 
 
 class DropoutCache(NamedTuple):
-    """The mask of one call; None when dropout was off."""
+    """The mask of one call, None when dropout was off; and what a gradient must look like."""
 
     kept: np.ndarray | None  # bool, the shape of x
     scale: float  # 1 / (1 - rate)
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tuple[np.ndarray, DropoutCache]:
@@ -48,31 +48,37 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     >>> y, cache = dropout(np.ones(8), rate=0.5, rng=np.random.default_rng(0))
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
+
+    Derivation: Chapter 5, the head of numpy_attention/ops/dropout.py.
     """
-    require_float("dropout", x=x)
-    if not 0.0 <= rate < 1.0:
-        raise shape_error("dropout", "rate", "in [0, 1)", rate, "it is the share that is dropped, not the share kept")
+    _check_dropout(x, rate)
     if rate == 0.0 or rng is None:
-        return x, DropoutCache(None, 1.0)
+        return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
     # Drawn on the host and moved to where x lives, so that both backends drop the same numbers.
     kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x)
     scale = 1.0 / (1.0 - rate)
     y = x * kept
     y *= scale
-    return y, DropoutCache(kept, scale)
+    return y, DropoutCache(kept, scale, x.shape, x.dtype)
 
 
 def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
-    """Gradient of `dropout`: dx = dy * kept / (1 - rate).
+    """Gradient of `dropout`: dx = dy * kept / (1 - rate); where it was off, dy itself.
 
     Shapes: dy as y -> dx as x
     """
-    kept, scale = cache
+    kept, scale, shape, dtype = cache
+    require_cotangent("dropout_backward", "dy", dy, shape, dtype)
     if kept is None:
         return dy
-    require_cotangent("dropout_backward", "dy", dy, kept.shape, dy.dtype)
     # y = x * kept * scale
     dx = dy * kept
     dx *= scale
     return dx
+
+
+def _check_dropout(x: np.ndarray, rate: float) -> None:
+    require_float("dropout", x=x)
+    if not 0.0 <= rate < 1.0:
+        raise value_error("dropout", "rate", "in [0, 1)", rate, "it is the share that is dropped, not the share kept")

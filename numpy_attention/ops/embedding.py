@@ -4,7 +4,7 @@ A table holds one vector per token of the vocabulary, and a sentence becomes a m
 
     y_n = table[ids_n]        y_nj = sum_v [ids_n = v] table_vj
 
-Written with the indicator [ids_n = v], the look-up is the linear map of chapter 1 with a one-hot x, and so
+Written with the indicator [ids_n = v], the look-up is the linear map of Chapter 1 with a one-hot x, and so
 is its gradient:
 
     dL/dtable_vj = sum_n [ids_n = v] dy_nj
@@ -15,16 +15,20 @@ token that stands three times was used three times. `dtable[ids] = dy` keeps onl
 
     np.add.at(dtable, ids, dy)
 
-which walks token by token. The same sum, fast: sort the ids so that equal tokens are neighbours, then let
-`np.add.reduceat` add up each run of neighbours at once. (A GPU adds all tokens at once, and there the plain form is
-the fast one.) The ids themselves are integers and have no gradient.
+which walks token by token. The same sum, fast, is `add_at`: sort the ids so that equal tokens are neighbours, then
+let `np.add.reduceat` add up each run of neighbours at once. (A GPU adds all tokens at once, and there the plain form
+is the fast one.) The ids themselves are integers and have no gradient.
+
+A table that is used twice, once more as the output's weights, has two gradients, and they add: `add_at` adds to
+whatever stands in dtable already.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import on_host, require_cotangent, require_float, require_integers, shape_error
+from numpy_attention.backend import on_host
+from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
 
 
 class EmbeddingCache(NamedTuple):
@@ -51,18 +55,10 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
     array([[1., 1.],
            [0., 0.],
            [2., 2.]])
-    """
-    require_float("embedding", table=table)
-    require_integers("embedding", "ids", ids)
-    if table.ndim != 2:
-        raise shape_error("embedding", "table", "(V, d_model)", table.shape)
-    # A look at the values of ids on a GPU would wait for the GPU, so only host ids are looked at.
-    if on_host(ids) and ids.size and not (ids.min() >= 0 and ids.max() < table.shape[0]):
-        wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
-        expected = f"integers in [0, {table.shape[0]}), the rows of table {table.shape}"
-        fix = "is padding marked by a negative id?" if wrong < 0 else "was the table made for a smaller vocabulary?"
-        raise shape_error("embedding", "ids", expected, wrong, fix)
 
+    Derivation: Chapter 2, the head of numpy_attention/ops/embedding.py.
+    """
+    _check_embedding(ids, table)
     ids = np.asarray(ids, like=table)  # moved, if the table lives on a GPU
     return table[ids], EmbeddingCache(ids, table)
 
@@ -72,29 +68,37 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
 
     Shapes: dy (..., d_model) -> dtable (V, d_model)
     """
-    dtable = np.zeros_like(cache.table)
-    embedding_backward_into(dy, cache, dtable)
+    ids, table = cache
+    require_cotangent("embedding_backward", "dy", dy, (*ids.shape, table.shape[1]), table.dtype)
+    # y = table[ids]
+    dtable = np.zeros_like(table)
+    add_at(dtable, ids, dy)
     return dtable
 
 
-def embedding_backward_into(dy: np.ndarray, cache: EmbeddingCache, dtable: np.ndarray) -> None:
-    """Add the gradient to `dtable`, for a table that has another use with a gradient of its own.
+def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
+    """np.add.at(dtable, ids, dy), several times as fast: dtable[id] += dy at every place, in place.
 
-    Shapes: dy (..., d_model), dtable (V, d_model), changed in place
+    Shapes: dtable (V, d_model), changed; ids (...), dy (..., d_model)
     """
-    ids, table = cache
-    require_cotangent("embedding_backward", "dy", dy, (*ids.shape, table.shape[1]), table.dtype)
-    if ids.size == 0:
-        return
-
-    # y = table[ids]
     if not on_host(ids):
         np.add.at(dtable, ids, dy)
         return
     flat_ids = ids.reshape(-1)  # (N,)
+    if flat_ids.size == 0:
+        return
     order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
-    sorted_dy = dy.reshape(-1, table.shape[1])[order]  # (N, d_model)
+    sorted_dy = dy.reshape(-1, dy.shape[-1])[order]  # (N, d_model)
     run_sums = np.add.reduceat(sorted_dy, first_of_run, axis=0)  # (number of different ids, d_model)
     dtable[sorted_ids[first_of_run]] += run_sums  # now each id occurs once, so the plain sum is safe
+
+
+def _check_embedding(ids: np.ndarray, table: np.ndarray) -> None:
+    require_float("embedding", table=table)
+    require_integers("embedding", "ids", ids)
+    if table.ndim != 2:
+        raise shape_error("embedding", "table", "(V, d_model)", table.shape)
+    fix = f"table {table.shape} has a row for each; was it made for another vocabulary, or is padding marked by -1?"
+    require_integers("embedding", "ids", ids, below=table.shape[0], fix=fix)

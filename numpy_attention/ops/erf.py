@@ -22,15 +22,14 @@ import math
 import numpy as np
 
 from numpy_attention.errors import require_float
+from numpy_attention.ops.sums import wide
 
 # Coefficients from the highest power down (Cody 1969, tables II and III, in the digits of his later Fortran routine).
 _R_1_ABOVE = (
     1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
     3.77485237685302021e2, 3.20937758913846947e3,
 )
-_R_1_BELOW = (
-    1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3,
-)
+_R_1_BELOW = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
 _R_2_ABOVE = (
     2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594,
     6.61191906371416295e1, 2.98635138197400131e2, 8.81952221241769090e2,
@@ -64,11 +63,11 @@ def erf(x: np.ndarray) -> np.ndarray:
 
     >>> erf(np.array([0.0, 0.5, -2.0])).round(12).tolist()
     [0.0, 0.520499877813, -0.995322265019]
+
+    Derivation: Chapter 10, appendix, the head of numpy_attention/ops/erf.py.
     """
     require_float("erf", x=x)
-    if x.dtype == np.float16:  # the polynomials' values are beyond its 65504
-        return erf(x.astype(np.float32)).astype(np.float16)
-    size = np.abs(x)
+    size = np.abs(wide(x))
 
     near = np.minimum(size, 0.46875)
     square = near * near
@@ -83,7 +82,7 @@ def erf(x: np.ndarray) -> np.ndarray:
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)
 
     erf_size = np.where(size <= 0.46875, erf_near, 1.0 - np.where(size <= 4.0, erfc_middle, erfc_far))
-    return np.copysign(erf_size, x)
+    return np.copysign(erf_size, x).astype(x.dtype, copy=False)
 
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:

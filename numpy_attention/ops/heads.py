@@ -6,7 +6,7 @@ into H heads of width d_k = d_model / H, each head attends by itself, and the re
     (B, T, d_model)  --cut-->  (B, T, H, d_k)  --swap-->  (B, H, T, d_k)
 
 Cutting is a reshape: head h owns the columns h d_k to (h + 1) d_k. Swapping T and H puts the heads beside the
-batch, where the matrix products of chapter 6 run over them like over any leading axis. Both steps only rename
+batch, where the matrix products of Chapter 6 run over them like over any leading axis. Both steps only rename
 places, so both gradients only rename them back:
 
     split_heads_backward  = concat of dy        concat_heads_backward = split of dy
@@ -15,12 +15,21 @@ The mistake to know: going back with a reshape alone, without the swap, also giv
 positions with heads; it is silent, because the shapes agree.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, shape_error
+from numpy_attention.errors import require_array, require_cotangent, shape_error, value_error
 
 
-def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, tuple[int, ...]]:
+class HeadsCache(NamedTuple):
+    """The shape that shows the heads, and the dtype: no number is needed to move numbers back."""
+
+    shape: tuple[int, ...]  # (..., num_heads, T, d_k)
+    dtype: np.dtype
+
+
+def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
     """Cut the last axis into heads and move the heads before the time axis.
 
     Formula: y_htj = x_t(h d_k + j)
@@ -33,28 +42,25 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, tuple[int, .
 
     >>> split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)[0].tolist()
     [[[0.0, 1.0], [4.0, 5.0]], [[2.0, 3.0], [6.0, 7.0]]]
+
+    Derivation: Chapter 7, the head of numpy_attention/ops/heads.py.
     """
-    if x.ndim < 2:
-        raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
-    if num_heads < 1 or x.shape[-1] % num_heads:
-        expected = f"a divisor of d_model = {x.shape[-1]}"
-        raise shape_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
-    return _split(x, num_heads), x.shape
+    _check_split(x, num_heads)
+    y = _split(x, num_heads)
+    return y, HeadsCache(y.shape, y.dtype)
 
 
-def split_heads_backward(dy: np.ndarray, cache: tuple[int, ...]) -> np.ndarray:
+def split_heads_backward(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
     """Gradient of `split_heads`: dx = concat_heads(dy), each number back to where it came from.
 
     Shapes: dy (..., num_heads, T, d_k) -> dx (..., T, d_model)
     """
-    *lead, T, d_model = cache
-    if dy.ndim < 3 or dy.shape != (*lead, dy.shape[-3], T, d_model // max(dy.shape[-3], 1)):
-        raise shape_error("split_heads_backward", "dy", f"(..., num_heads, T, d_k) of an x {cache}", dy.shape)
+    require_cotangent("split_heads_backward", "dy", dy, *cache)
     # y = split(x)
     return _concat(dy)
 
 
-def concat_heads(x: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
     """Lay the heads side by side again: the inverse of `split_heads`.
 
     Formula: y_t(h d_v + j) = x_htj
@@ -68,19 +74,20 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     >>> heads, _ = split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)
     >>> concat_heads(heads)[0].tolist()
     [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
+
+    Derivation: Chapter 7, the head of numpy_attention/ops/heads.py.
     """
-    if x.ndim < 3:
-        raise shape_error("concat_heads", "x", "(..., H, T, d_v)", x.shape)
-    return _concat(x), x.shape
+    _check_concat(x)
+    return _concat(x), HeadsCache(x.shape, x.dtype)
 
 
-def concat_heads_backward(dy: np.ndarray, cache: tuple[int, ...]) -> np.ndarray:
+def concat_heads_backward(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
     """Gradient of `concat_heads`: dx = split_heads(dy), each number back to where it came from.
 
     Shapes: dy (..., T, H d_v) -> dx (..., H, T, d_v)
     """
-    *lead, num_heads, T, d_v = cache
-    require_cotangent("concat_heads_backward", "dy", dy, (*lead, T, num_heads * d_v), dy.dtype)
+    *lead, num_heads, T, d_v = cache.shape
+    require_cotangent("concat_heads_backward", "dy", dy, (*lead, T, num_heads * d_v), cache.dtype)
     # y = concat(x)
     return _split(dy, num_heads)
 
@@ -94,3 +101,18 @@ def _split(x: np.ndarray, num_heads: int) -> np.ndarray:
 def _concat(x: np.ndarray) -> np.ndarray:
     *lead, num_heads, T, d_v = x.shape
     return x.swapaxes(-3, -2).reshape(*lead, T, num_heads * d_v)  # (..., T, H d_v)
+
+
+def _check_split(x: np.ndarray, num_heads: int) -> None:
+    require_array("split_heads", "x", x)
+    if x.ndim < 2:
+        raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
+    if num_heads < 1 or x.shape[-1] % num_heads:
+        expected = f"a divisor of d_model = {x.shape[-1]}"
+        raise value_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
+
+
+def _check_concat(x: np.ndarray) -> None:
+    require_array("concat_heads", "x", x)
+    if x.ndim < 3:
+        raise shape_error("concat_heads", "x", "(..., H, T, d_v)", x.shape)

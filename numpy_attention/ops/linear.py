@@ -11,7 +11,8 @@ keeping only the terms of y in which the variable occurs:
     dL/dw_ij = sum_n x_ni dy_nj       w_ij is used again by every row n, so rows add   ->  dw = x^T dy
     dL/db_j  = sum_n dy_nj            b_j is added to every row n, so rows add         ->  db = sum of the rows
 
-The shapes leave no other choice: dx must be (N, d_in), and dy (N, d_out) with w (d_in, d_out) give that in one way.
+The shapes help to remember it: dx must be (N, d_in), and dy (N, d_out) and w (d_in, d_out) give that in one way. Only
+where d_in = d_out do they not, and dy w in place of dy w^T goes unnoticed: what decides is the chain rule.
 A batch (B, T, d_in) is N = B T rows: we flatten it, because one large matrix product is many times
 faster than B small ones, and because the sums over n then run over batch and time alike.
 """
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.ops.sums import sum_over_rows
 
 
 class LinearCache(NamedTuple):
@@ -45,16 +47,10 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[n
     >>> y, cache = linear(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 4.0]]))
     >>> y
     array([[ 1.,  2., 11.]])
-    """
-    require_float("linear", x=x, w=w, b=b)
-    if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
-        d_in = x.shape[-1] if x.ndim else "?"
-        transposed = w.ndim == 2 and w.shape[1] == d_in
-        fix = "did you pass w transposed?" if transposed else "the last axis of x meets the first of w"
-        raise shape_error("linear", "w", f"(d_in, d_out) with d_in = {d_in} as in x {x.shape}", w.shape, fix)
-    if b is not None and b.shape != (w.shape[1],):
-        raise shape_error("linear", "b", f"(d_out,) = ({w.shape[1]},) as in w {w.shape}", b.shape)
 
+    Derivation: Chapter 1, the head of numpy_attention/ops/linear.py.
+    """
+    _check_linear(x, w, b)
     d_in, d_out = w.shape
     y = x.reshape(-1, d_in) @ w  # (N, d_out), N = B T
     if b is not None:
@@ -75,5 +71,16 @@ def linear_backward(dy: np.ndarray, cache: LinearCache) -> tuple[np.ndarray, np.
     # y = x @ w + b
     dx = dy_rows @ w.T  # (N, d_in)
     dw = x.reshape(-1, d_in).T @ dy_rows  # (d_in, d_out)
-    db = np.ones_like(dy_rows, shape=len(dy_rows)) @ dy_rows if has_bias else None  # (d_out,), .sum(axis=0) but faster
+    db = sum_over_rows(dy_rows) if has_bias else None  # (d_out,)
     return dx.reshape(x.shape), dw, db
+
+
+def _check_linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
+    require_float("linear", x=x, w=w, b=b)
+    if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
+        d_in = x.shape[-1] if x.ndim else "?"
+        transposed = w.ndim == 2 and w.shape[1] == d_in
+        fix = "did you pass w transposed?" if transposed else "the last axis of x meets the first of w"
+        raise shape_error("linear", "w", f"(d_in, d_out) with d_in = {d_in} as in x {x.shape}", w.shape, fix)
+    if b is not None and b.shape != (w.shape[1],):
+        raise shape_error("linear", "b", f"(d_out,) = ({w.shape[1]},) as in w {w.shape}", b.shape)

@@ -1,6 +1,6 @@
 """Chapter 11. Cross-entropy: how wrong is the prediction?
 
-The model gives V logits for each place, the softmax p of chapter 3 makes probabilities of them, and the loss is the
+The model gives V logits for each place, the softmax p of Chapter 3 makes probabilities of them, and the loss is the
 surprise about the token that really stood there, t:
 
     loss = -log p_t = logsumexp(x) - x_t        logsumexp(x) = m + log sum_v exp(x_v - m), m = max(x)
@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import on_host, require_float, require_integers, shape_error
+from numpy_attention.errors import require_float, require_integers, shape_error, value_error
+from numpy_attention.ops.sums import sum_in_rows, wide
 
 
 class CrossEntropyCache(NamedTuple):
@@ -60,12 +61,13 @@ def cross_entropy(
 
     >>> float(cross_entropy(np.zeros((3, 8)), np.array([1, 7, -100]))[0]) == float(np.log(8.0))
     True
+
+    Derivation: Chapter 11, the head of numpy_attention/ops/losses.py.
     """
     _check_cross_entropy(logits, targets, ignore_index, label_smoothing)
     targets = np.asarray(targets, like=logits)  # moved, if the logits live on a GPU
     V = logits.shape[-1]
-    x = logits.reshape(-1, V)  # (N_all, V)
-    x = x.astype(np.float32) if x.dtype == np.float16 else x
+    x = wide(logits.reshape(-1, V))  # (N_all, V)
     counted = targets.reshape(-1, 1) != ignore_index  # (N_all, 1)
     safe_targets = np.where(counted, targets.reshape(-1, 1), 0)  # (N_all, 1): any token will do where none counts
     num_counted = np.maximum(counted.sum(), 1).astype(x.dtype)
@@ -75,7 +77,7 @@ def cross_entropy(
     if label_smoothing:
         picked = (1.0 - label_smoothing) * picked + label_smoothing * shifted.mean(axis=-1, keepdims=True)
     p = np.exp(shifted, out=shifted)
-    total = p.sum(axis=-1, keepdims=True)
+    total = sum_in_rows(p)  # (N_all, 1)
     p /= total
     surprise = np.log(total) - picked  # (N_all, 1): the maximum cancels
     loss = np.where(counted, surprise, 0.0).sum() / num_counted
@@ -90,9 +92,7 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
     Shapes: dloss a single number -> dlogits as logits
     """
     p, targets, counted, num_counted, s, logits = cache
-    if np.ndim(dloss) != 0:
-        raise shape_error("cross_entropy_backward", "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")
-
+    _check_dloss(dloss)
     # loss = mean(logsumexp(x) - (1 - s) x_t - (s / V) sum x), so dx = p - q
     dx = p - s / p.shape[-1] if s else p.copy()  # (N_all, V)
     dx[np.arange(len(targets), like=targets), targets] -= 1.0 - s  # one target a row: no index repeats
@@ -109,10 +109,12 @@ def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: 
         expected = f"(...) = {logits.shape[:-1]} as in logits {logits.shape}"
         raise shape_error("cross_entropy", "targets", expected, targets.shape, fix)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise shape_error("cross_entropy", "label_smoothing", "in [0, 1]", label_smoothing)
-    if on_host(targets):  # a look at targets on a GPU would wait for the GPU
-        wrong = targets[(targets != ignore_index) & ((targets < 0) | (targets >= logits.shape[-1]))]
-        if wrong.size:
-            expected = f"ids in [0, {logits.shape[-1]}) or ignore_index = {ignore_index}"
-            fix = "is padding marked with ignore_index?"
-            raise shape_error("cross_entropy", "targets", expected, int(wrong[0]), fix)
+        raise value_error("cross_entropy", "label_smoothing", "in [0, 1]", label_smoothing)
+    counted = np.where(targets == ignore_index, 0, targets)
+    fix = f"is padding marked with ignore_index = {ignore_index}?"
+    require_integers("cross_entropy", "targets", counted, below=logits.shape[-1], fix=fix)
+
+
+def _check_dloss(dloss: np.ndarray | float) -> None:
+    if np.ndim(dloss) != 0:
+        raise shape_error("cross_entropy_backward", "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")

@@ -22,14 +22,14 @@ the weight of a hidden pair is 0, and the softmax's backward multiplies by the w
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, on_host, require_integers, shape_error
+from numpy_attention.errors import dtype_error, require_array, require_integers, shape_error, value_error
 
 
 def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
     """Let every position look at itself and at what came before (the look-ahead mask of a decoder).
 
     Formula: mask_ij = [j <= i + T_k - T_q]. The last query stands at the last key, so with T_q < T_k the
-    queries are the newest T_q positions, as when a text is continued from cached keys.
+    queries are the newest T_q positions, as when a text is continued from stored keys.
 
     Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. `like` says on which device (any array there).
 
@@ -40,8 +40,11 @@ def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = N
     >>> causal_mask(2, 3).astype(int)
     array([[1, 1, 0],
            [1, 1, 1]])
+
+    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
-    T_k = _lengths("causal_mask", T_q, T_k)
+    T_k = T_q if T_k is None else T_k
+    _check_lengths("causal_mask", T_q, T_k)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     return np.arange(T_k, like=like) <= query_position  # (T_q, T_k)
 
@@ -64,10 +67,12 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
            [1, 1, 0, 0],
            [0, 1, 1, 0],
            [0, 0, 1, 1]])
+
+    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
-    if window < 1:
-        raise shape_error("sliding_window_mask", "window", "at least 1", window, "a window of 1 sees itself only")
-    T_k = _lengths("sliding_window_mask", T_q, T_k)
+    T_k = T_q if T_k is None else T_k
+    _check_lengths("sliding_window_mask", T_q, T_k)
+    _check_window(window)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     too_old = np.arange(T_k, like=like) <= query_position - window  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
@@ -89,13 +94,11 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     >>> padding_mask(np.array([1, 3]), T=3)[:, 0, 0].astype(int)
     array([[1, 0, 0],
            [1, 1, 1]])
+
+    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
     lengths = np.array(lengths) if isinstance(lengths, list) else lengths
-    require_integers("padding_mask", "lengths", lengths)
-    if lengths.ndim != 1:
-        raise shape_error("padding_mask", "lengths", "(B,), one length a sequence", lengths.shape)
-    if on_host(lengths) and lengths.size and not (lengths.min() >= 0 and lengths.max() <= T):
-        raise shape_error("padding_mask", "lengths", f"between 0 and T = {T}", lengths, "is T the padded length?")
+    _check_padding(lengths, T)
     return (np.arange(T, like=lengths) < lengths[:, None])[:, None, None, :]  # (B, 1, 1, T)
 
 
@@ -112,12 +115,11 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
 
     >>> mask_from_blocked(np.array([[0, 0, 1]]))
     array([[ True,  True, False]])
+
+    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
-    visible = blocked == 0
-    if not bool((visible | (blocked == 1)).all()):
-        fix = "if it holds 0 and large negative numbers, use mask_from_additive"
-        raise shape_error("mask_from_blocked", "blocked", "made of 0 (visible) and 1 (hidden)", "other numbers", fix)
-    return visible
+    _check_blocked(blocked)
+    return blocked == 0
 
 
 def mask_from_additive(additive: np.ndarray) -> np.ndarray:
@@ -134,20 +136,42 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
 
     >>> mask_from_additive(np.array([[0.0, -1e9, -np.inf]]))
     array([[ True, False, False]])
+
+    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
+    _check_additive(additive)
+    return additive == 0
+
+
+def _check_lengths(op: str, T_q: int, T_k: int) -> None:
+    if T_q < 0 or T_k < 0:
+        raise shape_error(op, "(T_q, T_k)", "at least (0, 0)", (T_q, T_k))
+
+
+def _check_window(window: int) -> None:
+    if window < 1:
+        raise value_error("sliding_window_mask", "window", "at least 1", window, "a window of 1 sees itself only")
+
+
+def _check_padding(lengths: np.ndarray, T: int) -> None:
+    require_integers("padding_mask", "lengths", lengths)
+    if lengths.ndim != 1:
+        raise shape_error("padding_mask", "lengths", "(B,), one length a sequence", lengths.shape)
+    require_integers("padding_mask", "lengths", lengths, below=int(T) + 1, fix=f"is T = {T} the padded length?")
+
+
+def _check_blocked(blocked: np.ndarray) -> None:
+    require_array("mask_from_blocked", "blocked", blocked)
+    if not bool(((blocked == 0) | (blocked == 1)).all()):
+        fix = "if it holds 0 and large negative numbers, use mask_from_additive"
+        raise value_error("mask_from_blocked", "blocked", "made of 0 (visible) and 1 (hidden)", "other numbers", fix)
+
+
+def _check_additive(additive: np.ndarray) -> None:
+    require_array("mask_from_additive", "additive", additive)
     if additive.dtype.kind != "f":
         fix = "for 0 and 1 use mask_from_blocked (1 hides) or mask.astype(bool) (1 shows)"
         raise dtype_error("mask_from_additive", "additive", "an array of floats", additive.dtype, fix)
-    visible = additive == 0
-    if not bool((visible | (additive <= -1e4)).all()):
+    if not bool(((additive == 0) | (additive <= -1e4)).all()):
         fix = "numbers in between are a bias: pass them as bias="
-        raise shape_error("mask_from_additive", "additive", "made of 0 and numbers of -1e4 or below", "others too", fix)
-    return visible
-
-
-def _lengths(op: str, T_q: int, T_k: int | None) -> int:
-    """T_k, or T_q where none is given, both checked."""
-    T_k = T_q if T_k is None else T_k
-    if T_q < 0 or T_k < 0:
-        raise shape_error(op, "T_q and T_k", "0 or more", (T_q, T_k))
-    return T_k
+        raise value_error("mask_from_additive", "additive", "made of 0 and numbers of -1e4 or below", "others too", fix)

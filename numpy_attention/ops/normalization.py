@@ -23,8 +23,9 @@ and summing over i with dx_hat, writing mean(.) for the average over the d eleme
 
     dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
 
-Read it geometrically: of dx_hat, take away the part along the constant vector and the part along x_hat. Moving x
-along those two directions changes nothing that layer norm lets through.
+Read it geometrically, at eps = 0: of dx_hat, take away the part along the constant vector and the part along x_hat,
+which are at right angles. Moving x along those two directions changes nothing that layer norm lets through. (A positive
+eps makes x_hat a little shorter than sqrt(d), and leaves a little of the second part; the formula stays exact.)
 
 RMS norm leaves the mean alone: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). The same steps, one path fewer:
 
@@ -35,7 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.errors import require_cotangent, require_float, shape_error, value_error
+from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, sum_over_rows, wide
 
 
 class NormCache(NamedTuple):
@@ -64,13 +66,15 @@ def layer_norm(
     >>> y, cache = layer_norm(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2))
     >>> y.round(4)
     array([[-1.,  1.]])
+
+    Derivation: Chapter 9, the head of numpy_attention/ops/normalization.py.
     """
     _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
     d = x.shape[-1]
-    x_wide = x.astype(np.float32) if x.dtype == np.float16 else x  # statistics need more than float16's ten bits
+    x_wide = wide(x)
 
-    x_hat = x_wide - np.einsum("...i->...", x_wide)[..., None] / d  # for now x - mean
-    var = np.einsum("...i,...i->...", x_hat, x_hat)[..., None] / d  # (..., 1)
+    x_hat = x_wide - sum_in_rows(x_wide) / d  # for now x - mean
+    var = dot_in_rows(x_hat, x_hat) / d  # (..., 1)
     r = 1.0 / np.sqrt(var + eps)
     x_hat *= r
     y = x_hat * gamma
@@ -85,17 +89,17 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
     """
     x_hat, r, gamma = cache
     require_cotangent("layer_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
-    dy_wide = dy.astype(x_hat.dtype, copy=False)
+    dy_wide = wide(dy)
     d = dy.shape[-1]
 
     # y = x_hat * gamma + beta
-    dbeta = np.einsum("ni->i", dy_wide.reshape(-1, d))  # (d,)
+    dbeta = sum_over_rows(dy_wide.reshape(-1, d))  # (d,)
     dgamma = np.einsum("ni,ni->i", dy_wide.reshape(-1, d), x_hat.reshape(-1, d))  # (d,)
     dx_hat = dy_wide * gamma  # (..., d)
 
     # x_hat = (x - mean) * r
-    mean_dx_hat = np.einsum("...i->...", dx_hat)[..., None] / d  # (..., 1)
-    along_x_hat = np.einsum("...i,...i->...", dx_hat, x_hat)[..., None] / d  # mean(dx_hat * x_hat), (..., 1)
+    mean_dx_hat = sum_in_rows(dx_hat) / d  # (..., 1)
+    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
     dx = dx_hat  # not needed again
     dx -= mean_dx_hat
     dx -= x_hat * along_x_hat
@@ -118,11 +122,13 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
     array([[0.8485, 1.1314]])
+
+    Derivation: Chapter 9, the head of numpy_attention/ops/normalization.py.
     """
     _check_norm("rms_norm", x, eps, gamma=gamma)
-    x_wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    x_wide = wide(x)
 
-    mean_square = np.einsum("...i,...i->...", x_wide, x_wide)[..., None] / x.shape[-1]  # (..., 1)
+    mean_square = dot_in_rows(x_wide, x_wide) / x.shape[-1]  # (..., 1)
     r = 1.0 / np.sqrt(mean_square + eps)
     x_hat = x_wide * r
     y = x_hat * gamma
@@ -136,7 +142,7 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     """
     x_hat, r, gamma = cache
     require_cotangent("rms_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
-    dy_wide = dy.astype(x_hat.dtype, copy=False)
+    dy_wide = wide(dy)
     d = dy.shape[-1]
 
     # y = x_hat * gamma
@@ -144,7 +150,7 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     dx = dy_wide * gamma  # for now dx_hat, (..., d)
 
     # x_hat = x * r
-    along_x_hat = np.einsum("...i,...i->...", dx, x_hat)[..., None] / d  # mean(dx_hat * x_hat), (..., 1)
+    along_x_hat = dot_in_rows(dx, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
     dx -= x_hat * along_x_hat
     dx *= r
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False)
@@ -159,4 +165,4 @@ def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) ->
             fix = "the norm runs over the last axis only"
             raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
     if eps <= 0.0:
-        raise shape_error(op, "eps", "positive", eps, "it keeps a constant vector from dividing by zero")
+        raise value_error(op, "eps", "positive", eps, "it keeps a constant vector from dividing by zero")

@@ -1,7 +1,7 @@
 """Chapter 8. Where am I? Positions
 
-Attention treats its input as a set: shuffle the words and every output is shuffled with them. Order has to be
-told. Three ways are in use.
+The attention of Chapter 6 treats its keys as a set: shuffle the words and every output is shuffled with them, for the
+score of a query with a key asks what they hold, not where they stand. Order has to be told. Three ways are in use.
 
 Sinusoidal. Add a fixed vector that depends on the position t alone, with frequencies from fast to slow:
 
@@ -15,7 +15,7 @@ Rotary. Instead of adding, turn each query and key by its own position, two coor
     y_1 = x_1 cos(a) - x_2 sin(a)     y_2 = x_2 cos(a) + x_1 sin(a)     a = t f_i
 
 A turn by a is the matrix R(a), and R(a)^T R(b) = R(b - a): the score of query t with key s depends on s - t only.
-By chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn is the turn back:
+By Chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn is the turn back:
 
     dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
 
@@ -30,7 +30,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_array, require_cotangent, require_float, shape_error
+from numpy_attention.errors import (
+    broadcasts_to,
+    dtype_error,
+    require_array,
+    require_cotangent,
+    require_float,
+    shape_error,
+    value_error,
+)
 
 
 def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
@@ -48,9 +56,10 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 
     >>> sinusoidal_positions(2, 3, dtype=np.float64).round(4).tolist()
     [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
+
+    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    if length < 0 or d_model < 1:
-        raise shape_error("sinusoidal_positions", "(length, d_model)", "at least (0, 1)", (length, d_model))
+    _check_sinusoidal(length, d_model)
     frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
     angles = np.arange(length)[:, None] * frequencies  # (length, ceil(d_model / 2))
     table = np.empty((length, d_model))
@@ -62,9 +71,10 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 class RotaryCache(NamedTuple):
     """The turns: cosine and sine of position times frequency, and which coordinates form a pair."""
 
-    cos: np.ndarray  # broadcastable to (..., T, d_k / 2)
+    cos: np.ndarray  # broadcastable to (..., T, d_k / 2), in the dtype of x
     sin: np.ndarray
     pairing: str
+    shape: tuple[int, ...]  # (..., T, d_k)
 
 
 def rotary(
@@ -85,24 +95,16 @@ def rotary(
 
     >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
     array([[0.5403, 0.8415]])
-    """
-    require_float("rotary", x=x)
-    if x.ndim < 2 or x.shape[-1] % 2:
-        raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
-    if pairing not in ("half", "interleaved"):
-        raise shape_error("rotary", "pairing", '"half" or "interleaved"', repr(pairing))
-    require_array("rotary", "positions", positions, "an array of numbers")
-    if positions.dtype.kind not in "iuf":
-        raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
-    if positions.ndim >= x.ndim or not _fits(positions.shape, x.shape[:-1]):
-        raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
 
+    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
+    """
+    _check_rotary(x, positions, pairing)
     d_k = x.shape[-1]
     frequencies = np.asarray(base ** (-np.arange(0, d_k, 2) / d_k), like=positions)  # (d_k / 2,)
     angles = positions[..., None] * frequencies  # (..., T, d_k / 2), in float64: large positions lose digits else
     cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
     sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
-    return _turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing)
+    return _turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing, x.shape)
 
 
 def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
@@ -110,11 +112,9 @@ def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
 
     Shapes: dy as y -> dx as x
     """
-    cos, sin, pairing = cache
-    if dy.ndim < 2 or dy.shape[-1] != 2 * cos.shape[-1] or not _fits(cos.shape[:-1], dy.shape[:-1]):
-        raise shape_error("rotary_backward", "dy", f"(..., T, d_k) with d_k = {2 * cos.shape[-1]}", dy.shape)
-    require_cotangent("rotary_backward", "dy", dy, dy.shape, cos.dtype)
-    # y = R x, so dx = R^T dy, and R(a)^T = R(-a)
+    cos, sin, pairing, shape = cache
+    require_cotangent("rotary_backward", "dy", dy, shape, cos.dtype)
+    # y = R(a) x, and R(a)^T = R(-a)
     return _turn(dy, cos, -sin, pairing)
 
 
@@ -134,9 +134,10 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 
     >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]
+
+    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    if num_heads < 1:
-        raise shape_error("alibi_slopes", "num_heads", "at least 1", num_heads)
+    _check_alibi("alibi_slopes", num_heads)
     lower = 2 ** int(math.log2(num_heads))
     slopes = 2.0 ** (-8.0 * np.arange(1, lower + 1) / lower)
     between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))
@@ -158,10 +159,11 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | n
 
     >>> alibi_bias(1, 3).tolist()[0][2]
     [-0.0078125, -0.00390625, 0.0]
+
+    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
     T_k = T_q if T_k is None else T_k
-    if T_q < 0 or T_k < 0:
-        raise shape_error("alibi_bias", "T_q and T_k", "0 or more", (T_q, T_k))
+    _check_alibi("alibi_bias", num_heads, T_q, T_k)
     distance = np.abs(np.arange(T_q)[:, None] + (T_k - T_q) - np.arange(T_k))  # (T_q, T_k)
     return (alibi_slopes(num_heads)[:, None, None] * -distance).astype(dtype)
 
@@ -178,8 +180,26 @@ def _turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.n
     return y
 
 
-def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Whether an array of this shape broadcasts into the other without widening it."""
-    if len(shape) > len(into):
-        return False
-    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False))
+def _check_sinusoidal(length: int, d_model: int) -> None:
+    if length < 0 or d_model < 1:
+        raise shape_error("sinusoidal_positions", "(length, d_model)", "at least (0, 1)", (length, d_model))
+
+
+def _check_rotary(x: np.ndarray, positions: np.ndarray, pairing: str) -> None:
+    require_float("rotary", x=x)
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
+    if pairing not in ("half", "interleaved"):
+        raise value_error("rotary", "pairing", '"half" or "interleaved"', repr(pairing))
+    require_array("rotary", "positions", positions, "an array of numbers")
+    if positions.dtype.kind not in "iuf":
+        raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
+    if not broadcasts_to(positions.shape, x.shape[:-1]):
+        raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
+
+
+def _check_alibi(op: str, num_heads: int, T_q: int = 0, T_k: int = 0) -> None:
+    if num_heads < 1:
+        raise value_error(op, "num_heads", "at least 1", num_heads)
+    if T_q < 0 or T_k < 0:
+        raise shape_error(op, "(T_q, T_k)", "at least (0, 0)", (T_q, T_k))

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, wide
 
 
 class SoftmaxCache(NamedTuple):
@@ -40,12 +41,12 @@ class SoftmaxCache(NamedTuple):
     axis: int
 
 
-def softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
+def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tuple[np.ndarray, SoftmaxCache]:
     """Turn scores into weights that sum to one along an axis.
 
     Formula: y_i = exp(x_i - max x) / sum_k exp(x_k - max x); a row of -inf gives zeros.
 
-    Shapes: x of any shape -> y of the same shape
+    Shapes: x of any shape -> y of the same shape, written into `out` where it is given: x itself, if x serves no more
 
     Units: x in nats (a score higher by 1 has e times the weight); y is dimensionless.
 
@@ -55,59 +56,41 @@ def softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
 
     >>> softmax(np.array([10000.0, 10000.0, -np.inf]))[0]
     array([0.5, 0.5, 0. ])
-    """
-    require_float("softmax", x=x)
-    if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
-        raise shape_error("softmax", "x", f"an array with at least one element along axis {axis}", x.shape)
 
-    y = softmax_into(x, axis, out=np.empty_like(x))
+    Derivation: Chapter 3, the head of numpy_attention/ops/softmax.py.
+    """
+    _check_softmax(x, axis)
+    y = np.empty_like(x) if out is None else out
+    if x.dtype == np.float16:
+        wide_y, _ = softmax(wide(x), axis)
+        y[...] = wide_y
+        return y, SoftmaxCache(y, axis)
+
+    row_max = x.max(axis=axis, keepdims=True)
+    row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # for a row of -inf: -inf - (-inf) would be NaN
+    np.subtract(x, row_max, out=y)
+    np.exp(y, out=y)
+    total = sum_in_rows(y, axis)
+    y /= np.maximum(total, 1.0)  # total is at least exp(0) = 1, except in a row of -inf: there 0 / 1 = 0
     return y, SoftmaxCache(y, axis)
 
 
-def softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
+def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None = None) -> np.ndarray:
     """Gradient of `softmax`: dx = y * (dy - sum(dy * y)), the sum along the softmax's axis.
 
-    Shapes: dy as y -> dx as x
+    Shapes: dy as y -> dx as x, written into `out` where it is given: dy itself, if dy serves no more
     """
     y, axis = cache
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
-    return softmax_backward_into(dy, y, axis, out=np.empty_like(y))
-
-
-def softmax_into(x: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
-    """The softmax of x, written into `out`, which may be x itself when its owner no longer needs the scores.
-
-    Shapes: x and out of one shape
-    """
-    if x.dtype == np.float16:  # ten bits are too few for a sum: work in float32
-        out[...] = softmax_into(x.astype(np.float32), axis, out=np.empty_like(x, dtype=np.float32))
-        return out
-    row_max = x.max(axis=axis, keepdims=True)
-    row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # for a row of -inf: -inf - (-inf) would be NaN
-
-    np.subtract(x, row_max, out=out)
-    np.exp(out, out=out)
-    total = _row_sum(out, axis)
-    out /= np.maximum(total, 1.0)  # total is at least exp(0) = 1, except in a row of -inf: there 0 / 1 = 0
-    return out
-
-
-def softmax_backward_into(dy: np.ndarray, y: np.ndarray, axis: int, out: np.ndarray) -> np.ndarray:
-    """The backward's one line, written into `out`, which may be dy itself when its owner no longer needs it.
-
-    Shapes: dy, y and out of one shape
-    """
-    if y.dtype == np.float16:
-        wide = np.empty_like(y, dtype=np.float32)
-        out[...] = softmax_backward_into(dy.astype(np.float32), y.astype(np.float32), axis, out=wide)
-        return out
+    dx = np.empty_like(y) if out is None else out
     # y = softmax(x)
-    average = _row_sum(dy * y, axis)  # what the row earns on average
-    np.subtract(dy, average, out=out)
-    out *= y
-    return out
+    average = dot_in_rows(wide(dy), wide(y), axis)  # what the row earns on average
+    np.subtract(dy, average, out=dx)
+    dx *= y
+    return dx
 
 
-def _row_sum(x: np.ndarray, axis: int) -> np.ndarray:
-    """x.sum(axis, keepdims=True), which einsum does three times as fast on the short rows of attention."""
-    return np.einsum("...i->...", x.swapaxes(axis, -1))[..., None].swapaxes(axis, -1)
+def _check_softmax(x: np.ndarray, axis: int) -> None:
+    require_float("softmax", x=x)
+    if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
+        raise shape_error("softmax", "x", f"an array with at least one element along axis {axis}", x.shape)

@@ -10,11 +10,12 @@ and when a further tile of keys raises the maximum to m', the old sums only chan
 
     l' = l exp(m - m') + sum over the tile of exp(s_j - m')        a' likewise, with v_j
 
-At the end y = a / l, exactly the softmax average of chapter 6. One number a query is kept for the backward,
+At the end y = a / l, exactly the softmax average of Chapter 6. One number a query is kept for the backward,
 L = m + log l, because any weight can be made again from it: w_ij = exp(s_ij - L_i).
 
 The backward walks over the same tiles and remakes their scores: more arithmetic, little memory. Within a tile it is
-chapter 6 line by line, but the softmax's row sum runs over all keys, not only the tile's. It need not be collected:
+Chapter 6 line by line, grouped heads folded into the query axis, but the softmax's row sum runs over all keys, not
+only the tile's. It need not be collected:
 
     sum_j w_ij dw_ij = sum_j w_ij (dy_i . v_j) = dy_i . y_i = D_i
 
@@ -31,10 +32,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, shape_error
+from numpy_attention.errors import dtype_error, require_cotangent, value_error
+from numpy_attention.ops.attention import fold_heads
 from numpy_attention.ops.attention_arguments import check_attention_arguments
+from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
 
-_TILE_ELEMENTS = 2**17  # scores at hand at a time: half a megabyte in float32, so that a tile stays in the cache
+_TILE_ELEMENTS = 2**17  # scores at hand at a time: half a megabyte in float32, to fit fast memory
 
 
 class TiledAttentionCache(NamedTuple):
@@ -79,40 +82,38 @@ def tiled_attention(
     >>> y, cache = tiled_attention(q, k, v, causal=True, block_size=2)
     >>> bool(np.allclose(y[0], v[0]))  # the first query sees the first key only
     True
+
+    Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
     """
-    check_attention_arguments("tiled_attention", q, k, v, mask, None)
-    if q.dtype == np.float16:
-        raise shape_error("tiled_attention", "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
-    if block_size < 1:
-        raise shape_error("tiled_attention", "block_size", "at least 1", block_size)
+    _check_tiled(q, k, v, mask, block_size)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, 1, T_k, d_k), (N, 1, T_k, d_v)
+    qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     tile_mask = _TileMask(mask, q.shape, qg.shape[:2])
     y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))
     L = np.empty_like(q, shape=(*qg.shape[:3], 1))
     lowest = float(np.finfo(q.dtype).min)
 
-    for heads, rows in _query_tiles(qg.shape, kg.shape[2], block_size):
-        q_tile = qg[heads, :, rows] * scale  # (n, G, t_q, d_k)
-        m = np.full_like(q_tile[..., :1], lowest)  # (n, G, t_q, 1)
+    for heads, rows in _query_tiles(qg.shape, kg.shape[1], block_size):
+        q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
+        m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
         total = np.zeros_like(m)
-        a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G, t_q, d_v)
-        for columns in _key_tiles(rows, qg.shape[2], kg.shape[2], block_size, causal):
-            s = q_tile @ kg[heads, :, columns].swapaxes(-1, -2)  # (n, G, t_q, t_k)
-            _hide(s, tile_mask, heads, rows, columns, causal, kg.shape[2] - qg.shape[2])
+        a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
+        for columns in _key_tiles(rows, qg.shape[2], kg.shape[1], block_size, causal):
+            s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
+            _hide(s, tile_mask, heads, rows, columns, causal, kg.shape[1] - qg.shape[2])
             new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
             s -= new_m
             w = np.exp(s, out=s)  # not yet divided by the total
             shrink = np.exp(m - new_m)
             total *= shrink
-            total += np.einsum("...j->...", w)[..., None]  # the row sums, several times faster than `sum`
+            total += sum_in_rows(w)
             a *= shrink
-            a += w @ vg[heads, :, columns]
+            a += w @ vg[heads, columns]
             m = new_m
         total = np.maximum(total, 1.0)  # at least exp(0) = 1 but for a query with nothing to see, whose a is 0
         a /= total
-        y[heads, :, rows] = a
-        L[heads, :, rows] = m + np.log(total)
+        y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
+        L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
 
     y = y.reshape(*q.shape[:-1], v.shape[-1])
     return y, TiledAttentionCache(q, k, v, mask, y, L, causal, scale, block_size)
@@ -130,40 +131,41 @@ def tiled_attention_backward(
     qg, kg, vg = _group(q, k, v)
     tile_mask = _TileMask(mask, q.shape, qg.shape[:2])
     dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
-    D = np.einsum("...j,...j->...", dyg, y.reshape(dyg.shape))[..., None]  # (N, G, T_q, 1)
+    D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
     dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
 
-    for heads, rows in _query_tiles(qg.shape, kg.shape[2], block_size):
-        q_tile = qg[heads, :, rows] * scale  # (n, G, t_q, d_k)
-        dy_tile = dyg[heads, :, rows]  # (n, G, t_q, d_v)
+    for heads, rows in _query_tiles(qg.shape, kg.shape[1], block_size):
+        q_tile, dy_tile, L_tile, D_tile = (
+            fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
+        )  # (n, G t_q, ...) each
+        q_tile = q_tile * scale
         dq_tile = np.zeros_like(q_tile)
-        for columns in _key_tiles(rows, qg.shape[2], kg.shape[2], block_size, causal):
-            k_tile, v_tile = kg[heads, :, columns], vg[heads, :, columns]
-            s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G, t_q, t_k)
-            _hide(s, tile_mask, heads, rows, columns, causal, kg.shape[2] - qg.shape[2])
-            s -= L[heads, :, rows]
+        for columns in _key_tiles(rows, qg.shape[2], kg.shape[1], block_size, causal):
+            k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
+            s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
+            _hide(s, tile_mask, heads, rows, columns, causal, kg.shape[1] - qg.shape[2])
+            s -= L_tile
             w = np.exp(s, out=s)
 
-            # y = w @ v, each key serving all G heads of its group
-            dv[heads, :, columns] += (w.swapaxes(-1, -2) @ dy_tile).sum(axis=1, keepdims=True)
+            # y = w @ v
+            dv[heads, columns] += w.swapaxes(-1, -2) @ dy_tile
             ds = dy_tile @ v_tile.swapaxes(-1, -2)  # for now dw
             # w = softmax(s)
-            ds -= D[heads, :, rows]
+            ds -= D_tile
             ds *= w
             # s = scale * q @ k^T
             dq_tile += ds @ k_tile
-            dk[heads, :, columns] += (ds.swapaxes(-1, -2) @ q_tile).sum(axis=1, keepdims=True)
+            dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
         dq_tile *= scale
-        dq[heads, :, rows] = dq_tile
+        dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All leading axes as two: N key heads, and the G query heads that share one (G = 1 unless grouped)."""
-    kg = k.reshape(-1, 1, *k.shape[-2:])  # (N, 1, T_k, d_k)
-    vg = v.reshape(-1, 1, *v.shape[-2:])  # (N, 1, T_k, d_v)
-    groups = math.prod(q.shape[:-2]) // max(kg.shape[0], 1)
-    return q.reshape(kg.shape[0], groups, *q.shape[-2:]), kg, vg
+    """All leading axes as N key heads, each with the G query heads that share it (G = 1 unless grouped)."""
+    N = math.prod(k.shape[:-2])
+    G = math.prod(q.shape[:-2]) // max(N, 1)
+    return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
 
 
 def _query_tiles(q_shape: tuple[int, ...], T_k: int, block_size: int) -> Iterator[tuple[slice, slice]]:
@@ -186,7 +188,8 @@ def _key_tiles(rows: slice, T_q: int, T_k: int, block_size: int, causal: bool) -
 def _hide(
     s: np.ndarray, tile_mask: "_TileMask", heads: slice, rows: slice, columns: slice, causal: bool, offset: int
 ) -> None:
-    """Set the scores of pairs that may not meet to -inf."""
+    """Set the scores of pairs that may not meet to -inf, for all G heads of each group."""
+    s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
     if causal and columns.stop - 1 > rows.start + offset:  # else the whole tile lies in the past
         query_position = np.arange(rows.start, rows.stop, like=s)[:, None] + offset  # (t_q, 1)
         np.copyto(s, -np.inf, where=np.arange(columns.start, columns.stop, like=s) > query_position)
@@ -212,3 +215,11 @@ class _TileMask:
         rows = rows if self.mask.shape[1] > 1 else slice(None)
         columns = columns if self.mask.shape[2] > 1 else slice(None)
         return self.mask[:, rows, columns][self.which[heads]]  # (n, G, t_q or 1, t_k or 1)
+
+
+def _check_tiled(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, block_size: int) -> None:
+    check_attention_arguments("tiled_attention", q, k, v, mask, None)
+    if q.dtype == np.float16:
+        raise dtype_error("tiled_attention", "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
+    if block_size < 1:
+        raise value_error("tiled_attention", "block_size", "at least 1", block_size)

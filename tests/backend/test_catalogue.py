@@ -12,7 +12,7 @@ from numpy_attention.backend import hosted, move
 from numpy_attention.catalogue.entry import Case
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.check import gradcheck
-from numpy_attention.ops.softmax import softmax_into
+from numpy_attention.ops.softmax import softmax
 from tests.backend.devices import Device, waits
 
 ENTRIES = sorted(CATALOGUE)
@@ -90,10 +90,10 @@ def test_masks_are_made_where_they_are_asked_for(device: Device) -> None:
 
 
 PLANTED: dict[str, Any] = {
-    "the maximum by reduce": lambda x, axis, out: softmax_into(x - np.maximum.reduce(x, axis)[..., None], axis, out),
-    "a buffer of the host": lambda x, axis, out: softmax_into(x + np.zeros(x.shape, dtype=x.dtype), axis, out),
-    "a look at the scores": lambda x, axis, out: softmax_into(x / max(float(x.max()), 1.0), axis, out),
-    "scores chosen by a boolean index": lambda x, axis, out: x[x > -1e9] is None or softmax_into(x, axis, out),
+    "the maximum by reduce": lambda x, out: softmax(x - np.maximum.reduce(x, -1)[..., None], out=out),
+    "a buffer of the host": lambda x, out: softmax(x + np.zeros(x.shape, dtype=x.dtype), out=out),
+    "a look at the scores": lambda x, out: softmax(x / max(float(x.max()), 1.0), out=out),
+    "scores chosen by a boolean index": lambda x, out: x[x > -1e9] is None or softmax(x, out=out),
 }
 
 
@@ -104,7 +104,7 @@ def test_a_mistake_planted_in_a_chapter_fails_the_test_of_its_entry(
     entry, strict = "scaled_dot_product_attention: T_q and T_k differ", Device("strict")
     attention = importlib.import_module("numpy_attention.ops.attention")
     test_forward_and_backward_agree_with_numpy(entry, np.float32, strict, rng)
-    monkeypatch.setattr(attention, "softmax_into", PLANTED[mistake])
+    monkeypatch.setattr(attention, "softmax", PLANTED[mistake])
     with pytest.raises((AssertionError, TypeError)):
         test_forward_and_backward_agree_with_numpy(entry, np.float32, strict, rng)
 

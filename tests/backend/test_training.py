@@ -13,12 +13,12 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
-from numpy_attention.runs import trainer as loop
+from numpy_attention.runs import trainer as trainer_file
 from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import Trainer
 from numpy_attention.tasks import make_task
+from numpy_attention.training import loop
 from numpy_attention.training.clipping import clip_by_global_norm
 from numpy_attention.training.optimizers import SGD, Adam, AdamW
 from tests.backend.devices import Device, waits
@@ -116,8 +116,8 @@ def text(tmp_path: Path) -> str:
 @pytest.fixture
 def as_cupy(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--backend cupy` computes on the device of this test run."""
-    usual = loop.get_backend
-    monkeypatch.setattr(loop, "get_backend", lambda name: device.backend if name == "cupy" else usual(name))
+    usual = trainer_file.get_backend
+    monkeypatch.setattr(trainer_file, "get_backend", lambda name: device.backend if name == "cupy" else usual(name))
 
 
 def trainer(directory: Path, text: str, **settings: Any) -> Trainer:
@@ -131,25 +131,24 @@ def trainer(directory: Path, text: str, **settings: Any) -> Trainer:
 def test_the_loop_waits_once_a_step(dropout: float, device: Device, tmp_path: Path, text: str) -> None:
     there = trainer(tmp_path / "there", text, backend="cupy", dropout=dropout, optimizer="sgd")
     here = trainer(tmp_path / "here", text, dropout=dropout, optimizer="sgd")
-    with Workers(1) as workers:
-        for step in range(3):
-            with waits() as found:
-                loss, norm, counted = there.one_step(workers)
-            assert len(found) <= 1, f"step {step} waits for {found}"
-            with device.same_path():
-                expected = here.one_step(workers)
-            device.agree(np.array([loss, norm]), np.array(expected[:2]), f"loss and norm of step {step}")
-            assert counted == expected[2]
+    for step in range(3):
+        with waits() as found:
+            loss, norm, counted = there.one_step()
+        assert len(found) <= 1, f"step {step} waits for {found}"
+        with device.same_path():
+            expected = here.one_step()
+        device.agree(np.array([loss, norm]), np.array(expected[:2]), f"loss and norm of step {step}")
+        assert counted == expected[2]
 
 
 def test_a_float_planted_in_the_loop_is_a_second_wait(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
-    monkeypatch.setattr(loop, "get_backend", lambda name: Device("strict").backend)
+    monkeypatch.setattr(trainer_file, "get_backend", lambda name: Device("strict").backend)
     run = trainer(tmp_path / "run", text, backend="cupy")
     monkeypatch.setattr(loop, "clip_by_global_norm", _clipped_by_a_branch)
-    with Workers(1) as workers, waits() as found:
-        run.one_step(workers)
+    with waits() as found:
+        run.one_step()
     assert len(found) > 1
 
 
@@ -164,15 +163,15 @@ def test_a_run_goes_on_where_it_is_resumed(
     first: str, second: str, device: Device, tmp_path: Path, text: str
 ) -> None:
     whole, broken = trainer(tmp_path / "whole", text), trainer(tmp_path / "broken", text, backend=first)
-    with device.same_path(), Workers(1) as workers:
-        losses = [whole.one_step(workers)[0] for _ in range(4)]
-        again = [broken.one_step(workers)[0] for _ in range(2)]
+    with device.same_path():
+        losses = [whole.one_step()[0] for _ in range(4)]
+        again = [broken.one_step()[0] for _ in range(2)]
         broken.save()
         config, arrays, meta = load_run(tmp_path / "broken")
         assert all(isinstance(array, np.ndarray) for array in arrays.values())
         resumed = trainer(tmp_path / "broken", text, backend=second)
         resumed.restore(arrays, meta)
-        again += [resumed.one_step(workers)[0] for _ in range(2)]
+        again += [resumed.one_step()[0] for _ in range(2)]
     assert config.backend == first
     if device.exact:
         assert again == losses
@@ -224,7 +223,7 @@ def test_bad_ids_are_refused_before_they_move(device: Device) -> None:
     good = np.array([[1, 2, 3]])
     with pytest.raises(ValueError, match="embedding: ids must be integers in \\[0, 11\\)"):
         model.loss(np.array([[1, 11, 3]]), good)
-    with pytest.raises(ValueError, match="cross_entropy: targets must be ids in \\[0, 11\\)"):
+    with pytest.raises(ValueError, match="cross_entropy: targets must be integers in \\[0, 11\\)"):
         model.loss(good, np.array([[1, -1, 3]]))
 
 

@@ -1,0 +1,112 @@
+"""Chapter 10: three bends, exact in their tails, and the same in pieces as in one."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.pieces import PIECE
+
+DTYPES = [np.float16, np.float32, np.float64]
+ALL = {
+    "relu": (na.relu, na.relu_backward),
+    "gelu": (na.gelu, na.gelu_backward),
+    "gelu, erf": (lambda x: na.gelu(x, "none"), na.gelu_backward),
+    "silu": (na.silu, na.silu_backward),
+}
+every_one = pytest.mark.parametrize(("op", "op_backward"), ALL.values(), ids=ALL)
+
+
+def far_and_near(dtype: type) -> np.ndarray:
+    return np.concatenate([np.linspace(-30.0, 30.0, 241), [-1e4, -100.0, 100.0, 1e4]]).astype(dtype)
+
+
+@every_one
+def test_an_activation_acts_on_each_number_by_itself(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
+    x, dy = rng.standard_normal((2, 3, 4, 5))
+    y, cache = op(x)
+    dx = op_backward(dy, cache)
+    for at in np.ndindex(x.shape):
+        y_at, cache_at = op(x[at].reshape(1))
+        assert y[at] == y_at[0]
+        assert dx[at] == op_backward(dy[at].reshape(1), cache_at)[0]
+
+
+@every_one
+def test_long_arrays_in_pieces_give_what_short_ones_give(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
+    x = rng.standard_normal((2, PIECE + 3)).astype(np.float32)[:, ::-1]  # not contiguous, no multiple of a piece
+    y, cache = op(x)
+    dx = op_backward(np.ones_like(x), cache)
+    some = np.array([0, 1, PIECE - 1, PIECE, PIECE + 2])
+    y_some, cache_some = op(x[:, some])
+    np.testing.assert_allclose(y[:, some], y_some, rtol=1e-6)
+    np.testing.assert_allclose(dx[:, some], op_backward(np.ones_like(y_some), cache_some), rtol=1e-6, atol=1e-7)
+
+
+@every_one
+def test_a_gradient_that_does_not_fit_the_result_is_refused(op: Any, op_backward: Any) -> None:
+    _, cache = op(np.ones((3, 4), np.float32))
+    with pytest.raises(ValueError, match=r"_backward: dy must be \(3, 4\)"):
+        op_backward(np.ones(4, np.float32), cache)
+    with pytest.raises(TypeError, match="_backward: dy must be float32"):
+        op_backward(np.ones((3, 4)), cache)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_relu_stops_what_is_negative_and_at_the_corner_its_slope_is_zero(dtype: type) -> None:
+    y, cache = na.relu(np.array([-2.0, -0.0, 0.0, 3.0], dtype))
+    np.testing.assert_array_equal(y, [0.0, 0.0, 0.0, 3.0])
+    np.testing.assert_array_equal(na.relu_backward(np.full(4, 5.0, dtype), cache), [0.0, 0.0, 0.0, 5.0])
+    assert y.dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu, erf", "silu"])
+def test_what_is_lost_on_the_left_is_added_on_the_right(rng: np.random.Generator, name: str) -> None:
+    """x P(x) + x P(-x) = x, since the two probabilities sum to one."""
+    op, _ = ALL[name]
+    x = rng.standard_normal(50)
+    np.testing.assert_allclose(op(x)[0] - op(-x)[0], x)
+    np.testing.assert_allclose(op(x)[1].slope + op(-x)[1].slope, 1.0)
+
+
+def test_the_two_forms_of_gelu_differ_by_less_than_a_thousandth() -> None:
+    x = np.linspace(-6.0, 6.0, 1001)
+    difference = np.abs(na.gelu(x)[0] - na.gelu(x, "none")[0]).max()
+    assert 4e-4 < difference < 5e-4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_silu_is_right_in_its_tail(dtype: type) -> None:
+    x = far_and_near(dtype)
+    logistic = np.array([1 / (1 + math.exp(-v)) if v > -700 else 0.0 for v in x.astype(float)])
+    y, cache = na.silu(x)
+    parts = np.finfo(dtype)
+    np.testing.assert_allclose(y, x.astype(float) * logistic, rtol=4 * float(parts.eps),
+                               atol=float(parts.smallest_normal))
+    exact_slope = logistic + x.astype(float) * logistic * (1 - logistic)
+    np.testing.assert_allclose(cache.slope, exact_slope, atol=8 * float(parts.eps))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_exact_gelu_is_the_normal_distribution(dtype: type) -> None:
+    x = far_and_near(dtype)
+    normal = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x.astype(float)])
+    y, _ = na.gelu(x, approximate="none")
+    eps = float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(y, x.astype(float) * normal, rtol=8 * eps, atol=30 * eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("approximate", ["tanh", "none"])
+def test_far_out_gelu_is_zero_or_the_identity(dtype: type, approximate: str) -> None:
+    x = np.array([-1e4, -300.0, 300.0, 1e4], dtype)
+    y, cache = na.gelu(x, approximate)
+    np.testing.assert_array_equal(y, np.maximum(x, 0.0))
+    np.testing.assert_array_equal(cache.slope, x > 0)
+
+
+def test_another_form_of_gelu_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"""gelu: approximate must be "tanh" or "none" .*, got 'sigmoid'"""):
+        na.gelu(np.ones(3), approximate="sigmoid")

@@ -1,0 +1,157 @@
+"""Chapter 6: a weighted average of the values, and where its gradients go."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+
+B, H, T_q, T_k, d_k, d_v = 2, 3, 4, 6, 5, 7  # all different
+
+
+def draw(rng: np.random.Generator, num_kv_heads: int = H, dtype: Any = np.float64) -> list[np.ndarray]:
+    """q, k, v and a gradient of the result."""
+    shapes = [(B, H, T_q, d_k), (B, num_kv_heads, T_k, d_k), (B, num_kv_heads, T_k, d_v), (B, H, T_q, d_v)]
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, **options: Any) -> tuple[Any, ...]:
+    """The result, the weights, and the gradients."""
+    y, cache = na.scaled_dot_product_attention(q, k, v, **options)
+    return y, cache.weights, *na.scaled_dot_product_attention_backward(dy, cache)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_the_weights_sum_to_one_and_average_the_values(rng: np.random.Generator, dtype: type) -> None:
+    *qkv, dy = draw(rng, dtype=dtype)
+    y, weights, *_ = attend(*qkv, dy)
+    assert weights.shape == (B, H, T_q, T_k)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(y, np.einsum("bhij,bhjn->bhin", weights, qkv[2]), rtol=1e-4, atol=1e-6)
+    assert y.dtype == dtype
+
+
+def test_unless_it_is_given_the_scale_is_one_over_the_root_of_the_width(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    expected = attend(q, k, v, dy, scale=d_k**-0.5)
+    np.testing.assert_array_equal(attend(q, k, v, dy)[0], expected[0])
+    np.testing.assert_allclose(attend(3.0 * q, k, v, dy, scale=d_k**-0.5 / 3.0)[0], expected[0])
+
+
+def test_equal_keys_give_the_mean_of_the_values(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    y, _, dq, *_ = attend(q, np.broadcast_to(k[..., :1, :], k.shape), v, dy)
+    np.testing.assert_allclose(y, np.broadcast_to(v.mean(axis=-2, keepdims=True), y.shape))
+    np.testing.assert_allclose(dq, 0.0, atol=1e-14)
+
+
+def test_keys_are_a_set_and_queries_do_not_meet(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    y, _, dq, dk, dv, _ = attend(q, k, v, dy)
+    keys, queries = rng.permutation(T_k), rng.permutation(T_q)
+    shuffled = attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], dy[:, :, queries])
+    expected = y[:, :, queries], dq[:, :, queries], dk[:, :, keys], dv[:, :, keys]
+    for ours, theirs in zip((shuffled[0], *shuffled[2:5]), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-14)
+
+
+def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    mask = rng.random((T_q, T_k)) < 0.6
+    mask[1] = False
+    y, weights, dq, dk, dv, _ = attend(q, k, v, dy, mask=mask)
+    assert not y[:, :, 1].any()
+    assert not weights[:, :, 1].any()
+    assert not dq[:, :, 1].any()
+    assert all(np.isfinite(grad).all() for grad in (dq, dk, dv))
+
+
+def test_a_hidden_key_gets_no_weight_and_no_gradient_and_may_hold_anything(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    mask = na.padding_mask([4, 6], T_k)
+    y, weights, _, dk, dv, _ = attend(q, k, v, dy, mask=mask)
+    assert not weights[0, :, :, 4:].any()
+    assert not dk[0, :, 4:].any()
+    assert not dv[0, :, 4:].any()
+    k[0, :, 4:], v[0, :, 4:] = 1e3, -1e3
+    np.testing.assert_array_equal(attend(q, k, v, dy, mask=mask)[0], y)
+
+
+def test_dk_needs_the_transposed_dscores(rng: np.random.Generator) -> None:
+    """Square scores, where forgetting the transpose goes unnoticed by the shapes."""
+    q, k, v, dy = rng.standard_normal((4, 5, 3))
+    _, weights, dq, dk, dv, _ = attend(q, k, v, dy, scale=1.0)
+    dweights = dy @ v.T
+    dscores = weights * (dweights - (dweights * weights).sum(axis=1, keepdims=True))
+    for t in range(5):
+        np.testing.assert_allclose(dq[t], sum(dscores[t, j] * k[j] for j in range(5)), atol=1e-14)
+        np.testing.assert_allclose(dk[t], sum(dscores[i, t] * q[i] for i in range(5)), atol=1e-14)
+        np.testing.assert_allclose(dv[t], sum(weights[i, t] * dy[i] for i in range(5)), atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(B, H, T_q, T_k), (H, 1, T_k), (T_q, 1), (B, 1, T_q, T_k)])
+def test_the_gradient_of_a_bias_adds_up_where_it_was_broadcast(rng: np.random.Generator, shape: Any) -> None:
+    q, k, v, dy = draw(rng)
+    bias = rng.standard_normal(shape)
+    full = np.broadcast_to(bias, (B, H, T_q, T_k)).copy()
+    dbias, dfull = attend(q, k, v, dy, bias=bias)[-1], attend(q, k, v, dy, bias=full)[-1]
+    lead = (1,) * (4 - len(shape)) + shape
+    axes = tuple(i for i, size in enumerate(lead) if size == 1)
+    np.testing.assert_allclose(dbias, dfull.sum(axis=axes, keepdims=True).reshape(shape), atol=1e-13)
+
+
+def test_a_bias_of_minus_infinity_is_a_mask_and_without_a_bias_there_is_no_gradient(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    mask = na.causal_mask(T_q, T_k)
+    by_mask, by_bias = attend(q, k, v, dy, mask=mask), attend(q, k, v, dy, bias=np.where(mask, 0.0, -np.inf))
+    for one, other in zip(by_mask[:5], by_bias[:5], strict=True):
+        np.testing.assert_allclose(one, other)
+    assert by_mask[5] is None
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2])
+def test_grouped_heads_are_repeated_keys_whose_gradients_add_up(rng: np.random.Generator, num_kv_heads: int) -> None:
+    q = rng.standard_normal((B, 4, T_q, d_k))
+    k, v = rng.standard_normal((B, num_kv_heads, T_k, d_k)), rng.standard_normal((B, num_kv_heads, T_k, d_v))
+    dy, mask = rng.standard_normal((B, 4, T_q, d_v)), rng.random((B, 4, T_q, T_k)) < 0.7
+    y, weights, dq, dk, dv, _ = attend(q, k, v, dy, mask=mask)
+    group = 4 // num_kv_heads
+    repeated = attend(q, k.repeat(group, axis=1), v.repeat(group, axis=1), dy, mask=mask)
+    for ours, theirs in zip((y, weights, dq), repeated[:3], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-14)
+    for ours, theirs in zip((dk, dv), repeated[3:5], strict=True):
+        np.testing.assert_allclose(ours, theirs.reshape(B, num_kv_heads, group, T_k, -1).sum(axis=2), atol=1e-13)
+
+
+def test_dv_uses_the_dropped_weights_and_the_softmax_the_whole_ones(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    y, cache = na.scaled_dot_product_attention(q, k, v, scale=1.0, dropout=0.4, rng=rng)
+    dq, _, dv, _ = na.scaled_dot_product_attention_backward(dy, cache)
+    np.testing.assert_allclose(cache.weights.sum(axis=-1), 1.0)
+    np.testing.assert_allclose(y, cache.dropped @ v)
+    np.testing.assert_allclose(dv, cache.dropped.swapaxes(-1, -2) @ dy)
+    dweights = na.dropout_backward(dy @ v.swapaxes(-1, -2), cache.dropout)
+    dscores = na.softmax_backward(dweights, na.softmax(q @ k.swapaxes(-1, -2))[1])
+    np.testing.assert_allclose(dq, dscores @ k, atol=1e-13)
+
+
+def test_dropout_without_a_generator_is_off(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng)
+    np.testing.assert_array_equal(attend(q, k, v, dy, dropout=0.9)[0], attend(q, k, v, dy)[0])
+
+
+def test_saturated_scores_are_a_look_up(rng: np.random.Generator) -> None:
+    k = np.eye(T_k)
+    v = rng.standard_normal((T_k, d_v))
+    y, _ = na.scaled_dot_product_attention(1e4 * k[[2, 0, 5, 2]], k, v)
+    np.testing.assert_array_equal(y, v[[2, 0, 5, 2]])
+
+
+def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+    q, k, v, dy = draw(rng, dtype=np.float32)
+    _, cache = na.scaled_dot_product_attention(q, k, v)
+    with pytest.raises(ValueError, match=r"dy must be \(2, 3, 4, 7\)"):
+        na.scaled_dot_product_attention_backward(dy[..., :d_k], cache)
+    with pytest.raises(TypeError, match="dy must be float32"):
+        na.scaled_dot_product_attention_backward(dy.astype(np.float64), cache)

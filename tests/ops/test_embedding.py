@@ -1,0 +1,72 @@
+"""Chapter 2: a look-up, and the sum over all places where a token stood."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.ops.embedding import add_at
+
+chapter = importlib.import_module("numpy_attention.ops.embedding")  # the module; `ops.embedding` is the function
+
+
+@pytest.fixture(params=["on the host", "as on a GPU"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are two ways to the same sum."""
+    if request.param == "as on a GPU":
+        monkeypatch.setattr(chapter, "on_host", lambda array: False)
+
+
+def test_a_look_up_is_a_linear_map_of_one_hot_rows(rng: np.random.Generator) -> None:
+    ids, table, dy = rng.integers(0, 5, (2, 11)), rng.standard_normal((5, 3)), rng.standard_normal((2, 11, 3))
+    one_hot = np.eye(5)[ids]
+    y, cache = na.embedding(ids, table)
+    y_linear, cache_linear = na.linear(one_hot, table)
+    np.testing.assert_array_equal(y, y_linear)
+    np.testing.assert_allclose(na.embedding_backward(dy, cache), na.linear_backward(dy, cache_linear)[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.usefixtures("either_way")
+def test_a_token_that_stands_often_gets_the_sum_of_all_its_places(rng: np.random.Generator, dtype: type) -> None:
+    ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # each many times, and not contiguous
+    table, dy = rng.standard_normal((7, 3)).astype(dtype), rng.standard_normal((*ids.shape, 3)).astype(dtype)
+    dtable = na.embedding_backward(dy, na.embedding(ids, table)[1])
+    for token in range(7):
+        np.testing.assert_allclose(dtable[token], dy[ids == token].sum(axis=0), rtol=1e-5, atol=1e-6)
+    assert dtable.dtype == dtype
+    assert not dtable[5:].any()
+
+
+@pytest.mark.usefixtures("either_way")
+def test_add_at_adds_to_what_is_there_as_numpys_own_does(rng: np.random.Generator) -> None:
+    ids, dy, dtable = rng.integers(0, 6, 40), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
+    expected = dtable.copy()
+    np.add.at(expected, ids, dy)
+    add_at(dtable, ids, dy)
+    np.testing.assert_allclose(dtable, expected)
+
+
+@pytest.mark.usefixtures("either_way")
+def test_no_ids_no_gradient() -> None:
+    y, cache = na.embedding(np.zeros((2, 0), int), np.ones((5, 3)))
+    assert y.shape == (2, 0, 3)
+    np.testing.assert_array_equal(na.embedding_backward(y, cache), np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize("ids", [np.array([0, -1]), np.array([[5]]), np.int64(-1), np.int32(5)])
+def test_an_id_outside_the_table_is_refused_also_as_a_single_number(ids: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"embedding: ids must be integers in \[0, 5\), got (-1|5); table \(5, 3\)"):
+        na.embedding(ids, np.ones((5, 3)))
+
+
+def test_a_single_number_is_looked_up(rng: np.random.Generator) -> None:
+    table = rng.standard_normal((5, 3))
+    np.testing.assert_array_equal(na.embedding(np.int64(2), table)[0], table[2])
+
+
+def test_a_gradient_of_another_dtype_is_refused() -> None:
+    y, cache = na.embedding(np.array([1, 2]), np.ones((5, 3), np.float32))
+    with pytest.raises(TypeError, match="dy must be float32"):
+        na.embedding_backward(y.astype(np.float64), cache)

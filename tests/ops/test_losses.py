@@ -1,0 +1,89 @@
+"""Chapter 11: the surprise about what really stood there, and what was predicted minus what happened."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+
+DTYPES = [np.float16, np.float32, np.float64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_model_that_knows_nothing_loses_the_logarithm_of_the_vocabulary(dtype: type) -> None:
+    loss, _ = na.cross_entropy(np.zeros((3, 4, 50), dtype), np.zeros((3, 4), int))
+    np.testing.assert_allclose(loss, np.log(50.0), rtol=float(np.finfo(dtype).eps))
+    assert loss.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_gradient_is_what_was_predicted_minus_what_happened(rng: np.random.Generator, dtype: type) -> None:
+    logits, targets = rng.standard_normal((5, 3, 7)).swapaxes(0, 1).astype(dtype), rng.integers(0, 7, (3, 5))
+    loss, cache = na.cross_entropy(logits, targets)
+    p, _ = na.softmax(logits)
+    np.testing.assert_allclose(loss, -np.log(np.take_along_axis(p, targets[..., None], -1)).mean(), rtol=1e-5)
+    dlogits = na.cross_entropy_backward(1.0, cache)
+    np.testing.assert_allclose(dlogits, (p - np.eye(7)[targets]) / 15, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(dlogits.sum(axis=-1), 0.0, atol=1e-7)
+    assert dlogits.dtype == dtype
+    np.testing.assert_allclose(na.cross_entropy_backward(-3.0, cache), -3.0 * dlogits, rtol=1e-6)
+
+
+def test_an_ignored_place_has_no_loss_no_gradient_and_no_part_in_the_mean(rng: np.random.Generator) -> None:
+    logits, targets = rng.standard_normal((2, 5, 7)), rng.integers(0, 7, (2, 5))
+    targets[0, 3:] = -100
+    counted = targets != -100
+    loss, cache = na.cross_entropy(logits, targets, label_smoothing=0.2)
+    loss_of_the_rest, cache_of_the_rest = na.cross_entropy(logits[counted], targets[counted], label_smoothing=0.2)
+    np.testing.assert_allclose(loss, loss_of_the_rest)
+    dlogits = na.cross_entropy_backward(1.0, cache)
+    assert not dlogits[~counted].any()
+    np.testing.assert_allclose(dlogits[counted], na.cross_entropy_backward(1.0, cache_of_the_rest))
+
+
+def test_with_nothing_to_count_loss_and_gradient_are_zero(rng: np.random.Generator) -> None:
+    loss, cache = na.cross_entropy(rng.standard_normal((4, 7)), np.full(4, -100))
+    assert loss == 0.0
+    assert not na.cross_entropy_backward(1.0, cache).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_model_that_is_sure_and_wrong_loses_a_finite_number_and_gets_a_bounded_gradient(dtype: type) -> None:
+    logits = np.array([[1e4, 0.0, -1e4]], dtype)
+    loss, cache = na.cross_entropy(logits, np.array([2]))
+    assert loss == 2e4
+    np.testing.assert_array_equal(na.cross_entropy_backward(1.0, cache), [[1.0, 0.0, -1.0]])
+
+
+def test_smoothing_asks_for_a_share_of_every_token(rng: np.random.Generator) -> None:
+    logits, targets = rng.standard_normal((5, 7)), rng.integers(0, 7, 5)
+    plain, _ = na.cross_entropy(logits, targets)
+    every, _ = na.cross_entropy(logits, targets, label_smoothing=1.0)
+    np.testing.assert_allclose(every, np.mean([na.cross_entropy(logits, np.full(5, t))[0] for t in range(7)]))
+    np.testing.assert_allclose(na.cross_entropy(logits, targets, label_smoothing=0.3)[0], 0.7 * plain + 0.3 * every)
+
+
+@pytest.mark.parametrize(("targets", "options", "message"), [
+    (np.array([1, 7]), {}, r"integers in \[0, 7\), got 7; is padding marked with ignore_index = -100\?"),
+    (np.array([1, -1]), {}, r"targets must be integers in \[0, 7\), got -1"),
+    (np.array([1, -100]), {"ignore_index": -1}, r"got -100; is padding marked with ignore_index = -1\?"),
+    (np.array([1, 2, 3]), {}, r"targets must be \(\.\.\.\) = \(2,\) .* one id for each row of logits"),
+    (np.ones((2, 7), int), {}, "did you pass one-hot vectors"),
+    (np.array([1, 2]), {"label_smoothing": 1.5}, r"label_smoothing must be in \[0, 1\], got 1.5"),
+], ids=str)
+def test_targets_that_cannot_be_are_refused(targets: np.ndarray, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        na.cross_entropy(np.ones((2, 7)), targets, **options)
+
+
+def test_a_single_target_out_of_range_is_refused_too() -> None:
+    with pytest.raises(ValueError, match=r"targets must be integers in \[0, 7\), got -1"):
+        na.cross_entropy(np.ones(7), np.int64(-1))
+    np.testing.assert_allclose(na.cross_entropy(np.ones(7), np.int64(3))[0], np.log(7.0))
+
+
+def test_the_gradient_of_a_loss_is_a_single_number() -> None:
+    _, cache = na.cross_entropy(np.ones((2, 7)), np.array([1, 2]))
+    with pytest.raises(ValueError, match=r"dloss must be a single number, got \(2,\); 1.0 for a plain loss"):
+        na.cross_entropy_backward(np.ones(2), cache)

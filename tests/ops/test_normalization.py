@@ -1,0 +1,116 @@
+"""Chapter 9: mean 0 and variance 1, and the two directions that a norm does not let through."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+
+DTYPES = [np.float32, np.float64]
+
+
+def draw(rng: np.random.Generator, dtype: Any = np.float64) -> list[np.ndarray]:
+    """x with rows of many sizes, gamma, beta, and a gradient of the result."""
+    x = 3.0 + rng.standard_normal((4, 5, 7)) * rng.uniform(0.5, 5.0, (4, 5, 1))
+    return [array.astype(dtype) for array in (x, *rng.standard_normal((2, 7)), rng.standard_normal(x.shape))]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layer_norm_gives_mean_zero_and_variance_one(rng: np.random.Generator, dtype: type) -> None:
+    x, *_ = draw(rng, dtype)
+    y, _ = na.layer_norm(x, np.ones(7, dtype), np.zeros(7, dtype), eps=1e-9)
+    np.testing.assert_allclose(y.mean(axis=-1), 0.0, atol=1e-6)
+    np.testing.assert_allclose(y.var(axis=-1), 1.0, rtol=1e-5)
+    assert y.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rms_norm_gives_a_root_mean_square_of_one_and_leaves_the_mean(rng: np.random.Generator, dtype: type) -> None:
+    x, *_ = draw(rng, dtype)
+    y, _ = na.rms_norm(x, np.ones(7, dtype), eps=1e-9)
+    np.testing.assert_allclose((y**2).mean(axis=-1), 1.0, rtol=1e-5)
+    assert (np.abs(y.mean(axis=-1)) > 0.1).any()
+
+
+def test_shift_and_scale_of_a_row_change_nothing(rng: np.random.Generator) -> None:
+    x, gamma, beta, _ = draw(rng)
+    factor, shift = rng.uniform(0.5, 2.0, (2, 4, 5, 1))
+    expected = na.layer_norm(x, gamma, beta, eps=1e-14)[0]
+    np.testing.assert_allclose(na.layer_norm(factor * x + shift, gamma, beta, eps=1e-14)[0], expected)
+    np.testing.assert_allclose(na.rms_norm(factor * x, gamma, eps=1e-14)[0], na.rms_norm(x, gamma, eps=1e-14)[0])
+    assert not np.allclose(na.rms_norm(x + shift, gamma)[0], na.rms_norm(x, gamma)[0])
+
+
+def test_dx_is_at_right_angles_to_what_the_norm_does_not_let_through(rng: np.random.Generator) -> None:
+    x, gamma, beta, dy = draw(rng)
+    _, cache = na.layer_norm(x, gamma, beta, eps=1e-14)
+    dx, _, _ = na.layer_norm_backward(dy, cache)
+    np.testing.assert_allclose(dx.sum(axis=-1), 0.0, atol=1e-12)
+    np.testing.assert_allclose((dx * cache.x_hat).sum(axis=-1), 0.0, atol=1e-10)
+    _, cache = na.rms_norm(x, gamma, eps=1e-14)
+    dx, _ = na.rms_norm_backward(dy, cache)
+    np.testing.assert_allclose((dx * cache.x_hat).sum(axis=-1), 0.0, atol=1e-10)
+    assert (np.abs(dx.sum(axis=-1)) > 1e-3).any()
+
+
+def test_gamma_enters_before_the_means_are_taken(rng: np.random.Generator) -> None:
+    x, gamma, beta, dy = draw(rng)
+    ones = np.ones(7)
+    dx, _, _ = na.layer_norm_backward(dy, na.layer_norm(x, gamma, beta)[1])
+    np.testing.assert_allclose(dx, na.layer_norm_backward(dy * gamma, na.layer_norm(x, ones, beta)[1])[0])
+    assert not np.allclose(dx, gamma * na.layer_norm_backward(dy, na.layer_norm(x, ones, beta)[1])[0])
+
+
+def test_gradients_of_gamma_and_beta_add_up_over_all_rows(rng: np.random.Generator) -> None:
+    x, gamma, beta, dy = draw(rng)
+    _, cache = na.layer_norm(x, gamma, beta)
+    _, dgamma, dbeta = na.layer_norm_backward(dy, cache)
+    np.testing.assert_allclose(dbeta, dy.sum(axis=(0, 1)))
+    np.testing.assert_allclose(dgamma, (dy * cache.x_hat).sum(axis=(0, 1)))
+
+
+def test_a_constant_vector_gives_beta_and_a_finite_gradient(rng: np.random.Generator) -> None:
+    gamma, beta, dy = rng.standard_normal((3, 7))
+    y, cache = na.layer_norm(np.full(7, 2.5), gamma, beta)
+    np.testing.assert_array_equal(y, beta)
+    assert all(np.isfinite(grad).all() for grad in na.layer_norm_backward(dy, cache))
+    y, cache = na.rms_norm(np.zeros(7), gamma)
+    assert not y.any()
+    assert all(np.isfinite(grad).all() for grad in na.rms_norm_backward(dy, cache))
+
+
+def test_half_precision_takes_its_statistics_in_float32(rng: np.random.Generator) -> None:
+    x = (300.0 * rng.standard_normal((3, 1000))).astype(np.float16)  # the sum of squares is far beyond 65504
+    gamma, beta, dy = np.ones(1000, np.float16), np.zeros(1000, np.float16), x / np.float16(300.0)
+    y, cache = na.layer_norm(x, gamma, beta)
+    np.testing.assert_allclose(y.astype(float).var(axis=-1), 1.0, rtol=1e-2)
+    grads = na.layer_norm_backward(dy, cache)
+    assert [grad.dtype for grad in (y, *grads)] == [np.float16] * 4
+    assert all(np.isfinite(grad).all() for grad in grads)
+    assert np.isfinite(na.rms_norm(x, gamma)[0]).all()
+
+
+@pytest.mark.parametrize("eps", [0.0, -1e-5])
+def test_eps_is_positive_and_the_error_says_why(eps: float) -> None:
+    with pytest.raises(ValueError, match=r"layer_norm: eps must be positive, got .* dividing by zero"):
+        na.layer_norm(np.ones((2, 7)), np.ones(7), np.ones(7), eps)
+    with pytest.raises(ValueError, match="rms_norm: eps must be positive"):
+        na.rms_norm(np.ones((2, 7)), np.ones(7), eps)
+
+
+def test_parameters_have_the_width_of_the_last_axis() -> None:
+    with pytest.raises(ValueError, match=r"layer_norm: beta must be \(d,\) = \(7,\) as in x \(5, 7\), got \(5, 7\)"):
+        na.layer_norm(np.ones((5, 7)), np.ones(7), np.ones((5, 7)))
+    with pytest.raises(ValueError, match=r"rms_norm: x must be \(\.\.\., d\) with d at least 1"):
+        na.rms_norm(np.ones((5, 0)), np.ones(0))
+
+
+def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+    x, gamma, beta, dy = draw(rng, np.float32)
+    for backward, cache in ((na.layer_norm_backward, na.layer_norm(x, gamma, beta)[1]),
+                            (na.rms_norm_backward, na.rms_norm(x, gamma)[1])):
+        with pytest.raises(ValueError, match=r"dy must be \(4, 5, 7\)"):
+            backward(dy[:1], cache)
+        with pytest.raises(TypeError, match="dy must be float32"):
+            backward(dy.astype(np.float64), cache)

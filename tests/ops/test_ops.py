@@ -1,0 +1,73 @@
+"""What all of Part I promises together: who owns an array, and where a reader finds the derivation."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.catalogue.table import OPS
+
+VIEWS = {"split_heads", "concat_heads", "dropout"}  # may hand on what they were given
+KEPT = {"softmax", "tiled_attention"}  # whose results serve on in their caches
+FOLDER = Path(ops.__file__).parent
+FORWARD = [name for name in ops.__all__ if not name.endswith("_backward")]
+
+
+def arrays_in(tree: Any) -> list[np.ndarray]:
+    if isinstance(tree, (tuple, list)):
+        return [array for one in tree for array in arrays_in(one)]
+    return [tree] if isinstance(tree, np.ndarray) and tree.size else []
+
+
+def share(some: Any, others: Any) -> bool:
+    return any(np.shares_memory(a, b) for a in arrays_in(some) for b in arrays_in(others))
+
+
+@pytest.mark.parametrize("entry", OPS, ids=lambda entry: entry.name)
+def test_results_and_gradients_are_the_callers_but_for_the_exceptions_that_are_named(entry: Any) -> None:
+    case = entry.case(seed=3)
+    y, cache = case.op(**case.inputs, **case.options)
+    dy = np.ones_like(y)
+    grads = case.op_backward(dy, cache)
+    assert entry.covers in VIEWS or not share(y, list(case.inputs.values()))
+    assert entry.covers in VIEWS or not share(grads, dy)
+    assert entry.covers in KEPT or entry.covers in VIEWS or not share(y, cache)
+    assert not share(grads, cache)
+
+
+def test_the_exceptions_are_none_too_many() -> None:
+    x = np.ones((2, 3, 4))
+    heads, cache = ops.split_heads(x, 2)
+    assert share(heads, x)
+    assert share(ops.concat_heads(x[:1])[0], x)
+    assert share(ops.dropout(x, 0.0, None)[0], x)
+    for name in KEPT:
+        y, cache = getattr(ops, name)(*[x] * (1 if name == "softmax" else 3))
+        assert share(y, cache)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_the_docstring_leads_to_the_derivation(name: str) -> None:
+    """`help(na.softmax)` ends in the chapter and the file to read."""
+    op = getattr(ops, name)
+    last = (inspect.getdoc(op) or "").split("\n\n")[-1]
+    found = re.fullmatch(r"Derivation: (Chapter \d+(?:, appendix)?), the head of numpy_attention/ops/(\w+\.py)\.", last)
+    assert found, f"{name} ends in {last!r}"
+    chapter, file = found.groups()
+    assert op.__module__ == f"numpy_attention.ops.{file.removesuffix('.py')}"
+    assert (FOLDER / file).read_text().startswith(f'"""{chapter}. ')
+
+
+def test_public_names_stand_in_the_order_of_the_chapters() -> None:
+    def place(name: str) -> tuple[int, bool]:
+        head = inspect.getdoc(inspect.getmodule(getattr(ops, name))) or ""
+        found = re.match(r"Chapter (\d+)(, appendix)?", head)
+        assert found
+        return int(found[1]), bool(found[2])
+
+    places = [place(name) for name in ops.__all__]
+    assert places == sorted(places)

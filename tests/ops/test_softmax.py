@@ -1,0 +1,85 @@
+"""Chapter 3: weights that sum to one, and a Jacobian that is never built."""
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+
+DTYPES = [np.float16, np.float32, np.float64]
+
+
+def test_rows_are_positive_and_sum_to_one_along_their_axis(rng: np.random.Generator) -> None:
+    x = 5 * rng.standard_normal((3, 4, 5))
+    for axis in (0, 1, 2, -1, -2):
+        y, _ = na.softmax(x, axis)
+        assert (y > 0).all()
+        np.testing.assert_allclose(y.sum(axis), 1.0)
+
+
+def test_a_number_added_to_a_whole_row_changes_nothing(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5))
+    np.testing.assert_allclose(na.softmax(x + 700.0 * rng.standard_normal((3, 1)))[0], na.softmax(x)[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_scores_give_the_softmax_of_their_differences(dtype: type) -> None:
+    differences = np.array([0.0, -1.0, -3.0, -4.0, -1e4])
+    exact = np.exp(differences) / np.exp(differences).sum()
+    y, _ = na.softmax((differences + 2048.0).astype(dtype))
+    np.testing.assert_allclose(y, exact, atol=2 * float(np.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_of_minus_infinity_gets_zeros_and_passes_zero_gradient(rng: np.random.Generator, dtype: type) -> None:
+    x = rng.standard_normal((3, 5)).astype(dtype)
+    x[1] = -np.inf
+    y, cache = na.softmax(x)
+    dx = na.softmax_backward(rng.standard_normal((3, 5)).astype(dtype), cache)
+    assert not y[1].any()
+    assert not dx[1].any()
+    assert np.isfinite(dx).all()
+
+
+def test_the_backward_is_the_jacobian_times_dy(rng: np.random.Generator) -> None:
+    x, dy = rng.standard_normal((2, 5))
+    y, cache = na.softmax(x)
+    np.testing.assert_allclose(na.softmax_backward(dy, cache), (np.diag(y) - np.outer(y, y)) @ dy)
+
+
+def test_rows_of_dx_sum_to_zero_and_a_dy_of_ones_proves_nothing(rng: np.random.Generator) -> None:
+    y, cache = na.softmax(rng.standard_normal((3, 4, 5)), axis=1)
+    dx = na.softmax_backward(rng.standard_normal(y.shape), cache)
+    assert np.abs(dx).max() > 0.01
+    np.testing.assert_allclose(dx.sum(axis=1), 0.0, atol=1e-15)
+    np.testing.assert_allclose(na.softmax_backward(np.ones_like(y), cache), 0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_out_may_be_the_argument_itself(rng: np.random.Generator, dtype: type, axis: int) -> None:
+    x, dy = rng.standard_normal((2, 3, 5)).astype(dtype)
+    y, cache = na.softmax(x, axis)
+    dx = na.softmax_backward(dy, cache)
+    y_there, cache_there = na.softmax(x, axis, out=x)
+    dx_there = na.softmax_backward(dy, cache_there, out=dy)
+    assert y_there is x
+    assert cache_there.y is x
+    assert dx_there is dy
+    np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(dy, dx)
+
+
+def test_half_precision_loses_no_more_than_its_own_rounding(rng: np.random.Generator) -> None:
+    x, dy = rng.standard_normal((2, 3, 400)).astype(np.float16)
+    y, cache = na.softmax(x)
+    y_exact, cache_exact = na.softmax(x.astype(np.float64))
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y, y_exact, rtol=1e-3, atol=1e-7)
+    dx, dx_exact = na.softmax_backward(dy, cache), na.softmax_backward(dy.astype(np.float64), cache_exact)
+    np.testing.assert_allclose(dx, dx_exact, rtol=5e-3, atol=5e-6)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((), -1), ((3, 0), -1), ((3, 4), 2)])
+def test_there_must_be_something_to_choose_from(shape: tuple[int, ...], axis: int) -> None:
+    with pytest.raises(ValueError, match="softmax: x must be an array with at least one element along axis"):
+        na.softmax(np.ones(shape), axis)

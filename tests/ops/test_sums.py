@@ -1,0 +1,35 @@
+"""Chapter 1, appendix: the fast sums are the sums of NumPy."""
+
+import numpy as np
+import pytest
+
+from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, sum_over_rows, wide
+
+
+@pytest.fixture(params=[np.float32, np.float64])
+def strided(request: pytest.FixtureRequest, rng: np.random.Generator) -> np.ndarray:
+    """No axis is contiguous."""
+    return rng.standard_normal((10, 7, 9)).astype(request.param).swapaxes(0, 2)[::2, ::-1, ::3]
+
+
+def test_the_sum_over_rows_is_that_along_axis_0(strided: np.ndarray) -> None:
+    x = strided[:, 3]
+    np.testing.assert_allclose(sum_over_rows(x), x.sum(axis=0), rtol=1e-5, atol=1e-6)
+    assert sum_over_rows(x).dtype == x.dtype
+    np.testing.assert_array_equal(sum_over_rows(x[:0]), np.zeros(x.shape[1]))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
+def test_sums_and_dots_in_rows_keep_the_axis(strided: np.ndarray, axis: int) -> None:
+    np.testing.assert_allclose(sum_in_rows(strided, axis), strided.sum(axis, keepdims=True), rtol=1e-5, atol=1e-5)
+    other = strided[::-1]
+    exact = (strided * other).sum(axis, keepdims=True)
+    np.testing.assert_allclose(dot_in_rows(strided, other, axis), exact, rtol=1e-5, atol=1e-5)
+
+
+def test_only_float16_is_made_wide() -> None:
+    halves = np.full(4096, 0.5, dtype=np.float16)
+    assert float(sum_in_rows(wide(halves))[0]) == 2048.0
+    for dtype in (np.float32, np.float64):
+        x = np.ones(3, dtype)
+        assert wide(x) is x

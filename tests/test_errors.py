@@ -1,0 +1,76 @@
+"""Errors that teach: who refused, which argument, what was expected, what came, and the likely fix."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention.errors import (
+    dtype_error,
+    require_array,
+    require_cotangent,
+    require_float,
+    require_integers,
+    shape_error,
+    value_error,
+)
+
+
+@pytest.mark.parametrize(("error", "kind"), [
+    (shape_error, ValueError), (value_error, ValueError), (dtype_error, TypeError),
+])
+def test_every_error_is_one_sentence_with_a_fix_where_there_is_one(error: Any, kind: type[Exception]) -> None:
+    assert type(error("op", "x", "this", "that")) is kind
+    assert str(error("op", "x", "this", "that")) == "op: x must be this, got that"
+    assert str(error("op", "x", "this", "that", "do so")) == "op: x must be this, got that; do so"
+
+
+@pytest.mark.parametrize(("array", "message"), [
+    ([1.0], r"x must be an array, got list; wrap it: np.asarray\(x\)"),
+    (1.0, "x must be an array, got float"),
+    (np.ones((1, 1)).view(np.matrix), r"x must be an array of NumPy or CuPy, got numpy.*matrix; convert it"),
+    (np.ma.array([1.0], mask=[True]), "x must be an array of NumPy or CuPy, got .*MaskedArray"),
+], ids=["list", "number", "matrix", "masked"])
+def test_what_only_looks_like_an_array_is_refused(array: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"op: {message}"):
+        require_array("op", "x", array)
+
+
+def test_numbers_of_numpy_are_arrays() -> None:
+    for number in (np.float32(1.0), np.int64(1), np.array(1.0)):
+        require_array("op", "x", number)
+
+
+def test_floats_of_one_dtype_and_none_for_what_is_not_given() -> None:
+    require_float("op", x=np.ones(2), w=None, b=np.ones(3))
+    with pytest.raises(TypeError, match=r"b must be float64 as x is, got float32; convert it: b\.astype"):
+        require_float("op", x=np.ones(2), w=None, b=np.ones(3, np.float32))
+    for dtype in (np.int64, np.complex128, bool):
+        with pytest.raises(TypeError, match="w must be an array of floats, got"):
+            require_float("op", x=np.ones(2), w=np.ones(2, dtype))
+
+
+def test_a_gradient_has_the_shape_and_dtype_of_the_result() -> None:
+    require_cotangent("op", "dy", np.ones((2, 3)), (2, 3), np.float64)
+    with pytest.raises(ValueError, match=r"dy must be \(3, 2\), the shape of the forward's result, got \(2, 3\)"):
+        require_cotangent("op", "dy", np.ones((2, 3)), (3, 2), np.float64)
+    with pytest.raises(TypeError, match="dy must be float32, as the forward's result, got float64"):
+        require_cotangent("op", "dy", np.ones((2, 3)), (2, 3), np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, np.uint64])
+def test_integers_lie_within_their_range_also_as_single_numbers(dtype: type) -> None:
+    require_integers("op", "ids", np.array([[0, 4], [2, 1]], dtype), below=5)
+    require_integers("op", "ids", np.array([], dtype), below=0)
+    for ids in (np.array([1, 5], dtype), np.dtype(dtype).type(5)):
+        with pytest.raises(ValueError, match=r"ids must be integers in \[0, 5\), got 5; why"):
+            require_integers("op", "ids", ids, below=5, fix="why")
+    if np.dtype(dtype).kind == "i":
+        with pytest.raises(ValueError, match=r"ids must be integers in \[0, 5\), got -2"):
+            require_integers("op", "ids", np.array([3, -2, 7], dtype), below=5)
+
+
+def test_what_is_no_integer_is_refused() -> None:
+    for ids in (np.array([1.0]), np.array([True])):
+        with pytest.raises(TypeError, match="ids must be an integer array, got"):
+            require_integers("op", "ids", ids)
