@@ -3,12 +3,11 @@
     y, cache  = layer.forward(x)            a layer owns parameters, nothing else
     dx, grads = layer.backward(dy, cache)   grads has the names and shapes of layer.parameters()
 
-`training=True` and an `rng` turn dropout on; the default is off.
+An `rng` turns dropout on, where a layer has any; the default is off.
 """
 
-from numpy_attention.layers.decoder_block import DecoderBlock
+from numpy_attention.layers.block import DecoderBlock, EncoderBlock
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.encoder_block import EncoderBlock
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer
@@ -29,4 +28,4 @@ __all__ = [
     "MultiHeadAttention",
     "PositionEmbedding",
     "RMSNorm",
-]  # fmt: skip
+]

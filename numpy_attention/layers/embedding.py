@@ -1,9 +1,9 @@
 """Chapter 15. Embedding: the table of word vectors
 
-    y = table[ids]     table (V, d_model)
+    ids (B, T)  -->  the rows of table (V, d_model)  -->  y (B, T, d_model)
 
 Row i is the vector of token i. Ids are not numbers one can move a little, so there is no gradient for them; the one
-for the table is Chapter 2's scatter-add, a row's gradient being the sum over all places where its token stood.
+for the table is that of Chapter 2, a row's gradient being the sum over all places where its token stood.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.layers.layer import Layer, Parameters, normal
-from numpy_attention.ops.embedding import embedding, embedding_backward
+from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 
 
 class Embedding(Layer):
-    """y = table[ids].
+    """One learned vector for each id.
 
     Shapes: ids (...) integers in [0, V) -> y (..., d_model).
     """
@@ -32,10 +32,8 @@ class Embedding(Layer):
     ) -> None:
         self.table = normal(rng, (vocab_size, d_model), scale, dtype)
 
-    def forward(
-        self, ids: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
-    ) -> tuple[np.ndarray, Any]:
+    def forward(self, ids: np.ndarray) -> tuple[np.ndarray, EmbeddingCache]:
         return embedding(ids, self.table)
 
-    def backward(self, dy: np.ndarray, cache: Any) -> tuple[None, Parameters]:
+    def backward(self, dy: np.ndarray, cache: EmbeddingCache) -> tuple[None, Parameters]:
         return None, {"table": embedding_backward(dy, cache)}  # no dx: ids have no gradient

@@ -2,42 +2,70 @@
 
 Attention mixes positions; between two such mixings every position is changed by itself, by the same small network:
 
+    (B, T, d_model) --> (B, T, d_ff) --> (B, T, d_model)
+
     FFN(x)    = f(x w_1 + b_1) w_2 + b_2                      f = relu, gelu or silu
     SwiGLU(x) = (silu(x w_gate + b_gate) * (x w_1 + b_1)) w_2 + b_2
 
 The hidden width d_ff is usually 4 d_model; about two thirds of a transformer's matrix weights are here.
 In the gated form one half of the hidden layer says what, the other how much of it may pass. Its backward is the
-product rule; for h = g * u with g = silu(a):
+product rule; with a = x w_gate + b_gate, gate = silu(a), up = x w_1 + b_1 and h = gate * up:
 
-    dg = dh * u      du = dh * g      da = silu'(a) * dg
+    dgate = dh * up      dup = dh * gate      da = silu'(a) * dgate
 
-and x, which entered twice, collects both branches: dx = da w_gateᵀ + du w_1ᵀ.
+and x, which entered twice, collects both branches: dx = da w_gate^T + dup w_1^T.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import value_error
 from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
-from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
-from numpy_attention.ops.dropout import dropout, dropout_backward
-from numpy_attention.ops.linear import linear, linear_backward
+from numpy_attention.ops.activations import (
+    ActivationCache,
+    ReluCache,
+    gelu,
+    gelu_backward,
+    relu,
+    relu_backward,
+    silu,
+    silu_backward,
+)
+from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
+from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 
-ACTIVATIONS = ("relu", "gelu", "gelu_exact", "silu", "swiglu")
+Activate = Callable[[np.ndarray], tuple[np.ndarray, Any]]
+ActivateBackward = Callable[[np.ndarray, Any], np.ndarray]
+ACTIVATIONS: dict[str, tuple[Activate, ActivateBackward]] = {
+    "relu": (relu, relu_backward),
+    "gelu": (gelu, gelu_backward),
+    "gelu_exact": (partial(gelu, approximate="none"), gelu_backward),
+    "silu": (silu, silu_backward),
+    "swiglu": (silu, silu_backward),  # of the gate
+}
+
+
+class GateCache(NamedTuple):
+    """Both factors of the gated form: the product rule needs them."""
+
+    linear: LinearCache
+    gate: np.ndarray  # silu(x w_gate + b_gate)
+    up: np.ndarray  # x w_1 + b_1
 
 
 class FeedForwardCache(NamedTuple):
-    """What backward needs, in the order of the forward; `gate` and `up` are None without a gate."""
+    """What backward needs, in the order of the forward."""
 
-    linear_1: Any
-    linear_gate: Any
-    activation: Any
-    gate: np.ndarray | None  # silu(x w_gate + b_gate)
-    up: np.ndarray | None  # x w_1 + b_1
-    dropout: Any
-    linear_2: Any
+    linear_1: LinearCache
+    gated: GateCache | None  # None without a gate
+    activation: ReluCache | ActivationCache
+    dropout: DropoutCache | None  # None without a generator
+    linear_2: LinearCache
 
 
 class FeedForward(Layer):
@@ -47,8 +75,11 @@ class FeedForward(Layer):
     hidden layer.
 
     Shapes: x (..., d_model) -> y (..., d_model).
-    Source: Vaswani et al., "Attention Is All You Need", 2017, eq. 2; Shazeer, "GLU Variants Improve Transformer",
-    2020, eq. 6.
+
+    Raises: ValueError for another activation.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), equation 2; Shazeer, GLU Variants Improve Transformer
+    (2020), equation 6.
     """
 
     def __init__(
@@ -61,8 +92,8 @@ class FeedForward(Layer):
         dropout: float = 0.0,
         dtype: Any = np.float32,
     ) -> None:
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"FeedForward: activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        if activation not in tuple(ACTIVATIONS):
+            raise value_error("FeedForward", "activation", f"one of {', '.join(ACTIVATIONS)}", repr(activation))
         self.activation = activation
         self.dropout = dropout
         self.w_1 = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype)
@@ -74,57 +105,47 @@ class FeedForward(Layer):
         self.b_gate = np.zeros(d_ff, dtype) if gated and bias else None
 
     def forward(
-        self, x: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
+        self, x: np.ndarray, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, FeedForwardCache]:
+        activate, _ = ACTIVATIONS[self.activation]
         up, linear_1 = linear(x, self.w_1, self.b_1)  # (..., d_ff)
+        gated = None
         if self.w_gate is None:
-            h, activation = _activate(self.activation, up)  # (..., d_ff)
-            linear_gate = gate = None
+            h, activation = activate(up)  # (..., d_ff)
         else:
             a, linear_gate = linear(x, self.w_gate, self.b_gate)  # (..., d_ff)
-            gate, activation = silu(a)
+            gate, activation = activate(a)
             h = gate * up  # (..., d_ff)
-        h, dropped = dropout(h, self.dropout if training else 0.0, rng)
+            gated = GateCache(linear_gate, gate, up)
+        dropout_cache = None
+        if rng is not None:  # in training
+            h, dropout_cache = dropout(h, self.dropout, rng)
         y, linear_2 = linear(h, self.w_2, self.b_2)  # (..., d_model)
-        kept_up = None if gate is None else up  # only the product rule needs it
-        return y, FeedForwardCache(linear_1, linear_gate, activation, gate, kept_up, dropped, linear_2)
+        return y, FeedForwardCache(linear_1, gated, activation, dropout_cache, linear_2)
 
     def backward(self, dy: np.ndarray, cache: FeedForwardCache) -> tuple[np.ndarray, Parameters]:
+        _, activate_backward = ACTIVATIONS[self.activation]
         grads: dict[str, Any] = {}
         # y = h @ w_2 + b_2
         dh, grads["w_2"], grads["b_2"] = linear_backward(dy, cache.linear_2)
-        # h = dropout(h)
-        dh = dropout_backward(dh, cache.dropout)
-        if cache.gate is None:
+        if cache.dropout is not None:
+            # h = dropout(h)
+            dh = dropout_backward(dh, cache.dropout)
+        gated = cache.gated
+        if gated is None:
             # h = f(up)
-            dup = _activate_backward(self.activation, dh, cache.activation)
+            dup = activate_backward(dh, cache.activation)
             # up = x @ w_1 + b_1
             dx, grads["w_1"], grads["b_1"] = linear_backward(dup, cache.linear_1)
         else:
             # h = gate * up
-            dgate = dh * cache.up
-            dup = dh * cache.gate
+            dgate = dh * gated.up
+            dup = dh * gated.gate
             # gate = silu(a)
-            da = silu_backward(dgate, cache.activation)
+            da = activate_backward(dgate, cache.activation)
             # a = x @ w_gate + b_gate
-            dx, grads["w_gate"], grads["b_gate"] = linear_backward(da, cache.linear_gate)
+            dx, grads["w_gate"], grads["b_gate"] = linear_backward(da, gated.linear)
             # up = x @ w_1 + b_1, the second use of x
             dx_up, grads["w_1"], grads["b_1"] = linear_backward(dup, cache.linear_1)
             dx += dx_up
         return dx, {name: g for name, g in grads.items() if g is not None}  # without the biases that are off
-
-
-def _activate(name: str, x: np.ndarray) -> tuple[np.ndarray, Any]:
-    if name == "relu":
-        return relu(x)
-    if name == "silu":
-        return silu(x)
-    return gelu(x, approximate="none" if name == "gelu_exact" else "tanh")
-
-
-def _activate_backward(name: str, dy: np.ndarray, cache: Any) -> np.ndarray:
-    if name == "relu":
-        return relu_backward(dy, cache)
-    if name == "silu":
-        return silu_backward(dy, cache)
-    return gelu_backward(dy, cache)

@@ -1,8 +1,14 @@
 """Chapter 17, appendix. Keys and values kept between the steps of generation
 
 A causal model's keys and values for a token depend on that token and those before it, never on later ones. So what
-one step computed the next can use again: the new token is the only query, and a step costs O(T) products with the
-stored keys where a fresh forward would cost O(T²).
+one step computed the next can use again:
+
+    step t     q_t  looks at  k_1 k_2 ... k_(t-1) | k_t        left of the bar stored, right of it new
+                              v_1 v_2 ... v_(t-1) | v_t
+
+The new token is the only query, and a step costs O(T) products with the stored keys where a fresh forward would cost
+O(T^2). Of a context, which does not grow, all keys are stored at the first step. Layers call the store `past`: a cache,
+in this book, is what a forward leaves to its backward, and the class alone keeps the name that is usual.
 """
 
 import numpy as np
@@ -18,7 +24,10 @@ class KeyValueCache:
         self.v: np.ndarray | None = None
 
     def append(self, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Write new keys (B, H_kv, T_new, d_k) and values behind the old; all of them come back, as views."""
+        """Write new keys (B, H_kv, T_new, d_k) and values after the old; all of them come back, as views.
+
+        Raises: ValueError beyond the capacity.
+        """
         start, self.length = self.length, self.length + k.shape[-2]
         if self.length > self.capacity:
             raise ValueError(f"KeyValueCache: room for {self.capacity} positions, got {self.length}")

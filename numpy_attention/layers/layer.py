@@ -2,14 +2,17 @@
 
 Part I was made of functions. A layer adds the one thing a function has not: parameters that stay from call to call.
 
-    y, cache  = layer.forward(x)            y  = f(x, θ)
-    dx, grads = layer.backward(dy, cache)   dx = dy ∂f/∂x,   grads = dy ∂f/∂θ, a dict named like the parameters
+    y, cache  = layer.forward(x)            y  = f(x, theta)
+    dx, grads = layer.backward(dy, cache)   dx = dy df/dx,   grads = dy df/dtheta, a dict named like the parameters
 
 Everything the backward needs travels in the cache, nothing is left on the layer. So a layer may be applied twice
 before either backward runs, and its two gradients are added by whoever applied it twice:
 
-    y_1, cache_1 = layer.forward(x_1)       θ is used in two places, so by the chain rule
-    y_2, cache_2 = layer.forward(x_2)       dL/dθ = dL/dy_1 ∂f(x_1, θ)/∂θ + dL/dy_2 ∂f(x_2, θ)/∂θ
+    y_1, cache_1 = layer.forward(x_1)       theta is used in two places, so by the chain rule
+    y_2, cache_2 = layer.forward(x_2)       dtheta = dy_1 df(x_1, theta)/dtheta + dy_2 df(x_2, theta)/dtheta
+
+An `rng` has two uses. Given to a constructor it draws the first weights (None: zeros, to be loaded); given to a
+forward it draws the dropout (None: there is no dropout).
 
 Parameters are plain attributes: `layer.w` is the array itself. Layers inside a layer are attributes too, and their
 names are joined by dots, as the path one would write in Python: `blocks.0.attention.w_q`. Nothing is registered.
@@ -23,7 +26,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from numpy_attention.backend import NumPyBackend
+from numpy_attention.backend import NumPyBackend, move
 
 Parameters = dict[str, np.ndarray]
 
@@ -45,13 +48,13 @@ class Layer:
         return found
 
     def num_parameters(self) -> int:
-        """How many numbers the layer has learned; one that is used in two places is counted once."""
+        """How many numbers the layer learns; one that is used in two places is counted once."""
         return sum(p.size for p in self.parameters().values())
 
     def load_parameters(self, new: Parameters) -> None:
         """Copy new values into the parameters; names, shapes and dtypes must all agree.
 
-        Raises: `ValueError` that lists every difference at once, with nothing changed.
+        Raises: ValueError that lists every difference at once, with nothing changed.
         """
         own = self.parameters()
         wrong = [f"{name} is missing" for name in own if name not in new]
@@ -70,7 +73,8 @@ class Layer:
 
         Make the optimizer afterwards, since it holds on to the arrays it is given.
         """
-        self.replace_parameters(lambda _, p: backend.asarray(p))
+        moved = move(self.parameters(), backend.asarray)
+        self.replace_parameters(lambda name, _: moved[name])
         return self
 
     def replace_parameters(self, replace: Callable[[str, np.ndarray], np.ndarray], prefix: str = "") -> None:
@@ -105,8 +109,9 @@ def normal(
 def glorot(d_in: int, d_out: int) -> float:
     """The standard deviation that keeps the variance of x @ w and of dy @ w.T near that of x and dy.
 
-        scale = sqrt(2 / (d_in + d_out))
+    Formula: scale = sqrt(2 / (d_in + d_out))
 
-    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward networks", 2010, eq. 12.
+    Source: Glorot, Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks (2010),
+    equation 12.
     """
     return math.sqrt(2.0 / (d_in + d_out))

@@ -1,9 +1,9 @@
 """Chapter 14. Linear: the affine map with its own weights
 
-    y = x w + b        w (d_in, d_out), b (d_out,)
+    x (..., d_in) --> w (d_in, d_out) --> + b (d_out,) --> y (..., d_out)
 
 The function and its gradient are those of Chapter 1. The layer adds where the weights come from: normal numbers with
-Glorot's scale, and biases of zero.
+Glorot's scale (Chapter 13), and biases of zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
-from numpy_attention.ops.linear import linear, linear_backward
+from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 
 
 class Linear(Layer):
@@ -28,11 +28,9 @@ class Linear(Layer):
         self.w = normal(rng, (d_in, d_out), glorot(d_in, d_out), dtype)
         self.b = np.zeros(d_out, dtype) if bias else None
 
-    def forward(
-        self, x: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
-    ) -> tuple[np.ndarray, Any]:
+    def forward(self, x: np.ndarray) -> tuple[np.ndarray, LinearCache]:
         return linear(x, self.w, self.b)
 
-    def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Parameters]:
+    def backward(self, dy: np.ndarray, cache: LinearCache) -> tuple[np.ndarray, Parameters]:
         dx, dw, db = linear_backward(dy, cache)
         return dx, {"w": dw} if db is None else {"w": dw, "b": db}

@@ -3,17 +3,28 @@
 One attention gives each query one weighted mean. Several heads ask several questions side by side, each in a space
 of its own of d_k dimensions, and w_o puts the answers together:
 
-    head_i = attention(x w_q,i, c w_k,i, c w_v,i)             c = x: self-attention; c another sequence: cross-attention
-    y      = concat(head_1, ..., head_H) w_o
+    x (B, T_q, d_model)           source (B, T_k, d_model)        source = x: self-attention
+         | w_q                              | w_k      | w_v      source = context: cross-attention
+    (B, T_q, H d_k)               (B, T_k, H_kv d_k)  (B, T_k, H_kv d_v)
+         | split_heads                      |          |
+    q (B, H, T_q, d_k)           k (B, H_kv, T_k, d_k)  v (B, H_kv, T_k, d_v)
+         |                                  |          |
+         +-------- attention (Chapter 6) ---+----------+
+                        |
+                 (B, H, T_q, d_v)
+                        | concat_heads
+                 (B, T_q, H d_v)
+                        | w_o
+                 y (B, T_q, d_model)
 
-The matrices of all heads lie side by side in one w_q (d_model, H d_k), so that one product serves them all;
-split_heads then only looks at the result as (B, H, T, d_k). In grouped-query attention w_k and w_v hold fewer heads,
-each shared by H / H_kv query heads.
+The matrices of all heads lie side by side in one w_q (d_model, H d_k), so that one product serves them all, and
+split_heads only looks at the result anew (Chapter 7). In grouped-query attention w_k and w_v hold fewer heads, each
+shared by H / H_kv query heads.
 
 The backward is the forward read from bottom to top. Where it forks, gradients add: in self-attention x is the query,
 the key and the value, so
 
-    dx = dq w_qᵀ + dk w_kᵀ + dv w_vᵀ
+    dx = dq w_q^T + dk w_k^T + dv w_v^T
 
 and in cross-attention the first term is dx while the other two are dcontext, which the encoder receives.
 """
@@ -24,6 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, glorot, normal
 from numpy_attention.ops.attention import (
@@ -31,39 +43,48 @@ from numpy_attention.ops.attention import (
     scaled_dot_product_attention,
     scaled_dot_product_attention_backward,
 )
-from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
-from numpy_attention.ops.linear import linear, linear_backward
-from numpy_attention.ops.positions import rotary, rotary_backward
+from numpy_attention.ops.heads import HeadsCache, concat_heads, concat_heads_backward, split_heads, split_heads_backward
+from numpy_attention.ops.linear import LinearCache, linear, linear_backward
+from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward
+
+
+class KeysValuesCache(NamedTuple):
+    """The way of the source to keys and values."""
+
+    linear_k: LinearCache
+    heads_k: HeadsCache
+    rotary_k: RotaryCache | None
+    linear_v: LinearCache
+    heads_v: HeadsCache
 
 
 class MultiHeadAttentionCache(NamedTuple):
     """What backward needs; the weights of all heads are `cache.attention.weights`, (B, H, T_q, T_k)."""
 
-    linear_q: Any
-    heads_q: Any
-    rotary_q: Any  # None without rotary positions
-    linear_k: Any
-    heads_k: Any
-    rotary_k: Any
-    linear_v: Any
-    heads_v: Any
+    linear_q: LinearCache
+    heads_q: HeadsCache
+    rotary_q: RotaryCache | None  # None without rotary positions
+    keys_values: KeysValuesCache | None  # None if they were stored: then there is no backward
     attention: AttentionCache
-    heads_o: Any
-    linear_o: Any
+    heads_o: HeadsCache
+    linear_o: LinearCache
     cross: bool  # keys and values came from a context
 
 
 class MultiHeadAttention(Layer):
-    """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, c w_k,i, c w_v,i); c is x, or the context.
+    """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, s w_k,i, s w_v,i); s is x, or the context.
 
-    `num_kv_heads` below `num_heads` makes it grouped-query attention (1: multi-query). `rotary_base` (10000 in the
-    paper) turns queries and keys by their positions. Weights start normal with standard deviation
-    sqrt(2 / (d_model + d_k)): Glorot's, each head being a map of its own from d_model to d_k.
+    `num_kv_heads` below `num_heads` makes it grouped-query attention (1: multi-query). `rotary_base` (usually
+    10000) turns queries and keys by their positions. w_q and w_k start with Glorot's scale for one head,
+    sqrt(2 / (d_model + d_k)); w_v and w_o take the same.
 
-    Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and bias broadcast to
-    (B, H, T_q, T_k), True = this query may look at this key.
-    Raises: `ValueError` where d_model cannot be shared out among the heads.
-    Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2; grouped-query: Ainslie et al., 2023.
+    Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
+    to (B, H, T_q, T_k), True = this query may look at this key.
+
+    Raises: ValueError where d_model cannot be shared out among the heads.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2; grouped-query: Ainslie et al., GQA (2023),
+    section 2.2.
     """
 
     def __init__(
@@ -82,11 +103,9 @@ class MultiHeadAttention(Layer):
     ) -> None:
         if num_kv_heads is None:
             num_kv_heads = num_heads
-        _check_heads(d_model, num_heads, num_kv_heads, d_k)
+        _check_heads(d_model, num_heads, num_kv_heads, d_k, rotary_base)
         d_k = d_model // num_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
-        if rotary_base is not None and d_k % 2:
-            raise ValueError(f"MultiHeadAttention: rotary positions turn pairs, so d_k must be even, got {d_k}")
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.rotary_base, self.rotary_pairing = rotary_base, rotary_pairing
         self.dropout = dropout
@@ -105,63 +124,75 @@ class MultiHeadAttention(Layer):
         x: np.ndarray,
         context: np.ndarray | None = None,
         mask: np.ndarray | None = None,
-        bias: np.ndarray | None = None,
+        scores_bias: np.ndarray | None = None,
         positions: np.ndarray | None = None,
         past: KeyValueCache | None = None,
-        training: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        """Attend. With `past` (generation only, no backward) keys and values of earlier calls are kept and reused."""
+        """Attend. With `past` (generation only, no backward) keys and values of earlier calls are kept and reused.
+
+        Rotary positions count from 0 unless they are given; with `past`, give them.
+        """
         q, linear_q = linear(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
         q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
         q, rotary_q = self._rotate(q, positions)
         stored = past.filled() if past is not None and context is not None else None
         if stored is not None:
-            k, v = stored  # the context's, from the first step
-            linear_k = heads_k = rotary_k = linear_v = heads_v = None
+            (k, v), keys_values = stored, None  # the context's, from the first step
         else:
-            source = x if context is None else context
-            k, linear_k = linear(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
-            k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
-            k, rotary_k = self._rotate(k, positions)
-            v, linear_v = linear(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
-            v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
+            k, v, keys_values = self._keys_and_values(x if context is None else context, positions)
             if past is not None:
                 k, v = past.append(k, v)  # T_k now counts the earlier ones too
-        rate = self.dropout if training else 0.0
-        y, attention = scaled_dot_product_attention(q, k, v, mask=mask, bias=bias, dropout=rate, rng=rng)
-        y, heads_o = concat_heads(y)  # (B, T_q, H d_v)
-        y, linear_o = linear(y, self.w_o, self.b_o)  # (B, T_q, d_model)
+        o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng)
+        o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
+        y, linear_o = linear(o, self.w_o, self.b_o)  # (B, T_q, d_model)
         return y, MultiHeadAttentionCache(
-            linear_q, heads_q, rotary_q, linear_k, heads_k, rotary_k, linear_v, heads_v,
-            attention, heads_o, linear_o, cross=context is not None,
+            linear_q, heads_q, rotary_q, keys_values, attention, heads_o, linear_o, cross=context is not None
         )
 
     def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        """dx, grads; with a context dx, dcontext, grads. A bias like ALiBi's is constant: its gradient is left out."""
+        """dx, grads; with a context dx, dcontext, grads. scores_bias (ALiBi's) is constant: it gets no gradient.
+
+        Raises: ValueError for the cache of a forward that read stored keys.
+        """
+        keys_values = cache.keys_values
+        if keys_values is None:
+            raise ValueError("MultiHeadAttention: no backward leads through stored keys; leave `past` out")
         grads: dict[str, Any] = {}
-        # y = concat_heads(y) @ w_o + b_o
-        dy, grads["w_o"], grads["b_o"] = linear_backward(dy, cache.linear_o)
-        dy = concat_heads_backward(dy, cache.heads_o)  # (B, H, T_q, d_v)
-        # y = attention(q, k, v)
-        dq, dk, dv, _ = scaled_dot_product_attention_backward(dy, cache.attention)
+        # y = o @ w_o + b_o
+        do, grads["w_o"], grads["b_o"] = linear_backward(dy, cache.linear_o)  # (B, T_q, H d_v)
+        # o = concat_heads(attention(q, k, v))
+        do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
+        dq, dk, dv, _ = scaled_dot_product_attention_backward(do, cache.attention)  # as q, k, v
         # v = split_heads(source @ w_v + b_v)
-        dv = split_heads_backward(dv, cache.heads_v)  # (B, T_k, H_kv d_v)
-        dsource, grads["w_v"], grads["b_v"] = linear_backward(dv, cache.linear_v)
+        dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
+        dsource, grads["w_v"], grads["b_v"] = linear_backward(dv, keys_values.linear_v)  # (B, T_k, d_model)
         # k = rotary(split_heads(source @ w_k + b_k))
-        dk = split_heads_backward(self._rotate_back(dk, cache.rotary_k), cache.heads_k)  # (B, T_k, H_kv d_k)
-        dsource_k, grads["w_k"], grads["b_k"] = linear_backward(dk, cache.linear_k)
+        dk = self._rotate_back(dk, keys_values.rotary_k)
+        dk = split_heads_backward(dk, keys_values.heads_k)  # (B, T_k, H_kv d_k)
+        dsource_k, grads["w_k"], grads["b_k"] = linear_backward(dk, keys_values.linear_k)
         dsource += dsource_k
         # q = rotary(split_heads(x @ w_q + b_q))
-        dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)  # (B, T_q, H d_k)
-        dx, grads["w_q"], grads["b_q"] = linear_backward(dq, cache.linear_q)
+        dq = self._rotate_back(dq, cache.rotary_q)
+        dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
+        dx, grads["w_q"], grads["b_q"] = linear_backward(dq, cache.linear_q)  # (B, T_q, d_model)
         grads = {name: g for name, g in grads.items() if g is not None}  # without the biases that are off
         if cache.cross:
             return dx, dsource, grads
         dx += dsource  # x was query, key and value
         return dx, grads
 
-    def _rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, Any]:
+    def _keys_and_values(
+        self, source: np.ndarray, positions: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, KeysValuesCache]:
+        k, linear_k = linear(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
+        k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
+        k, rotary_k = self._rotate(k, positions)
+        v, linear_v = linear(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
+        v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
+        return k, v, KeysValuesCache(linear_k, heads_k, rotary_k, linear_v, heads_v)
+
+    def _rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, RotaryCache | None]:
         if self.rotary_base is None:
             return x, None
         if positions is None:
@@ -170,20 +201,24 @@ class MultiHeadAttention(Layer):
             positions = positions[:, None, :]  # (B, 1, T), the same for every head
         return rotary(x, positions, base=self.rotary_base, pairing=self.rotary_pairing)
 
-    def _rotate_back(self, dx: np.ndarray, cache: Any) -> np.ndarray:
+    def _rotate_back(self, dx: np.ndarray, cache: RotaryCache | None) -> np.ndarray:
         return dx if cache is None else rotary_backward(dx, cache)
 
 
-def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None) -> None:
-    if num_heads < 1 or num_kv_heads < 1:
-        got = f"num_heads = {num_heads}, num_kv_heads = {num_kv_heads}"
-        raise ValueError(f"MultiHeadAttention: the numbers of heads must be at least 1, got {got}")
+def _check_heads(
+    d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None
+) -> None:
+    def wrong(argument: str, expected: str, got: object, fix: str = "") -> ValueError:
+        return value_error("MultiHeadAttention", argument, expected, got, fix)
+
+    for name, heads in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads)):
+        if heads < 1:
+            raise wrong(name, "at least 1", heads)
     if d_k is None and d_model % num_heads:
-        raise ValueError(
-            f"MultiHeadAttention: d_model must be divisible by num_heads, got {d_model} and {num_heads}; "
-            f"give every head its own width with d_k, or take {d_model - d_model % num_heads} for d_model"
-        )
+        fix = f"give every head its own width with d_k, or take {d_model - d_model % num_heads} for d_model"
+        raise wrong("d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)
     if num_heads % num_kv_heads:
-        raise ValueError(
-            f"MultiHeadAttention: num_heads must be a multiple of num_kv_heads, got {num_heads} and {num_kv_heads}"
-        )
+        raise wrong("num_heads", "a multiple of num_kv_heads", f"{num_heads} and {num_kv_heads}")
+    d_k = d_model // num_heads if d_k is None else d_k
+    if rotary_base is not None and d_k % 2:
+        raise wrong("d_k", "even", d_k, "rotary positions turn pairs")

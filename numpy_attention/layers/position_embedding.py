@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.errors import value_error
 from numpy_attention.layers.layer import Layer, Parameters, normal
-from numpy_attention.ops.embedding import embedding, embedding_backward
+from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 from numpy_attention.ops.positions import sinusoidal_positions
 
 KINDS = ("learned", "sinusoidal")
@@ -26,34 +27,32 @@ class PositionEmbedding(Layer):
     """y_t = x_t + p_t, with p learned ("learned") or fixed ("sinusoidal").
 
     Shapes: x (B, T, d_model), positions (T,), or (B, T) where rows are shifted; the default counts from 0 -> y as x.
+
+    Raises: ValueError for another kind.
     """
 
     def __init__(
         self, kind: str, length: int, d_model: int, rng: np.random.Generator | None, dtype: Any = np.float32
     ) -> None:
         if kind not in KINDS:
-            raise ValueError(f"PositionEmbedding: kind must be one of {', '.join(KINDS)}, got {kind!r}")
+            raise value_error("PositionEmbedding", "kind", f"one of {', '.join(KINDS)}", repr(kind))
         self.length = length
         self.table = normal(rng, (length, d_model), 0.02, dtype) if kind == "learned" else None
 
-    def forward(
-        self,
-        x: np.ndarray,
-        positions: np.ndarray | None = None,
-        training: bool = False,
-        rng: np.random.Generator | None = None,
-    ) -> tuple[np.ndarray, Any]:
+    def forward(self, x: np.ndarray, positions: np.ndarray | None = None) -> tuple[np.ndarray, EmbeddingCache]:
         if positions is None:
             positions = np.arange(x.shape[-2], like=x)  # (T,)
         table = self.table
         if table is None:
+            # not kept on the layer, where every array is a parameter
             table = np.asarray(sinusoidal_positions(self.length, x.shape[-1], x.dtype.type), like=x)
-        p, cache = embedding(positions, table)  # (T, d_model)
+        p, cache = embedding(positions, table)  # (T, d_model), or (B, T, d_model) where rows are shifted
         return x + p, cache
 
-    def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Parameters]:
+    def backward(self, dy: np.ndarray, cache: EmbeddingCache) -> tuple[np.ndarray, Parameters]:
         # y = x + p
         if self.table is None:
             return dy, {}
         dp = dy.sum(axis=0) if cache.ids.ndim == 1 else dy  # (T, d_model): all sequences share the rows
+        # p = table[positions]
         return dy, {"table": embedding_backward(dp, cache)}

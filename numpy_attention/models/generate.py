@@ -7,7 +7,10 @@ Stored keys. The model is causal, so the keys and values of old tokens never cha
 (`KeyValueCache`), and each step runs the model on the new token alone.
 
 Prompts of unequal length are written flush right, with padding on their left: all rows then grow at the same column.
-Padding is masked, and a row counts its positions from its own first token, so each row gets what it would get alone.
+Padding is masked, and a row counts its positions from its own first token, so each row gets what it would get alone:
+
+    ids     . . 4 8 | 1 ...        positions     0 0 0 1 | 2 ...
+            7 3 9 2 | 5 ...                      0 1 2 3 | 4 ...
 
 A limited context. The model always reads the last context_length tokens and nothing before them; this is the one
 rule, for long prompts and for long continuations alike. Once the text is longer than that, every step drops the
@@ -17,22 +20,39 @@ which costs the same for every further token.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import require_integers
+from numpy_attention.errors import require_integers, shape_error, value_error
+from numpy_attention.layers.block import Block
+from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, sample
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 
-if TYPE_CHECKING:
-    from numpy_attention.models.gpt import GPT
+
+class LanguageModel(Protocol):
+    """What generation asks of a model: GPT's logits, and where its parts stand."""
+
+    config: GPTConfig
+    token_embedding: Embedding
+    blocks: list[Block]
+
+    def forward(
+        self,
+        ids: np.ndarray,
+        mask: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
+        past: list[KeyValueCache] | None = None,
+        last_only: bool = False,
+    ) -> tuple[np.ndarray, Any]: ...
 
 
 def generate(
-    model: GPT,
+    model: LanguageModel,
     prompt_ids: Any,
     num_tokens: int,
     rng: np.random.Generator | None = None,
@@ -45,61 +65,62 @@ def generate(
     """Continue each prompt by up to num_tokens tokens; a row ends early, with its stop_token.
 
     Shapes: a prompt (T,) -> (T + num_tokens,); a list of prompts, or an array (B, T) -> a list of such arrays.
-    Raises: `ValueError` for an empty prompt, or settings that no sampler can follow.
+
+    Raises: ValueError for an empty prompt, or settings that no sampler can follow.
     """
     check_sampling(rng, temperature, top_k, top_p)
     if num_tokens < 0:
-        raise ValueError(f"generate: num_tokens must be at least 0, got {num_tokens}")
+        raise value_error("generate", "num_tokens", "at least 0", num_tokens)
     prompts, single = _as_prompts(prompt_ids)
     lengths = np.array([len(prompt) for prompt in prompts])
-    L = int(lengths.max())  # columns written so far
-    start = L - lengths  # (B,) where each row begins
-    ids = np.zeros((len(prompts), L + num_tokens), dtype=np.int64)
+    T = int(lengths.max())  # columns written so far
+    start = T - lengths  # (B,) where each row begins
+    ids = np.zeros((len(prompts), T + num_tokens), dtype=np.int64)
     for row, prompt in zip(ids, prompts):
-        row[L - len(prompt) : L] = prompt
+        row[T - len(prompt) : T] = prompt
 
-    end = np.full(len(prompts), L + num_tokens)  # (B,) where each row ends
+    end = np.full(len(prompts), T + num_tokens)  # (B,) where each row ends
     past: list[KeyValueCache] | None = None
     limit = model.config.context_length
     running = np.ones(len(prompts), dtype=bool)
     for _ in range(num_tokens):
-        if limit < L:
+        if T > limit:
             past = None  # the window slides: nothing stored is valid
         elif use_cache and past is None:
             past = [KeyValueCache(limit) for _ in model.blocks]
-        logits = _last_logits(model, ids, start, L, past)  # (B, V)
-        ids[:, L] = sample(to_host(logits), rng, temperature, top_k, top_p)
-        L += 1
+        logits = _last_logits(model, ids, start, T, past)  # (B, V)
+        ids[:, T] = sample(to_host(logits), rng, temperature, top_k, top_p)
+        T += 1
         if stop_token is not None:
-            stopped = running & (ids[:, L - 1] == stop_token)
-            end[stopped] = L
+            stopped = running & (ids[:, T - 1] == stop_token)
+            end[stopped] = T
             running &= ~stopped
             if not running.any():
                 break
-    end = np.minimum(end, L)
+    end = np.minimum(end, T)
     rows = [row[a:b] for row, a, b in zip(ids, start, end)]
     return rows[0] if single else rows
 
 
 def _last_logits(
-    model: GPT, ids: np.ndarray, start: np.ndarray, L: int, past: list[KeyValueCache] | None
+    model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
-    """The logits behind column L - 1, from the columns that are not stored yet."""
-    first = max(0, L - model.config.context_length)  # the first column the model reads
-    new = first if past is None else past[0].length  # the first column to run
-    begin = np.maximum(start - first, 0)  # (B,) columns of padding in the window
+    """The logits after column T - 1, from the columns that are not stored yet."""
+    first = max(0, T - model.config.context_length)  # the first column the model reads
+    first_new = first if past is None else past[0].length  # the first column to run
+    num_padding = np.maximum(start - first, 0)  # (B,) columns of padding in the window
     positions = mask = None
-    if begin.any():
-        columns = np.arange(first, L) - first  # (T_k,)
-        positions = np.maximum(columns - begin[:, None], 0)  # (B, T_k)
-        positions = positions[:, new - first :]  # (B, T_q)
+    if num_padding.any():
+        columns = np.arange(first, T) - first  # (T_k,)
+        positions = np.maximum(columns - num_padding[:, None], 0)  # (B, T_k)
+        positions = positions[:, first_new - first :]  # (B, T_q)
         T_q, T_k = positions.shape[1], len(columns)
         window = model.config.window
         mask = causal_mask(T_q, T_k) if window is None else sliding_window_mask(T_q, window, T_k)
-        mask = mask & (columns >= begin[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), no looking at padding
+        mask = mask & (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), no looking at padding
         table = model.token_embedding.table  # it tells where the model lives
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
-    logits, _ = model.forward(ids[:, new:L], mask=mask, positions=positions, past=past, last_only=True)
+    logits, _ = model.forward(ids[:, first_new:T], mask=mask, positions=positions, past=past, last_only=True)
     return logits[:, -1]
 
 
@@ -108,9 +129,7 @@ def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
     prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:
-            raise ValueError(
-                f"generate: a prompt must be (T,) with at least one token, got {prompt.shape}; "
-                "start from a newline or another token that begins a text"
-            )
+            fix = "start from a newline or another token that begins a text"
+            raise shape_error("generate", "a prompt", "(T,) with at least one token", prompt.shape, fix)
         require_integers("generate", "prompt_ids", prompt)
     return prompts, single

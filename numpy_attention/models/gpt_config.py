@@ -1,20 +1,19 @@
-"""Chapter 23, appendix. The sizes and variants of a GPT, checked once"""
+"""Chapter 23, appendix. The sizes and variants of a GPT"""
 
 from dataclasses import dataclass
 
-from numpy_attention.layers.feed_forward import ACTIVATIONS
+from numpy_attention.models.config import ModelConfig
 
 POSITIONS = ("learned", "rotary", "alibi", "sinusoidal")
-NORMS = ("layer_norm", "rms_norm")
 
 
 @dataclass(frozen=True)
-class GPTConfig:
+class GPTConfig(ModelConfig):
     """All that a GPT is, but its weights; the defaults make GPT-2, other values the later variants.
 
     Llama, for example: positions="rotary", norm="rms_norm", activation="swiglu", bias=False, num_kv_heads=...
 
-    Raises: `ValueError` for sizes that do not fit together.
+    Raises: ValueError for sizes that do not fit together.
     """
 
     vocab_size: int
@@ -36,35 +35,18 @@ class GPTConfig:
     norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
 
     def __post_init__(self) -> None:
-        sizes = ("vocab_size", "context_length", "d_model", "num_heads", "num_layers", "d_ff", "num_kv_heads", "window")
-        for name in sizes:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"GPTConfig: {name} must be at least 1, got {value}")
-        for name, choices in (("positions", POSITIONS), ("norm", NORMS), ("activation", ACTIVATIONS)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"GPTConfig: {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"GPTConfig: d_model must be divisible by num_heads, got {self.d_model} and {self.num_heads}"
-            )
+        self.check(positions=POSITIONS)
         if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"GPTConfig: num_heads must be a multiple of num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
-            )
-        if self.positions == "rotary" and (self.d_model // self.num_heads) % 2:
-            raise ValueError(
-                f"GPTConfig: rotary positions need an even width per head, got {self.d_model} / {self.num_heads}"
-            )
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"GPTConfig: dropout must be in [0, 1), got {self.dropout}")
+            raise self.wrong("num_heads", "a multiple of num_kv_heads", f"{self.num_heads} and {self.num_kv_heads}")
+        if self.positions == "rotary" and self.d_model // self.num_heads % 2:
+            got = f"{self.d_model} / {self.num_heads}"
+            raise self.wrong("d_model / num_heads", "an even width per head for rotary positions", got)
         if not self.rotary_base > 0:
-            raise ValueError(f"GPTConfig: rotary_base must be above 0, got {self.rotary_base}")
+            raise self.wrong("rotary_base", "above 0", self.rotary_base)
         if self.norm_eps is not None and not 0 < self.norm_eps < 1:
-            raise ValueError(f"GPTConfig: norm_eps must be between 0 and 1, got {self.norm_eps}")
+            raise self.wrong("norm_eps", "between 0 and 1", self.norm_eps)
 
     def hidden_width(self) -> int:
-        """The width of the feed-forward networks."""
-        if self.d_ff is not None:
-            return self.d_ff
-        return max(1, 8 * self.d_model // 3) if self.activation == "swiglu" else 4 * self.d_model
+        """4 d_model unless d_ff says otherwise; swiglu's three matrices are as large as two by 8/3 d_model."""
+        gated = self.d_ff is None and self.activation == "swiglu"
+        return max(1, 8 * self.d_model // 3) if gated else super().hidden_width()

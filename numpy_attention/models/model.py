@@ -1,20 +1,34 @@
-"""Part III, appendix. What every model can do besides: save itself to a file, and come back from one"""
+"""Chapter 21, appendix. A model: a stack between an embedding and a head, with a loss on top
+
+Every model has two pairs of a forward and its backward:
+
+    loss,   cache = model.loss(ids, targets)          grads = model.backward(cache)
+    logits, cache = model.forward(ids)                grads = model.gradients_from_logits(cache, dlogits)
+
+The first is for training. `training=True` lets `rng` draw the dropout, and smooths the labels where the configuration
+says so; without it `rng` is not used. `backward` is the dict of `model.gradients(cache)`, a stream that yields each
+gradient with its name and keeps none. The second is for losses of one's own; `dict(...)` makes its stream a dict.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.layer import Layer, Parameters
+from numpy_attention.models.stack import Stream
+from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy_backward
 
-# An argument of every model's backward. With it each group of gradients is handed over as soon as it is known, and none
-# is kept: who adds up the gradients of several shards then holds one copy of them, not one a shard.
-Receive = Callable[[Parameters], None]
+
+class LossCache(NamedTuple):
+    """What backward needs of a loss."""
+
+    forward: Any  # the cache of the model's forward
+    cross_entropy: CrossEntropyCache
 
 
 class Model(Layer):
@@ -25,6 +39,21 @@ class Model(Layer):
 
     def __init__(self, config: Any, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         raise NotImplementedError(f"{type(self).__name__} must build its layers")
+
+    def gradients_from_logits(self, cache: Any, dlogits: np.ndarray) -> Stream:
+        """A stream of the gradient of every parameter with its name, given that of the logits."""
+        raise NotImplementedError(f"{type(self).__name__} must know its own backward")
+
+    def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
+        """A stream of the gradients of dloss * loss, each with its name, as soon as it is known."""
+        # loss = cross_entropy(logits, targets)
+        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
+        return self.gradients_from_logits(cache.forward, dlogits)
+
+    def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
+        """All gradients of dloss * loss, named and ordered like the parameters."""
+        grads = dict(self.gradients(cache, dloss))
+        return {name: grads[name] for name in self.parameters()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write configuration and parameters to one `.npz` file, whole or not at all."""
@@ -37,7 +66,7 @@ class Model(Layer):
     def load(cls, path: str | PathLike[str]) -> Self:
         """The model that `save` wrote, or that a training checkpoint holds; on the host, in its own dtype.
 
-        Raises: `InputError`, in one line, for a damaged file or one that holds another model.
+        Raises: InputError, in one line, for a damaged file or one that holds another model.
         """
         from numpy_attention.files import config_from, load_arrays, read_into
 
@@ -60,8 +89,3 @@ class Model(Layer):
 def as_rows(x: np.ndarray) -> np.ndarray:
     """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
     return x.reshape(-1, x.shape[-1])
-
-
-def in_order_of(model: Layer, grads: Parameters) -> Parameters:
-    """The gradients in the order of the model's parameters; none, if they were handed over one by one."""
-    return {name: grads[name] for name in model.parameters()} if grads else {}

@@ -1,4 +1,13 @@
-"""Chapter 22, appendix. Batches of sequences: which are refused, and which of their tokens only fill the batch"""
+"""Chapter 22, appendix. Batches of sequences: which are refused, and which of their tokens only fill the batch
+
+A batch is a rectangle, sentences are not. Short ones are filled up, and what fills them must not count:
+
+    ids        7 3 9 4        lengths  4        visible    1 1 1 1
+               5 2 0 0                 2                   1 1 0 0
+               0 0 0 0                 0                   0 0 0 0
+
+Either the lengths say so, or an id of its own, the pad_token (here 0). The mask of Chapter 4 hides the rest.
+"""
 
 import numpy as np
 
@@ -9,7 +18,10 @@ from numpy_attention.ops.masks import padding_mask
 def check_batch(
     model: str, argument: str, ids: np.ndarray, context_length: int, T_past: int = 0, d_input: int | None = None
 ) -> None:
-    """Refuse what is not a batch of sequences, or is longer than the model's positions reach."""
+    """Refuse what is not a batch of sequences, or is longer than the model's positions reach.
+
+    Raises: ValueError for such shapes; TypeError for what is no array.
+    """
     require_array(model, argument, ids)
     axes = "(B, T)" if d_input is None else f"(B, T, {d_input})"
     if ids.ndim != 2 + (d_input is not None) or ids.shape[1] == 0:

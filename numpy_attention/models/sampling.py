@@ -3,28 +3,37 @@
 Temperature divides the logits: below 1 the likely tokens grow likelier, and at 0 the likeliest is taken (greedy).
 Top-k keeps the k likeliest tokens. Top-p ("nucleus") then keeps the fewest of them whose probabilities sum to p.
 Among the kept, the token is drawn by inverting the cumulative distribution: the first one where the sum passes a
-uniform random number.
+uniform random number u.
 
-Source: Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020 (top-p).
+    token               a     b     c     d
+    p                  0.50  0.25  0.15  0.10
+    top_k = 3          0.56  0.28  0.17   .        the kept sum to 1 again
+    top_p = 0.7        0.56  0.28   .     .        a alone is below 0.7, a and b are not
+    cumulative         0.56  0.83                  u = 0.6, uniform in [0, 0.83), takes b
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from numpy_attention.errors import value_error
+
 
 def check_sampling(
     rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
-    """Refuse settings that no sampler can follow."""
+    """Refuse settings that no sampler can follow.
+
+    Raises: ValueError for a negative temperature, one above 0 without an rng, top_k below 1, or top_p outside (0, 1].
+    """
     if not temperature >= 0.0:  # a NaN is refused too
-        raise ValueError(f"generate: temperature must be at least 0, got {temperature}; 0 takes the likeliest token")
+        raise value_error("generate", "temperature", "at least 0", temperature, "0 takes the likeliest token")
     if top_k is not None and top_k < 1:
-        raise ValueError(f"generate: top_k must be at least 1, got {top_k}")
+        raise value_error("generate", "top_k", "at least 1", top_k)
     if top_p is not None and not 0.0 < top_p <= 1.0:
-        raise ValueError(f"generate: top_p must be in (0, 1], got {top_p}")
+        raise value_error("generate", "top_p", "in (0, 1]", top_p)
     if temperature > 0.0 and rng is None:
-        raise ValueError("generate: rng must be a np.random.Generator when temperature > 0; or take temperature=0")
+        raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or take temperature=0")
 
 
 def sample(
@@ -37,6 +46,8 @@ def sample(
     """One token for each row of logits.
 
     Shapes: logits (B, V) -> tokens (B,) integers.
+
+    Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1.
     """
     if temperature == 0.0 or rng is None:
         greedy: np.ndarray = np.argmax(logits, axis=-1)

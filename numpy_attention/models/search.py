@@ -10,41 +10,72 @@ sentences. The length penalty repairs that: finished sequences are compared by
 
     score = log p(y) / ((5 + |y|) / 6)^alpha
 
-Source: Wu et al., "Google's Neural Machine Translation System", 2016, eq. 14.
+A beam of two, each number the probability of the whole beginning; what is not among the two likeliest of its column is
+dropped:
+
+    start --+-- the 0.6 --+-- cat 0.3 ----- stop 0.2       finished, keeps its place
+            |             +-- dog 0.1       (dropped)
+            +-- a   0.3 ----- cat 0.2 ----- sat  0.1       grows on
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from typing import Any, Protocol
 
 import numpy as np
 
 from numpy_attention.backend import to_host
+from numpy_attention.errors import value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.models.seq2seq_config import Seq2SeqConfig
+from numpy_attention.models.stack import Past, Stack
 
-if TYPE_CHECKING:
-    from numpy_attention.models.seq2seq import Seq2Seq
+
+class Translator(Protocol):
+    """What a search asks of a model: the context once, then the logits of one target token after another."""
+
+    config: Seq2SeqConfig
+    decoder: Stack
+
+    def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray | None: ...
+
+    def encode(self, source_ids: np.ndarray, source_mask: np.ndarray | None = None) -> tuple[np.ndarray, Any]: ...
+
+    def decode(
+        self,
+        target_ids: np.ndarray,
+        context: np.ndarray,
+        source_mask: np.ndarray | None = None,
+        target_mask: np.ndarray | None = None,
+        past: Past | None = None,
+    ) -> tuple[np.ndarray, Any]: ...
 
 
 def greedy_search(
-    model: "Seq2Seq",
+    model: Translator,
     source_ids: np.ndarray,
     start_token: int,
     stop_token: int,
-    max_tokens: int,
+    max_tokens: int | None = None,
     source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """The likeliest token each time, for all sources at once, until all have taken the stop token.
 
-    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens, without the start token, with the stop token.
+    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token,
+    with the stop token.
+
+    Raises: ValueError for max_tokens outside [1, context_length].
     """
     source_mask = model.padding(source_ids, source_lengths)
-    context, *_ = model.encode(source_ids, source_mask)
+    context, _ = model.encode(source_ids, source_mask)
+    max_tokens = _checked(model, max_tokens)
     past = _new_past(model, max_tokens, context.shape[1])
     B = len(source_ids)
     ids = np.full((B, 1 + max_tokens), stop_token, dtype=np.int64)
     ids[:, 0] = start_token
     running = np.ones(B, dtype=bool)
     for t in range(max_tokens):
-        logits, *_ = model.decode(ids[:, t : t + 1], context, source_mask, past=past)
+        logits, _ = model.decode(ids[:, t : t + 1], context, source_mask, past=past)
         ids[:, t + 1] = np.where(running, np.argmax(to_host(logits[:, -1]), axis=-1), stop_token)
         running &= ids[:, t + 1] != stop_token
         if not running.any():
@@ -53,25 +84,31 @@ def greedy_search(
 
 
 def beam_search(
-    model: "Seq2Seq",
+    model: Translator,
     source_ids: np.ndarray,
     start_token: int,
     stop_token: int,
-    max_tokens: int,
+    max_tokens: int | None = None,
     beam_size: int = 4,
     length_penalty: float = 0.6,
     source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """The best of `beam_size` sequences for each source; `length_penalty` is alpha, 0 compares plain probabilities.
 
-    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens, without the start token, with the stop token.
+    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token,
+    with the stop token.
+
+    Raises: ValueError for a beam_size below 1, a negative length_penalty, or max_tokens outside [1, context_length].
+
+    Source: Wu et al., Google's Neural Machine Translation System (2016), equation 14.
     """
     if beam_size < 1:
-        raise ValueError(f"beam_search: beam_size must be at least 1, got {beam_size}")
+        raise value_error("beam_search", "beam_size", "at least 1", beam_size)
     if length_penalty < 0.0:
-        raise ValueError(f"beam_search: length_penalty must be at least 0, got {length_penalty}")
+        raise value_error("beam_search", "length_penalty", "at least 0", length_penalty)
     source_mask = model.padding(source_ids, source_lengths)
-    context, *_ = model.encode(source_ids, source_mask)
+    context, _ = model.encode(source_ids, source_mask)
+    max_tokens = _checked(model, max_tokens)
     results = []
     for b in range(len(source_ids)):
         mask = None if source_mask is None else source_mask[b : b + 1]
@@ -82,7 +119,7 @@ def beam_search(
 
 
 def _beam(
-    model: "Seq2Seq",
+    model: Translator,
     context: np.ndarray,
     mask: np.ndarray | None,
     start_token: int,
@@ -97,7 +134,7 @@ def _beam(
     finished: list[tuple[float, np.ndarray]] = []
     for _ in range(max_tokens):
         rows_context = np.broadcast_to(context, (len(ids), *context.shape[1:]))
-        logits, *_ = model.decode(ids[:, -1:], rows_context, mask, past=past)
+        logits, _ = model.decode(ids[:, -1:], rows_context, mask, past=past)
         candidates = log_p[:, None] + _log_softmax(to_host(logits[:, -1]))  # (n, V)
         best = np.argsort(-candidates, axis=None, kind="stable")[: beam_size - len(finished)]
         rows, tokens = np.divmod(best, candidates.shape[1])
@@ -114,11 +151,17 @@ def _beam(
     return finished + [(float(p), row[1:]) for p, row in zip(log_p, ids)]
 
 
-def _new_past(model: "Seq2Seq", max_tokens: int, T_s: int) -> list[tuple[KeyValueCache, KeyValueCache]]:
-    limit = model.config.context_length
-    if not 1 <= max_tokens <= limit:
-        raise ValueError(f"search: max_tokens must be between 1 and the context_length {limit}, got {max_tokens}")
+def _new_past(model: Translator, max_tokens: int, T_s: int) -> list[tuple[KeyValueCache, KeyValueCache]]:
     return [(KeyValueCache(max_tokens), KeyValueCache(T_s)) for _ in model.decoder.blocks]
+
+
+def _checked(model: Translator, max_tokens: int | None) -> int:
+    limit = model.config.context_length
+    if max_tokens is None:
+        return limit
+    if not 1 <= max_tokens <= limit:
+        raise value_error("search", "max_tokens", f"between 1 and the context_length {limit}", max_tokens)
+    return max_tokens
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:

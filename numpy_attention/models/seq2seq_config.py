@@ -1,13 +1,16 @@
-"""Chapter 24, appendix. The sizes and variants of an encoder-decoder, checked once"""
+"""Chapter 24, appendix. The sizes and variants of an encoder-decoder"""
 
 from dataclasses import dataclass
 
+from numpy_attention.layers.position_embedding import KINDS
+from numpy_attention.models.config import ModelConfig
+
 
 @dataclass(frozen=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(ModelConfig):
     """All that an encoder-decoder is, but its weights; the defaults are those of the paper, in small.
 
-    Raises: `ValueError` for sizes that do not fit together.
+    Raises: ValueError for sizes that do not fit together.
     """
 
     source_vocab_size: int
@@ -30,15 +33,9 @@ class Seq2SeqConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("source_vocab_size", "target_vocab_size", "context_length", "d_model", "num_heads", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Seq2SeqConfig: {name} must be at least 1, got {getattr(self, name)}")
-        if self.num_decoder_layers is not None and self.num_decoder_layers < 1:
-            raise ValueError(f"Seq2SeqConfig: num_decoder_layers must be at least 1, got {self.num_decoder_layers}")
+        self.check(positions=KINDS)
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
-            raise ValueError(
-                "Seq2SeqConfig: share_embeddings needs one vocabulary for both sides, got sizes "
-                f"{self.source_vocab_size} and {self.target_vocab_size}"
-            )
+            sizes = f"sizes {self.source_vocab_size} and {self.target_vocab_size}"
+            raise self.wrong("share_embeddings", "for one vocabulary on both sides", sizes)
         if not 0.0 <= self.label_smoothing <= 1.0:
-            raise ValueError(f"Seq2SeqConfig: label_smoothing must be in [0, 1], got {self.label_smoothing}")
+            raise self.wrong("label_smoothing", "in [0, 1]", self.label_smoothing)

@@ -1,16 +1,16 @@
 """Chapter 22. A sequence classifier: reading a whole, answering once
 
-    x      = token_embedding[ids] + positions       (B, T, d_model)
-    x      = block_L(... block_1(x))                every token looks at every token, padding excepted
-    pooled = share @ x                              (B, d_model), one vector for each sequence
-    logits = pooled w + b                           (B, num_classes)
+    ids --> token_embedding --> stack (Chapter 21) --> x --> pool --> pooled --> @ w + b --> logits --> loss
+    (B, T)                      every token sees     (B, T, d_model)  (B, d_model)           (B, num_classes)
+                                every other
 
-Pooling makes one vector of T. The masked mean gives each of the n real tokens the share 1/n and padding the share 0.
-It is linear, so its gradient is dx_t = share_t dpooled: each token receives its share of the gradient, and padding
-none. A class token is a learned vector in front of the sequence, which gathers by attention what it needs; its output
-is the pooled vector. Without pooling the model labels every token.
+Pooling makes one vector of T. The masked mean gives each of the n real tokens the share 1/n and padding the share 0:
 
-Sources: Devlin et al., "BERT", 2019 (class token); Vaswani et al., "Attention Is All You Need", 2017 (encoder).
+    pooled = share @ x        dx_t = share_t dpooled
+
+Each token receives its share of the gradient, and padding none. A class token is a learned vector in front of the
+sequence, which gathers by attention what it needs; its output alone is the pooled vector, so its share is 1. Without
+pooling the model labels every token.
 """
 
 from __future__ import annotations
@@ -20,25 +20,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.layers.block import EncoderBlock
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.encoder_block import EncoderBlock, EncoderBlockCache
 from numpy_attention.layers.layer import Parameters, normal, prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
-from numpy_attention.layers.position_embedding import PositionEmbedding
-from numpy_attention.models.model import Model, Receive, in_order_of
+from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
+from numpy_attention.models.config import ModelConfig
+from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, visible_tokens
-from numpy_attention.ops.dropout import dropout, dropout_backward
-from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
+from numpy_attention.models.stack import (
+    StackCache,
+    Stream,
+    attention_weights,
+    make_blocks,
+    run_stack,
+    stack_gradients,
+)
+from numpy_attention.ops.linear import LinearCache
+from numpy_attention.ops.losses import cross_entropy
 
 POOLINGS = ("mean", "class_token", "none")
 
 
 @dataclass(frozen=True)
-class SequenceClassifierConfig:
+class SequenceClassifierConfig(ModelConfig):
     """The sizes and variants of a sequence classifier.
 
-    Raises: `ValueError` for sizes that do not fit together.
+    Raises: ValueError for sizes that do not fit together.
     """
 
     num_classes: int
@@ -60,44 +69,33 @@ class SequenceClassifierConfig:
 
     def __post_init__(self) -> None:
         if (self.vocab_size is None) == (self.d_input is None):
-            raise ValueError(
-                "SequenceClassifierConfig: either vocab_size (tokens are ids) or d_input (tokens are vectors) must be "
-                f"given, got {self.vocab_size} and {self.d_input}"
-            )
-        if self.pooling not in POOLINGS:
-            raise ValueError(
-                f"SequenceClassifierConfig: pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}"
-            )
-        for name in ("num_classes", "context_length", "d_model", "num_heads", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"SequenceClassifierConfig: {name} must be at least 1, got {getattr(self, name)}")
+            tokens = "either vocab_size (tokens are ids) or d_input (tokens are vectors)"
+            raise self.wrong(tokens, "given", f"{self.vocab_size} and {self.d_input}")
+        self.check(positions=KINDS, pooling=POOLINGS)
 
 
 class SequenceClassifierCache(NamedTuple):
-    """What backward needs of a forward; `blocks[i].attention.attention.weights` are the weights of block i."""
+    """What backward needs of a forward."""
 
-    token: Any
-    position: Any
-    dropout: Any
-    blocks: tuple[EncoderBlockCache, ...]
-    norm: Any
-    share: np.ndarray | None  # (B, T), what each token gives to the mean
-    head: Any
-
-
-class SequenceClassifierLossCache(NamedTuple):
-    """What backward needs of a loss."""
-
-    forward: SequenceClassifierCache
-    cross_entropy: Any
+    token: Any  # an EmbeddingCache, or where tokens are vectors a LinearCache
+    stack: StackCache
+    share: np.ndarray | None  # (B, T), what each token gives to the pooled vector
+    head: LinearCache
 
 
 class SequenceClassifier(Model):
-    """logits = pool(blocks(token_embedding[ids] + positions)) w + b.
+    """A sequence in, the scores of its classes out.
+
+    Formula: logits = pool(stack(token_embedding[ids])) w + b
 
     Shapes: ids (B, T), or x (B, T, d_input) -> logits (B, num_classes); (B, T, num_classes) without pooling.
+
     Units: the loss is in nats, the mean over the targets that are not -100.
-    Raises: `ValueError` for ids of another shape, outside the vocabulary, or longer than the context.
+
+    Raises: ValueError for ids of another shape, outside the vocabulary, or longer than the context.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.1; class token: Devlin et al., BERT (2019),
+    section 3.
     """
 
     config_class = SequenceClassifierConfig
@@ -115,22 +113,12 @@ class SequenceClassifier(Model):
         self.class_token = normal(rng, (c.d_model,), 0.02, dtype) if has_class_token else None
         length = c.context_length + has_class_token
         self.position_embedding = PositionEmbedding(c.positions, length, c.d_model, rng, dtype)
-        self.blocks = [
-            EncoderBlock(
-                c.d_model, c.num_heads, c.d_ff or 4 * c.d_model, rng, pre_norm=c.pre_norm, norm=c.norm,
-                activation=c.activation, bias=c.bias, dropout=c.dropout, dtype=dtype,
-            )
-            for _ in range(c.num_layers)
-        ]  # fmt: skip
+        self.blocks = make_blocks(EncoderBlock, c, c.num_layers, rng, dtype)
         self.norm = norm_layer(c.norm, c.d_model, dtype=dtype) if c.pre_norm else None
         self.head = Linear(c.d_model, c.num_classes, rng, dtype=dtype)
 
     def forward(
-        self,
-        ids: np.ndarray,
-        lengths: np.ndarray | None = None,
-        training: bool = False,
-        rng: np.random.Generator | None = None,
+        self, ids: np.ndarray, lengths: np.ndarray | None = None, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, SequenceClassifierCache]:
         """The logits; padding is what comes after the `lengths` (B,), or the ids that are the pad_token."""
         check_batch("SequenceClassifier", "ids", ids, self.config.context_length, d_input=self.config.d_input)
@@ -143,53 +131,40 @@ class SequenceClassifier(Model):
             x = np.concatenate([first, x], axis=1)  # (B, 1 + T, d_model)
             if visible is not None:
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
-        x, position = self.position_embedding.forward(x)
-        x, dropped = dropout(x, self.config.dropout if training else 0.0, rng)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
-        blocks = []
-        for block in self.blocks:
-            x, cache = block.forward(x, mask=mask, training=training, rng=rng)
-            blocks.append(cache)
-        norm = share = None
-        if self.norm is not None:
-            x, norm = self.norm.forward(x)
+        # x is not multiplied by sqrt(d_model), as in GPT and Seq2Seq: it starts small beside the sines, and has to grow
+        x, stack = run_stack(
+            x, self.position_embedding, self.blocks, self.norm, self.config.dropout, mask=mask, rng=rng
+        )
+        share = None
         if self.config.pooling == "mean":
-            share = _share(x, visible)  # (B, T)
+            share = _share_of_the_visible(x, visible)  # (B, T)
             x = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
-        elif self.class_token is not None:
+        elif self.config.pooling == "class_token":
             share = np.zeros_like(x[..., 0])
-            share[:, 0] = 1.0  # the class token alone
+            share[:, 0] = 1.0
             x = x[:, 0]  # (B, d_model)
         logits, head = self.head.forward(x)
-        return logits, SequenceClassifierCache(token, position, dropped, tuple(blocks), norm, share, head)
+        return logits, SequenceClassifierCache(token, stack, share, head)
 
-    def backward_from_logits(
-        self, dlogits: np.ndarray, cache: SequenceClassifierCache, receive: Receive | None = None
-    ) -> Parameters:
-        """The gradients of all parameters, given that of the logits; `receive` gets them one by one."""
-        grads: Parameters = {}
-        receive = grads.update if receive is None else receive
-        dx, head_grads = self.head.backward(dlogits, cache.head)
-        receive(prefixed("head", head_grads))
+    def gradients_from_logits(self, cache: SequenceClassifierCache, dlogits: np.ndarray) -> Stream:
+        """Yield the gradient of every parameter with its name, given that of the logits."""
+        # logits = head(x)
+        dx, grads = self.head.backward(dlogits, cache.head)
+        yield from prefixed("head", grads).items()
+        del grads  # else they would be held while the stack runs
         if cache.share is not None:
             # x = share @ x
             dx = cache.share[:, :, None] * dx[:, None, :]  # (B, T, d_model)
-        if self.norm is not None:
-            dx, norm_grads = self.norm.backward(dx, cache.norm)
-            receive(prefixed("norm", norm_grads))
-        for i in reversed(range(len(self.blocks))):
-            dx, block_grads = self.blocks[i].backward(dx, cache.blocks[i])
-            receive(prefixed(f"blocks.{i}", block_grads))
-        dx = dropout_backward(dx, cache.dropout)
-        # x = x + positions
-        dx, position_grads = self.position_embedding.backward(dx, cache.position)
+        # x = stack(x)
+        dx, _ = yield from stack_gradients(dx, cache.stack, self.position_embedding, self.blocks, self.norm)
         if self.class_token is not None:
             # x = concatenate([class_token, x])
-            receive({"class_token": dx[:, 0].sum(axis=0)})
+            yield "class_token", dx[:, 0].sum(axis=0)
             dx = dx[:, 1:]
-        _, token_grads = self.token_embedding.backward(dx, cache.token)
-        receive(prefixed("token_embedding", token_grads) | prefixed("position_embedding", position_grads))
-        return in_order_of(self, grads)
+        # x = token_embedding[ids]
+        _, grads = self.token_embedding.backward(dx, cache.token)
+        yield from prefixed("token_embedding", grads).items()
 
     def loss(
         self,
@@ -198,19 +173,11 @@ class SequenceClassifier(Model):
         lengths: np.ndarray | None = None,
         training: bool = False,
         rng: np.random.Generator | None = None,
-    ) -> tuple[np.ndarray, SequenceClassifierLossCache]:
+    ) -> tuple[np.ndarray, LossCache]:
         """The mean of -log p(target) in nats; targets (B,), or (B, T) without pooling."""
-        logits, forward = self.forward(ids, lengths, training=training, rng=rng)
+        logits, forward = self.forward(ids, lengths, rng if training else None)
         loss, cache = cross_entropy(logits, targets)
-        return loss, SequenceClassifierLossCache(forward, cache)
-
-    def backward(
-        self, cache: SequenceClassifierLossCache, dloss: float = 1.0, receive: Receive | None = None
-    ) -> Parameters:
-        """The gradients of dloss * loss, named like the parameters; handed to `receive` if one is given."""
-        # loss = cross_entropy(logits, targets)
-        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
-        return self.backward_from_logits(dlogits, cache.forward, receive)
+        return loss, LossCache(forward, cache)
 
     def predict(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
         """The likeliest class of each sequence (B,), or of each token (B, T) without pooling."""
@@ -220,10 +187,10 @@ class SequenceClassifier(Model):
     def attention_weights(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> Parameters:
         """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
-        return {f"blocks.{i}.attention": block.attention.attention.weights for i, block in enumerate(cache.blocks)}
+        return attention_weights(cache.stack)
 
 
-def _share(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
+def _share_of_the_visible(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
     """What each token gives to the mean: 1/n for n visible tokens; nothing anywhere if there is none."""
     if visible is None:
         return np.full_like(x[..., 0], 1.0 / x.shape[1])

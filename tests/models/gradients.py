@@ -4,33 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+
+from tests.layers import gradients
+from tests.layers.gradients import assert_gradient
 
 
 def randomized(model: Any, rng: np.random.Generator, scale: float = 0.4) -> Any:
     """Gammas of one and biases of zero would hide mistakes."""
-    for p in model.parameters().values():
-        p[...] = scale * rng.standard_normal(p.shape)
-    return model
+    return gradients.randomized(model, rng, scale)
 
 
 def assert_gradients(model: Any, loss: Callable[[], tuple[np.ndarray, Any]], rng: np.random.Generator) -> None:
-    """Each parameter's gradient along a random direction against central differences with one Richardson step."""
+    """The gradient of every parameter, named, ordered and shaped like it, agrees with differences."""
     grads = model.backward(loss()[1])
     assert list(grads) == list(model.parameters())
     for name, p in model.parameters().items():
         assert (grads[name].shape, grads[name].dtype) == (p.shape, p.dtype)
-        direction, start = rng.standard_normal(p.shape), p.copy()
-        direction /= np.linalg.norm(direction)
-
-        def slope(h: float, p: np.ndarray = p, start: np.ndarray = start, direction: np.ndarray = direction) -> float:
-            p[...] = start + h * direction
-            ahead = float(loss()[0])
-            p[...] = start - h * direction
-            behind = float(loss()[0])
-            p[...] = start
-            return (ahead - behind) / (2 * h)
-
-        numeric = (4 * slope(5e-4) - slope(1e-3)) / 3
-        size = float(np.linalg.norm(grads[name]))
-        assert float((grads[name] * direction).sum()) == pytest.approx(numeric, rel=1e-7, abs=1e-8 * size + 1e-10), name
+        assert_gradient(lambda: float(loss()[0]), p, grads[name], rng, name)

@@ -162,25 +162,6 @@ def test_odd_sizes(sizes, rng):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"d_model": 13}, "d_model must be divisible by num_heads, got 13 and 2"),
-        ({"num_heads": 4, "num_kv_heads": 3}, "num_heads must be a multiple of num_kv_heads, got 4 and 3"),
-        ({"positions": "rotary", "d_model": 6}, "even width per head"),
-        ({"positions": "absolute"}, "positions must be one of learned, rotary, alibi, sinusoidal"),
-        ({"norm": "batch"}, "norm must be one of"),
-        ({"activation": "tanh"}, "activation must be one of"),
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"dropout": 1.0}, "dropout must be in"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_config_that_does_not_fit_is_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(CONFIG, **change)
-
-
-@pytest.mark.parametrize(
     ("ids", "message"),
     [
         (np.zeros((2, 8), int), r"context_length 7, got \(2, 8\)"),
@@ -193,3 +174,15 @@ def test_a_config_that_does_not_fit_is_refused(change, message):
 def test_ids_that_do_not_fit_are_refused(ids, message, rng):
     with pytest.raises(ValueError, match=message):
         gpt(rng).forward(ids)
+
+
+def test_a_models_blocks_are_of_the_kind_it_is_made_of():
+    vocabularies = {"source_vocab_size": 5, "target_vocab_size": 5}
+    seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=4, d_model=8, num_heads=2), None)
+    classifier = na.SequenceClassifier(na.SequenceClassifierConfig(3, 4, 8, 2, vocab_size=5), None)
+    gpt = na.GPT(na.GPTConfig(5, 4, 8, 2, 1), None)
+    for blocks, kind in (
+        (gpt.blocks, na.DecoderBlock), (classifier.blocks, na.EncoderBlock),
+        (seq2seq.encoder.blocks, na.EncoderBlock), (seq2seq.decoder.blocks, na.DecoderBlock),
+    ):
+        assert all(type(block) is kind for block in blocks)

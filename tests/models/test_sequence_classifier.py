@@ -122,9 +122,3 @@ def test_predictions_and_attention_weights(rng):
 def test_a_config_that_does_not_fit_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)
-
-
-@pytest.mark.parametrize("shape", [(2, 8), (4,), (2, 0), (2, 3, 4)], ids=str)
-def test_ids_that_do_not_fit_are_refused(shape, rng):
-    with pytest.raises(ValueError, match=r"SequenceClassifier: ids must be \(B, T\)"):
-        classifier(rng).forward(np.zeros(shape, int))

@@ -1,0 +1,95 @@
+"""Chapter 19. The residual connection: a straight path past every sublayer
+
+    pre-norm (2019)                               post-norm (2017)
+
+        x                                             x
+        |--------> norm -> sublayer -> dropout        |--------> sublayer -> dropout
+        |                                 |           |                         |
+       (+) <------------------------------+          (+) <----------------------+
+        |                                             |
+        |                                            norm
+        y                                             y
+
+    y = x + dropout(sublayer(norm(x)))            y = norm(x + dropout(sublayer(x)))
+
+A sum passes its gradient on unchanged to both of its terms. With J_s for the matrix of all slopes ds_i / dx_j of the
+branch s,
+
+    y = x + s(x)        dx = dy + J_s^T dy
+
+and J_s^T dy is what the backwards of the branch compute, one after the other. In pre-norm the first dy runs down the
+whole stack without meeting a weight: this is why deep transformers train. In post-norm a norm stands on that path
+after every sublayer. So pre-norm can train without warm-up, but needs one more norm after the last block, since the
+straight path only ever grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.layers.normalization import Norm
+from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
+from numpy_attention.ops.normalization import NormCache
+
+
+class ResidualCache(NamedTuple):
+    """What backward needs; `sublayer` is the cache of whatever stands on the branch."""
+
+    norm: NormCache
+    sublayer: Any
+    dropout: DropoutCache | None  # None without a generator
+
+
+def residual(
+    x: np.ndarray,
+    norm: Norm,
+    sublayer: Callable[[np.ndarray], tuple[np.ndarray, Any]],
+    pre_norm: bool,
+    rate: float,
+    rng: np.random.Generator | None,
+) -> tuple[np.ndarray, ResidualCache]:
+    """Add to x what a sublayer makes of it: one of the two pictures above.
+
+    Shapes: x (B, T, d_model) -> y (B, T, d_model); the sublayer keeps the shape and returns an array of its own.
+
+    Source: post-norm: Vaswani et al., Attention Is All You Need (2017), section 3.1; pre-norm: Xiong et al., On Layer
+    Normalization in the Transformer Architecture (2020), section 3.
+    """
+    h, dropout_cache = x, None
+    if pre_norm:
+        h, norm_cache = norm.forward(h)
+    h, sublayer_cache = sublayer(h)
+    if rng is not None:  # in training
+        h, dropout_cache = dropout(h, rate, rng)
+    h += x  # h is ours to change, x is not
+    if not pre_norm:
+        h, norm_cache = norm.forward(h)
+    return h, ResidualCache(norm_cache, sublayer_cache, dropout_cache)
+
+
+def residual_backward(
+    dy: np.ndarray,
+    cache: ResidualCache,
+    norm: Norm,
+    sublayer_backward: Callable[[np.ndarray, Any], tuple[Any, ...]],
+    pre_norm: bool,
+) -> tuple[Any, ...]:
+    """Gradients of `residual`: dx, those of the norm, and what else the sublayer's backward returned, its own last.
+
+    Shapes: dy as y -> dx as x
+    """
+    if not pre_norm:
+        # y = norm(x + h)
+        dy, norm_grads = norm.backward(dy, cache.norm)
+    # y = x + dropout(h): both terms receive dy
+    dh = dy if cache.dropout is None else dropout_backward(dy, cache.dropout)
+    # h = sublayer(h)
+    dx, *others = sublayer_backward(dh, cache.sublayer)
+    if pre_norm:
+        # h = norm(x)
+        dx, norm_grads = norm.backward(dx, cache.norm)
+    dx += dy
+    return dx, norm_grads, *others

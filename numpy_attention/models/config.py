@@ -1,0 +1,55 @@
+"""Chapter 21, appendix. What all configurations have in common, and the checks that all share
+
+A configuration that cannot be built is refused when it is made, with the name of the field that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from numpy_attention.errors import value_error
+from numpy_attention.layers.feed_forward import ACTIVATIONS
+
+NORMS = ("layer_norm", "rms_norm")
+SIZES = (
+    "vocab_size", "source_vocab_size", "target_vocab_size", "num_classes", "d_input", "context_length", "d_model",
+    "num_heads", "num_kv_heads", "num_layers", "num_decoder_layers", "d_ff", "window",
+)
+
+
+class ModelConfig:
+    """The fields that every model's configuration has; each is a dataclass that writes them out with its defaults."""
+
+    context_length: int
+    d_model: int
+    num_heads: int
+    num_layers: int
+    d_ff: int | None
+    positions: str
+    pre_norm: bool
+    norm: str
+    activation: str
+    bias: bool
+    dropout: float
+
+    def hidden_width(self) -> int:
+        """The width of the feed-forward networks."""
+        return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+    def check(self, **choices: Collection[str]) -> None:
+        """Refuse sizes below 1, values that are none of the choices, and heads that do not share d_model evenly."""
+        for name in SIZES:
+            value = getattr(self, name, None)
+            if value is not None and value < 1:
+                raise self.wrong(name, "at least 1", value)
+        for name, allowed in {**choices, "norm": NORMS, "activation": ACTIVATIONS}.items():
+            if getattr(self, name) not in tuple(allowed):  # a list has no place in a dict
+                raise self.wrong(name, f"one of {', '.join(allowed)}", repr(getattr(self, name)))
+        if self.d_model % self.num_heads:
+            raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise self.wrong("dropout", "in [0, 1)", self.dropout)
+
+    def wrong(self, field: str, expected: str, got: object) -> ValueError:
+        """The error for a field, under the name of the configuration."""
+        return value_error(type(self).__name__, field, expected, got)

@@ -1,0 +1,193 @@
+"""Chapter 21. The stack: blocks upon blocks
+
+    x --> + positions --> dropout --> block_1 --> block_2 --> ... --> block_L --> norm --> y
+                                         ^           ^                   ^
+    context (encoder-decoder only) ------+-----------+-------------------+
+
+All models of this part are this stack with something below (an embedding) and something above (a head). The last norm
+belongs to pre-norm, whose straight path has met none (Chapter 19).
+
+GPT and the classifier own the parts themselves, so that a name is `blocks.0.attention.w_q`; the encoder-decoder has
+two stacks, and makes each a layer, `Stack`.
+
+The backward runs from the last block to the first, and hands out gradients as it goes. It is a generator: the gradients
+of a block are yielded, with their names, before the next block runs. Who adds up those of several shards (Chapter 31)
+needs no second copy of them all. The gradient of x is what the generator returns:
+
+    dx, dcontext = yield from stack_gradients(dy, cache, ...)
+
+Every block reads the same context, so what the blocks send back to it adds up:
+
+    dcontext = dcontext_1 + ... + dcontext_L
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.normalization import Norm, norm_layer
+from numpy_attention.layers.position_embedding import PositionEmbedding
+from numpy_attention.models.config import ModelConfig
+from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
+from numpy_attention.ops.embedding import EmbeddingCache
+from numpy_attention.ops.normalization import NormCache
+
+Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: of its self- and its cross-attention
+Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
+
+
+class StackCache(NamedTuple):
+    """What backward needs; `blocks[i].attention.attention.weights` are the weights of block i."""
+
+    position: EmbeddingCache | None
+    dropout: DropoutCache | None  # None without a generator
+    blocks: list[BlockCache]
+    norm: NormCache | None
+
+
+def run_stack(
+    x: np.ndarray,
+    position: PositionEmbedding | None,
+    blocks: list[Block],
+    norm: Norm | None,
+    rate: float,
+    *,
+    context: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    context_mask: np.ndarray | None = None,
+    scores_bias: np.ndarray | None = None,
+    positions: np.ndarray | None = None,
+    past: Past | None = None,
+    last_only: bool = False,
+    rng: np.random.Generator | None = None,
+) -> tuple[np.ndarray, StackCache]:
+    """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
+
+    Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
+    """
+    if positions is None:
+        T_past = 0 if past is None else past[0][0].length
+        positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)
+    position_cache = dropout_cache = norm_cache = None
+    if position is not None:
+        x, position_cache = position.forward(x, positions)
+    if rng is not None:  # in training
+        x, dropout_cache = dropout(x, rate, rng)
+    caches = []
+    for i, block in enumerate(blocks):
+        stored = None if past is None else past[i]
+        x, cache = block.forward(x, context, mask, context_mask, scores_bias, positions, stored, rng)
+        caches.append(cache)
+    if last_only:  # the norm and the head of the other rows would serve nobody
+        x = x[:, -1:]  # (B, 1, d_model)
+    if norm is not None:
+        x, norm_cache = norm.forward(x)
+    return x, StackCache(position_cache, dropout_cache, caches, norm_cache)
+
+
+def stack_gradients(
+    dy: np.ndarray,
+    cache: StackCache,
+    position: PositionEmbedding | None,
+    blocks: list[Block],
+    norm: Norm | None,
+    position_name: str = "position_embedding",
+    prefix: str = "",
+) -> Stream:
+    """Yield the gradients of `run_stack`, the last block's first; return dx and dcontext (None without a context)."""
+    dx, dcontext = dy, None
+    if norm is not None and cache.norm is not None:
+        # x = norm(x)
+        dx, grads = norm.backward(dx, cache.norm)
+        yield from prefixed(f"{prefix}norm", grads).items()
+    for i in reversed(range(len(blocks))):
+        # x = block(x, context)
+        dx, *sent_back, grads = blocks[i].backward(dx, cache.blocks[i])
+        yield from prefixed(f"{prefix}blocks.{i}", grads).items()
+        del grads  # else they would be held while the next block runs
+        for dcontext_i in sent_back:
+            dcontext = dcontext_i if dcontext is None else dcontext + dcontext_i
+    if cache.dropout is not None:
+        # x = dropout(x)
+        dx = dropout_backward(dx, cache.dropout)
+    if position is not None and cache.position is not None:
+        # x = x + positions
+        dx, grads = position.backward(dx, cache.position)
+        yield from prefixed(prefix + position_name, grads).items()
+    return dx, dcontext
+
+
+def attention_weights(cache: StackCache, prefix: str = "") -> Parameters:
+    """The weights (B, H, T_q, T_k) of every attention of a stack by its name, `blocks.0.attention` and so on."""
+    found: Parameters = {}
+    for i, block in enumerate(cache.blocks):
+        found[f"{prefix}blocks.{i}.attention"] = block.attention.attention.weights
+        if block.cross_attention is not None:
+            found[f"{prefix}blocks.{i}.cross_attention"] = block.cross_attention.attention.weights
+    return found
+
+
+def make_blocks(
+    kind: type[Block], c: ModelConfig, num_layers: int, rng: np.random.Generator | None, dtype: Any, **options: Any
+) -> list[Block]:
+    """The blocks that a configuration describes; `options` are further ones of a block."""
+    options = {"pre_norm": c.pre_norm, "norm": c.norm, "activation": c.activation, **options}
+    options |= {"bias": c.bias, "dropout": c.dropout, "dtype": dtype}
+    return [kind(c.d_model, c.num_heads, c.hidden_width(), rng, **options) for _ in range(num_layers)]
+
+
+class Stack(Layer):
+    """A stack as a layer of its own: the encoder of Chapter 24, or with `cross_attention` the decoder.
+
+    Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model).
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_layers: int,
+        rng: np.random.Generator | None,
+        cross_attention: bool = False,
+        dtype: Any = np.float32,
+    ) -> None:
+        c = config
+        self.dropout = c.dropout
+        self.position = PositionEmbedding(c.positions, c.context_length, c.d_model, rng, dtype)
+        kind = DecoderBlock if cross_attention else EncoderBlock
+        self.blocks = make_blocks(kind, c, num_layers, rng, dtype, cross_attention=cross_attention)
+        self.norm = norm_layer(c.norm, c.d_model, dtype=dtype) if c.pre_norm else None
+
+    def forward(
+        self,
+        x: np.ndarray,
+        context: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        context_mask: np.ndarray | None = None,
+        past: Past | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, StackCache]:
+        return run_stack(
+            x, self.position, self.blocks, self.norm, self.dropout,
+            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng,
+        )
+
+    def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:
+        """Yield the gradients by name; return dx and dcontext."""
+        return stack_gradients(dy, cache, self.position, self.blocks, self.norm, "position", prefix)
+
+    def backward(self, dy: np.ndarray, cache: StackCache) -> tuple[Any, ...]:
+        """dx, grads; in a decoder dx, dcontext, grads."""
+        stream = self.gradients(dy, cache)
+        grads: Parameters = {}
+        while True:
+            try:
+                name, gradient = next(stream)
+            except StopIteration as end:  # what the generator returns
+                return *(d for d in end.value if d is not None), grads
+            grads[name] = gradient

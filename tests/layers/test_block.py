@@ -1,0 +1,110 @@
+"""The block: its sublayers in order, written out, and the two gradients of cross-attention."""
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.layers.gradients import MASK, assert_gradients, randomized
+
+X = np.ones((1, 2, 4), np.float32)
+DECODERS = {
+    "post-norm": {"activation": "gelu", "dropout": 0.2},
+    "pre-norm": {"pre_norm": True, "activation": "gelu"},
+    "pre-norm, dropout": {"pre_norm": True, "norm": "rms_norm", "activation": "silu", "dropout": 0.2},
+}
+
+
+@pytest.mark.parametrize("variant", DECODERS)
+def test_gradients_of_cross_attention_agree_with_differences(variant, rng):
+    options = DECODERS[variant]
+    block = randomized(na.DecoderBlock(12, 3, 7, rng, cross_attention=True, dtype=np.float64, **options), rng)
+    x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
+    mask = rng.random((3, 1, 5, 4)) < 0.6
+    mask[1, 0, 2] = False  # a query with nothing to see
+    assert_gradients(block, (x, context), {"mask": MASK, "context_mask": mask, "dropout": True}, rng)
+
+
+def test_pre_norm_and_post_norm_are_what_they_say(rng):
+    x = rng.standard_normal((2, 4, 12))
+    for pre_norm in (True, False):
+        block = randomized(na.EncoderBlock(12, 3, 7, rng, pre_norm=pre_norm, dtype=np.float64), rng)
+        attention, norm_1 = block.attention, block.norm_1
+        feed_forward, norm_2 = block.feed_forward, block.norm_2
+        if pre_norm:
+            h = x + attention.forward(norm_1.forward(x)[0])[0]
+            y = h + feed_forward.forward(norm_2.forward(h)[0])[0]
+        else:
+            h = norm_1.forward(x + attention.forward(x)[0])[0]
+            y = norm_2.forward(h + feed_forward.forward(h)[0])[0]
+        np.testing.assert_allclose(block.forward(x)[0], y, rtol=1e-12)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_a_decoder_looks_across_between_looking_back_and_thinking(pre_norm, rng):
+    block = randomized(
+        na.DecoderBlock(12, 3, 7, rng, cross_attention=True, pre_norm=pre_norm, dtype=np.float64), rng
+    )
+    x, context = rng.standard_normal((2, 5, 12)), rng.standard_normal((2, 4, 12))
+    sublayers = [
+        (block.norm_1, lambda h: block.attention.forward(h, mask=MASK)[0]),
+        (block.norm_cross, lambda h: block.cross_attention.forward(h, context)[0]),
+        (block.norm_2, lambda h: block.feed_forward.forward(h)[0]),
+    ]
+    y = x
+    for norm, sublayer in sublayers:
+        y = y + sublayer(norm.forward(y)[0]) if pre_norm else norm.forward(y + sublayer(y))[0]
+    np.testing.assert_allclose(block.forward(x, context, mask=MASK)[0], y, rtol=1e-12)
+
+
+def test_encoder_and_decoder_blocks_are_one_and_the_same_without_cross_attention(rng):
+    encoder, decoder = (cls(12, 3, 7, np.random.default_rng(1)) for cls in (na.EncoderBlock, na.DecoderBlock))
+    x = rng.standard_normal((2, 5, 12)).astype(np.float32)
+    np.testing.assert_array_equal(encoder.forward(x, mask=MASK)[0], decoder.forward(x, mask=MASK)[0])
+
+
+def test_dropout_is_on_exactly_where_a_generator_is_given(rng):
+    block = na.EncoderBlock(12, 3, 7, rng, dropout=0.4)
+    same = na.EncoderBlock(12, 3, 7, None)
+    same.load_parameters(block.parameters())
+    x = rng.standard_normal((2, 5, 12)).astype(np.float32)
+    np.testing.assert_array_equal(block.forward(x)[0], same.forward(x, rng=rng)[0])
+    assert not np.allclose(block.forward(x, rng=rng)[0], block.forward(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: na.EncoderBlock(4, 2, 8, None, norm="batch_norm"), 'norm must be "layer_norm" or "rms_norm"'),
+        (lambda: na.EncoderBlock(4, 2, 8, None).forward(X, X), "EncoderBlock: context .* got one"),
+        (lambda: na.DecoderBlock(4, 2, 8, None).forward(X, X), "DecoderBlock: context .* got one"),
+        (
+            lambda: na.DecoderBlock(4, 2, 8, None, cross_attention=True).forward(X),
+            "DecoderBlock: context .* got none.* built with cross_attention=True",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_errors_say_what_is_wrong(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_length_one_batch_one_and_one_head(rng):
+    for block in (na.EncoderBlock(3, 1, 5, rng), na.DecoderBlock(3, 1, 5, rng, pre_norm=True)):
+        y, cache = block.forward(rng.standard_normal((1, 1, 3)).astype(np.float32))
+        dx, _ = block.backward(np.ones_like(y), cache)
+        assert y.shape == dx.shape == (1, 1, 3)
+        assert np.isfinite(y).all()
+        assert np.isfinite(dx).all()
+
+
+@pytest.mark.parametrize("cross_attention", [False, True])
+def test_gradients_come_in_the_order_of_the_parameters(cross_attention, rng):
+    block = na.DecoderBlock(12, 3, 7, rng, cross_attention=cross_attention)
+    context = rng.standard_normal((2, 5, 12)).astype(np.float32) if cross_attention else None
+    y, cache = block.forward(rng.standard_normal((2, 4, 12)).astype(np.float32), context)
+    *_, grads = block.backward(y, cache)
+    assert grads.keys() == block.parameters().keys()
+    assert list(dict.fromkeys(name.split(".")[0] for name in grads)) == list(
+        dict.fromkeys(name.split(".")[0] for name in block.parameters())
+    )

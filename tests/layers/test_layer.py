@@ -1,0 +1,143 @@
+"""What every layer promises: parameters by name, right gradients, and nothing kept between calls."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.layers.gradients import MASK, assert_gradients, fresh, randomized
+
+Make = Callable[[np.random.Generator, type], Any]
+DROPPING: dict[str, Any] = {"dropout": True}
+ATTENDING: dict[str, Any] = {"mask": MASK, **DROPPING}
+LAYERS: dict[str, tuple[Make, dict[str, Any]]] = {
+    "linear": (lambda rng, dtype: na.Linear(12, 7, rng, dtype=dtype), {}),
+    "linear without bias": (lambda rng, dtype: na.Linear(12, 7, rng, bias=False, dtype=dtype), {}),
+    "layer norm": (lambda rng, dtype: na.LayerNorm(12, dtype=dtype), {}),
+    "rms norm": (lambda rng, dtype: na.RMSNorm(12, dtype=dtype), {}),
+    "learned positions": (lambda rng, dtype: na.PositionEmbedding("learned", 6, 12, rng, dtype), {}),
+    "sinusoidal positions": (lambda rng, dtype: na.PositionEmbedding("sinusoidal", 6, 12, rng, dtype), {}),
+    "attention": (lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, bias=True, dtype=dtype), ATTENDING),
+    "attention, shared keys": (
+        lambda rng, dtype: na.MultiHeadAttention(12, 4, rng, num_kv_heads=2, d_k=2, d_v=5, dtype=dtype),
+        ATTENDING),
+    "attention, rotary": (
+        lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, rotary_base=100.0, dropout=0.3, dtype=dtype),
+        ATTENDING),
+    "feed-forward, gelu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "gelu", dropout=0.2, dtype=dtype), DROPPING),
+    "feed-forward, swiglu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "swiglu", dtype=dtype), DROPPING),
+    "feed-forward, silu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "silu", bias=False, dtype=dtype), DROPPING),
+    "encoder, post-norm": (
+        lambda rng, dtype: na.EncoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), ATTENDING),
+    "encoder, pre-norm": (
+        lambda rng, dtype: na.EncoderBlock(
+            12, 3, 7, rng, pre_norm=True, norm="rms_norm", activation="swiglu",
+            attention={"num_kv_heads": 1}, dtype=dtype),
+        ATTENDING),
+    "decoder, post-norm": (
+        lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), ATTENDING),
+    "decoder, pre-norm": (
+        lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, pre_norm=True, activation="gelu", dtype=dtype),
+        ATTENDING),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_agree_with_differences(name, rng):
+    make, options = LAYERS[name]
+    layer = randomized(make(rng, np.float64), rng)
+    assert_gradients(layer, (rng.standard_normal((3, 5, 12)),), options, rng)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", LAYERS)
+def test_nothing_is_changed_and_the_dtype_is_kept(name, dtype, rng):
+    make, options = LAYERS[name]
+    layer = randomized(make(rng, dtype), rng)
+    x = rng.standard_normal((3, 5, 12)).astype(dtype)
+    x.flags.writeable = False
+    for p in layer.parameters().values():
+        p.flags.writeable = False
+    attributes = copy.deepcopy({k: v for k, v in vars(layer).items() if not isinstance(v, na.Layer)})
+    y, cache = layer.forward(x, **fresh(options))
+    dy = rng.standard_normal(y.shape).astype(dtype)
+    dy.flags.writeable = False
+    before = copy.deepcopy(cache)
+    dx, grads = layer.backward(dy, cache)
+    again, grads_again = layer.backward(dy, cache)
+
+    assert y.dtype == dx.dtype == dtype
+    assert all(g.dtype == dtype for g in grads.values())
+    np.testing.assert_array_equal(dx, again)
+    for name, gradient in grads.items():
+        np.testing.assert_array_equal(gradient, grads_again[name])
+    assert repr(before) == repr(cache)
+    assert repr(attributes) == repr({k: v for k, v in vars(layer).items() if not isinstance(v, na.Layer)})
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_applied_twice_adds_two_gradients(name, rng):
+    make, options = LAYERS[name]
+    options = {key: value for key, value in options.items() if key != "dropout"}
+    layer = randomized(make(rng, np.float64), rng)
+    x_1, x_2 = rng.standard_normal((2, 3, 5, 12))
+    y, cache_1 = layer.forward(x_1, **options)
+    _, cache_2 = layer.forward(x_2, **options)  # the second call must not disturb the first one's cache
+    dy = rng.standard_normal(y.shape)
+    _, grads_1 = layer.backward(dy, cache_1)
+    _, grads_2 = layer.backward(dy, cache_2)
+    _, cache = layer.forward(np.concatenate([x_1, x_2]), **options)
+    _, grads = layer.backward(np.concatenate([dy, dy]), cache)
+    for name, gradient in grads.items():
+        np.testing.assert_allclose(grads_1[name] + grads_2[name], gradient, rtol=1e-9, atol=1e-11)
+
+
+def test_both_dtypes_start_alike():
+    for make, _ in LAYERS.values():
+        single, double = (make(np.random.default_rng(3), dtype) for dtype in (np.float32, np.float64))
+        for name, p in single.parameters().items():
+            np.testing.assert_array_equal(p, double.parameters()[name].astype(np.float32))
+
+
+def test_parameters_are_the_live_arrays_under_dotted_names(rng):
+    block = na.DecoderBlock(12, 3, 7, rng, cross_attention=True)
+    parameters = block.parameters()
+    assert parameters["cross_attention.w_q"] is block.cross_attention.w_q
+    names = ("w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o")
+    assert list(parameters)[:8] == [f"attention.{name}" for name in names]
+    assert block.num_parameters() == 2 * 4 * (144 + 12) + 3 * 24 + 84 + 7 + 84 + 12
+    assert list(na.MultiHeadAttention(12, 3, rng).parameters()) == ["w_q", "w_k", "w_v", "w_o"]
+
+
+def test_loading_lists_every_difference_and_changes_nothing(rng):
+    layer = na.FeedForward(4, 6, rng)
+    before = copy.deepcopy(layer.parameters())
+    w_2 = before["w_2"]
+    wrong = {"w_1": before["w_1"].T, "b_1": before["b_1"].astype(np.float64), "w_2": w_2, "w_3": w_2}
+    message = r"(?s)FeedForward.*b_1 is float32 \(6,\).*b_2 is missing.*w_1 is.*w_3 is unknown"
+    with pytest.raises(ValueError, match=message):
+        layer.load_parameters(wrong)
+    for name, p in layer.parameters().items():
+        np.testing.assert_array_equal(p, before[name])
+    arrays = {name: p + 1 for name, p in before.items()}
+    w_1 = layer.w_1
+    layer.load_parameters(arrays)
+    assert layer.w_1 is w_1
+    np.testing.assert_array_equal(w_1, before["w_1"] + 1)
+
+
+def test_replaced_parameters_are_used(rng):
+    block = na.EncoderBlock(4, 2, 6, rng, dtype=np.float64)
+    x = rng.standard_normal((2, 3, 4))
+    y, _ = block.forward(x)
+    flat = np.concatenate([p.ravel() for p in block.parameters().values()])
+    places = iter(np.split(flat, np.cumsum([p.size for p in block.parameters().values()])))
+    names = []
+    block.replace_parameters(lambda name, p: names.append(name) or next(places).reshape(p.shape))
+    assert names == list(block.parameters())
+    np.testing.assert_array_equal(block.forward(x)[0], y)
+    flat *= 2.0
+    assert not np.allclose(block.forward(x)[0], y)

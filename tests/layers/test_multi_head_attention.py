@@ -1,0 +1,83 @@
+"""Several questions at once: weights that sum to one, shared keys, stored keys."""
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.layers.gradients import MASK, assert_gradients, randomized
+
+
+def test_gradients_of_cross_attention_agree_with_differences(rng):
+    layer = randomized(na.MultiHeadAttention(12, 3, rng, bias=True, dtype=np.float64), rng)
+    x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
+    mask = rng.random((3, 1, 5, 4)) < 0.6
+    mask[1, 0, 2] = False  # a query with nothing to see
+    assert_gradients(layer, (x, context), {"mask": mask}, rng)
+
+
+def test_rows_of_the_weights_sum_to_one_and_are_in_the_cache(rng):
+    layer = na.MultiHeadAttention(12, 3, rng)
+    _, cache = layer.forward(rng.standard_normal((2, 5, 12)).astype(np.float32), mask=MASK)
+    assert cache.attention.weights.shape == (2, 3, 5, 5)
+    np.testing.assert_allclose(cache.attention.weights.sum(axis=-1), 1.0, rtol=1e-6)
+    assert not cache.attention.weights[..., ~MASK].any()
+
+
+def test_initial_weights_have_the_scale_of_glorot(rng):
+    layer = na.MultiHeadAttention(64, 8, rng)
+    for p in layer.parameters().values():
+        assert p.std() == pytest.approx(np.sqrt(2 / (64 + 8)), rel=0.05)
+
+
+def test_every_head_is_an_attention_of_its_own(rng):
+    layer = na.MultiHeadAttention(12, 3, rng, dtype=np.float64)
+    x = rng.standard_normal((2, 5, 12))
+    heads = []
+    for columns in (slice(0, 4), slice(4, 8), slice(8, 12)):
+        q, k, v = (x @ w[:, columns] for w in (layer.w_q, layer.w_k, layer.w_v))
+        heads.append(na.scaled_dot_product_attention(q, k, v, mask=MASK)[0])
+    y = np.concatenate(heads, axis=-1) @ layer.w_o
+    np.testing.assert_allclose(layer.forward(x, mask=MASK)[0], y, rtol=1e-10)
+
+
+def test_a_bias_on_the_scores_can_hide_what_a_mask_hides(rng):
+    layer = na.MultiHeadAttention(12, 3, rng, dtype=np.float64)
+    x = rng.standard_normal((2, 5, 12))
+    hidden = np.where(MASK, 0.0, -1e9)
+    np.testing.assert_allclose(layer.forward(x, scores_bias=hidden)[0], layer.forward(x, mask=MASK)[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d_model": 10, "num_heads": 3}, "d_model must be divisible by num_heads, got 10 and 3"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "num_heads must be a multiple of num_kv_heads"),
+        ({"num_heads": 4, "rotary_base": 1e4}, "d_k must be even, got 3"),
+        ({"num_heads": 0}, "must be at least 1"),
+    ],
+    ids=str,
+)
+def test_heads_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        na.MultiHeadAttention(**{"d_model": 12, "rng": None, **options})
+
+
+def test_stored_keys_give_what_a_fresh_forward_gives(rng):
+    layer = na.MultiHeadAttention(12, 4, rng, num_kv_heads=2, d_k=4, rotary_base=100.0, dtype=np.float64)
+    x = rng.standard_normal((2, 5, 12))
+    whole, _ = layer.forward(x, mask=MASK)
+    past = na.KeyValueCache(capacity=6)
+    first, _ = layer.forward(x[:, :2], mask=MASK[:2, :2], past=past, positions=np.arange(2))
+    rest, _ = layer.forward(x[:, 2:], mask=MASK[2:], past=past, positions=np.arange(2, 5))
+    np.testing.assert_allclose(np.concatenate([first, rest], axis=1), whole, rtol=1e-12)
+    with pytest.raises(ValueError, match="room for 6 positions, got 7"):
+        layer.forward(x[:, :2], past=past)
+
+
+def test_there_is_no_backward_through_stored_keys(rng):
+    layer, past = na.MultiHeadAttention(8, 2, rng), na.KeyValueCache(6)
+    x, context = rng.standard_normal((2, 1, 3, 8)).astype(np.float32)
+    layer.forward(x, context, past=past)
+    y, cache = layer.forward(x, context, past=past)
+    with pytest.raises(ValueError, match="no backward leads through stored keys"):
+        layer.backward(y, cache)

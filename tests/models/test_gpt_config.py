@@ -1,0 +1,31 @@
+"""The configuration of a GPT: what cannot be built is refused."""
+
+import dataclasses
+
+import pytest
+
+from tests.models.test_gpt import CONFIG
+
+
+@pytest.mark.parametrize(("options", "width"), [({}, 48), ({"activation": "swiglu"}, 32), ({"d_ff": 5}, 5)], ids=str)
+def test_the_hidden_width_is_four_times_the_width_unless_said_otherwise(options, width):
+    assert dataclasses.replace(CONFIG, **options).hidden_width() == width
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d_model": 13}, "d_model must be divisible by num_heads, got 13 and 2"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "num_heads must be a multiple of num_kv_heads, got 4 and 3"),
+        ({"positions": "rotary", "d_model": 6}, "even width per head"),
+        ({"positions": "absolute"}, "positions must be one of learned, rotary, alibi, sinusoidal"),
+        ({"norm": "batch"}, "norm must be one of"),
+        ({"activation": "tanh"}, "activation must be one of"),
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout must be in"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_config_that_does_not_fit_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **change)

@@ -1,0 +1,99 @@
+"""What every model can do: stream its gradients, and save itself."""
+
+import gc
+import inspect
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.models import test_gpt, test_seq2seq, test_sequence_classifier
+
+MODELS = {
+    "gpt": lambda rng: (test_gpt.gpt(rng), test_gpt.batch(rng)),
+    "gpt, untied": lambda rng: (test_gpt.gpt(rng, tie_weights=False, positions="rotary"), test_gpt.batch(rng)),
+    "seq2seq": lambda rng: (test_seq2seq.seq2seq(rng), test_seq2seq.batch(rng)),
+    "seq2seq, one table": lambda rng: (
+        test_seq2seq.seq2seq(rng, **test_seq2seq.VARIANTS["one table for all"]),
+        test_seq2seq.batch(rng),
+    ),
+    "classifier": lambda rng: with_batch(test_sequence_classifier.classifier(rng, pooling="class_token"), rng),
+}
+
+
+def with_batch(model, rng):
+    return model, test_sequence_classifier.batch(model, rng)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_stream_yields_every_parameter_once_and_backward_is_its_dict(name, rng):
+    model, batch = MODELS[name](rng)
+    _, cache = model.loss(*batch)
+    stream = model.gradients(cache, -0.3)
+    assert inspect.isgenerator(stream)
+    streamed = list(stream)
+    grads = model.backward(cache, -0.3)
+    assert len(streamed) == len(grads)
+    assert list(grads) == list(model.parameters())
+    for parameter, gradient in streamed:
+        np.testing.assert_array_equal(gradient, grads[parameter])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_weight_of_the_loss_is_a_weight_of_every_gradient(name, rng):
+    model, batch = MODELS[name](rng)
+    _, cache = model.loss(*batch)
+    weighted = model.backward(cache, -0.3)
+    for parameter, gradient in model.backward(cache).items():
+        np.testing.assert_allclose(weighted[parameter], -0.3 * gradient, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_from_logits_are_those_of_the_loss(name, rng):
+    model, (*inputs, targets) = MODELS[name](rng)
+    logits, cache = model.forward(*inputs)
+    _, loss_cache = na.cross_entropy(logits, targets)
+    grads = dict(model.gradients_from_logits(cache, na.cross_entropy_backward(1.0, loss_cache)))
+    for parameter, gradient in model.backward(model.loss(*inputs, targets)[1]).items():
+        np.testing.assert_array_equal(grads[parameter], gradient)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_come_as_soon_as_they_are_known_and_are_let_go_of(name, rng):
+    model, batch = MODELS[name](rng)
+    stream = model.gradients(model.loss(*batch)[1])
+    first, gradient = next(stream)
+    assert first.startswith(("head.", "norm.", "decoder.norm.", "decoder.blocks."))
+    gone = weakref.ref(gradient)
+    del gradient
+    for _ in range(30):  # more than a block has
+        next(stream)
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_stream_never_holds_all_gradients_at_once(rng):
+    config = na.GPTConfig(vocab_size=5, context_length=4, d_model=64, num_heads=2, num_layers=8)
+    model, ids = na.GPT(config, rng), np.array([[1, 2, 3]])
+    _, cache = model.loss(ids, ids)
+
+    def peak(use):
+        tracemalloc.start()
+        use()
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    whole = peak(lambda: model.backward(cache))
+    assert whole > 4 * model.num_parameters()
+    assert peak(lambda: [None for _ in model.gradients(cache)]) < 0.4 * whole  # a block or two of eight
+
+
+def test_a_saved_model_comes_back(rng, tmp_path):
+    model, (ids, _) = MODELS["gpt"](rng)
+    model.save(tmp_path / "model.npz")
+    back = na.GPT.load(tmp_path / "model.npz")
+    assert back.config == model.config
+    np.testing.assert_array_equal(back.forward(ids)[0], model.forward(ids)[0])

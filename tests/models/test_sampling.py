@@ -1,0 +1,30 @@
+"""Sampling: tokens come with the probabilities that they should have."""
+
+import numpy as np
+
+from numpy_attention.models.sampling import sample
+
+
+def frequencies(logits, rng, **options):
+    draws = sample(np.broadcast_to(logits, (40_000, len(logits))), rng, **options)
+    return np.bincount(draws, minlength=len(logits)) / len(draws)
+
+
+def test_tokens_come_with_the_probabilities_of_the_softmax(rng):
+    logits = np.array([0.5, -1.0, 2.0, 0.0])
+    p = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(frequencies(logits, rng), p, atol=0.015)
+    p = np.exp(logits / 0.5) / np.exp(logits / 0.5).sum()
+    np.testing.assert_allclose(frequencies(logits, rng, temperature=0.5), p, atol=0.015)
+
+
+def test_top_k_keeps_k_and_top_p_the_fewest_that_reach_p(rng):
+    logits = np.log(np.array([0.1, 0.5, 0.15, 0.25]))
+    np.testing.assert_allclose(frequencies(logits, rng, top_k=2), [0, 2 / 3, 0, 1 / 3], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, top_p=0.7), [0, 2 / 3, 0, 1 / 3], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, top_p=0.8), [0, 5 / 9, 1.5 / 9, 2.5 / 9], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, top_k=3, top_p=0.5), [0, 1, 0, 0])
+    assert sample(logits[None], None, temperature=0.0) == [1]
+    assert sample(np.full((1, 5), -1e4), rng, top_k=9, top_p=1.0).shape == (1,)
+    equal = frequencies(np.zeros(4), rng, top_k=2)  # of equal logits, exactly two
+    assert (equal > 0).sum() == 2

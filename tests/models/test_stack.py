@@ -1,0 +1,63 @@
+"""The stack: positions, blocks and the last norm in order, and gradients from the last block to the first."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from numpy_attention.models.stack import Stack, attention_weights
+from tests.layers.gradients import assert_gradients, randomized
+from tests.models.test_seq2seq import CONFIG
+
+
+def stack(rng, cross_attention=False, **changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    return randomized(Stack(config, 2, rng, cross_attention, np.float64), rng)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_it_is_its_parts_one_after_the_other(pre_norm, rng):
+    layer, x = stack(rng, pre_norm=pre_norm), rng.standard_normal((3, 5, 12))
+    y, _ = layer.position.forward(x)
+    for block in layer.blocks:
+        y, _ = block.forward(y)
+    if pre_norm:  # whose straight path has met no norm yet
+        y, _ = layer.norm.forward(y)
+    else:
+        assert layer.norm is None
+    np.testing.assert_array_equal(layer.forward(x)[0], y)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_gradients_agree_with_differences(pre_norm, positions, rng):
+    layer = stack(rng, pre_norm=pre_norm, positions=positions, dropout=0.2)
+    assert_gradients(layer, (rng.standard_normal((3, 5, 12)),), {"dropout": True}, rng)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_every_block_sends_its_part_back_to_the_context(pre_norm, rng):
+    layer = stack(rng, cross_attention=True, pre_norm=pre_norm, dropout=0.2)
+    x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
+    assert_gradients(layer, (x, context), {"dropout": True}, rng)
+
+
+def test_gradients_come_from_the_last_block_to_the_first(rng):
+    layer, x = stack(rng, pre_norm=True, positions="learned"), rng.standard_normal((3, 5, 12))
+    y, cache = layer.forward(x)
+    parts = [name.rpartition(".")[0] for name, _ in layer.gradients(y, cache, "encoder.")]
+    order = ("norm", "blocks.1.attention", "blocks.0.attention")
+    places = [parts.index(f"encoder.{name}") for name in order]
+    assert places == sorted(places)
+    assert parts[-1] == "encoder.position"
+
+
+def test_weights_have_the_names_of_their_layers(rng):
+    layer, x = stack(rng, cross_attention=True), rng.standard_normal((3, 5, 12))
+    _, cache = layer.forward(x, rng.standard_normal((3, 4, 12)))
+    shapes = {name: weights.shape for name, weights in attention_weights(cache, "decoder.").items()}
+    assert shapes == {
+        f"decoder.blocks.{i}.{kind}": (3, 2, 5, T_k)
+        for i in range(2)
+        for kind, T_k in (("attention", 5), ("cross_attention", 4))
+    }
