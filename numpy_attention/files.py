@@ -1,12 +1,13 @@
 """Part III, appendix. Arrays in a file, whole or not at all
 
-A process can be killed in the middle of a write. So the file is written under another name, flushed, forced to the
-disk (fsync), and only then given its real name; renaming is atomic, so a reader finds the whole old file or the whole
-new one.
+A process can be killed in the middle of a write. So a file is written under another name, forced to the disk (fsync),
+and only then given its real name; renaming is atomic, so a reader finds the whole old file or the whole new one:
 
-The file is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It may come from
-anywhere, so loading trusts nothing. No pickle, which can run code. Every member must be stored as it is, so the sizes
-in the zip directory add up to no more than the file, and no small file can unpack into a large one. Each array's
+    model.npz.4711.tmp.npz   ->   fsync   ->   model.npz
+
+The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It may come
+from anywhere, so loading trusts nothing. No pickle, which can run code. Every member must be stored as it is, so the
+sizes in the zip directory add up to no more than the file, and no small file can unpack into a large one. Each array's
 header is checked against the size of its member before a byte of data is read. The description, written last, holds
 the checksum of every array by name, so that arrays cannot change places, be lost, or come from another file.
 """
@@ -17,43 +18,61 @@ import io
 import json
 import math
 import os
+import re
 import typing
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from numpy_attention.backend import to_host
+from numpy_attention.backend import move, to_host
 from numpy_attention.errors import InputError
 
 VERSION = 2
+UNFINISHED = re.compile(r".+(\.\w+)\.\d+\.tmp\1?")  # checkpoint.npz.4711.tmp.npz; without the end in older versions
 MAX_META = 4 * 2**20  # bytes of configuration
 MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
 MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand arrays
 
 
+@contextlib.contextmanager
+def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Within it another path to write to, with the same suffix; at its end that file is the one at `path`."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp{path.suffix}")
+    temporary.unlink(missing_ok=True)  # of a killed process that had our number
+    try:
+        yield temporary
+        _sync(temporary, os.O_RDWR)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # some systems do not open directories
+        _sync(path.parent, os.O_RDONLY)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what killed processes have left of unfinished files."""
+    for stale in directory.iterdir():
+        if UNFINISHED.fullmatch(stale.name):
+            stale.unlink(missing_ok=True)
+
+
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write arrays and a JSON description to `path`, whole or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                checksums = {name: _write_array(archive, name, array) for name, array in arrays.items()}
-                head = {"format": "numpy_attention checkpoint", "version": VERSION, "checksums": checksums}
-                _write_array(archive, "meta", np.frombuffer(json.dumps(head | meta).encode(), dtype=np.uint8))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
+    with whole_or_not_at_all(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        checksums = {name: _write_array(archive, name, array) for name, array in move(arrays, to_host).items()}
+        head = {"format": "numpy_attention checkpoint", "version": VERSION, "checksums": checksums}
+        _write_array(archive, "meta", np.frombuffer(json.dumps(head | meta).encode(), dtype=np.uint8))
 
 
 def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the description in a checkpoint file; InputError, in one line, for anything but a whole one."""
+    """The arrays and the description in a checkpoint file.
+
+    Raises: InputError, in one line, for anything but a whole one.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -80,7 +99,10 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
 
 
 def config_from(config_class: Any, values: dict[str, Any]) -> Any:
-    """The configuration with these values, each of the type that its field declares; TypeError or ValueError else."""
+    """The configuration with these values, each of the type that its field declares.
+
+    Raises: TypeError or ValueError for values that no such configuration has.
+    """
     for name, kind in typing.get_type_hints(config_class).items():
         allowed = typing.get_args(kind) or (kind,)
         value = values.get(name, dataclasses.MISSING)
@@ -111,7 +133,7 @@ def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix
 def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> int:
     info = zipfile.ZipInfo(f"{name}.npy")
     with archive.open(info, "w", force_zip64=True) as member:
-        np.lib.format.write_array(member, to_host(array), allow_pickle=False)
+        np.lib.format.write_array(member, array, allow_pickle=False)
     return info.CRC
 
 
@@ -175,10 +197,9 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
-def _sync_directory(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # some systems do not open directories
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _sync(path: Path, mode: int) -> None:
+    handle = os.open(path, mode)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

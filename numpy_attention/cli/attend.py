@@ -9,7 +9,7 @@ import numpy as np
 
 from numpy_attention import plots
 from numpy_attention.errors import InputError
-from numpy_attention.runs import checkpoint
+from numpy_attention.files import read_into
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.restore import load_run, text_model
 from numpy_attention.tasks import make_task
@@ -81,7 +81,7 @@ def _text(text: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Sce
 def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Scene:
     """A written date and its ISO form, as the model writes it: cross-attention, a row for each character written."""
     model = make_task(config).model(None)
-    checkpoint.read_into(model.parameters(), arrays, "parameters.", "model")
+    read_into(model.parameters(), arrays, "parameters.", "model")
     ids = 3 + CharVocabulary(SOURCE_CHARACTERS).encode(text)
     source_ids = _within(ids, model.config.context_length)[None]  # (1, T_s)
     written = model.greedy(source_ids, START, STOP)[0]  # (T,)

@@ -22,8 +22,8 @@ def run(arguments: argparse.Namespace) -> int:
     """0 when all is right, 1 when not."""
     grade = importlib.import_module("numpy_attention.grade.run")
     try:
-        code: int = grade.main(arguments.files, arguments.everything, arguments.hint, arguments.exercise,
-                               arguments.time_limit)  # fmt: skip
+        a = arguments
+        code: int = grade.main(a.files, a.everything, a.hint, a.exercise, a.time_limit)
     except grade.GradeError as error:
         raise InputError(str(error)) from None
     return code

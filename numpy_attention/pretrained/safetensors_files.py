@@ -1,4 +1,4 @@
-"""Part III, appendix. Models in the safetensors format, for other programs
+"""Part V. Models in the safetensors format, for other programs
 
 A safetensors file is a length, a JSON header that says of every array its name, dtype, shape and place, and then the
 numbers, one array after the other. It holds no code, many programs read it, and the package `safetensors` reads and
@@ -11,16 +11,14 @@ writes it (extra `pretrained`). Our own `.npz` files, `model.save`, hold checksu
 
 import dataclasses
 import json
-import os
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
-from numpy_attention.files import MAX_SAID, config_from, read_into
+from numpy_attention.files import MAX_SAID, config_from, read_into, whole_or_not_at_all
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
 from numpy_attention.models.seq2seq import Seq2Seq
@@ -33,26 +31,19 @@ KEY = "numpy_attention"  # under which the header's metadata tells class and siz
 def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     """Write a model's parameters, under their own names, with its class and sizes in the header; whole or not at all.
 
-    Raises: `InputError` without the package safetensors.
+    Raises: InputError without the package safetensors.
     """
     _, numpy_files = _package()
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in model.parameters().items()}
     about = json.dumps({"class": type(model).__name__, "model": dataclasses.asdict(model.config)})
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
+    with whole_or_not_at_all(path) as temporary:
         numpy_files.save_file(arrays, temporary, metadata={KEY: about})
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> Model:
     """The model in a safetensors file, in the file's dtype; or `into`, with the numbers of the file.
 
-    Raises: `InputError`, in one line, without the package safetensors, for a damaged file, for one that does not tell
+    Raises: InputError, in one line, without the package safetensors, for a damaged file, for one that does not tell
     its class and sizes when `into` is not given, and for one whose names, shapes or dtypes are not the model's.
     """
     package, numpy_files = _package()

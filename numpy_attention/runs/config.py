@@ -1,20 +1,34 @@
-"""The settings of a training run: one dataclass, which makes the command line, the TOML keys and config.json."""
+"""The settings of a run: one dataclass, which makes the command line, the TOML keys and config.json.
+
+    learning_rate: float = _setting(4e-3, "the peak learning rate", low=0)
+
+    --learning-rate X     the peak learning rate (default: 0.004)       python -m numpy_attention train --help
+    learning_rate = 1e-3                                                a line of a settings file
+    "learning_rate": 0.001,                                             a line of config.json
+
+A value of the wrong type or out of bounds is refused here, wherever it comes from, with the option's name.
+"""
 
 import dataclasses
 import difflib
 import math
-import types
-import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from numpy_attention.backend import NAMES
 from numpy_attention.errors import InputError
+from numpy_attention.layers.feed_forward import ACTIVATIONS
+from numpy_attention.models.config import NORMS
+from numpy_attention.models.gpt_config import POSITIONS
+from numpy_attention.training.optimizers import SGD, Adam, AdamW, Helpers
 
 VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
 OPTIMIZERS = ("adamw", "adam", "sgd")
+_NAMES = {int: "a whole number", float: "a number", str: "a text"}
 
 
 def _setting(default: Any, help: str, low: float | None = None, below: float | None = None, choices: Any = None) -> Any:
@@ -25,7 +39,8 @@ def _setting(default: Any, help: str, low: float | None = None, below: float | N
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every setting of a run; together with the text it determines the result."""
+    """Every setting of a run; with the text and the number of ranks it determines the result, bit for bit if `workers`
+    is given: by itself that number is the machine's."""
 
     task: str = _setting("text", "what to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
@@ -34,7 +49,7 @@ class TrainConfig:
     seed: int = _setting(0, "makes the run repeatable", low=0)
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples a step", low=1)
-    accumulate: int = _setting(1, "cut each batch into this many parts, one after the other, to save memory", low=1)
+    accumulate: int = _setting(1, "cut each batch into this many shards, one after the other, to save memory", low=1)
     workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", low=0)
 
     backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
@@ -44,9 +59,9 @@ class TrainConfig:
     d_model: int = _setting(128, "width", low=1)
     d_ff: int = _setting(0, "width of the feed-forward nets (0: what suits the activation, 4 d_model)", low=0)
     context: int = _setting(256, "characters, or other tokens, that the model sees at once", low=1)
-    positions: str = _setting("rotary", "how places enter", choices=("learned", "rotary", "alibi", "sinusoidal"))
-    norm: str = _setting("layer_norm", "normalization", choices=("layer_norm", "rms_norm"))
-    activation: str = _setting("gelu", "nonlinearity", choices=("gelu", "gelu_exact", "relu", "silu", "swiglu"))
+    positions: str = _setting("rotary", "how places enter", choices=POSITIONS)
+    norm: str = _setting("layer_norm", "normalization", choices=NORMS)
+    activation: str = _setting("gelu", "nonlinearity", choices=sorted(ACTIVATIONS))
     dropout: float = _setting(0.0, "share of activations dropped in training", low=0, below=1)
 
     optimizer: str = _setting("adamw", "the optimizer", choices=OPTIMIZERS)
@@ -74,9 +89,7 @@ class TrainConfig:
         names = [field.name for field in dataclasses.fields(cls)]
         for key in values:
             if key not in names:
-                near = difflib.get_close_matches(key[:80], names, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"{source}: there is no setting {_shown(key)}{hint}")
+                raise InputError(f"{source}: there is no setting {_shown(key)}{_nearest(key, names)}")
         try:
             return cls(**values)
         except InputError as error:
@@ -85,22 +98,47 @@ class TrainConfig:
     def model_sizes(self) -> dict[str, Any]:
         """What the configurations of all models have in common, under their names for it."""
         return {
-            "context_length": self.context, "d_model": self.d_model, "num_heads": self.heads, "num_layers": self.layers,
-            "d_ff": self.d_ff or None, "positions": self.positions, "norm": self.norm, "activation": self.activation,
+            "context_length": self.context,
+            "d_model": self.d_model,
+            "num_heads": self.heads,
+            "num_layers": self.layers,
+            "d_ff": self.d_ff or None,
+            "positions": self.positions,
+            "norm": self.norm,
+            "activation": self.activation,
             "dropout": self.dropout,
-        }  # fmt: skip
+        }
 
     def to_mapping(self) -> dict[str, Any]:
         """The settings as plain values for JSON."""
         return dataclasses.asdict(self)
 
 
+def make_optimizer(config: TrainConfig, parameters: dict[str, np.ndarray], workers: Helpers | None) -> SGD | Adam:
+    """The optimizer that the configuration names."""
+    c = config
+    if c.optimizer == "sgd":
+        return SGD(parameters, c.learning_rate, c.beta1)
+    if c.optimizer == "adam":
+        return Adam(parameters, c.learning_rate, c.beta1, c.beta2, workers=workers)
+    return AdamW(parameters, c.learning_rate, c.beta1, c.beta2, weight_decay=c.weight_decay, workers=workers)
+
+
+def command_line() -> list[tuple[str, dict[str, Any]]]:
+    """An option of the command line for each setting: its spelling, and what `add_argument` is told of it."""
+    options = []
+    for field in dataclasses.fields(TrainConfig):
+        kind, choices = value_type(field), field.metadata["choices"]
+        said = field.metadata["help"].replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
+        said += "" if field.default is None else f" (default: {field.default})"
+        metavar = {int: "N", float: "X", str: "NAME"}[kind]
+        options.append((option(field.name), {"dest": field.name, "type": kind, "metavar": metavar, "help": said}))
+    return options
+
+
 def value_type(field: "dataclasses.Field[Any]") -> type:
-    """int, float or str; for an optional field the type of the value that is not None."""
-    annotation = typing.get_type_hints(TrainConfig)[field.name]
-    if isinstance(annotation, types.UnionType):
-        annotation = next(t for t in typing.get_args(annotation) if t is not types.NoneType)
-    return typing.cast(type, annotation)
+    """int, float or str, as the default is; what may be left out is a text."""
+    return str if field.default is None else type(field.default)
 
 
 def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
@@ -111,8 +149,7 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     if not isinstance(value, allowed) or isinstance(value, bool):
         raise InputError(f"{name} must be {_NAMES[kind]}, got {_shown(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
-        near = difflib.get_close_matches(str(value)[:80], limits["choices"], 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = _nearest(str(value), limits["choices"])
         raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {_shown(value)}{hint}")
     if isinstance(value, int) and abs(value) >= 2**63:
         raise InputError(f"{name} must be below 2**63, got {_shown(value)}")
@@ -121,6 +158,11 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     if low is not None and not (low <= number < (math.inf if below is None else below)):
         upper = "" if below is None else f" and below {below}"
         raise InputError(f"{name} must be at least {low}{upper}, got {value}")
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word[:80], known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _shown(value: Any) -> str:
@@ -135,6 +177,3 @@ def _shown(value: Any) -> str:
 def option(name: str) -> str:
     """The command-line spelling of a setting."""
     return "--" + name.replace("_", "-")
-
-
-_NAMES = {int: "a whole number", float: "a number", str: "a text"}

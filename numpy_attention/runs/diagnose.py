@@ -2,7 +2,13 @@
 
 Python can call a function of ours whenever any function returns (`sys.setprofile`). The results of inner functions
 come before those of the functions around them, so the first one that is not finite names the op, and the layers on
-the stack above it say where in the model.
+the stack above it say where in the model:
+
+    softmax        returns nan    <- the first: named
+    attention      returns nan
+    blocks.1.attention            <- the layer around it: named
+    blocks.1
+    GPT
 """
 
 from __future__ import annotations
@@ -14,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention import ops
 from numpy_attention.layers.layer import Layer
 from numpy_attention.runs.parallel import Batch
 
 NOT_AGAIN = "it does not come again when the step is repeated"
 
 
-def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.random.Generator | None]) -> str:
+def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.random.Generator | None]) -> str:
     """A sentence that names the first parameter, or else the first op and layer, that gives a NaN or an infinity."""
     for name, p in model.parameters().items():
         if not np.isfinite(p).all():
@@ -31,6 +38,8 @@ def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.rando
         module, function = str(frame.f_globals.get("__name__")), frame.f_code.co_name
         if event != "return" or found or function.startswith("_"):
             return
+        if module.startswith("numpy_attention.ops.") and function not in ops.__all__:
+            return  # a helper: the op that called it is to be named
         if not module.startswith(("numpy_attention.ops.", "numpy_attention.layers.", "numpy_attention.models.")):
             return
         for array in _results(value, every=function.endswith("backward")):
@@ -42,8 +51,8 @@ def first_non_finite(model: Any, parts: Sequence[Batch], rngs: Sequence[np.rando
     with np.errstate(all="ignore"):
         sys.setprofile(on_return)
         try:
-            for part, rng in zip(parts, rngs, strict=False):
-                _, cache = model.loss(*part, training=True, rng=rng)
+            for shard, rng in zip(shards, rngs, strict=False):
+                _, cache = model.loss(*shard, training=True, rng=rng)
                 model.backward(cache)
         finally:
             sys.setprofile(None)

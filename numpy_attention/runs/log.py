@@ -1,20 +1,26 @@
-"""log.jsonl: a JSON object a line, on its way to the disk as soon as it is written."""
+"""log.jsonl: a JSON object a line, on its way to the disk as soon as it is written.
+
+    {"step": 200, "loss": 1.71, "grad_norm": 0.62, "learning_rate": 0.004, "tokens_per_second": 31000.0, ...}
+
+A run that was killed may have logged steps after its last checkpoint, and cut off its last line. Both are dropped when
+the run goes on, for it takes those steps again.
+"""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from numpy_attention.files import whole_or_not_at_all
+
 
 class Log:
-    """Appends lines to a log, after dropping those that a killed run wrote behind its last checkpoint."""
+    """Appends lines to a log, after dropping those that a killed run wrote after its last checkpoint."""
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
         kept = [line for line in read_log(path) if line["step"] <= step]
-        temporary = path.with_name(f"{path.name}.tmp")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        os.replace(temporary, path)
+        with whole_or_not_at_all(path) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""

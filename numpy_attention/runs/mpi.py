@@ -1,12 +1,16 @@
-"""Chapter 32. Many machines: one batch, several processes.
+"""Chapter 32. Many machines: one batch, several processes
 
 Threads share one memory; machines do not. So every process ("rank") holds all parameters and the optimizer's moments,
-takes its own pieces of the batch, and before the step the gradients of all are added up. As with threads,
+takes its own shards of the batch, and before the step the gradients of all are added up. As with threads,
 
-    d loss / d p = sum over ranks, and over the pieces i of each, of (n_i / n) d loss_i / d p
+    d loss / d p = sum over ranks, and over the shards i of each, of (n_i / n) d loss_i / d p
 
-where n_i is the number of counted tokens of a piece and n that of the whole batch. Everybody draws the whole batch's
-numbers from the same generator and keeps the part that is its own, so n is known without asking, and the batch of a
+    rank 0    shards 0, 1    grads --.                   .--> sums    step
+    rank 1    shards 2, 3    grads ---+--> Allreduce ---+---> sums    step
+    rank 2    shards 4, 5    grads --'                   '--> sums    step
+
+where n_i is the number of counted tokens of a shard and n that of the whole batch. Everybody draws the whole batch's
+numbers from the same generator and keeps the shards that are its own, so n is known without asking, and the batch of a
 step is the same however many ranks share it: a run may go on with another number of them.
 
 A message costs its latency however short it is. Hence one message a step: all gradients in one flat buffer, and with
@@ -49,9 +53,9 @@ class OneProcess:
     def __init__(self) -> None:
         self.cores = usable_cores()
 
-    def share(self, pieces: int) -> range:
-        """Which of the pieces of a batch are this rank's."""
-        return range(self.rank * pieces // self.size, (self.rank + 1) * pieces // self.size)
+    def share(self, shards: int) -> range:
+        """Which of the shards of a batch are this rank's."""
+        return range(self.rank * shards // self.size, (self.rank + 1) * shards // self.size)
 
     def total(
         self, parameters: Mapping[str, np.ndarray], loss: Any, grads: dict[str, np.ndarray], signal: str | None
@@ -63,12 +67,15 @@ class OneProcess:
         """What each rank gives, in the order of the ranks, on every rank."""
         return [value]
 
+    def wait(self) -> None:
+        """Wait until all ranks have come here."""
+
     def workers(self, workers: Workers) -> Workers:
         """Workers who share their items with those of the other ranks."""
         return workers
 
     def same_start(self, parameters: Mapping[str, np.ndarray], facts: Any) -> None:
-        """Everyone begins with the numbers of rank 0; InputError where the facts differ."""
+        """Everyone begins with the numbers of rank 0."""
 
     def together(self, function: Callable[[], Value]) -> Value:
         """The function's value; where it refuses input on any rank, all ranks end, and the error is told once."""
@@ -102,7 +109,7 @@ class Ranks(OneProcess):
         sums: dict[str, np.ndarray] = {}
         for name, p in parameters.items():
             sums[name] = buffer[start : start + p.size].reshape(p.shape)
-            sums[name][...] = grads.get(name, 0.0)  # a rank without a piece, for lack of examples, adds zeros
+            sums[name][...] = grads.get(name, 0.0)  # a rank without a shard, for lack of examples, adds zeros
             start += p.size
         buffer[count] = loss
         buffer[count + 1 :] = [signal == name for name in SIGNALS]
@@ -115,12 +122,19 @@ class Ranks(OneProcess):
         values: list[Value] = self.comm.allgather(value)
         return values
 
+    def wait(self) -> None:
+        """Wait until all ranks have come here."""
+        self.comm.Barrier()
+
     def workers(self, workers: Workers) -> Workers:
         """Workers who share their items with those of the other ranks."""
         return _SharedWorkers(self, workers)
 
     def same_start(self, parameters: Mapping[str, np.ndarray], facts: Any) -> None:
-        """Everyone begins with the numbers of rank 0; InputError where the facts differ."""
+        """Everyone begins with the numbers of rank 0.
+
+        Raises: InputError where the facts differ.
+        """
         everyones = self.everyones(facts)
         for rank, theirs in enumerate(everyones):
             if theirs != everyones[0]:
@@ -143,7 +157,7 @@ class Ranks(OneProcess):
             rank = next(i for i, said in enumerate(errors) if said)
             where = f" (on rank {rank})" if len(set(errors)) > 1 else ""
             print(f"numpy-attention: {errors[rank]}{where}", file=sys.stderr, flush=True)
-        self.comm.Barrier()  # whoever ends with an error ends the others: first let rank 0 say why
+        self.wait()  # whoever ends with an error ends the others: first let rank 0 say why
         raise SystemExit(2)
 
     @contextlib.contextmanager
@@ -167,7 +181,7 @@ class _SharedWorkers(Workers):
         ranks = self.ranks
         mine = (item for i, item in enumerate(items) if i % ranks.size == ranks.rank)
         results = ranks.everyones(list(self.own.map(function, mine)))
-        for i in range(sum(len(part) for part in results)):
+        for i in range(sum(map(len, results))):
             yield results[i % ranks.size][i // ranks.size]
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention import plots
+from numpy_attention.files import whole_or_not_at_all
 
 
 def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: Path) -> bool:
@@ -13,7 +14,6 @@ def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: P
         figure = plots.training_curves(log, levels)
     except ModuleNotFoundError:
         return False
-    temporary = path.with_suffix(".tmp.png")
-    plots.save(figure, temporary, dpi=120)
-    temporary.replace(path)
+    with whole_or_not_at_all(path) as temporary:
+        plots.save(figure, temporary, dpi=120)
     return True

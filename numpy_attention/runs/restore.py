@@ -1,13 +1,17 @@
-"""From a run's directory back to its model: for sampling, and for going on with the run."""
+"""From a run's directory back to its model: for sampling, and for going on with the run.
+
+A checkpoint may come from anywhere. Before a model of the size that it claims is built, the claim is compared with the
+numbers that the file really holds, so that no small file makes a large model.
+"""
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import config_from
+from numpy_attention.files import config_from, read_into
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs import checkpoint
@@ -15,6 +19,7 @@ from numpy_attention.runs.config import TrainConfig
 from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.data import Vocabulary
 
+COUNTS = ("step", "best_step", "since_best", "skipped")
 MAX_TABLE = 2**24  # numbers in a table of positions, which is made for the context and not in the file
 
 
@@ -26,12 +31,42 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
         if not isinstance(meta.get(key), kind):
             raise InputError(f"{path} cannot be loaded: its description has no {key!r}")
     config = TrainConfig.from_mapping(meta["config"], str(path))
-    # a run is built before its arrays are compared: nothing must be built that the file cannot fill
     claimed = config.layers * config.d_model * max(config.d_model, config.d_ff)
     claimed += config.context * config.d_model if config.positions == "learned" else 0
-    if claimed > sum(array.size for array in arrays.values()) or config.context * config.d_model > MAX_TABLE:
-        raise InputError(f"{path} cannot be loaded: its sizes are not those of its arrays")
+    try:
+        _check_claim(claimed, config.context, config.d_model, arrays)
+    except ValueError as error:
+        raise InputError(f"{path} cannot be loaded: {error}") from None
     return config, arrays, meta
+
+
+class HowFar(NamedTuple):
+    """How far a run has come."""
+
+    step: int
+    seconds: float
+    best: float  # infinity before the first evaluation
+    best_step: int
+    since_best: int
+    skipped: int
+
+
+def how_far(meta: dict[str, Any], steps: int) -> HowFar:
+    """What a checkpoint's description says of it.
+
+    Raises: InputError for what cannot be so in a run of so many steps.
+    """
+    try:
+        step, best_step, since_best, skipped = counts = [int(meta[name]) for name in COUNTS]
+        best = math.inf if meta["best"] is None else float(meta["best"])
+        seconds = float(meta["seconds"])
+        if min(counts) < 0 or step > steps:
+            raise ValueError(f"step {step} of {steps}")
+        if not 0 <= seconds < math.inf or math.isnan(best):
+            raise ValueError(f"{seconds} seconds, best {best}")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"the checkpoint does not say how far the run has come: {error}") from None
+    return HowFar(step, seconds, best, best_step, since_best, skipped)
 
 
 def checkpoint_path(directory: Path) -> Path:
@@ -50,14 +85,20 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
     try:
         config = config_from(GPTConfig, meta["model"])
         vocabulary = vocabulary_from(meta["task"])
-        # before anything of the claimed size is made: its blocks must be no more numbers than the file holds
         claimed = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
-        if claimed > sum(math.prod(array.shape) for array in arrays.values()) or config.vocab_size != len(vocabulary):
+        _check_claim(claimed, config.context_length, config.d_model, arrays)
+        if config.vocab_size != len(vocabulary):
             raise ValueError("its sizes are not those of its arrays")
-        if config.context_length * config.d_model > MAX_TABLE:
-            raise ValueError(f"a context of {config.context_length} is too long")
         model = GPT(config, None)
     except (TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
         raise InputError(f"the checkpoint's description of its model does not hold: {error}") from None
-    checkpoint.read_into(model.parameters(), arrays, "parameters.", "model")
+    read_into(model.parameters(), arrays, "parameters.", "model")
     return model, vocabulary
+
+
+def _check_claim(numbers: int, context: int, d_model: int, arrays: dict[str, np.ndarray]) -> None:
+    """Before a model of at least so many numbers is built: the file must hold them, and the context be no giant."""
+    if numbers > sum(array.size for array in arrays.values()):
+        raise ValueError("its sizes are not those of its arrays")
+    if context * d_model > MAX_TABLE:
+        raise ValueError(f"a context of {context} is too long")

@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM ask the loop to stop after the step it is in; a second one stops it at once."""
+"""Ctrl-C and SIGTERM ask a run to stop after the step it is in; a second one stops it at once.
+
+A step that is cut in two has moved some parameters and not others. So the first signal is only noted, the step ends,
+the run saves and says how to go on; and from then on the signals do again what they did before.
+"""
 
 import signal
 import threading

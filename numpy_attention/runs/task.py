@@ -1,16 +1,29 @@
-"""What the training loop asks of a task, and nothing more."""
+"""What the trainer asks of a task, and nothing more.
+
+    task = TextTask(config)               reads its data and checks them
+    model = task.model(rng)               of the sizes that the data ask for
+    task.batch(rng)                       every step
+    task.evaluate(model, workers)         every eval_every steps
+    task.report(model, rng, workers)      at the end
+
+The trainer knows no task; the tasks themselves stand above it, in `numpy_attention.tasks`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from numpy_attention.errors import InputError
+from numpy_attention.models.model import Model
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers
+
+M = TypeVar("M", bound=Model)
 
 
 class Task(ABC):
@@ -18,12 +31,25 @@ class Task(ABC):
 
     defaults: ClassVar[dict[str, Any]] = {}  # settings in which this task differs from TrainConfig
 
-    @abstractmethod
-    def __init__(self, config: TrainConfig) -> None: ...
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
 
     @abstractmethod
     def model(self, rng: np.random.Generator | None) -> Any:
-        """A fresh model; InputError if the sizes do not fit together."""
+        """A fresh model.
+
+        Raises: InputError if the sizes do not fit together.
+        """
+
+    def build(self, kind: type[M], rng: np.random.Generator | None, **sizes: Any) -> M:
+        """A model of the configured sizes; the task adds those that its data fix.
+
+        Raises: InputError if they do not fit together.
+        """
+        try:
+            return kind(kind.config_class(**self.config.model_sizes(), **sizes), rng)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def prepare(self, directory: Path) -> bool:
         """Keep data beside the run, before the first step, if that is needed; a second call finds it done."""
@@ -41,9 +67,10 @@ class Task(ABC):
     def description(self) -> str:
         """One line on the data."""
 
-    @abstractmethod
     def saved(self) -> dict[str, Any]:
-        """What a checkpoint must hold to use the model without the data, and to know the data again."""
+        """What a checkpoint must hold to use the model without the data, and to know the data again; nothing where the
+        data are made anew from the seed."""
+        return {}
 
     @abstractmethod
     def report(self, model: Any, rng: np.random.Generator, workers: Workers) -> str:

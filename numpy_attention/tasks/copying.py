@@ -1,7 +1,9 @@
 """copy: give ten symbols back as they are, by an encoder-decoder.
 
-The synthetic task of "The Annotated Transformer" (Rush 2018): vocabulary 11 with 0 for padding, every sequence begins
-with symbol 1, two layers. The decoder is started with that 1 and must copy the other nine.
+A synthetic task: vocabulary 11 with 0 for padding, every sequence begins with symbol 1, two layers. The decoder is
+started with that 1 and must copy the other nine.
+
+Source: Rush, The Annotated Transformer (2018).
 """
 
 from __future__ import annotations
@@ -25,12 +27,9 @@ class CopyTask(TranslationTask):
 
     start_token = 1
     stop_token = PAD  # the length is fixed, so nothing stops the decoder; padding is never right
-    defaults: ClassVar[dict[str, Any]] = {
-        "layers": 2, "heads": 4, "d_model": 64, "d_ff": 256, "context": 10, "positions": "sinusoidal",
-        "activation": "relu", "batch": 80, "steps": 1000, "optimizer": "adam", "learning_rate": 1e-3,
-        "min_learning_rate": 0.0, "warmup": 100, "beta2": 0.98, "dropout": 0.0, "log_every": 10, "eval_every": 250,
-        "save_every": 250,
-    }  # fmt: skip
+    defaults: ClassVar[dict[str, Any]] = TranslationTask.defaults | {
+        "context": 10, "batch": 80, "steps": 1000, "learning_rate": 1e-3,
+    }
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -44,7 +43,7 @@ class CopyTask(TranslationTask):
 
     def model(self, rng: np.random.Generator | None) -> Seq2Seq:
         """The encoder-decoder of the paper, in small."""
-        return self.translator(rng, source_vocab_size=SYMBOLS, target_vocab_size=SYMBOLS)
+        return self.build(Seq2Seq, rng, pad_token=PAD, source_vocab_size=SYMBOLS, target_vocab_size=SYMBOLS)
 
     def batch(self, rng: np.random.Generator) -> Batch:
         """Fresh sequences each step."""

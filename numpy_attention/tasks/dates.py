@@ -24,7 +24,7 @@ FIRST, LAST = dt.date(1900, 1, 1).toordinal(), dt.date(2099, 12, 31).toordinal()
 MONTHS = [
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
-]  # fmt: skip
+]
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 FORMS = (
     "{day}{th} of {month}, {year}",
@@ -50,12 +50,9 @@ class DateTask(TranslationTask):
     """Dates from 1900 to 2099, written in eleven forms."""
 
     start_token, stop_token = START, STOP
-    defaults: ClassVar[dict[str, Any]] = {
-        "layers": 2, "heads": 4, "d_model": 64, "d_ff": 256, "context": LONGEST, "positions": "sinusoidal",
-        "activation": "relu", "batch": 64, "steps": 1500, "optimizer": "adam", "learning_rate": 2e-3,
-        "min_learning_rate": 0.0, "warmup": 100, "beta2": 0.98, "dropout": 0.0, "log_every": 10, "eval_every": 250,
-        "save_every": 250,
-    }  # fmt: skip
+    defaults: ClassVar[dict[str, Any]] = TranslationTask.defaults | {
+        "context": LONGEST, "batch": 64, "steps": 1500, "learning_rate": 2e-3,
+    }
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -66,7 +63,7 @@ class DateTask(TranslationTask):
     def model(self, rng: np.random.Generator | None) -> Seq2Seq:
         """The encoder-decoder of the paper, in small; ids 0, 1, 2 are padding, start and stop."""
         sizes = {"source_vocab_size": 3 + len(SOURCE_CHARACTERS), "target_vocab_size": 3 + len(TARGET_CHARACTERS)}
-        return self.translator(rng, **sizes)
+        return self.build(Seq2Seq, rng, pad_token=PAD, **sizes)
 
     def batch(self, rng: np.random.Generator) -> Batch:
         """Pairs of form and date that are not held out."""

@@ -24,12 +24,10 @@ ROWS = 8
 class DigitsTask(LabelledTask):
     """Images (8 rows of 8 grey values) and which digit they show."""
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "layers": 2, "heads": 4, "d_model": 64, "d_ff": 128, "context": ROWS, "positions": "learned",
-        "activation": "gelu", "batch": 64, "steps": 1500, "optimizer": "adamw", "learning_rate": 2e-3,
-        "min_learning_rate": 0.0, "warmup": 100, "weight_decay": 0.1, "dropout": 0.1, "log_every": 20,
-        "eval_every": 200, "save_every": 200,
-    }  # fmt: skip
+    defaults: ClassVar[dict[str, Any]] = LabelledTask.defaults | {
+        "layers": 2, "d_model": 64, "d_ff": 128, "context": ROWS, "positions": "learned", "activation": "gelu",
+        "batch": 64, "steps": 1500, "optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100, "dropout": 0.1,
+    }
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -43,7 +41,7 @@ class DigitsTask(LabelledTask):
 
     def model(self, rng: np.random.Generator | None) -> SequenceClassifier:
         """An encoder over the rows, mean pooling, ten classes."""
-        return self.classifier(rng, d_input=ROWS, num_classes=10)
+        return self.build(SequenceClassifier, rng, d_input=ROWS, num_classes=10)
 
     def batch(self, rng: np.random.Generator) -> Batch:
         """Images drawn at random."""

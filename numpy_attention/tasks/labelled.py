@@ -1,61 +1,46 @@
-"""What tasks with a classifier share: held-out examples with labels, and accuracy on them."""
+"""What tasks with a classifier share: held-out examples with labels, and accuracy on them.
+
+    batch          inputs (B, T) or (B, T, d_input), labels (B,) or (B, T)
+    val_loss       the mean of -log p(label)
+    val_accuracy   the share of labels that the model thinks the likeliest
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.errors import InputError
-from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
+from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.ops.losses import cross_entropy
-from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers, count_targets
 from numpy_attention.runs.task import Task
 
 TEST = 1_000_003  # seeds of test sets begin with it, those of training batches with the seed of the run
+AT_ONCE = 512  # held-out examples
 
 
 class LabelledTask(Task):
     """A SequenceClassifier, judged by its loss and accuracy on `test`, a pair of inputs and targets."""
 
+    defaults: ClassVar[dict[str, Any]] = {
+        "positions": "sinusoidal", "activation": "relu", "optimizer": "adam", "min_learning_rate": 0.0, "warmup": 50,
+        "log_every": 20,
+    }
     test: Batch
-
-    def __init__(self, config: TrainConfig) -> None:
-        self.config = config
-
-    def classifier(self, rng: np.random.Generator | None, **sizes: Any) -> SequenceClassifier:
-        """A classifier of the configured sizes; the task adds those that its data fix."""
-        c = self.config
-        try:
-            config = SequenceClassifierConfig(
-                **c.model_sizes(),
-                **sizes,
-            )
-            return SequenceClassifier(config, rng)
-        except ValueError as error:
-            raise InputError(str(error)) from None
 
     def evaluate(self, model: SequenceClassifier, workers: Workers) -> dict[str, float]:
         """The mean loss, and the share of targets that the model thinks the likeliest."""
-        counted, loss, right = 0, 0.0, 0
-        for n, loss_of_part, right_in_part in workers.map(lambda part: _score(model, part), _parts(self.test)):
-            counted, loss, right = counted + n, loss + n * loss_of_part, right + right_in_part
-        return {"val_loss": loss / counted, "val_accuracy": right / counted}
-
-    def saved(self) -> dict[str, Any]:
-        """Nothing: the data are made anew from the seed."""
-        return {}
+        inputs, targets = self.test
+        shards = [(inputs[i : i + AT_ONCE], targets[i : i + AT_ONCE]) for i in range(0, len(inputs), AT_ONCE)]
+        counted, losses, right = np.sum(list(workers.map(lambda shard: _score(model, shard), shards)), axis=0).tolist()
+        return {"val_loss": losses / counted, "val_accuracy": right / counted}
 
 
-def _score(model: SequenceClassifier, part: Batch) -> tuple[int, float, int]:
-    inputs, targets = part
+def _score(model: SequenceClassifier, shard: Batch) -> tuple[int, float, int]:
+    """The targets counted, the sum of their losses, and how many are right."""
+    inputs, targets = shard
     logits, _ = model.forward(inputs)
     loss, _ = cross_entropy(logits, targets)
-    return count_targets(part), float(loss), int((np.argmax(logits, axis=-1) == targets).sum())
-
-
-def _parts(batch: Batch, size: int = 512) -> Iterator[Batch]:
-    for start in range(0, len(batch[0]), size):
-        yield tuple(array[start : start + size] for array in batch)
+    counted = count_targets(shard)
+    return counted, counted * float(loss), int((np.argmax(logits, axis=-1) == targets).sum())

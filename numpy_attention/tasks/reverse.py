@@ -24,12 +24,10 @@ FRESH = 10_000
 class ReverseTask(LabelledTask):
     """Sequences of 16 digits; the target at position t is the digit at position 15 - t."""
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "layers": 1, "heads": 1, "d_model": 32, "d_ff": 64, "context": 16, "positions": "sinusoidal",
-        "activation": "relu", "batch": 128, "steps": 3900, "optimizer": "adam", "learning_rate": 5e-4,
-        "min_learning_rate": 0.0, "warmup": 50, "beta2": 0.999, "clip": 5.0, "log_every": 20, "eval_every": 390,
-        "save_every": 390,
-    }  # fmt: skip
+    defaults: ClassVar[dict[str, Any]] = LabelledTask.defaults | {
+        "layers": 1, "heads": 1, "d_model": 32, "d_ff": 64, "context": 16, "batch": 128, "steps": 3900,
+        "learning_rate": 5e-4, "beta2": 0.999, "clip": 5.0, "eval_every": 390, "save_every": 390,
+    }
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -43,7 +41,7 @@ class ReverseTask(LabelledTask):
 
     def model(self, rng: np.random.Generator | None) -> SequenceClassifier:
         """An encoder that labels every position."""
-        return self.classifier(rng, vocab_size=CATEGORIES, num_classes=CATEGORIES, pooling="none")
+        return self.build(SequenceClassifier, rng, vocab_size=CATEGORIES, num_classes=CATEGORIES, pooling="none")
 
     def batch(self, rng: np.random.Generator) -> Batch:
         """Sequences drawn from the 50,000 of the training set."""

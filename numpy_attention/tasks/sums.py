@@ -23,15 +23,14 @@ FRESH = 4096
 class SumTask(LabelledTask):
     """Sequences of 8 numbers from 0 to 99; class 1 if their sum is greater than 400."""
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "layers": 1, "heads": 4, "d_model": 32, "d_ff": 128, "context": 8, "positions": "sinusoidal",
-        "activation": "relu", "batch": 32, "steps": 4000, "optimizer": "adam", "learning_rate": 3e-3,
-        "min_learning_rate": 0.0, "warmup": 50, "beta2": 0.99, "log_every": 20, "eval_every": 500, "save_every": 500,
-    }  # fmt: skip
+    defaults: ClassVar[dict[str, Any]] = LabelledTask.defaults | {
+        "layers": 1, "d_model": 32, "d_ff": 128, "context": 8, "batch": 32, "steps": 4000,
+        "learning_rate": 3e-3, "eval_every": 500, "save_every": 500,
+    }
     lesson: ClassVar[dict[str, Any]] = {
         "optimizer": "sgd", "learning_rate": 1e-3, "min_learning_rate": 1e-3, "beta1": 0.0, "warmup": 0, "clip": 0.0,
         "steps": 100, "eval_every": 20, "log_every": 1,
-    }  # fmt: skip
+    }
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -45,7 +44,7 @@ class SumTask(LabelledTask):
 
     def model(self, rng: np.random.Generator | None) -> SequenceClassifier:
         """The lesson's model: one post-LN encoder block, mean pooling."""
-        return self.classifier(rng, vocab_size=NUMBERS, num_classes=2)
+        return self.build(SequenceClassifier, rng, vocab_size=NUMBERS, num_classes=2)
 
     def batch(self, rng: np.random.Generator) -> Batch:
         """Fresh sequences each step, as in the lesson."""

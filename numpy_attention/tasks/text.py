@@ -1,4 +1,10 @@
-"""Text: predict the next character, byte or byte pair, measured beside predictors that count."""
+"""text: predict the next character, byte or byte pair, measured beside predictors that count.
+
+    text  ->  vocabulary  ->  ids  ->  nine tenths to train on, the last tenth held out        Chapter 27
+
+A text is read once to know its characters and its fingerprint, and once more for its ids. Those of a long text are
+written beside the run and mapped.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.errors import InputError
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers, mean_loss
 from numpy_attention.runs.task import Task
 from numpy_attention.training.byte_pairs import BytePairVocabulary, ByteVocabulary, count_chunks, learn_merges
 from numpy_attention.training.data import (
-    PIECE,
+    READ_AT_ONCE,
     CharVocabulary,
-    InputError,
     Vocabulary,
     consecutive_blocks,
     default_text,
@@ -43,7 +48,7 @@ class TextTask(Task):
     """A GPT on one text, whose last tenth is held out."""
 
     def __init__(self, config: TrainConfig) -> None:
-        self.config = config
+        super().__init__(config)
         self.name = "the help topics of Python" if config.text is None else config.text
         digest, characters, self.characters = hashlib.sha256(), set[str](), 0
         for piece in self.pieces():
@@ -60,7 +65,7 @@ class TextTask(Task):
 
     def pieces(self) -> Iterator[str]:
         """The text, piece by piece."""
-        return iter([default_text()]) if self.config.text is None else text_pieces(self.config.text, PIECE)
+        return iter([default_text()]) if self.config.text is None else text_pieces(self.config.text, READ_AT_ONCE)
 
     def prepare(self, directory: Path) -> bool:
         """Write the ids of a long text beside the run, or find them there."""
@@ -82,15 +87,7 @@ class TextTask(Task):
 
     def model(self, rng: np.random.Generator | None) -> GPT:
         """The GPT of the configured sizes."""
-        c = self.config
-        try:
-            config = GPTConfig(
-                vocab_size=len(self.vocabulary),
-                **c.model_sizes(),
-            )
-        except ValueError as error:
-            raise InputError(str(error)) from None
-        return GPT(config, rng)
+        return self.build(GPT, rng, vocab_size=len(self.vocabulary))
 
     def batch(self, rng: np.random.Generator) -> Batch:
         """Blocks from random places."""

@@ -1,11 +1,12 @@
 """Part IV. Training: from gradients to a model that has learned something.
 
-The reading order: optimizers -> clipping -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop
--> checkpoint -> parallel -> mpi.
+The reading order: optimizers -> clipping -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop; what a
+long run needs around the loop stands in `numpy_attention.runs`: trainer -> checkpoint -> parallel -> mpi.
 """
 
 from numpy_attention.training.clipping import clip_by_global_norm, global_norm
+from numpy_attention.training.loop import train
 from numpy_attention.training.optimizers import SGD, Adam, AdamW
-from numpy_attention.training.schedules import constant, warmup_cosine
+from numpy_attention.training.schedules import warmup_cosine
 
-__all__ = ["SGD", "Adam", "AdamW", "clip_by_global_norm", "constant", "global_norm", "warmup_cosine"]
+__all__ = ["SGD", "Adam", "AdamW", "clip_by_global_norm", "global_norm", "train", "warmup_cosine"]

@@ -1,4 +1,4 @@
-"""Chapter 27, continued. Bytes, and pairs of bytes: a vocabulary learned from the text.
+"""Chapter 27, continued. Bytes, and pairs of bytes: a vocabulary learned from the text
 
 A character vocabulary knows the characters of one text and no others. Bytes know all texts: written as UTF-8, any
 text is a sequence of the numbers 0 to 255, and those are the ids of the byte vocabulary. The price is length. A model
@@ -18,8 +18,8 @@ them it is enough to count every different chunk once, with the number of its oc
     count(a, b) = sum over different chunks c of  occurrences(c) * (how often a, b are neighbours in c)
 
 A merge changes only the chunks in which its pair stands. So the counts are kept, and of each pair is known where it
-stands; one merge then costs as much as it changes. Of pairs that are equally frequent the one of the lowest ids is
-taken: the same text gives the same vocabulary on every machine.
+stands; one merge then costs what it changes, and one look through the counts. Of pairs that are equally frequent the
+one of the lowest ids is taken: the same text gives the same vocabulary on every machine.
 
 To encode a chunk is to replay its merges in the order in which they were learned. To decode is to look up each id's
 bytes and join them, and since the chunks of a text join to the text, and a merge only regroups the bytes of its chunk,
@@ -29,8 +29,9 @@ bytes and join them, and since the chunks of a text join to the text, and a merg
 for every text. The other way round it need not hold: a model may write ids whose bytes are not UTF-8; a byte that
 fits nowhere is shown as the replacement character.
 
-Sources: Gage 1994, "A new algorithm for data compression"; Sennrich, Haddow and Birch 2016, "Neural machine
-translation of rare words with subword units", algorithm 1; Radford et al. 2019, section 2.2, for bytes and borders.
+Source: Gage, A New Algorithm for Data Compression (1994); Sennrich, Haddow, Birch, Neural Machine Translation of Rare
+Words with Subword Units (2016), algorithm 1; for bytes and borders Radford et al., Language Models are Unsupervised
+Multitask Learners (2019), section 2.2.
 """
 
 import math
@@ -57,7 +58,7 @@ class ByteVocabulary(Vocabulary):
 
     def __init__(self) -> None:
         self.tokens = [bytes([byte]) for byte in range(256)]
-        self._firsts = np.array([_characters(token) for token in self.tokens])
+        self._characters_of = np.array([_characters(token) for token in self.tokens])
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -72,7 +73,7 @@ class ByteVocabulary(Vocabulary):
 
     def characters_in(self, ids: np.ndarray) -> int:
         """How many characters begin within the ids."""
-        return int(self._firsts[ids].sum())
+        return int(self._characters_of[ids].sum())
 
     def saved(self) -> dict[str, Any]:
         """The vocabulary as plain values for JSON."""
@@ -82,7 +83,7 @@ class ByteVocabulary(Vocabulary):
 class BytePairVocabulary(ByteVocabulary):
     """Bytes, and the pairs that were merged, in the order of their learning.
 
-    Raises: `InputError` for merges of which no vocabulary can consist.
+    Raises: InputError for merges of which no vocabulary can consist.
     """
 
     def __init__(self, merges: Iterable[Pair]) -> None:
@@ -94,7 +95,7 @@ class BytePairVocabulary(ByteVocabulary):
                 raise InputError(f"merge {len(self.ranks)} of the vocabulary cannot be of {a!r} and {b!r}")
             self.ranks[a, b] = len(self.ranks)
             self.tokens.append(self.tokens[a] + self.tokens[b])
-        self._firsts = np.array([_characters(token) for token in self.tokens])
+        self._characters_of = np.array([_characters(token) for token in self.tokens])
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> np.ndarray:
@@ -137,7 +138,10 @@ class BytePairVocabulary(ByteVocabulary):
 
 
 def vocabulary_from(saved: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary whose `saved()` this is; InputError for anything else."""
+    """The vocabulary whose `saved()` this is.
+
+    Raises: InputError for anything else.
+    """
     kind, merges = saved.get("vocabulary", "char"), saved.get("merges")
     if kind == "char" and isinstance(saved.get("characters"), str):
         return CharVocabulary(saved["characters"])
@@ -156,17 +160,17 @@ def count_chunks(pieces: Iterable[str]) -> Counter[str]:
     return counts
 
 
-def learn_merges(chunks: Mapping[str, int], size: int) -> list[Pair]:
+def learn_merges(occurrences: Mapping[str, int], size: int) -> list[Pair]:
     """The merges of a vocabulary of `size` ids, or of fewer if no pair is left that stands twice.
 
-    chunks[c] is how often c occurs in the text.
+    occurrences[c] is how often the chunk c occurs in the text.
     """
-    words = [list(_utf8(chunk)) for chunk in chunks]
-    weights = list(chunks.values())
+    chunks = [list(_utf8(chunk)) for chunk in occurrences]
+    weights = list(occurrences.values())
     counts: Counter[Pair] = Counter()
-    places: dict[Pair, set[int]] = defaultdict(set)  # the words in which a pair stands, or has stood
-    for i, word in enumerate(words):
-        for pair in pairwise(word):
+    places: dict[Pair, set[int]] = defaultdict(set)  # the chunks in which a pair stands, or has stood
+    for i, chunk in enumerate(chunks):
+        for pair in pairwise(chunk):
             counts[pair] += weights[i]
             places[pair].add(i)
     merges: list[Pair] = []
@@ -176,12 +180,12 @@ def learn_merges(chunks: Mapping[str, int], size: int) -> list[Pair]:
             break
         best = min(pair for pair, count in counts.items() if count == most)
         for i in places.pop(best):
-            for pair in pairwise(words[i]):
+            for pair in pairwise(chunks[i]):
                 counts[pair] -= weights[i]
                 if not counts[pair]:
                     del counts[pair]
-            words[i] = merged(words[i], best, 256 + len(merges))
-            for pair in pairwise(words[i]):
+            chunks[i] = merged(chunks[i], best, 256 + len(merges))
+            for pair in pairwise(chunks[i]):
                 counts[pair] += weights[i]
                 places[pair].add(i)
         merges.append(best)

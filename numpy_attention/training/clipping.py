@@ -1,8 +1,11 @@
-"""Chapter 25, appendix. Clipping: no step longer than agreed
+"""Chapter 25, appendix. Clipping: no gradient longer than agreed
 
 Now and then a batch has a gradient many times the usual length, and one such step can undo a thousand good ones. So
 the gradients of all parameters, taken as one long vector, are shortened to a largest length before the optimizer sees
 them. In training runs of transformers 1.0 is the usual one.
+
+For SGD this bounds the step. Adam divides the scale of the gradients out again; there it bounds how much one batch
+weighs in the means m and v.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,13 @@
-"""Chapter 27. Data: from a text to blocks of ids.
+"""Chapter 27. Data: from a text to blocks of ids
 
 A character model needs no tokenizer: its vocabulary is the set of characters of the text, in sorted order, and the id
-of a character is its place there. (Bytes and pairs of bytes, which know every text, have a chapter of their own.) The
-last tenth of the text, at most a million ids, is held out and never trained on. A training example is a block of T + 1
-neighbouring characters at a random place,
+of a character is its place there. (Bytes and pairs of bytes, which know every text, come in this chapter's
+continuation.) The last tenth of the text, at most a million ids, is held out and never trained on. A training example
+is a block of T + 1 neighbouring characters at a random place,
 
-    ids     = text[s     : s + T]
-    targets = text[s + 1 : s + T + 1]
+    text       . . t h e _ c a t _ s a t . .            s = 2, T = 4
+    ids            t h e _                              text[s     : s + T]
+    targets          h e _ c                            text[s + 1 : s + T + 1]
 
 so that position t predicts the character after it, for all t at once: T predictions for one forward pass, each
 with a context of t + 1 characters.
@@ -32,25 +33,15 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 
-__all__ = [
-    "CharVocabulary",
-    "InputError",
-    "Vocabulary",
-    "consecutive_blocks",
-    "default_text",
-    "distinct_characters",
-    "random_blocks",
-    "read_text",
-    "split_text",
-    "text_pieces",
-]
-
-PIECE = 2**20  # bytes of a text in memory at once
+READ_AT_ONCE = 2**20  # bytes of a text
 HELD_OUT = 2**20  # ids at most
 
 
 def default_text() -> str:
-    """The reference prose that every CPython carries: its help topics, joined in the order of their sorted names."""
+    """The reference prose that every CPython carries: its help topics, joined in the order of their sorted names.
+
+    Raises: InputError where a Python carries none.
+    """
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
@@ -58,9 +49,12 @@ def default_text() -> str:
     return "".join(topics[name] for name in sorted(topics))
 
 
-def text_pieces(path: str | Path, size: int = PIECE) -> Iterator[str]:
+def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
     """The text of a UTF-8 file in pieces of about `size` bytes, character for character (no newline is translated; a
-    byte order mark is dropped)."""
+    byte order mark is dropped).
+
+    Raises: InputError, in one line, for what is no text.
+    """
     decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
         kind = os.stat(path).st_mode
@@ -132,7 +126,10 @@ class CharVocabulary(Vocabulary):
         return len(self.characters)
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of the characters of `text`, (len(text),); InputError names characters that have none."""
+        """The ids of the characters of `text`, (len(text),).
+
+        Raises: InputError that names the characters that have none.
+        """
         ids = self._id_of.take(_code_points(text), mode="clip")
         if (ids < 0).any():
             unknown = sorted(set(text) - set(self.characters))
@@ -164,7 +161,10 @@ def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def random_blocks(ids: np.ndarray, length: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """`count` blocks at random places and their targets, both (count, length)."""
+    """`count` blocks at random places and their targets, both (count, length).
+
+    Raises: InputError for too short a text.
+    """
     if len(ids) < length + 1:
         raise InputError(f"a text of {len(ids)} tokens is shorter than one block of {length} and the next one")
     starts = rng.integers(0, len(ids) - length, size=count)

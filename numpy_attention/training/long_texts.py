@@ -1,4 +1,4 @@
-"""Chapter 27, continued. Texts bigger than memory.
+"""Chapter 27, continued. Texts bigger than memory
 
 Training asks for a few blocks of T + 1 ids at random places, a few kilobytes a step, however long the text is. So the
 text is read once, piece by piece, its ids are written to a file, and the file is mapped into memory: the operating
@@ -12,14 +12,15 @@ gets that name only when it is whole; so a run that is resumed finds it and need
 """
 
 import contextlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.training.data import PIECE
+from numpy_attention.files import whole_or_not_at_all
+
+LOOKED_AT_ONCE = 2**20  # ids of a file
 
 
 def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
@@ -28,25 +29,21 @@ def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
 
 
 def write_ids(path: Path, arrays: Iterable[np.ndarray], dtype: np.dtype[Any]) -> None:
-    """Write ids that come piece by piece as one .npy array, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            # NumPy leaves room in the header for the length of the first axis, which is known at the end
-            _write_header(file, 0, dtype)
-            start, count = file.tell(), 0
-            for ids in arrays:
-                file.write(ids.astype(dtype).data)
-                count += len(ids)
-            file.seek(0)
-            _write_header(file, count, dtype)
-            if file.tell() != start:
-                raise ValueError(f"write_ids: the header of {count} ids does not fit into {start} bytes")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write ids that come piece by piece as one .npy array, whole or not at all.
+
+    Raises: ValueError if its header grows.
+    """
+    with whole_or_not_at_all(path) as temporary, open(temporary, "wb") as file:
+        # NumPy leaves room in the header for the length of the first axis, which is known at the end
+        _write_header(file, 0, dtype)
+        start, count = file.tell(), 0
+        for ids in arrays:
+            file.write(ids.astype(dtype).data)
+            count += len(ids)
+        file.seek(0)
+        _write_header(file, count, dtype)
+        if file.tell() != start:
+            raise ValueError(f"write_ids: the header of {count} ids does not fit into {start} bytes")
 
 
 def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
@@ -61,8 +58,8 @@ def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
 def _largest(ids: Any) -> int:
     """The largest of mapped ids, read piece by piece: the pages of a map that has been walked stay in memory."""
     pieces = (
-        np.fromfile(ids.filename, ids.dtype, min(PIECE, len(ids) - i), offset=ids.offset + i * ids.itemsize)
-        for i in range(0, len(ids), PIECE)
+        np.fromfile(ids.filename, ids.dtype, min(LOOKED_AT_ONCE, len(ids) - i), offset=ids.offset + i * ids.itemsize)
+        for i in range(0, len(ids), LOOKED_AT_ONCE)
     )
     return max(int(piece.max()) for piece in pieces)
 

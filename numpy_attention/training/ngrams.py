@@ -1,4 +1,4 @@
-"""Chapter 27, continued. The yardstick: predicting text by counting.
+"""Chapter 27, continued. The yardstick: predicting text by counting
 
 What does a held-out loss of 1.6 nats a character mean? Compare it with predictors that only count. A bigram predictor
 looks up how often each character c followed the previous one in the training text; an n-gram predictor, how often it
@@ -12,7 +12,8 @@ which sums to one over c if P(. | h') does. A context never seen has N = D = 0 a
 single characters lies the uniform P = 1 / V. A GPT that does not beat the trigram has learned nothing that a table of
 three-letter counts does not know; one that does must have used what stands further back.
 
-Source: Witten and Bell 1991, "The zero-frequency problem", method C; Chen and Goodman 1998, section 2.3.
+Source: Witten, Bell, The Zero-Frequency Problem (1991), method C; Chen, Goodman, An Empirical Study of Smoothing
+Techniques for Language Modeling (1998), section 2.3.
 """
 
 import numpy as np
@@ -24,7 +25,10 @@ def ngram_losses(
     """Held-out losses of the interpolated Witten-Bell predictors of order 1 (single characters) to `order`.
 
     Shapes: training_ids (N,), held_out_ids (M,); the held-out text follows the training text directly.
+
     Units: nats per character, the mean over all M held-out characters.
+
+    Raises: ValueError where vocabulary_size^order does not fit a code, or there are too few ids.
     """
     if vocabulary_size**order >= 2**62:
         raise ValueError(f"ngram_losses: vocabulary_size**order must be below 2**62, got {vocabulary_size}**{order}")
@@ -36,14 +40,12 @@ def ngram_losses(
     for n in range(1, order + 1):
         seen, counts = np.unique(_codes(training_ids, n - 1, n, vocabulary_size), return_counts=True)
         contexts, place = np.unique(seen // vocabulary_size, return_inverse=True)
-        totals = np.bincount(place, weights=counts)  # N(h)
-        different = np.bincount(place)  # D(h)
         codes = _codes(held_out, order, n, vocabulary_size)
-        count = _look_up(seen, counts, codes)
-        total = _look_up(contexts, totals, codes // vocabulary_size)
-        distinct = _look_up(contexts, different, codes // vocabulary_size)
-        mixed = (count + distinct * probability) / np.maximum(total + distinct, 1)
-        probability = np.where(total > 0, mixed, probability)
+        N_hc = _look_up(seen, counts, codes)
+        N_h = _look_up(contexts, np.bincount(place, weights=counts), codes // vocabulary_size)
+        D_h = _look_up(contexts, np.bincount(place), codes // vocabulary_size)
+        mixed = (N_hc + D_h * probability) / np.maximum(N_h + D_h, 1)
+        probability = np.where(N_h > 0, mixed, probability)
         losses.append(float(-np.log(probability).mean()))
     return losses
 

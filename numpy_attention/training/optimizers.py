@@ -1,11 +1,14 @@
-"""Chapter 25. Optimizers: from gradients to steps.
+"""Chapter 25. Optimizers: from gradients to steps
 
 A gradient says which way the loss rises; an optimizer decides how far to walk the other way.
 
-Stochastic gradient descent with momentum averages the gradients g_t of successive batches, so that directions
-on which they agree add up and noise cancels:
+Stochastic gradient descent with momentum adds up the gradients g_t of successive batches, the older the less, so that
+directions on which they agree grow and noise cancels:
 
     u_t = momentum u_{t-1} + g_t            p_t = p_{t-1} - learning_rate u_t
+
+The weights 1, momentum, momentum^2, ... sum to 1 / (1 - momentum): with 0.9 a gradient that stays the same is walked
+ten times as fast, and the rate wants to be so much the smaller.
 
 In a transformer the gradients of different parameters differ in size by orders of magnitude: one learning rate
 cannot suit them all. Adam divides each element by the root of its own mean square, so every element moves by
@@ -20,29 +23,41 @@ Both start at zero and are too small at first. With a constant g, m_t = (1 - bet
     m_hat = m_t / (1 - beta_1^t)        v_hat = v_t / (1 - beta_2^t)
     p_t = p_{t-1} - learning_rate m_hat / (sqrt(v_hat) + eps)
 
-L2 regularisation adds weight_decay p to g. Inside Adam that term would be divided by sqrt(v_hat) as well, and the
+L2 regularization adds weight_decay p to g. Inside Adam that term would be divided by sqrt(v_hat) as well, and the
 weights with the largest gradients would decay least. AdamW takes it out of the moments and shrinks the weights
-directly, p <- (1 - learning_rate weight_decay) p, and only matrices: a bias or the gain of a norm has no reason
-to be near zero.
-
-Sources: Kingma and Ba 2015, "Adam", algorithm 1; Loshchilov and Hutter 2019, "Decoupled weight decay
-regularization", algorithm 2.
+directly, p <- (1 - learning_rate weight_decay) p. Here it departs from its paper twice. There the decay is multiplied
+by the schedule alone, here by the learning rate, as PyTorch does. And here only matrices shrink: a bias or the gain of
+a norm has no reason to be near zero.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from numpy_attention.blocks import in_blocks
+from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
 
 
+class Helpers(Protocol):
+    """`Workers` of Chapter 31 as seen from here: `runs` stands on `training`, which may not import it."""
+
+    count: int
+
+    def map(self, function: Callable[[int], None], items: Iterable[int]) -> Iterator[None]:
+        """What the function gives for each item, in order."""
+
+
 class SGD:
-    """Gradient descent with momentum: u = momentum u + g, p = p - learning_rate u."""
+    """Gradient descent with momentum.
+
+    Raises: TypeError or ValueError for parameters that are not contiguous arrays of floats, each listed once.
+
+    Source: Polyak, Some Methods of Speeding up the Convergence of Iteration Methods (1964).
+    """
 
     def __init__(self, parameters: Mapping[str, np.ndarray], learning_rate: float = 0.1, momentum: float = 0.0) -> None:
         self.parameters = _checked("SGD", parameters)
@@ -50,19 +65,18 @@ class SGD:
         self.momentum = momentum
         self.steps = 0
         self.u = {name: np.zeros_like(p) for name, p in self.parameters.items()} if momentum else {}
-        self.workers: Any = None  # as in Adam; here the work is too little to share
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = self.learning_rate if learning_rate is None else learning_rate
-        _check_gradients("SGD", self.parameters, grads)
+        _check_same("SGD", "grads", grads, self.parameters)
         self.steps += 1
         for name, parameter in self.parameters.items():
             if not self.momentum:
-                for p, g in in_blocks(parameter, grads[name]):
+                for p, g in in_pieces(parameter, grads[name]):
                     p -= rate * g
                 continue
-            for p, g, u in in_blocks(parameter, grads[name], self.u[name]):
+            for p, g, u in in_pieces(parameter, grads[name], self.u[name]):
                 # u = momentum u + g
                 u *= self.momentum
                 u += g
@@ -80,7 +94,16 @@ class SGD:
 
 
 class Adam:
-    """Adam: each element moves by its mean gradient over its root mean square gradient."""
+    """Adam: each element moves by its mean gradient over its root mean square gradient.
+
+    Every element moves by itself, so `workers` may share the work, and the result is the same.
+
+    Raises: TypeError or ValueError for parameters that are not contiguous arrays of floats, each listed once.
+
+    Source: Kingma, Ba, Adam (2015), algorithm 1.
+    """
+
+    weight_decay = 0.0  # what AdamW adds
 
     def __init__(
         self,
@@ -89,6 +112,7 @@ class Adam:
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         eps: float = 1e-8,
+        workers: Helpers | None = None,
     ) -> None:
         self.parameters = _checked(type(self).__name__, parameters)
         self.learning_rate = learning_rate
@@ -98,30 +122,29 @@ class Adam:
         self.steps = 0
         self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
-        self.workers: Any = None  # `Workers` of the training loop, or None
-        self._size = sum(p.size for p in self.parameters.values())
+        self.workers = workers if sum(p.size for p in self.parameters.values()) >= WORTH_SHARING else None
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed.
-
-        Every element moves by itself, so `self.workers`, if there are any, share the blocks with the same result.
-        """
+        """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = self.learning_rate if learning_rate is None else learning_rate
-        _check_gradients(type(self).__name__, self.parameters, grads)
+        _check_same(type(self).__name__, "grads", grads, self.parameters)
         self.steps += 1
-        parts = self.workers.count if self.workers and self._size >= WORTH_SHARING else 1
-        if parts == 1:
-            self._move(grads, rate, 0, 1)
+        if self.workers is None:
+            self._move(grads, rate)
         else:
-            list(self.workers.map(lambda i: self._move(grads, rate, i, parts), range(parts)))
+            count = self.workers.count
+            list(self.workers.map(lambda worker: self._move(grads, rate, worker, count), range(count)))
 
-    def _move(self, grads: Mapping[str, np.ndarray], rate: float, part: int, parts: int) -> None:
+    def _move(self, grads: Mapping[str, np.ndarray], rate: float, worker: int = 0, workers: int = 1) -> None:
+        """The step, or of several workers the share of one: every so many-th piece of each parameter."""
         correction_1 = 1 - self.beta_1**self.steps
         correction_2 = 1 - self.beta_2**self.steps
         root_2 = math.sqrt(correction_2)
         for name, parameter in self.parameters.items():
-            shrink = self._shrink(parameter, rate)
-            for p, g, m, v in islice(in_blocks(parameter, grads[name], self.m[name], self.v[name]), part, None, parts):
+            shrink = 1.0 - rate * self.weight_decay if parameter.ndim >= 2 else 1.0
+            pieces = in_pieces(parameter, grads[name], self.m[name], self.v[name])
+            for p, g, m, v in islice(pieces, worker, None, workers):
+                # p = (1 - learning_rate weight_decay) p
                 if shrink != 1.0:
                     p *= shrink
                 # m = beta_1 m + (1 - beta_1) g
@@ -133,15 +156,12 @@ class Adam:
                 square *= 1 - self.beta_2
                 v += square
                 # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), the two corrections multiplied out of the arrays:
-                # m_hat / (sqrt(v_hat) + eps) = (sqrt(c_2) / c_1) m / (sqrt(v) + sqrt(c_2) eps)
+                # m_hat / (sqrt(v_hat) + eps) = (root_2 / correction_1) m / (sqrt(v) + root_2 eps)
                 move = np.sqrt(v, out=square)
                 move += root_2 * self.eps
                 np.divide(m, move, out=move)
                 move *= rate * root_2 / correction_1
                 p -= move
-
-    def _shrink(self, parameter: np.ndarray, rate: float) -> float:
-        return 1.0
 
     def state(self) -> dict[str, np.ndarray]:
         """All that the next step depends on besides the parameters, as arrays to save."""
@@ -155,7 +175,12 @@ class Adam:
 
 
 class AdamW(Adam):
-    """Adam, and matrices (two or more axes) shrink by learning_rate weight_decay a step, outside the moments."""
+    """Adam, and matrices (two or more axes) shrink by learning_rate weight_decay a step, outside the moments.
+
+    Raises: TypeError or ValueError for parameters that are not contiguous arrays of floats, each listed once.
+
+    Source: Loshchilov, Hutter, Decoupled Weight Decay Regularization (2019), algorithm 2.
+    """
 
     def __init__(
         self,
@@ -165,12 +190,10 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        workers: Helpers | None = None,
     ) -> None:
-        super().__init__(parameters, learning_rate, beta_1, beta_2, eps)
+        super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
         self.weight_decay = weight_decay
-
-    def _shrink(self, parameter: np.ndarray, rate: float) -> float:
-        return 1.0 - rate * self.weight_decay if parameter.ndim >= 2 else 1.0
 
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -191,21 +214,17 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
     return dict(parameters)
 
 
-def _check_gradients(optimizer: str, parameters: Mapping[str, np.ndarray], grads: Mapping[str, np.ndarray]) -> None:
-    if grads.keys() != parameters.keys():
-        odd = sorted(grads.keys() ^ parameters.keys())
-        raise ValueError(f"{optimizer}: grads must name the parameters exactly, got a difference in {', '.join(odd)}")
-    for name, p in parameters.items():
-        if grads[name].shape != p.shape:
-            raise ValueError(f"{optimizer}: grads[{name!r}] must be {p.shape} like it, got {grads[name].shape}")
+def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], mine: Mapping[str, np.ndarray]) -> None:
+    if theirs.keys() != mine.keys():
+        odd = sorted(theirs.keys() ^ mine.keys())
+        raise ValueError(f"{optimizer}: {what} must have the optimizer's names, got a difference in {', '.join(odd)}")
+    for name, array in mine.items():
+        if theirs[name].shape != array.shape:
+            raise ValueError(f"{optimizer}: {what}[{name!r}] must be {array.shape}, got {theirs[name].shape}")
 
 
 def _load(optimizer: str, mine: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
-    if mine.keys() != state.keys():
-        odd = sorted(mine.keys() ^ state.keys())
-        raise ValueError(f"{optimizer}: state must be that of this optimizer, got a difference in {', '.join(odd)}")
+    _check_same(optimizer, "state", state, mine)
     for name, array in mine.items():
-        if state[name].shape != array.shape:
-            raise ValueError(f"{optimizer}: state[{name!r}] must be {array.shape}, got {state[name].shape}")
         if name != "steps":
             array[...] = np.asarray(state[name], like=array)

@@ -1,4 +1,4 @@
-"""Chapter 26. The learning rate over time: warm-up, then a cosine.
+"""Chapter 26. The learning rate over time: warm-up, then a cosine
 
 At the first steps Adam's means rest on few gradients, and the direction of a step is mostly noise: full speed there
 can throw a transformer into a region it leaves only slowly. So the rate rises in a straight line over the first
@@ -12,30 +12,21 @@ with the rate. So it falls, slowly at first and slowly at the end, along half a 
     rate(step) = minimum + (peak - minimum) (1 + cos(pi progress)) / 2                  step >= warmup
     progress = (step - warmup + 1) / (steps - warmup)
 
-The last step, steps - 1, has progress 1 and the rate `minimum`.
+    peak     |    _--._
+             |   /      `.
+             |  /         `.
+    minimum  | /            `-._
+             +----------------------- step
+             0  warmup          steps
 
-Sources: Vaswani et al. 2017, section 5.3 (warm-up); Loshchilov and Hutter 2017, "SGDR", equation 5 (cosine).
+The last step, steps - 1, has progress 1 and the rate `minimum`.
 """
 
 import math
 
 
-def constant(step: int, learning_rate: float) -> float:
-    """The same rate at every step.
-
-    Formula: rate(step) = learning_rate
-
-    >>> constant(1000, learning_rate=0.1)
-    0.1
-    """
-    return learning_rate
-
-
 def warmup_cosine(step: int, steps: int, warmup: int, peak: float, minimum: float = 0.0) -> float:
     """The rate at `step` (from 0) of a run of `steps`: linear up to `peak`, then a cosine down to `minimum`.
-
-    Formula: rate = peak (step + 1) / warmup before step `warmup`, from there on
-    minimum + (peak - minimum) (1 + cos(pi progress)) / 2 with progress = (step - warmup + 1) / (steps - warmup)
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 5.3; Loshchilov, Hutter, SGDR (2017), equation 5.
 

@@ -1,9 +1,9 @@
 """A GPT's training step on a GPU, in tokens a second: these chapters on CuPy against PyTorch on the same card.
 
     pip install 'cupy-cuda12x[ctk]' torch
-    python tests/benchmarks/bench_gpu.py                     # widths 128, 384 and 768
-    python tests/benchmarks/bench_gpu.py 128 --rounds 20
-    python tests/benchmarks/bench_gpu.py 128 --backend numpy # tries the script where there is no GPU
+    python -m tests.benchmarks.bench_gpu                     # widths 128, 384 and 768
+    python -m tests.benchmarks.bench_gpu 128 --rounds 20
+    python -m tests.benchmarks.bench_gpu 128 --backend numpy # tries the script where there is no GPU
 
 Both sides start from the same weights, see the same batches, compute in float32 without TF32, and wait for the GPU once
 a step. Their first three losses must agree. The sides take turns, and medians over the rounds are told.

@@ -1,6 +1,6 @@
 """How the cost of a training step grows, and how far each kind of work is from what this machine can do.
 
-    python tests/benchmarks/bench_growth.py --plot roofline.svg      # two minutes
+    python -m tests.benchmarks.bench_growth --plot roofline.svg      # two minutes
 
 Growth: each size of the model is doubled on its own; the exponent is log2 of how much longer the step takes, beside the
 same for the matrix products counted. Roofline: a kind of work that makes I operations for each byte it must move can
@@ -83,7 +83,7 @@ def roofline(rounds: int, threads: int, picture: Path | None) -> None:
         cases: dict[str, tuple[Callable[[int], Any], float, float]] = {
             "add": (lambda i: np.add(cut(x, i), cut(y, i), out=cut(z, i)), size, 12 * size),
             "product 1024": (lambda i: np.matmul(a[i], b[i], out=c[i]), threads * 2 * 1024**3, threads * 12 * 1024**2),
-            "q kᵀ, T 128, d_k 32": (
+            "q k^T, T 128, d_k 32": (
                 lambda i: np.matmul(cut(small, i), cut(small, i).swapaxes(1, 2), out=cut(outs, i)),
                 2 * 128 * 128 * 128 * 32, 4 * (2 * small.size + outs.size),
             ),

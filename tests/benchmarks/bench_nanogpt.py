@@ -1,7 +1,7 @@
 """nanoGPT's CPU setting, trained by us and by PyTorch on the same batches of the default text, side by side.
 
-    python tests/benchmarks/bench_nanogpt.py                 # 2,000 steps: minutes
-    python tests/benchmarks/bench_nanogpt.py --steps 100
+    python -m tests.benchmarks.bench_nanogpt                 # 2,000 steps: minutes
+    python -m tests.benchmarks.bench_nanogpt --steps 100
 
 4 layers, 4 heads, width 128, blocks of 64, batches of 12, learning rate 1e-3 to 1e-4 by a cosine after 100 steps of
 warm-up, beta2 0.99, clipping at 1, no dropout. Both start from the same weights and take turns of 20 steps. The
@@ -19,7 +19,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.trainer import BATCH, Trainer, generator
 from numpy_attention.tasks.text import TextTask
 from numpy_attention.training.data import consecutive_blocks
@@ -50,11 +49,11 @@ def main() -> None:
     print(task.description())
 
     seconds: dict[str, list[float]] = {"numpy_attention": [], "PyTorch eager": []}
-    with Workers(args.threads) as workers:
+    with trainer.workers as workers:
         for start in range(0, args.steps, TURN):
             steps = range(start, min(start + TURN, args.steps))
             begin = time.perf_counter()
-            ours = [trainer.one_step(workers)[0] for _ in steps]
+            ours = [trainer.one_step()[0] for _ in steps]
             seconds["numpy_attention"].append(time.perf_counter() - begin)
             begin = time.perf_counter()
             other = [theirs.step(*task.batch(generator(config, BATCH, step)), trainer.rate(step)) for step in steps]

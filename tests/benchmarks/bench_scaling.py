@@ -52,13 +52,13 @@ def steps(case, threads, examples=None, talk=True):
     ranks, (model, optimizer, batch) = started_ranks(), make(case)
     batch = tuple(array[: examples or len(array)] for array in batch)
     barrier = getattr(getattr(ranks, "comm", None), "Barrier", lambda: None)
-    pieces, times = ranks.size * threads, []
+    count, times = ranks.size * threads, []
     with Workers(threads, alone=False) as workers:
         for _ in range(REPEATS + 2):
             barrier()
             start = time.perf_counter()
-            mine = ranks.share(pieces)
-            loss, grads = loss_and_gradients(model, batch, pieces, workers, [None] * pieces, mine)
+            mine = ranks.share(count)
+            loss, grads = loss_and_gradients(model, batch, count, workers, [None] * count, mine)
             computed = time.perf_counter()
             if talk:
                 loss, grads, _ = ranks.total(model.parameters(), loss, grads, None)

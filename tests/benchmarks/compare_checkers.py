@@ -1,8 +1,8 @@
 """Six gradient checkers, twelve planted errors: who catches what, and what each prints.
 
     pip install . torch jax autograd scipy
-    PYTHONPATH=. python tests/benchmarks/compare_checkers.py            the table and the texts, as Markdown
-    PYTHONPATH=. python tests/benchmarks/compare_checkers.py --write    put them into docs/checkers.md; ten minutes
+    python -m tests.benchmarks.compare_checkers            the table and the texts, as Markdown
+    python -m tests.benchmarks.compare_checkers --write    put them into docs/checkers.md; ten minutes
 
 Every checker is called as its documentation shows, with its own defaults, on the same inputs. Each first sees the right
 gradient: an alarm there is a false one, and its alarm at the planted error then counts for nothing. A check may take

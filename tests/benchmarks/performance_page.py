@@ -105,7 +105,8 @@ def speed(found):
                      f"{ours.peak / peer.peak:.2f}"])  # fmt: skip
     claim = (
         f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
-        "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m tests.benchmarks`):"
+        "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m tests.benchmarks`, in a "
+        "copy of the repository):"
     )
     head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / its matrix products alone",
             "peak memory / PyTorch's"]  # fmt: skip

@@ -75,10 +75,10 @@ def _step(case: Case, threads: int) -> Work:
     backend = get_backend(case.get("backend", "numpy"))
     model, batches = model_and_batches(case["size"])
     model.to(backend)
-    optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY)
     shards = threads if backend.name == "numpy" else 1
-    workers = optimizer.workers = Workers(shards)
+    workers = Workers(shards)
     workers.__enter__()  # until the process ends
+    optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
     turns = iter(range(10**9))
 
     def step() -> float:

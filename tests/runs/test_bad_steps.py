@@ -8,7 +8,7 @@ import pytest
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.trainer import NonFiniteError
-from tests.runs.test_trainer import log_without_times, resume, text, trainer
+from tests.runs.small_runs import log_without_times, resume, text, trainer
 
 __all__ = ["text"]
 
@@ -36,9 +36,9 @@ def test_a_bad_step_moves_nothing_and_is_told_in_the_log(tmp_path, text, monkeyp
     before = {}
     step_once = run.one_step
 
-    def step(workers):
+    def step():
         parameters = {name: p.copy() for name, p in run.model.parameters().items()}
-        result = step_once(workers)
+        result = step_once()
         if run.fault:
             before[run.step] = parameters, {name: p.copy() for name, p in run.model.parameters().items()}
         return result
@@ -70,10 +70,10 @@ def test_a_resumed_run_remembers_how_many_it_has_left_out(tmp_path, text, monkey
     part = poison(trainer(tmp_path / "part", text, skip_bad_steps=3), bad, monkeypatch)
     step_once = part.one_step
 
-    def step(workers):
+    def step():
         if part.step == 7:
             part.signals.name = "SIGINT"
-        return step_once(workers)
+        return step_once()
 
     monkeypatch.setattr(part, "one_step", step)
     assert part.run() == "SIGINT"

@@ -29,6 +29,14 @@ def test_the_op_and_the_layer_in_which_an_infinity_arises_are_named(model, batch
     assert "first came out of linear in blocks.1.feed_forward" in said
 
 
+def test_a_helper_inside_an_op_is_not_blamed(model, batch):
+    # the sum of squares in the next norm overflows; what the norm returns does not
+    model.parameters()["blocks.0.attention.w_o"][...] = 1e30
+    assert np.isfinite(model.loss(*batch)[0])
+    assert "sum" not in first_non_finite(model, [batch], [None])
+    assert "in_rows" not in first_non_finite(model, [batch], [None])
+
+
 def test_a_gradient_that_overflows_is_found_in_the_backward(model, batch):
     # values of zero hide w_o from the forward; the gradient of the values goes through it
     model.parameters()["blocks.0.attention.w_v"][...] = 0

@@ -8,6 +8,7 @@ import pytest
 
 from numpy_attention.cli import main, train
 from numpy_attention.errors import InputError
+from numpy_attention.files import save_arrays
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.trainer import Trainer
 from tests.runs import corruptions
@@ -159,7 +160,7 @@ def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
         (("model", "rotary_base"), -1.0, "rotary_base must be above 0"),
         (("model", "context_length"), 10**9, "context of 1000000000 is too long"),
         (("config", "d_ff"), 10**9, "its sizes are not those of its arrays"),
-        (("config", "context"), 10**9, "its sizes are not those of its arrays"),
+        (("config", "context"), 10**9, "context of 1000000000 is too long"),
         (("config", "seed"), 10**30, "--seed must be below 2**63"),
         (("config", "optimizer"), "sdg", "did you mean 'sgd'"),
     ],
@@ -171,7 +172,7 @@ def test_a_description_of_the_wrong_type_or_size_is_refused_before_anything_is_b
     assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
     arrays, meta = checkpoint.load_arrays(directory / checkpoint.NAME)
     part, name = place
-    checkpoint.save_arrays(directory / checkpoint.NAME, arrays, meta | {part: meta[part] | {name: value}})
+    save_arrays(directory / checkpoint.NAME, arrays, meta | {part: meta[part] | {name: value}})
     capsys.readouterr()
     assert main(["sample", str(directory), "--prompt", "die"]) == 2
     err = capsys.readouterr().err

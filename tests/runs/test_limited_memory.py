@@ -17,7 +17,7 @@ from numpy_attention.runs.log import read_log
 from numpy_attention.tasks import text as text_task
 from numpy_attention.training import byte_pairs, data
 from numpy_attention.training.data import default_text
-from tests.runs.test_trainer import resume, trainer
+from tests.runs.small_runs import resume, trainer
 
 PROGRAM = Path(__file__).with_name("limited_memory.py")
 SHORT, LONG = 100_000, 500_000
@@ -58,7 +58,7 @@ def test_memory_does_not_grow_with_the_text_unless_that_is_short_enough_to_be_he
     tmp_path, monkeypatch, vocabulary, in_memory
 ):
     for module, name, value in (
-        (text_task, "PIECE", 2**12), (text_task, "COUNTED", 2**12), (text_task, "IN_MEMORY", 2 * in_memory),
+        (text_task, "READ_AT_ONCE", 2**12), (text_task, "COUNTED", 2**12), (text_task, "IN_MEMORY", 2 * in_memory),
         (data, "HELD_OUT", 2**10), (byte_pairs, "REMEMBERED", 100),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

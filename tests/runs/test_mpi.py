@@ -46,12 +46,12 @@ def train(make_model, ranks, workers):
     """Losses, and the parameters after a few steps, of one rank."""
     model, rng = make_model(), np.random.default_rng(3)
     optimizer, losses = na.AdamW(model.parameters(), learning_rate=1e-2), []
-    pieces = ranks.size * workers
+    count = ranks.size * workers
     with Workers(workers) as pool:
         for _ in range(STEPS):
             batch = padded_batch(model, rng)
-            mine = ranks.share(min(pieces, B))
-            loss, grads = loss_and_gradients(model, batch, pieces, pool, [None] * pieces, mine)
+            mine = ranks.share(min(count, B))
+            loss, grads = loss_and_gradients(model, batch, count, pool, [None] * count, mine)
             loss, grads, _ = ranks.total(model.parameters(), loss, grads, None)
             losses.append(float(loss))
             optimizer.step(grads)
@@ -94,7 +94,7 @@ def test_the_sum_of_the_ranks_gradients_is_the_gradient_of_the_batch(make_model,
         np.testing.assert_allclose(sums[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
 
 
-def test_more_ranks_than_pieces_leave_some_with_zeros():
+def test_more_ranks_than_shards_leave_some_with_zeros():
     model = gpt()
     batch = tuple(array[:2] for array in padded_batch(model, np.random.default_rng(5)))
     loss, cache = model.loss(*batch)
@@ -155,10 +155,10 @@ def test_a_signal_to_one_rank_stops_all_and_another_number_of_ranks_goes_on(tmp_
         run = trainer(tmp_path / "run", ranks, text)
         step_once = run.one_step
 
-        def step(workers):
+        def step():
             if run.step == 2 and ranks.rank == 1:
                 run.signals.name = "SIGTERM"
-            return step_once(workers)
+            return step_once()
 
         run.one_step = step
         return run.run(), run.step

@@ -200,9 +200,9 @@ def test_an_error_on_one_rank_ends_all_with_its_words(tmp_path):
         "from numpy_attention.runs.trainer import Trainer\n"
         "from numpy_attention.cli import main\n"
         "step = Trainer.one_step\n"
-        "def broken(self, workers):\n"
+        "def broken(self):\n"
         "    if self.step == 5 and self.ranks.rank == 1: raise RuntimeError('the fan has stopped')\n"
-        "    return step(self, workers)\n"
+        "    return step(self)\n"
         "Trainer.one_step = broken\n"
         f"main({['train', *SIZES, *STEPS, '--out', str(tmp_path / 'run')]!r})\n"
     )

@@ -9,7 +9,6 @@ import pytest
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs.parallel import (
-    OrderedSum,
     Workers,
     count_targets,
     default_workers,
@@ -34,14 +33,14 @@ def batch(rng):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("pieces", [1, 2, 3, 5, 9])
-def test_shards_with_different_numbers_of_counted_tokens_add_up_to_the_whole_batch(model, batch, workers, pieces):
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_shards_with_different_numbers_of_counted_tokens_add_up_to_the_whole_batch(model, batch, workers, count):
     loss, cache = model.loss(*batch)
     grads = model.backward(cache)
     with Workers(workers) as pool:
-        sharded, sharded_grads = loss_and_gradients(model, batch, pieces, pool, [None] * pieces)
+        sharded, sharded_grads = loss_and_gradients(model, batch, count, pool, [None] * count)
         assert sharded == pytest.approx(float(loss), rel=1e-13)
-        assert mean_loss(model, shards(batch, pieces), pool) == pytest.approx(float(loss), rel=1e-13)
+        assert mean_loss(model, shards(batch, count), pool) == pytest.approx(float(loss), rel=1e-13)
     assert sharded_grads.keys() == grads.keys()
     for name, g in grads.items():
         np.testing.assert_allclose(sharded_grads[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
@@ -62,10 +61,10 @@ def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
         def parameters(self):
             return model.parameters()
 
-        def backward(self, cache, dloss, receive):
+        def gradients(self, cache, dloss):
             grads = model.backward(cache, dloss)
             self.done.set()
-            receive(grads)
+            yield from grads.items()
 
     with Workers(2) as pool:
         results = [loss_and_gradients(Slow(held), batch, 2, pool, [None, None]) for held in (False, True)]
@@ -74,48 +73,62 @@ def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
         np.testing.assert_array_equal(g, results[1][1][name])
 
 
-def test_a_backward_hands_its_gradients_over_instead_of_keeping_them(model, batch):
+def test_the_stream_of_gradients_is_that_of_the_backward_and_linear_in_dloss(model, batch):
     _, cache = model.loss(*batch)
-    received = {}
-    assert model.backward(cache, -0.3, received.update) == {}
+    streamed = dict(model.gradients(cache, -0.3))
     kept = model.backward(cache, -0.3)
     assert list(kept) == list(model.parameters())
-    assert received.keys() == kept.keys()
+    assert streamed.keys() == kept.keys()
     for name, g in model.backward(cache).items():
-        np.testing.assert_array_equal(received[name], kept[name])
+        np.testing.assert_array_equal(streamed[name], kept[name])
         np.testing.assert_allclose(kept[name], -0.3 * g, rtol=1e-12, atol=1e-15)
+
+
+class Numbered:
+    """A model of one parameter, and what gives its gradients for each shard; a shard's number is its only id."""
+
+    def __init__(self, gradients):
+        self.of = gradients
+
+    def parameters(self):
+        return {"w": np.zeros(2)}
+
+    def loss(self, ids, targets, training, rng):
+        return np.float32(1.0), ids.item()
+
+    def gradients(self, shard, dloss):
+        return self.of(shard)
+
+
+NUMBERS = np.arange(3)[:, None], np.zeros((3, 1), int)
 
 
 @pytest.mark.parametrize("failing", range(3))
 def test_no_shard_waits_for_one_that_has_failed(failing):
-    total = OrderedSum(3)
-
-    def work(shard):
-        with total.told_of_errors(shard):
-            for _ in range(4):
-                total.add(shard, {"w": np.ones(2)})
-                if shard == failing:
-                    raise FloatingPointError(f"shard {shard}")
+    def gradients(shard):
+        for _ in range(4):
+            yield "w", np.ones(2)
+            if shard == failing:
+                raise FloatingPointError(f"shard {shard}")
 
     with Workers(3) as pool, pytest.raises(FloatingPointError, match=f"shard {failing}"):
-        list(pool.map(work, range(3)))
+        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
 def test_the_error_of_a_later_shard_is_not_hidden_by_an_earlier_one_that_waits():
-    total, failed = OrderedSum(3), threading.Event()
+    failed = threading.Event()
 
-    def work(shard):
-        with total.told_of_errors(shard):
-            if shard == 2:
-                failed.set()
-                raise FloatingPointError("shard 2")
-            if shard == 0:
-                failed.wait(5)
-                time.sleep(0.05)  # shard 1 waits for this one when shard 2 fails
-            total.add(shard, {"w": np.ones(2)})
+    def gradients(shard):
+        if shard == 2:
+            failed.set()
+            raise FloatingPointError("shard 2")
+        if shard == 0:
+            failed.wait(5)
+            time.sleep(0.05)  # shard 1 waits for this one when shard 2 fails
+        yield "w", np.ones(2)
 
     with Workers(3) as pool, pytest.raises(FloatingPointError, match="shard 2"):
-        list(pool.map(work, range(3)))
+        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
 def test_an_error_in_a_worker_reaches_the_caller(model, batch):
@@ -125,10 +138,10 @@ def test_an_error_in_a_worker_reaches_the_caller(model, batch):
 
 
 def test_a_batch_is_cut_into_no_more_shards_than_it_has_examples(batch):
-    parts = shards(batch, 8)
-    assert [len(part[0]) for part in parts] == [1] * 5
-    assert sum(count_targets(part) for part in parts) == count_targets(batch) == 18
-    assert [len(part[0]) for part in shards(batch, 2)] == [3, 2]
+    cut = shards(batch, 8)
+    assert [len(shard[0]) for shard in cut] == [1] * 5
+    assert sum(count_targets(shard) for shard in cut) == count_targets(batch) == 18
+    assert [len(shard[0]) for shard in shards(batch, 2)] == [3, 2]
 
 
 def test_there_are_never_more_workers_than_examples():

@@ -1,6 +1,5 @@
-"""The training loop: it learns, logs, resumes as if it had never stopped, and stops on numbers that are none."""
+"""A run: it learns, logs, resumes as if it had never stopped, and stops on numbers that are none."""
 
-import json
 import os
 import shlex
 import signal
@@ -12,44 +11,14 @@ import pytest
 from numpy_attention.errors import InputError
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import OPTIMIZERS, TrainConfig
-from numpy_attention.runs.log import Log, read_log
+from numpy_attention.runs.log import read_log
 from numpy_attention.runs.parallel import Workers
-from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
 from numpy_attention.tasks import TASKS, digits, make_task
-from tests.tasks.test_tasks import synthetic_digits
+from tests.runs.small_runs import TINY, log_without_times, resume, text, trainer
+from tests.tasks.trained import synthetic_digits
 
-TINY = {
-    "layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 12, "warmup": 2, "workers": 2,
-    "log_every": 1, "eval_every": 4, "save_every": 3, "learning_rate": 1e-2,
-}
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("one fish two fish red fish blue fish. " * 40, encoding="utf-8")
-    return str(path)
-
-
-def trainer(directory, text, **settings):
-    directory.mkdir(exist_ok=True)
-    config = TrainConfig(**(TINY | {"text": text} | settings))
-    return Trainer(config, make_task(config), directory)
-
-
-def log_without_times(directory):
-    return [
-        {k: v for k, v in entry.items() if k not in ("seconds", "tokens_per_second")}
-        for entry in read_log(directory / "log.jsonl")
-    ]
-
-
-def resume(directory):
-    config, arrays, meta = load_run(directory)
-    again = Trainer(config, make_task(config), directory)
-    again.restore(arrays, meta)
-    return again
+__all__ = ["text"]
 
 
 def test_a_tiny_text_is_learned(tmp_path, text):
@@ -102,10 +71,10 @@ def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_p
     parts = trainer(tmp_path / "parts", text, **settings)
     step_once = parts.one_step
 
-    def step_and_signal(workers):
+    def step_and_signal():
         if parts.step == 6:
             os.kill(os.getpid(), signal.SIGTERM)
-        return step_once(workers)
+        return step_once()
 
     monkeypatch.setattr(parts, "one_step", step_and_signal)
     assert parts.run() == "SIGTERM"
@@ -125,10 +94,10 @@ def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path
     killed = trainer(tmp_path / "killed", text)
     step_once = killed.one_step
 
-    def step_or_die(workers):
+    def step_or_die():
         if killed.step == 11:
             raise RuntimeError("as if killed")
-        return step_once(workers)
+        return step_once()
 
     monkeypatch.setattr(killed, "one_step", step_or_die)
     with pytest.raises(RuntimeError, match="as if killed"):
@@ -142,15 +111,6 @@ def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path
     assert log_without_times(tmp_path / "killed") == log_without_times(tmp_path / "whole")
 
 
-def test_a_line_cut_off_by_a_kill_is_dropped_from_the_log(tmp_path):
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n{"step": 3, "lo', encoding="utf-8")
-    Log(path, 2).write({"step": 3, "loss": 2.0})
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [
-        {"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.25}, {"step": 3, "loss": 2.0},
-    ]
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, task, optimizer, monkeypatch):
@@ -161,12 +121,14 @@ def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, task, optimizer,
     config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))
     whole = Trainer(config, make_task(config), tmp_path)
     part = Trainer(config, make_task(config), directory)
-    with Workers(2) as workers:
-        expected = [whole.one_step(workers) for _ in range(4)]
-        again = [part.one_step(workers) for _ in range(2)]
-        part.save()
-        resumed = resume(directory)
-        again += [resumed.one_step(workers) for _ in range(2)]
+    with whole.workers:
+        expected = [whole.one_step() for _ in range(4)]
+    with part.workers:
+        again = [part.one_step() for _ in range(2)]
+    part.save()
+    resumed = resume(directory)
+    with resumed.workers:
+        again += [resumed.one_step() for _ in range(2)]
     assert again == expected
     for name, p in whole.model.parameters().items():
         np.testing.assert_array_equal(resumed.model.parameters()[name], p)

@@ -5,14 +5,16 @@ import importlib
 import numpy as np
 import pytest
 
+from numpy_attention.errors import InputError
 from numpy_attention.training.data import (
+    HELD_OUT,
     CharVocabulary,
-    InputError,
     consecutive_blocks,
     default_text,
     random_blocks,
     read_text,
     split_text,
+    text_pieces,
 )
 
 
@@ -55,6 +57,7 @@ def test_files_are_read_character_for_character(tmp_path):
         (None, "No such file"),
         ("dir", "directory"),
     ],
+    ids=["empty", "a byte that is not UTF-8", "no file", "a directory"],
 )
 def test_a_file_that_is_no_text_is_told_in_one_line(tmp_path, content, said):
     path = tmp_path / "text.txt"
@@ -96,3 +99,24 @@ def test_consecutive_blocks_predict_every_character_but_the_first_once(length, c
     np.testing.assert_array_equal(np.concatenate([x.ravel() for x, _ in batches]), ids[:-1])
     np.testing.assert_array_equal(np.concatenate([y.ravel() for _, y in batches]), ids[1:])
     assert all(x.shape == y.shape and x.shape[0] <= count and x.shape[1] <= length for x, y in batches)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_file_in_pieces_is_the_whole_file(tmp_path, size):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
+    assert "".join(text_pieces(path, size)) == "one\r\ntwo \u20ac \U0001f43b\n"
+    for content, said in (
+        (b"ab\xe2\x82\xacc\xff", "0xff at offset 6"), (b"abc\xe2\x82", "0xe2 at offset 3"),
+        (b"\xe2\x28", "0xe2 at offset 0"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=said):
+            list(text_pieces(path, size))
+
+
+def test_no_more_than_a_million_ids_are_held_out():
+    ids = np.broadcast_to(np.uint8(0), 50_000_000)
+    training, held_out = split_text(ids)
+    assert len(held_out) == HELD_OUT
+    assert len(training) == len(ids) - HELD_OUT

@@ -1,12 +1,13 @@
-"""The optimizers against steps worked out by hand, and the clipping of gradients."""
+"""The optimizers against steps worked out by hand, and by several workers."""
 
 import math
 
 import numpy as np
 import pytest
 
-from numpy_attention.blocks import BLOCK
-from numpy_attention.training.clipping import clip_by_global_norm
+from numpy_attention.pieces import PIECE
+from numpy_attention.runs.parallel import Workers
+from numpy_attention.training import optimizers
 from numpy_attention.training.optimizers import SGD, Adam, AdamW
 
 
@@ -59,17 +60,17 @@ def test_adamw_shrinks_matrices_only_and_outside_the_moments():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_array_longer_than_a_block_steps_like_its_single_elements(dtype):
+def test_an_array_longer_than_a_piece_steps_like_its_single_elements(dtype):
     rng = np.random.default_rng(0)
-    size = BLOCK + 17
+    size = PIECE + 17
     whole = rng.standard_normal((1, size)).astype(dtype)
     g = rng.standard_normal((1, size)).astype(dtype)
-    ends = whole[:, [0, BLOCK - 1, BLOCK, size - 1]].copy()
+    ends = whole[:, [0, PIECE - 1, PIECE, size - 1]].copy()
     of_whole, of_ends = AdamW({"w": whole}), AdamW({"w": ends})
     for _ in range(3):
         of_whole.step({"w": g})
-        of_ends.step({"w": g[:, [0, BLOCK - 1, BLOCK, size - 1]]})
-    np.testing.assert_array_equal(whole[:, [0, BLOCK - 1, BLOCK, size - 1]], ends)
+        of_ends.step({"w": g[:, [0, PIECE - 1, PIECE, size - 1]]})
+    np.testing.assert_array_equal(whole[:, [0, PIECE - 1, PIECE, size - 1]], ends)
     assert whole.dtype == of_whole.m["w"].dtype == dtype
 
 
@@ -121,25 +122,21 @@ def test_wrong_parameters_gradients_and_states_are_refused_by_name():
         optimizer.load_state({"steps": np.asarray(1), "m.w": w})
 
 
-def test_clipping_scales_all_gradients_by_one_factor():
-    grads = {"a": np.array([[3.0, 0.0]]), "b": np.array([0.0, 4.0, 12.0])}  # joint norm 13
-    norm = clip_by_global_norm(grads, 6.5)
-    assert norm == 13.0
-    np.testing.assert_allclose(grads["a"], [[1.5, 0.0]], rtol=1e-15)
-    np.testing.assert_allclose(grads["b"], [0.0, 2.0, 6.0], rtol=1e-15)
-
-
-def test_short_gradients_and_zero_gradients_pass_the_clip_unchanged():
-    g = np.random.default_rng(3).standard_normal((4, 5)).astype(np.float32)
-    grads = {"w": g.copy()}
-    clip_by_global_norm(grads, 100.0)
-    np.testing.assert_array_equal(grads["w"], g)
-    assert grads["w"].dtype == np.float32
-    zero = {"w": np.zeros(3)}
-    assert clip_by_global_norm(zero, 1.0) == 0.0
-    np.testing.assert_array_equal(zero["w"], 0.0)
-
-
-def test_a_clip_that_is_not_positive_is_refused():
-    with pytest.raises(ValueError, match="max_norm"):
-        clip_by_global_norm({"w": np.ones(3)}, 0.0)
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+def test_workers_share_a_step_without_changing_a_bit_of_it(kind, monkeypatch):
+    rng = np.random.default_rng(5)
+    alone = {"w": rng.standard_normal((5, PIECE)), "b": rng.standard_normal(7)}
+    shared = {name: p.copy() for name, p in alone.items()}
+    small = {name: p.copy() for name, p in alone.items()}
+    grads = {name: rng.standard_normal(p.shape) for name, p in alone.items()}
+    with Workers(3) as workers:
+        assert kind(small, workers=workers).workers is None, "so few parameters are not worth it"
+        monkeypatch.setattr(optimizers, "WORTH_SHARING", 0)
+        one, three = kind(alone), kind(shared, workers=workers)
+        assert three.workers is workers
+        for _ in range(3):
+            one.step(grads)
+            three.step(grads)
+    for name, p in alone.items():
+        np.testing.assert_array_equal(shared[name], p)
+        np.testing.assert_array_equal(three.v[name], one.v[name])

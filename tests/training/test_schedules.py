@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from numpy_attention.training.schedules import constant, warmup_cosine
+from numpy_attention.training.schedules import warmup_cosine
 
 
 def test_the_rate_rises_in_a_line_to_the_peak_over_the_warm_up():
@@ -26,4 +26,3 @@ def test_runs_without_warm_up_or_with_nothing_else_stay_in_bounds():
     assert warmup_cosine(0, 1, 0, 1.0, 0.25) == 0.25
     assert [warmup_cosine(step, 3, 5, 1.0) for step in range(3)] == pytest.approx([0.2, 0.4, 0.6])
     assert warmup_cosine(50, 10, 2, 1.0, 0.3) == pytest.approx(0.3)
-    assert constant(7, 0.3) == 0.3

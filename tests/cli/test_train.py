@@ -1,4 +1,4 @@
-"""The command line from outside: what it writes, what it says, and how it refuses."""
+"""`train` from outside: what it writes, what it says, and how it refuses."""
 
 import json
 import os
@@ -12,36 +12,9 @@ import numpy as np
 import pytest
 
 from numpy_attention.cli import main
+from tests.cli.commands import SIZES, refused, run_directory, text
 
-SIZES = [
-    "--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=8", "--eval-every=4",
-    "--save-every=2",
-]
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("The quick brown fox jumps over the lazy dog.\n" * 30, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def run_directory(tmp_path, text, capsys):
-    directory = tmp_path / "run"
-    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
-    capsys.readouterr()
-    return directory
-
-
-def refused(capsys, *arguments):
-    """The one line with which a command refuses its input."""
-    assert main([str(a) for a in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("numpy-attention: ")
-    return err
+__all__ = ["run_directory", "text"]
 
 
 def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys):
@@ -76,23 +49,6 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, tex
         assert main(["train", "--text", str(text), "--out", str(tmp_path / name), *SIZES, "--seed", str(seed)]) == 0
         samples.append(re.search("a sample:\n(.*)\nin ", capsys.readouterr().out, re.DOTALL).group(1))
     assert samples[0] == samples[1] != samples[2]
-
-
-def test_a_sample_continues_the_prompt_and_is_repeatable(run_directory, capsys):
-    command = ["sample", str(run_directory), "--prompt", "The ", "--tokens", "30", "--temperature", "0.8",
-               "--top-k", "40", "--top-p", "0.95", "--seed"]
-    texts = []
-    for seed in ("1", "1", "2"):
-        assert main([*command, seed]) == 0
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1] != texts[2]
-    assert texts[0].startswith("The ")
-    assert len(texts[0]) == len("The ") + 30 + 1
-
-
-def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
-    assert main(["sample", str(run_directory), "--prompt", "The quick brown fox", "--tokens", "5"]) == 0
-    assert len(capsys.readouterr().out) == len("The quick brown fox") + 5 + 1
 
 
 def test_the_smallest_run_of_all_trains_writes_and_is_looked_at(tmp_path, text, capsys):
@@ -169,26 +125,6 @@ def test_a_directory_that_holds_a_run_is_not_overwritten(run_directory, text, ca
     assert (run_directory / "checkpoint.npz").read_bytes() == before
 
 
-def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
-    assert "there is no directory" in refused(capsys, "sample", tmp_path / "nowhere")
-    assert "holds no checkpoint" in refused(capsys, "sample", tmp_path)
-    assert "unknown to the model: '\u20ac'" in refused(capsys, "sample", run_directory, "--prompt", "The \u20ac")
-    assert "--prompt" in refused(capsys, "sample", run_directory, "--prompt", "")
-    for option, bad in (("tokens", -1), ("temperature", -1), ("temperature", "nan"), ("top-k", 0), ("top-p", 1.5),
-                        ("seed", -1)):  # fmt: skip
-        refused(capsys, "sample", run_directory, f"--{option}", bad)
-    checkpoint = run_directory / "checkpoint.npz"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    assert "damaged" in refused(capsys, "sample", run_directory)
-    checkpoint.write_bytes(b"no zip at all")
-    assert "damaged" in refused(capsys, "train", "--resume", run_directory)
-
-
-def test_no_command_and_an_unknown_one_are_told(capsys):
-    assert "required: COMMAND" in refused(capsys)
-    assert "invalid choice: 'trian'" in refused(capsys, "trian")
-
-
 def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
     file = tmp_path / "run.toml"
     file.write_text('steps = 3\nd_model = 8\nheads = 1\nlayers = 1\ncontext = 4\nbatch = 2\nworkers = 1\n')
@@ -207,7 +143,10 @@ def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
         (b"steps = ", "is not TOML"),
         (b"text = '\xff'", "not UTF-8"),
         (b"[train]\nsteps = 3", "there is no setting 'train'"),
+        ("# é".encode() * 2**18 + b"\nsteps = 3", "longer than 1,048,576 bytes"),  # of fewer characters
+        ("#é".encode() * 2**19 + b"\nsteps = 3", "longer than 1,048,576 bytes"),  # which the limit cuts in two
     ],
+    ids=["misspelt", "text", "true", "nothing", "bytes", "table", "too long", "too long, cut"],
 )
 def test_a_settings_file_that_cannot_be_used_is_refused(tmp_path, monkeypatch, capsys, content, said):
     monkeypatch.chdir(tmp_path)
@@ -249,12 +188,3 @@ def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code)
     assert f"train --resume {directory}" in out
     with np.load(directory / "checkpoint.npz", allow_pickle=False) as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["step"] == step
-
-
-def test_the_gradcheck_command_passes_and_fails_with_its_exit_code(capsys, monkeypatch):
-    from numpy_attention.gradcheck import catalogue
-
-    assert main(["gradcheck", "softmax"]) == 0
-    assert "softmax" in capsys.readouterr().out
-    monkeypatch.setattr(catalogue, "run", lambda names, seed, stream, backend: len(names))
-    assert main(["gradcheck", "softmax", "linear", "--seed", "3"]) == 1

@@ -1,0 +1,35 @@
+"""What the tests of the command line share: a small run in a directory, and the one line of a refusal."""
+
+import pytest
+
+from numpy_attention.cli import main
+
+SIZES = [
+    "--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=8", "--eval-every=4",
+    "--save-every=2",
+]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("The quick brown fox jumps over the lazy dog.\n" * 30, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run_directory(tmp_path, text, capsys):
+    directory = tmp_path / "run"
+    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
+    capsys.readouterr()
+    return directory
+
+
+def refused(capsys, *arguments):
+    """The one line with which a command refuses its input."""
+    assert main([str(a) for a in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("numpy-attention: ")
+    return err

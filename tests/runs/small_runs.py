@@ -1,0 +1,41 @@
+"""What the tests of runs share: a text of fish, a tiny model, and a way back to a run that has stopped."""
+
+import pytest
+
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.log import read_log
+from numpy_attention.runs.restore import load_run
+from numpy_attention.runs.trainer import Trainer
+from numpy_attention.tasks import make_task
+
+TINY = {
+    "layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 12, "warmup": 2, "workers": 2,
+    "log_every": 1, "eval_every": 4, "save_every": 3, "learning_rate": 1e-2,
+}
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("one fish two fish red fish blue fish. " * 40, encoding="utf-8")
+    return str(path)
+
+
+def trainer(directory, text, **settings):
+    directory.mkdir(exist_ok=True)
+    config = TrainConfig(**(TINY | {"text": text} | settings))
+    return Trainer(config, make_task(config), directory)
+
+
+def log_without_times(directory):
+    return [
+        {k: v for k, v in entry.items() if k not in ("seconds", "tokens_per_second")}
+        for entry in read_log(directory / "log.jsonl")
+    ]
+
+
+def resume(directory):
+    config, arrays, meta = load_run(directory)
+    again = Trainer(config, make_task(config), directory)
+    again.restore(arrays, meta)
+    return again

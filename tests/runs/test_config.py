@@ -1,0 +1,67 @@
+"""The settings of a run: what is refused, where it is said, and what they make."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from numpy_attention.errors import InputError
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, make_optimizer, option, value_type
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"steps": 0}, "--steps must be at least 1, got 0"),
+        ({"steps": True}, "--steps must be a whole number, got True"),
+        ({"steps": 2**63}, r"--steps must be below 2\*\*63"),
+        ({"dropout": 1.0}, "--dropout must be at least 0 and below 1, got 1.0"),
+        ({"learning_rate": float("nan")}, "--learning-rate must be at least 0, got nan"),
+        ({"learning_rate": float("inf")}, "--learning-rate must be at least 0, got inf"),
+        ({"positions": "rotory"}, "did you mean 'rotary'"),
+        ({"text": 3}, "--text must be a text, got 3"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused_with_the_options_name(values, said):
+    with pytest.raises(InputError, match=said) as caught:
+        TrainConfig(**values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mapping_comes_back_and_what_is_no_setting_is_refused_by_its_source():
+    config = TrainConfig(steps=3, text="a.txt")
+    assert TrainConfig.from_mapping(config.to_mapping(), "") == config
+    with pytest.raises(InputError, match=r"run\.toml: there is no setting 'stpes'; did you mean 'steps'\?"):
+        TrainConfig.from_mapping({"stpes": 3}, "run.toml")
+    with pytest.raises(InputError, match=r"run\.toml: --steps must be at least 1"):
+        TrainConfig.from_mapping({"steps": 0}, "run.toml")
+
+
+def test_a_value_too_long_for_a_line_is_cut():
+    with pytest.raises(InputError) as caught:
+        TrainConfig(task="x" * 10_000)
+    assert len(str(caught.value)) < 300
+
+
+def test_every_setting_has_a_type_and_a_spelling():
+    for field in dataclasses.fields(TrainConfig):
+        assert value_type(field) in (int, float, str)
+        assert field.metadata["help"]
+    assert option("learning_rate") == "--learning-rate"
+
+
+def test_the_sizes_are_those_of_a_model():
+    sizes = TrainConfig(d_ff=0, d_model=24, heads=3).model_sizes()
+    config = GPTConfig(vocab_size=7, **sizes)
+    assert (config.d_ff, config.d_model, config.num_heads) == (None, 24, 3)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_optimizer_has_the_settings_that_concern_it(name):
+    config = TrainConfig(optimizer=name, learning_rate=0.5, beta1=0.25, beta2=0.75, weight_decay=0.125)
+    optimizer = make_optimizer(config, {"w": np.zeros((2, 2))}, None)
+    assert type(optimizer).__name__.lower() == name
+    expected = {"learning_rate": 0.5} | ({"momentum": 0.25} if name == "sgd" else {"beta_1": 0.25, "beta_2": 0.75})
+    expected |= {"weight_decay": 0.125} if name == "adamw" else {}
+    assert expected.items() <= vars(optimizer).items()

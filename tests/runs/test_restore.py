@@ -1,0 +1,66 @@
+"""From a directory back to a run: what a checkpoint says of itself is compared with what it holds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from numpy_attention.errors import InputError
+from numpy_attention.files import save_arrays
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.restore import HowFar, checkpoint_path, how_far, load_run, text_model
+from tests.runs.small_runs import text, trainer
+
+__all__ = ["text"]
+META = {"step": 3, "seconds": 1.5, "best": None, "best_step": 0, "since_best": 2, "skipped": 1}
+
+
+def test_how_far_a_run_has_come_is_read_as_it_was_saved():
+    assert how_far(META, 3) == HowFar(3, 1.5, math.inf, 0, 2, 1)
+    assert how_far(META | {"best": 0.5}, 9).best == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"step": 4}, "step 4 of 3"), ({"skipped": -1}, "step 3 of 3"), ({"seconds": math.inf}, "inf seconds"),
+        ({"best": math.nan}, "best nan"), ({"best_step": "x"}, "invalid literal"), ({"since_best": None}, "NoneType"),
+    ],
+)
+def test_a_place_at_which_no_run_can_be_is_refused(change, said):
+    with pytest.raises(InputError, match=f"does not say how far the run has come: .*{said}"):
+        how_far(META | change, 3)
+    with pytest.raises(InputError, match="how far"):
+        how_far({}, 3)
+
+
+def test_a_run_is_named_by_its_directory_or_its_file(tmp_path):
+    with pytest.raises(InputError, match="there is no directory"):
+        checkpoint_path(tmp_path / "none")
+    with pytest.raises(InputError, match=r"holds no checkpoint\.npz"):
+        checkpoint_path(tmp_path)
+    path = tmp_path / checkpoint.NAME
+    path.write_bytes(b"")
+    assert checkpoint_path(tmp_path) == checkpoint_path(path) == path
+
+
+def test_a_text_model_comes_back_with_its_vocabulary(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    config, arrays, meta = load_run(tmp_path / "run")
+    model, vocabulary = text_model(arrays, meta)
+    assert config.to_mapping() == run.config.to_mapping()
+    assert vocabulary.saved() == run.task.vocabulary.saved()
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(model.parameters()[name], p)
+
+
+@pytest.mark.parametrize("key", ["config", "model", "task", "step"])
+def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key):
+    run = trainer(tmp_path / "run", text)
+    run.save()
+    path = tmp_path / "run" / checkpoint.NAME
+    arrays, meta = checkpoint.load_arrays(path)
+    save_arrays(path, arrays, meta | {key: None})
+    with pytest.raises(InputError, match=f"its description has no '{key}'"):
+        load_run(tmp_path / "run")

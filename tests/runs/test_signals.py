@@ -1,0 +1,49 @@
+"""A first signal is noted, a second one ends the program."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from numpy_attention.runs.signals import StopSignals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_noted_and_the_second_does_what_it_did_before(number):
+    before = signal.getsignal(number)
+    seen = []
+    signal.signal(number, lambda *arguments: seen.append("before"))
+    try:
+        with StopSignals() as signals:
+            assert signals.name is None
+            os.kill(os.getpid(), number)
+            assert signals.name == number.name
+            assert seen == []
+            os.kill(os.getpid(), number)
+            assert seen == ["before"]
+        os.kill(os.getpid(), number)
+        assert seen == ["before", "before"]
+    finally:
+        signal.signal(number, before)
+
+
+def test_without_a_signal_all_is_as_it_was():
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with StopSignals() as signals:
+        assert signal.getsignal(signal.SIGINT) != handlers[0]
+    assert signals.name is None
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+
+
+def test_a_thread_that_is_not_the_first_trains_without_signals():
+    names = []
+
+    def work():
+        with StopSignals() as signals:
+            names.append(signals.name)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert names == [None]

@@ -1,0 +1,12 @@
+"""reverse: the digits backwards."""
+
+import numpy as np
+
+from tests.tasks.trained import trained
+
+
+def test_reversing_is_learned(tmp_path):
+    trainer, figures = trained(tmp_path, "reverse", context=6, d_model=16, steps=350, learning_rate=5e-3)
+    assert figures["val_accuracy"] > 0.95
+    ids, targets = trainer.task.batch(np.random.default_rng(0))
+    np.testing.assert_array_equal(targets, ids[:, ::-1])

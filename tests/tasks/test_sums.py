@@ -1,0 +1,23 @@
+"""sum: labels, and what Adam learns and the lesson does not."""
+
+import numpy as np
+
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.tasks.sums import SumTask
+from tests.tasks.trained import trained
+
+
+def test_the_sum_is_learned_by_adam_and_not_in_the_lessons_setting(tmp_path):
+    assert trained(tmp_path, "sum", steps=400)[1]["val_accuracy"] > 0.85
+    trainer, figures = trained(tmp_path, "sum", **SumTask.lesson)
+    labels = trainer.task.test[1]
+    assert 0.45 < labels.mean() < 0.55
+    assert figures["val_accuracy"] < 0.56
+
+
+def test_the_labels_of_the_sum_are_those_of_its_numbers():
+    config = TrainConfig(**({"task": "sum"} | SumTask.defaults))
+    ids, labels = SumTask(config).examples(500, np.random.default_rng(0))
+    assert ids.min() == 0
+    assert ids.max() == 99
+    np.testing.assert_array_equal(labels, [int(sum(row) > 400) for row in ids.tolist()])

@@ -1,0 +1,103 @@
+"""The plain loop, and the trainer, which takes the very same steps."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.trainer import BATCH, DROPOUT, INITIAL, Trainer, generator
+from numpy_attention.tasks import TASKS, make_task
+from numpy_attention.training.loop import take_step, train
+
+README = Path(__file__).parents[2] / "README.md"
+STEPS = 5
+SMALL = {"layers": 1, "heads": 2, "d_model": 16, "batch": 4, "steps": STEPS, "warmup": 2, "workers": 1}
+
+
+def run_of(task, **settings):
+    """A trainer of a small model with one worker, and a task, a model and an optimizer that begin as its own do."""
+    config = TrainConfig(**(TASKS[task].defaults | SMALL | {"task": task} | settings))
+    trainer = Trainer(config, make_task(config), Path())
+    model = trainer.task.model(generator(config, INITIAL))
+    optimizer = na.AdamW(
+        model.parameters(), config.learning_rate, config.beta1, config.beta2, weight_decay=config.weight_decay
+    )
+    return trainer, model, optimizer
+
+
+def assert_same(model, other):
+    for name, p in model.parameters().items():
+        np.testing.assert_array_equal(p, other.parameters()[name], err_msg=name)
+
+
+@pytest.mark.parametrize("clip", [1.0, 0.0])
+@pytest.mark.parametrize("task", ["text", "sum", "copy"])
+def test_the_trainer_without_extras_takes_the_steps_of_the_plain_loop_bit_for_bit(task, clip):
+    trainer, model, optimizer = run_of(task, optimizer="adamw", clip=clip)
+    start = {name: p.copy() for name, p in model.parameters().items()}
+    batches = [trainer.task.batch(generator(trainer.config, BATCH, step)) for step in range(STEPS)]
+    losses = train(model, optimizer, batches, trainer.rate, clip)
+    assert [trainer.one_step()[0] for _ in range(STEPS)] == losses
+    assert_same(trainer.model, model)
+    assert any((p != start[name]).any() for name, p in model.parameters().items())
+
+
+@pytest.mark.parametrize("task", ["text", "sum", "copy"])
+def test_with_the_trainers_generators_the_plain_step_drops_what_the_trainers_drops(task):
+    trainer, model, optimizer = run_of(task, optimizer="adamw", dropout=0.3)
+    config = trainer.config
+    for step in range(STEPS):
+        batch = trainer.task.batch(generator(config, BATCH, step))
+        rng = generator(config, DROPOUT, step, 0)
+        losses = train(model, optimizer, [batch], lambda _, step=step: trainer.rate(step), config.clip, rng)
+        assert [trainer.one_step()[0]] == losses
+    assert_same(trainer.model, model)
+
+
+def test_without_a_schedule_the_rate_is_that_of_the_optimizer():
+    _, model, _ = run_of("sum")
+    _, twin, _ = run_of("sum")
+    batch = (np.array([[1, 2, 3]]), np.array([1]))
+    train(model, na.SGD(model.parameters(), 0.25), [batch] * 3)
+    train(twin, na.SGD(twin.parameters(), 99.0), [batch] * 3, rate=lambda step: 0.25)
+    assert_same(model, twin)
+
+
+def test_each_step_has_its_own_rate_counted_from_0():
+    _, model, _ = run_of("sum")
+    asked = []
+    batch = (np.array([[1, 2, 3]]), np.array([1]))
+    train(model, na.SGD(model.parameters()), [batch] * 4, rate=lambda step: asked.append(step) or 0.1)
+    assert asked == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("bad", ["loss", "gradient"])
+def test_a_step_with_a_nan_leaves_the_parameters_and_the_moments_alone(bad):
+    w = np.array([1.0, 2.0])
+    optimizer = na.Adam({"w": w})
+    loss = np.float64(np.nan if bad == "loss" else 3.0)
+    grads = {"w": np.array([1.0, np.inf if bad == "gradient" else 1.0])}
+    with np.errstate(invalid="ignore"):
+        seen = take_step(optimizer, loss, grads, 0.1, 1.0)
+    assert not np.isfinite(seen).all()
+    np.testing.assert_array_equal(w, [1.0, 2.0])
+    assert optimizer.steps == 0
+    assert not optimizer.m["w"].any()
+
+
+def test_the_ten_lines_of_the_readme_train_and_write(capsys):
+    block = re.search(r"<!-- ten lines -->\s*```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block, "README.md must have <!-- ten lines --> above a python block"
+    lines = [line for line in block[1].splitlines() if line.strip()]
+    assert len(lines) <= 10
+    few, times = re.subn(r"\b600$", "3", block[1], flags=re.MULTILINE)
+    assert times == 1
+    names = {}
+    exec(compile(few, "README.md", "exec"), names)
+    assert len(names["losses"]) == 3
+    said = capsys.readouterr().out
+    assert said.startswith("The ")
+    assert len(said) > 100
