@@ -1,4 +1,9 @@
-"""What the catalogue is made of: one entry is one op, layer or model in one variant, with its input spec."""
+"""What the catalogue is made of: an entry is one op, layer or model in one variant, with the spec of its inputs.
+
+    Entry("softmax: axis 0", "softmax", "x: A B C", ops.softmax, ops.softmax_backward, options={"axis": 0})
+
+A seed makes a case of it: sizes, arrays, and for a layer a new layer whose parameters are drawn at random too.
+"""
 
 import math
 import re
@@ -12,7 +17,7 @@ from numpy_attention.backend import NumPyBackend, hosted
 from numpy_attention.gradcheck.problem import Arrays, Problem, is_float, layer_as_op, problem_of_layer, problem_of_op
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
-LIMIT = 200  # numbers in the inputs of one case
+LIMIT = 200  # numbers in the inputs of one case, where its sizes can be so small
 Options = Mapping[str, Any] | Callable[[Sizes], Mapping[str, Any]]
 Build = Callable[[Sizes, np.random.Generator, Any], Any]
 
@@ -49,13 +54,9 @@ class Entry:
         """Sizes for one draw, all different, and few enough numbers for every element to be checked."""
         spec = self.parsed
         draws = [draw_sizes(spec, rng, fixed=self.fixed, at_least=self.at_least) for _ in range(12)]
-        weights = [self.weight(sizes) for sizes in draws]
+        weights = [sum(math.prod(shape) for shape in spec.shapes(sizes).values()) for sizes in draws]
         fitting = [sizes for sizes, weight in zip(draws, weights) if weight <= LIMIT]
         return fitting[0] if fitting else draws[int(np.argmin(weights))]
-
-    def weight(self, sizes: Sizes) -> int:
-        """How many numbers the inputs hold for these sizes."""
-        return sum(math.prod(shape) for shape in self.parsed.shapes(sizes).values())
 
     def case(self, seed: int = 0, dtype: Any = np.float64, sizes: Sizes | None = None) -> "Case":
         """Inputs (and a layer) for a seed; the sizes come from the seed too unless they are given."""
@@ -98,9 +99,22 @@ class Case:
             return problem_of_op(*hosted(self.op, self.op_backward, backend), self.inputs, self.options)
         if self.layer is None:
             return problem_of_op(self.op, self.op_backward, self.inputs, self.options)
-        names = self.layer.parameters().keys()
-        inputs = {name: value for name, value in self.inputs.items() if name not in names}
-        return problem_of_layer(self.layer, inputs, self.options)
+        return problem_of_layer(self.layer, self.own_inputs, self.options)
+
+    @property
+    def own_inputs(self) -> Arrays:
+        """The inputs that are no parameters."""
+        parameters = self.layer.parameters() if self.layer is not None else {}
+        return {name: value for name, value in self.inputs.items() if name not in parameters}
+
+    def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Forward and backward of the very op or layer, not of a copy that is bound to its parameters."""
+        layer = self.layer
+        if layer is None:
+            return self.op, self.op_backward
+        if hasattr(layer, "loss"):
+            return layer.loss, lambda dloss, cache: layer.backward(cache)
+        return layer.forward, layer.backward
 
     def wrong_calls(self) -> dict[str, Arrays]:
         """The inputs of each deliberately wrong call, by what is wrong with it."""

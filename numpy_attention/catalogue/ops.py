@@ -1,5 +1,8 @@
-"""Every op in every variant, with the spec of its inputs: what Part I has to prove."""
+"""Every op in every variant, with the spec of its inputs: what Part I has to prove.
 
+A line adds a variant: `_entry("softmax", "x: A B C", "axis 0", options={"axis": 0})`. The sizes A, B, C are drawn, all
+different; `wrong` lists the calls that must be refused (see `Entry`).
+"""
 
 from typing import Any
 
@@ -55,16 +58,20 @@ def _basics() -> list[Entry]:
         _entry("linear", "x: ... d_in, w: d_in d_out, b: d_out", wrong="w+0 b+0 x:int64 w:float32 x[list]"),
         _entry("linear", "x: B T d_in, w: d_in d_out", "no bias", wrong="w+0 x-1 w[more]"),
         _entry("linear", "x: N d_in, w: d_in 1, b: 1", "one output"),
-        _entry("embedding", "ids: int<V> B T, table: V d_model",
-               wrong="ids:float64 ids=-1 ids=999 table[more] ids[list]"),
+        _entry(
+            "embedding", "ids: int<V> B T, table: V d_model", wrong="ids:float64 ids=-1 ids=999 table[more] ids[list]"
+        ),
         _entry("embedding", "ids: int<V> ..., table: V d_model", "any leading axes"),
         _entry("rotary", "x: B H T 2*d, positions: int<60> T", "half", wrong="x-1 positions+0 x:int64"),
         _entry("rotary", "x: B H T 2*d, positions: int<60> T", "interleaved", options={"pairing": "interleaved"}),
-        _entry("rotary", "x: B H T 2*d, positions: int<60> B 1 T", "positions of each sequence",
-               options={"base": 100.0}),
+        _entry(
+            "rotary", "x: B H T 2*d, positions: int<60> B 1 T", "positions of each sequence", options={"base": 100.0}
+        ),
         _entry("rotary", "x: T 2*d, positions: int<60> T", "one sequence", options={"pairing": "interleaved"}),
-        _entry("split_heads", "x: B T H*d_k", options=lambda sizes: {"num_heads": sizes["H"]}, at_least={"H": 2},
-               wrong="x-1"),
+        _entry(
+            "split_heads", "x: B T H*d_k", options=lambda sizes: {"num_heads": sizes["H"]}, at_least={"H": 2},
+            wrong="x-1"
+        ),
         _entry("split_heads", "x: ... T H*d_k", "any leading axes", options=lambda sizes: {"num_heads": sizes["H"]}),
         _entry("concat_heads", "x: B H T d_v"),
         _entry("concat_heads", "x: H T d_v", "no leading axes", wrong="x[row]"),
@@ -93,8 +100,9 @@ def _softmax_and_norms() -> list[Entry]:
             _entry(name, "x: B T d" + spec, "width 2", fixed={"d": 2}, tolerance=1e-3),
             _entry(name, "x: B T d" + spec, "width 1", fixed={"d": 1}, tolerance=1e-3),
             _entry(name, "x: B T d" + spec, "eps", options={"eps": 0.3}),
-            _entry(name, "x: B T d" + spec, "small x", options={"eps": 1e-5}, prepare=_times("x", 1e-2),
-                   at_least={"d": 4}),
+            _entry(
+                name, "x: B T d" + spec, "small x", options={"eps": 1e-5}, prepare=_times("x", 1e-2), at_least={"d": 4}
+            ),
         ]
     return [
         _entry("softmax", "x: ... d", wrong="x:int64 x[list]"),
@@ -112,8 +120,10 @@ def _losses() -> list[Entry]:
         _entry("cross_entropy", rows, wrong="targets+0 targets:float64 targets=-1 targets=999 logits:int64 logits+0"),
         _entry("cross_entropy", "logits: V, targets: int<V>", "one place"),
         _entry("cross_entropy", padded, "ignore_index"),
-        _entry("cross_entropy", "logits: N V, targets: int<V|7777> N", "another ignore_index",
-               options={"ignore_index": 7777}),
+        _entry(
+            "cross_entropy", "logits: N V, targets: int<V|7777> N", "another ignore_index",
+            options={"ignore_index": 7777}
+        ),
         _entry("cross_entropy", rows, "label smoothing", options={"label_smoothing": 0.1}),
         _entry("cross_entropy", padded, "label smoothing, ignore_index", options={"label_smoothing": 0.3}),
         _entry("cross_entropy", padded, "nothing counts", prepare=_nothing_counts),
@@ -134,8 +144,10 @@ def _attention() -> list[Entry]:
     return [
         entry(QKV, "T_q and T_k differ", wrong=refused),
         entry("q: T_q d_k, k: T_k d_k, v: T_k d_v", "no leading axes", wrong="k-1 v+0"),
-        entry("q: B T_q d_k, k: B T_k d_k, v: B T_k d_v, mask: bool B T_q T_k", "one head, mask",
-              wrong="mask+1 mask:float64"),
+        entry(
+            "q: B T_q d_k, k: B T_k d_k, v: B T_k d_v, mask: bool B T_q T_k", "one head, mask",
+            wrong="mask+1 mask:float64"
+        ),
         entry(QKV + ", mask: bool T_q T_k", "mask", wrong="mask+0 mask:int64"),
         entry(QKV + ", mask: bool B 1 1 T_k", "padding mask"),
         entry(QKV + ", mask: bool B H T_q T_k", "mask of each head"),
@@ -147,12 +159,16 @@ def _attention() -> list[Entry]:
         entry(QKV, "scale", options={"scale": 0.3}),
         entry(QKV, "saturated", prepare=_times("q", 40.0), tolerance=1e-5),
         entry(QKV, "dropout", options=lambda _: {"dropout": 0.4, "rng": _generator()}),
-        entry(QKV + ", mask: bool B 1 T_q T_k, bias: T_q T_k", "mask, bias and dropout",
-              options=lambda _: {"dropout": 0.3, "rng": _generator()}),
+        entry(
+            QKV + ", mask: bool B 1 T_q T_k, bias: T_q T_k", "mask, bias and dropout",
+            options=lambda _: {"dropout": 0.3, "rng": _generator()}
+        ),
         entry(GROUPED + GROUPS, "grouped heads", at_least={"G": 2, "H_kv": 2}, wrong=grouped_wrong),
         entry(GROUPED + ", mask: bool B 1 T_q T_k, bias: H_q T_q T_k" + GROUPS, "grouped heads, mask and bias"),
-        entry(GROUPED + ", mask: bool B H_q T_q T_k" + GROUPS, "grouped heads, mask and dropout",
-              options=lambda _: {"dropout": 0.3, "rng": _generator()}),
+        entry(
+            GROUPED + ", mask: bool B H_q T_q T_k" + GROUPS, "grouped heads, mask and dropout",
+            options=lambda _: {"dropout": 0.3, "rng": _generator()}
+        ),
         tiled(QKV, "one tile", wrong=refused),
         tiled(QKV, "tiles of 2", block_size=2),
         tiled(QKV + ", mask: bool T_q T_k", "mask, tiles of 1", block_size=1, wrong="mask+0 mask:int64"),

@@ -60,7 +60,7 @@ def cross_entropy(
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, bias: np.ndarray | None = None,
     scale: float | None = None, causal: bool = False, **_: Any,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Query by query over the keys it may look at."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     if k.ndim > 2 and k.shape[-3] != q.shape[-3]:  # grouped heads
@@ -126,4 +126,4 @@ PLAIN: dict[str, Callable[..., np.ndarray]] = {
     "softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm, "linear": linear, "embedding": embedding,
     "cross_entropy": cross_entropy, "scaled_dot_product_attention": attention, "tiled_attention": attention,
     "concat_heads": concat_heads, "split_heads": split_heads, "gelu": gelu, "dropout": dropout,
-}  # fmt: skip
+}

@@ -22,8 +22,10 @@ def named(names: list[str] | None = None) -> list[Entry]:
     known = set(CATALOGUE) | {entry.covers for entry in CATALOGUE.values()}
     for name in names:
         if name not in known:
-            raise ValueError(f"gradcheck: no op, layer or model called {name!r}; one of "
-                             + ", ".join(sorted({entry.covers for entry in CATALOGUE.values()})))
+            raise ValueError(
+                f"gradcheck: no op, layer or model called {name!r}; one of "
+                + ", ".join(sorted({entry.covers for entry in CATALOGUE.values()}))
+            )
     return [entry for entry in CATALOGUE.values() if {entry.name, entry.covers} & set(names)]
 
 

@@ -1,6 +1,6 @@
 """Properties of what is in no catalogue of gradients: a mask, optimizers, clipping, tied steps, stored keys.
 
-Each takes the thing on trial and raises `AssertionError` when it is wrong. `square`, `plain_descent` and the like are
+Each takes the thing on trial and raises AssertionError when it is wrong. `square`, `plain_descent` and the like are
 the weaker trials that some mistakes survive.
 """
 

@@ -1,4 +1,4 @@
-"""Wrong backwards of attention, by weights in full and by tiles."""
+"""Wrong backwards of attention, by weights in full and by tiles: scales, transposes, masks, heads that share keys."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def scale_applied_twice(dy: np.ndarray, cache: AttentionCache) -> Any:
 def _with_bias(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, bias: np.ndarray | None = None,
     **options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     y, cache = scaled_dot_product_attention(q, k, v, mask, bias, **options)
     return y, (cache, bias)
 

@@ -8,6 +8,7 @@ from numpy_attention.gallery.registry import backward_of, op_of, stands_in_for
 from numpy_attention.ops.activations import gelu
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
 from numpy_attention.ops.embedding import EmbeddingCache
+from numpy_attention.ops.heads import HeadsCache
 from numpy_attention.ops.linear import LinearCache, linear_backward
 from numpy_attention.ops.positions import RotaryCache, rotary_backward
 
@@ -78,7 +79,7 @@ def _with_x(x: np.ndarray, approximate: str = "tanh") -> Any:
     return gelu(x, approximate)[0], x
 
 
-@op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1])
+@op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope)
 def erf_gradient_for_tanh(x: np.ndarray, approximate: str = "tanh") -> Any:
     """The forward is the tanh form, the backward differentiates the erf form.
 
@@ -120,10 +121,10 @@ def one_mask_for_two_uses(x: np.ndarray, rate: float, rng: np.random.Generator |
 def evaluation_rescales(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> Any:
     """Inverted dropout has its 1/(1 - rate) in training; this one multiplies by 1 - rate in evaluation too.
 
-    Hides: a test at rate 0, or in training mode only, never sees it.
+    Hides: a test at rate 0, or always with an rng, never sees it.
     """
     if rng is None:
-        return x * (1.0 - rate), DropoutCache(np.ones(x.shape, bool), 1.0 - rate)
+        return x * (1.0 - rate), DropoutCache(np.ones(x.shape, bool), 1.0 - rate, x.shape, x.dtype)
     return dropout(x, rate, rng)
 
 
@@ -157,21 +158,22 @@ def concat_by_reshape(x: np.ndarray) -> Any:
 
 
 @backward_of("concat_heads")
-def concat_backward_by_reshape(dy: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def concat_backward_by_reshape(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
     """The way back cuts the heads by a reshape alone, without the swap of H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """
-    return dy.reshape(shape)
+    return dy.reshape(cache.shape)
 
 
 @backward_of("split_heads")
-def split_backward_by_reshape(dy: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def split_backward_by_reshape(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
     """The heads are laid side by side again by a reshape alone, without the swap of H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """
-    return dy.reshape(shape)
+    *lead, H, T, d_k = cache.shape
+    return dy.reshape(*lead, T, H * d_k)
 
 
 @stands_in_for("causal_mask")

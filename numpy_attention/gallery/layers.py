@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gallery.registry import layer_of, method_of
-from numpy_attention.layers.encoder_block import EncoderBlock
+from numpy_attention.gallery.registry import method_of, stands_in_for
+from numpy_attention.layers.block import EncoderBlock
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
+from numpy_attention.layers.residual import residual_backward
 from numpy_attention.models.gpt import GPT
+from numpy_attention.models.model import as_rows
 from numpy_attention.ops.attention import scaled_dot_product_attention_backward
 from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
 from numpy_attention.ops.linear import linear_backward
@@ -66,7 +68,7 @@ def value_path_forgotten(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -
     answer = MultiHeadAttention.backward(self, dy, cache)
     dheads = concat_heads_backward(linear_backward(dy, cache.linear_o)[0], cache.heads_o)
     dv = scaled_dot_product_attention_backward(dheads, cache.attention)[2]
-    by_values = linear_backward(split_heads_backward(dv, cache.heads_v), cache.linear_v)[0]
+    by_values = linear_backward(split_heads_backward(dv, cache.keys_values.heads_v), cache.keys_values.linear_v)[0]
     if cache.cross:
         dx, dcontext, grads = answer
         return dx, dcontext - by_values, grads
@@ -96,15 +98,10 @@ def residual_twice(self: EncoderBlock, dy: np.ndarray, cache: Any) -> Any:
 
 def _straight_path(block: EncoderBlock, dy: np.ndarray, cache: Any) -> np.ndarray:
     """What arrives at the first addition: dx less what the attention branch brings."""
-    dh = dy
-    if not block.pre_norm:
-        dh, _ = block.norm_2.backward(dh, cache.norm_2)
-    branch = dh if cache.dropout_2.kept is None else dh * cache.dropout_2.kept * cache.dropout_2.scale
-    branch, _ = block.feed_forward.backward(branch, cache.feed_forward)
+    dh, _, _ = residual_backward(dy, cache.residual_2, block.norm_2, block.feed_forward.backward, block.pre_norm)
     if block.pre_norm:
-        branch, _ = block.norm_2.backward(branch, cache.norm_2)
-        return dh + branch
-    straight: np.ndarray = block.norm_1.backward(dh + branch, cache.norm_1)[0]
+        return dh
+    straight, _ = block.norm_1.backward(dh, cache.residual_1.norm)
     return straight
 
 
@@ -119,16 +116,16 @@ def branch_reads_a_changed_gradient(self: EncoderBlock, dy: np.ndarray, cache: A
     return right
 
 
-@layer_of("Linear")
+@stands_in_for("Linear")
 class InputKeptOnTheLayer(Linear):
     """The cache is kept on the layer, so a second use overwrites it before the first backward runs.
 
     Hides: each layer is used once in the test.
     """
 
-    def forward(self, x: np.ndarray, training: bool = False, rng: np.random.Generator | None = None) -> Any:
+    def forward(self, x: np.ndarray) -> Any:
         """Forward, with a memory of the last use only."""
-        y, cache = super().forward(x, training, rng)
+        y, cache = super().forward(x)
         self.last_use = (cache,)
         return y, None
 
@@ -137,28 +134,23 @@ class InputKeptOnTheLayer(Linear):
         return super().backward(dy, self.last_use[0])
 
 
-@method_of("GPT", "backward_from_logits")
-def tied_head_left_out(self: GPT, dlogits: np.ndarray, cache: Any, *_: Any) -> Any:
+@method_of("GPT", "gradients_from_logits")
+def tied_head_left_out(self: GPT, cache: Any, dlogits: np.ndarray) -> Any:
     """The table is used twice, as embedding and as head; the head's gradient is not added.
 
     Hides: the embedding's half still learns, and untied models are right.
     """
-    grads = GPT.backward_from_logits(self, dlogits, cache)
-    if self.head is None:
-        V, d = dlogits.shape[-1], cache.x.shape[-1]
-        grads["token_embedding.table"] = (
-            grads["token_embedding.table"] - dlogits.reshape(-1, V).T @ cache.x.reshape(-1, d)
-        )
-    return grads
+    for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
+        if name == "token_embedding.table" and self.head is None:
+            gradient -= as_rows(dlogits).T @ as_rows(cache.x)
+        yield name, gradient
 
 
-@method_of("GPT", "backward_from_logits")
-def positions_not_summed_over_the_batch(self: GPT, dlogits: np.ndarray, cache: Any, *_: Any) -> Any:
+@method_of("GPT", "gradients_from_logits")
+def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: np.ndarray) -> Any:
     """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
 
     Hides: right for a batch of one, and the learning rate absorbs it.
     """
-    grads = GPT.backward_from_logits(self, dlogits, cache)
-    if "position_embedding.table" in grads:
-        grads["position_embedding.table"] = grads["position_embedding.table"] / dlogits.shape[0]
-    return grads
+    for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
+        yield name, gradient / dlogits.shape[0] if name == "position_embedding.table" else gradient

@@ -1,16 +1,11 @@
-"""Wrong norms."""
+"""Wrong norms: gamma at the wrong place, a path through mean or variance lost, what others read overwritten."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.gallery.registry import backward_of, op_of
-from numpy_attention.ops.normalization import (
-    NormCache,
-    layer_norm,
-    layer_norm_backward,
-    rms_norm_backward,
-)
+from numpy_attention.ops.normalization import NormCache, layer_norm, layer_norm_backward, rms_norm_backward
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

@@ -3,8 +3,8 @@
     @backward_of("softmax")                        takes the place of softmax_backward
     @op_of("layer_norm", its_backward)             takes the place of the op and of its backward
     @method_of("EncoderBlock", "backward")         takes the place of a method of a layer
-    @layer_of("Linear")                            takes the place of the whole layer
-    @stands_in_for("Adam")                         takes the place of a class or function outside the catalogue
+    @stands_in_for("Linear")                       takes the place of a whole layer, or of a class or function that
+                                                   is in no catalogue, such as an optimizer
 
 The first paragraph of the docstring says why it is wrong, the one that begins `Hides:` why nobody notices.
 """
@@ -59,47 +59,22 @@ MUTANTS: dict[str, Mutant] = {}
 
 def backward_of(covers: str) -> Callable[[Made], Made]:
     """A wrong backward for a right op."""
-
-    def add(made: Made) -> Made:
-        _add(made, covers, op_backward=made)
-        return made
-
-    return add
+    return _register(covers, "op_backward")
 
 
 def op_of(covers: str, op_backward: Callable[..., Any] | None = None) -> Callable[[Made], Made]:
     """A wrong op; with a backward that fits it, no gradient check can tell."""
-
-    def add(made: Made) -> Made:
-        _add(made, covers, op=made, op_backward=op_backward)
-        return made
-
-    return add
+    return _register(covers, "op", op_backward=op_backward)
 
 
 def method_of(covers: str, method: str) -> Callable[[Made], Made]:
     """A wrong method of a layer or model."""
-
-    def add(made: Made) -> Made:
-        _add(made, covers, method=method, stand_in=made)
-        return made
-
-    return add
-
-
-def layer_of(covers: str) -> Callable[[Made], Made]:
-    """A wrong layer, a subclass of the right one."""
-    return stands_in_for(covers)
+    return _register(covers, "stand_in", method=method)
 
 
 def stands_in_for(covers: str) -> Callable[[Made], Made]:
-    """A wrong class or function that is in no catalogue: an optimizer, a mask, a way to generate."""
-
-    def add(made: Made) -> Made:
-        _add(made, covers, stand_in=made)
-        return made
-
-    return add
+    """A wrong class or function as a whole: a layer, an optimizer, a mask, a way to generate."""
+    return _register(covers, "stand_in")
 
 
 def mutants_of(*covers: str) -> list[Mutant]:
@@ -107,12 +82,17 @@ def mutants_of(*covers: str) -> list[Mutant]:
     return [mutant for mutant in MUTANTS.values() if mutant.covers in covers]
 
 
-def _add(made: Any, covers: str, **parts: Any) -> None:
-    text = inspect.getdoc(made) or ""
-    wrong, _, hides = text.partition("Hides:")
-    wrong, hides = " ".join(wrong.split()), " ".join(hides.split())
-    name = made.__name__
-    assert wrong, f"mutant {name}: its docstring must say why it is wrong"
-    assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
-    assert name not in MUTANTS, f"two mutants are called {name}"
-    MUTANTS[name] = Mutant(name, covers, wrong, hides, **parts)
+def _register(covers: str, part: str, **others: Any) -> Callable[[Made], Made]:
+    """Enter what is decorated as this part of a mutant of its name, with the words of its docstring."""
+
+    def add(made: Made) -> Made:
+        wrong, _, hides = (" ".join(text.split()) for text in (inspect.getdoc(made) or "").partition("Hides:"))
+        name = made.__name__
+        assert wrong, f"mutant {name}: its docstring must say why it is wrong"
+        assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
+        assert name not in MUTANTS, f"two mutants are called {name}"
+        parts: dict[str, Any] = {part: made, **others}
+        MUTANTS[name] = Mutant(name, covers, wrong, hides, **parts)
+        return made
+
+    return add

@@ -1,4 +1,4 @@
-"""Wrong softmaxes and losses."""
+"""Wrong softmaxes and losses: sums without weights, along other axes, over places that do not count."""
 
 from typing import Any
 

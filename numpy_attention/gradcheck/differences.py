@@ -1,23 +1,33 @@
 """Derivatives by differences, each with an honest estimate of its own error.
 
-The central difference D(h) = (L(h) - L(-h)) / 2h is wrong by c2 h^2 + c4 h^4 + ..., plus round-off / h.
-Richardson cancels the powers: (4 D(h/2) - D(h)) / 3 is wrong by h^4 only, and so on down a tableau (Ridders 1982).
-Neighbours in the tableau that disagree tell how far to trust either.
+Central differences: L(h) and L(-h) have the even terms of their Taylor series in common, and these cancel:
 
-Everything is float64, and L = sum(dy * y) is differenced output by output, so that outputs which stay still
-bring no round-off. Source: C. Ridders, Accurate computation of F'(x) and F'(x)F''(x), Adv. Eng. Software 4 (1982).
+    D(h) = (L(h) - L(-h)) / 2h = L' + c_2 h^2 + c_4 h^4 + ...     and round-off / h on top of it
+
+A large h suffers from c_2, a small one from round-off: alone, D is good for ten digits, at the best h, if one knew it.
+
+Richardson: two values of D at h and h/2 know c_2 between them, and it cancels; at three steps c_4 as well, and so on:
+
+    (4 D(h/2) - D(h)) / 3 = L' - c_4 h^4 / 4 + ...
+
+Ridders lays these values out in a tableau: a row for each step, ever higher powers cancelled to the right. Neighbours
+that disagree tell how far to trust either, so the entry with the least disagreement wins, and its disagreement plus
+the round-off is the error bar. `quick` is the first row or two, `refined` the whole tableau.
+
+Two more questions are asked of a line. Do the slopes to the left and to the right stay apart, however small the step?
+Then there is a corner, and no derivative. And how fast does |L(h) - h L'| fall? Like h^2 for the right L', like h for
+a wrong one: a second opinion, which needs no tableau.
+
+Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-Outputs = tuple[np.ndarray, ...]
-Evaluate = Callable[[], Outputs]
+from numpy_attention.gradcheck.line import Line, Scalar, rms
 
-EPS = float(np.finfo(np.float64).eps)
 LEVELS = 20  # steps of a refined derivative
 RATIO = 1.6  # of one step to the next
 
@@ -31,54 +41,12 @@ class Derivative(NamedTuple):
     right: float
 
 
-class Line:
-    """t -> sum(dy * (y(x + t v) - y(x))), where x is moved in place and always put back.
-
-    `where` is the stretch of the flattened x that moves; `direction` is how far each element goes per unit of t.
-    """
-
-    def __init__(self, evaluate: Evaluate, x: np.ndarray, where: slice, direction: np.ndarray,
-                 y: Outputs, dy: Outputs, noise: float) -> None:
-        if not x.flags.c_contiguous:
-            raise ValueError("Line: x must be C-contiguous, or moving it would move a copy")
-        self.evaluate, self.x, self.direction = evaluate, x.reshape(-1)[where], direction
-        self.y, self.dy, self.noise = y, dy, noise
-        self.start = self.x.copy()
-        self.calls = 0
-
-    @property
-    def last_bit(self) -> float:
-        """The last bit of the largest number that is likely to stand in the computation of L."""
-        one, steepest = 1.0, 0.0
-        for y, dy in zip(self.y, self.dy):
-            one = max(one, float(np.max(np.abs(y), initial=0.0)))
-            steepest = max(steepest, float(np.max(np.abs(dy), initial=0.0)))
-        return EPS * steepest * max(one, float(np.max(np.abs(self.start), initial=0.0)))
-
-    def __call__(self, t: float) -> float:
-        """The change of L at t."""
-        np.add(self.start, t * self.direction, out=self.x)
-        try:
-            moved = self.evaluate()
-        finally:
-            self.x[...] = self.start
-        self.calls += 1
-        change = 0.0
-        for y_t, y, dy in zip(moved, self.y, self.dy):
-            y_t -= y
-            y_t *= dy
-            change += float(y_t.sum())
-        return change
+UNKNOWN = Derivative(math.nan, math.inf, math.nan, math.nan)
 
 
-def noise_of(y: Outputs, dy: Outputs) -> float:
-    """The round-off in L: half a last bit of every output, also of those that seem not to move, added like noise."""
-    return EPS * math.sqrt(sum(float(np.sum((a * b) ** 2)) for a, b in zip(y, dy, strict=True)))
-
-
-def first_step(value: float, rms: float) -> float:
-    """A step small beside the value and its neighbours, never large beside 1, never lost in their round-off."""
-    scale = max(abs(value), rms) or 1.0
+def first_step(value: float, usual: float) -> float:
+    """A step small beside a value and the usual size of its neighbours, not large beside 1, not lost in round-off."""
+    scale = max(abs(value), usual) or 1.0
     return max(2.0**-9 * min(1.0, scale), 2.0**-24 * scale)
 
 
@@ -91,7 +59,7 @@ def quick(line: Line, h: float) -> Derivative:
     value = (4 * fine - coarse) / 3
     error = abs(value - fine) + 2 * line.noise / h
     if not math.isfinite(value):
-        return Derivative(math.nan, math.inf, math.nan, math.nan)
+        return UNKNOWN
     # One-sided slopes, each with its own first-order error removed.
     return Derivative(value, error, (-4 * left + far_left) / h, (4 * right - far_right) / h)
 
@@ -104,7 +72,7 @@ def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) ->
     """
     noise = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else line.noise
     changes: list[tuple[float, float, float]] = []
-    best = Derivative(math.nan, math.inf, math.nan, math.nan)
+    best = UNKNOWN
     for level in range(levels):
         step = _few_bits(8 * h * RATIO**-level)
         right, left = line(step), line(-step)
@@ -117,6 +85,11 @@ def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) ->
             break
     stair = _stair(changes, line)
     return _tableau(changes, stair) if stair > noise else best
+
+
+def along(scalar: Scalar, x: np.ndarray, v: np.ndarray, levels: int) -> Derivative:
+    """The refined derivative along a direction that moves all of x."""
+    return refined(scalar.line(x, slice(None), v.reshape(-1)), first_step(0.0, rms(x)), levels)
 
 
 def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
@@ -139,7 +112,7 @@ def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
 
 def _tableau(changes: list[tuple[float, float, float]], noise: float) -> Derivative:
     """The best entry of the tableau made of (step, L(step), L(-step))."""
-    best = Derivative(math.nan, math.inf, math.nan, math.nan)
+    best = UNKNOWN
     previous: list[float] = []
     for k, (step, right, left) in enumerate(changes):
         row = [(right - left) / (2 * step)]
@@ -150,8 +123,10 @@ def _tableau(changes: list[tuple[float, float, float]], noise: float) -> Derivat
                 # Each one-sided slope with its own first-order error removed.
                 before, right_before, left_before = changes[k - 1]
                 ratio = before / step
-                sides = ((ratio * new / step - old / before) / (ratio - 1)
-                         for new, old in ((-left, -left_before), (right, right_before)))
+                sides = (
+                    (ratio * new / step - old / before) / (ratio - 1)
+                    for new, old in ((-left, -left_before), (right, right_before))
+                )
                 best = Derivative(row[-1], error, *sides)
         previous = row
     return best
@@ -162,7 +137,8 @@ def _measured_noise(line: Line, smallest: float) -> float:
 
     Over seven points this close a smooth function is a cubic to the last bit, so fourth differences are noise. Three
     spacings, since a function that moves by three last bits a point looks perfectly straight.
-    Source: Moré and Wild, Estimating computational noise, SIAM J. Sci. Comput. 33 (2011).
+
+    Source: Moré, Wild, Estimating Computational Noise (2011).
     """
     noise = line.noise
     for spread in (1.0, 1.37, 2.71):

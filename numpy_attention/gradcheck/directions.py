@@ -1,16 +1,22 @@
 """Large arrays: random directions first, then bisection down to the element.
 
-One derivative along a random direction tests all elements at once. When it disagrees, the same direction cut to its
-left half tells which half is to blame, and so on: 20 halvings find one element among a million. An error e in one
-element moves the derivative along the direction by e, however many elements there are, since no v_i is small.
+One derivative along a random direction v tests all elements at once: it must be sum(dx * v). An error e in one element
+moves that sum by e |v_i|, however many elements there are, and no v_i is small. What can be resolved is the round-off
+of the sum, so a large array is checked less sharply than a small one, in a few dozen calls instead of a million.
+
+When the sum disagrees, the left half of the same direction tells which half is to blame, since disagreements along one
+direction add: 20 halvings find one element among a million. Several wrong elements are followed at once, the piece
+with the largest disagreement first, until there are enough to tell a pattern.
 """
 
 import heapq
 
 import numpy as np
 
-from numpy_attention.gradcheck.differences import EPS, Derivative, first_step, refined
-from numpy_attention.gradcheck.elements import SAFETY, Claim, Scalar
+from numpy_attention.gradcheck.claims import Claim
+from numpy_attention.gradcheck.differences import Derivative, first_step, refined
+from numpy_attention.gradcheck.elements import SAFETY
+from numpy_attention.gradcheck.line import EPS, Scalar, rms
 from numpy_attention.gradcheck.report import ArgumentReport
 
 DIRECTIONS = 3
@@ -26,7 +32,7 @@ class Search:
         self.scalar, self.x, self.claim = scalar, x, claim
         # Never near zero, and of many lengths, so that two errors do not cancel.
         self.v = rng.choice([-1.0, 1.0], x.size) * rng.uniform(1.0, 1.5, x.size)
-        self.rms = float(np.sqrt(np.mean(x * x)))
+        self.step = 0.25 * first_step(0.0, rms(x))
         self.rounding = (claim.base + claim.jitter.reshape(-1)) ** 2
         self.calls = 0
 
@@ -35,7 +41,7 @@ class Search:
         where = slice(low, high)
         line = self.scalar.line(self.x, where, np.ones(high - low) if unit else self.v[where])
         with np.errstate(all="ignore"):
-            found = refined(line, 0.25 * first_step(0.0, self.rms), LEVELS, measure=False)
+            found = refined(line, self.step, LEVELS, measure=False)
         self.calls += line.calls
         return found
 
@@ -49,8 +55,9 @@ class Search:
         return float(terms.sum()) - found.value, SAFETY * (found.error + rounding) + floor
 
 
-def check_directions(scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator,
-                     most_calls: int) -> ArgumentReport:
+def check_directions(
+    scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator, most_calls: int
+) -> ArgumentReport:
     """Test the whole array by directions; if that fails, name elements. At most about `most_calls` calls."""
     numeric, bar = np.full(x.size, np.nan), np.full(x.size, np.nan)
     wrong = np.zeros(x.size, dtype=bool)
@@ -65,24 +72,30 @@ def check_directions(scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random
             break
         calls += search.calls
     shape = x.shape
-    report = ArgumentReport(claim.name, f"d{claim.name}", claim.gradient, numeric.reshape(shape), bar.reshape(shape),
-                            wrong.reshape(shape), np.zeros(shape, dtype=bool), calls)
+    report = ArgumentReport(
+        claim.name, claim.gradient, numeric.reshape(shape), bar.reshape(shape),
+        wrong.reshape(shape), np.zeros(shape, dtype=bool), calls
+    )
     if not failed:
-        size = float(np.sqrt(np.mean(claim.gradient**2)))
         report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)
-        report.notes.append(f"d{claim.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
-                            f"error of {resolution:.1e} in one element would show (typical size {size:.1e})")
+        report.notes.append(
+            f"d{claim.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
+            f"error of {resolution:.1e} in one element would show (typical size {rms(claim.gradient):.1e})"
+        )
     elif not wrong.any():
         # The differences disagree with the claim as a whole, but no single element could be blamed.
-        report.notes.append(f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, "
-                            f"resolution {resolution:.1e}")
+        report.notes.append(
+            f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
+        )
         wrong.reshape(-1)[int(np.argmax(np.abs(claim.gradient)))] = True
         report.wrong = wrong.reshape(shape)
     return report
 
 
-def _bisect(search: Search, off: float, resolution: float, numeric: np.ndarray, bar: np.ndarray, wrong: np.ndarray,
-            most_calls: int) -> None:
+def _bisect(
+    search: Search, off: float, resolution: float, numeric: np.ndarray, bar: np.ndarray, wrong: np.ndarray,
+    most_calls: int
+) -> None:
     """Follow the piece with the largest disagreement down to single elements, several if there are several."""
     claimed = search.claim.gradient.reshape(-1)
 

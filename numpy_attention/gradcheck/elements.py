@@ -1,76 +1,39 @@
-"""Small arrays: every element by its own differences, judged by its own error bar."""
+"""Small arrays: every element by its own differences, judged by its own error bar.
 
-from dataclasses import dataclass, field
+Four calls give a first derivative, good enough for nearly all elements. Those in doubt get a whole tableau, and those
+still in doubt are looked at for a kink: at a corner any slope between the left one and the right one is accepted.
+An element is wrong when it is off by more than its bar:
+
+    bar = 8 (error of the difference + jitter) + floor         floor: the round-off that no difference can see through
+"""
 
 import numpy as np
 
-from numpy_attention.gradcheck.differences import (
-    EPS,
-    Evaluate,
-    Line,
-    Outputs,
-    first_step,
-    is_kink,
-    noise_of,
-    quick,
-    refined,
-)
+from numpy_attention.gradcheck.claims import Claim
+from numpy_attention.gradcheck.differences import first_step, is_kink, quick, refined
+from numpy_attention.gradcheck.line import EPS, Scalar, largest, rms
 from numpy_attention.gradcheck.report import ArgumentReport
 
 SAFETY = 8.0  # how many error bars apart is wrong
 REFINED = 256  # at most so many doubtful elements of an argument get a tableau each
 
 
-@dataclass
-class Scalar:
-    """L = sum(dy * y) near the arrays that `evaluate` reads, in float64."""
-
-    evaluate: Evaluate
-    y: Outputs
-    dy: Outputs
-    noise: float = field(init=False)  # round-off in L
-    terms: float = field(init=False)  # the largest |dy * y|
-
-    def __post_init__(self) -> None:
-        self.noise = noise_of(self.y, self.dy)
-        self.terms = max((float(np.max(np.abs(a * b), initial=0.0)) for a, b in zip(self.y, self.dy)), default=0.0)
-
-    def line(self, x: np.ndarray, where: slice, direction: np.ndarray) -> Line:
-        """L along a line through x."""
-        return Line(self.evaluate, x, where, direction, self.y, self.dy, self.noise)
-
-
-@dataclass
-class Claim:
-    """What a backward says about one argument, and the round-off to allow in it."""
-
-    name: str
-    gradient: np.ndarray
-    base: float  # for all elements
-    jitter: np.ndarray  # for each
-    lenient: float = 0.0  # more, where the same backward is right in float64
-    in_float64: np.ndarray | None = None
-
-
 def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim, chosen: np.ndarray | None = None) -> ArgumentReport:
-    """Four calls an element; those in doubt get a tableau, and those still in doubt are looked at for a kink.
-
-    `chosen` marks the elements to look at; without it, all of them. The others are NaN in the report.
-    """
+    """Look at the elements that `chosen` marks; without it, at all. The others are NaN in the report."""
     claimed, jitter = claim.gradient.reshape(-1), claim.jitter.reshape(-1).copy()
     looked = np.ones(x.size, dtype=bool) if chosen is None else chosen
     numeric, error = np.full(x.size, np.nan), np.full(x.size, np.nan)
     kinks = np.zeros(x.size, dtype=bool)
-    rms = float(np.sqrt(np.mean(x * x))) if x.size else 0.0
+    usual = rms(x)
     lines = [scalar.line(x, slice(i, i + 1), np.ones(1)) for i in range(x.size)]
-    steps = [first_step(float(value), rms) for value in x.reshape(-1)]
+    steps = [first_step(float(value), usual) for value in x.reshape(-1)]
     with np.errstate(all="ignore"):
         for i in np.flatnonzero(looked):
             numeric[i], error[i], _, _ = quick(lines[i], steps[i])
 
         def size() -> float:
             known = np.where(looked, numeric, claimed)
-            return float(np.max(np.abs(known[np.isfinite(known)]), initial=0.0))
+            return largest(known[np.isfinite(known)])
 
         floor = 32 * EPS * scalar.terms + SAFETY * claim.base
         # In doubt: off by more than a tight tolerance, or than an error bar that four calls may have too short by luck.
@@ -91,7 +54,7 @@ def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim, chosen: np.ndarr
         bar = SAFETY * (error + jitter) + floor + 1e-11 * size()
         # Not a bit has moved, or as good as none: what happens below the last bit of a 1 inside the function, as in
         # log(1 + 1e-20), is lost.
-        unmoved = EPS * max((float(np.max(np.abs(dy), initial=0.0)) for dy in scalar.dy), default=0.0)
+        unmoved = EPS * max(map(largest, scalar.dy), default=0.0)
         bar += np.where(np.abs(numeric) <= 16 * unmoved, SAFETY * unmoved / np.array(steps), 0.0)
         if claim.in_float64 is not None:
             right = np.abs(claim.in_float64.reshape(-1) - numeric) <= 1e-6 * np.abs(numeric) + SAFETY * error + floor
@@ -99,9 +62,11 @@ def check_elements(scalar: Scalar, x: np.ndarray, claim: Claim, chosen: np.ndarr
         wrong = looked & ~(np.abs(claimed - numeric) <= bar) & ~kinks
     unresolved = wrong & ~np.isfinite(numeric)
     report = ArgumentReport(
-        claim.name, f"d{claim.name}", claim.gradient, numeric.reshape(x.shape), bar.reshape(x.shape),
-        (wrong & ~unresolved).reshape(x.shape), kinks.reshape(x.shape), sum(line.calls for line in lines))
+        claim.name, claim.gradient, numeric.reshape(x.shape), bar.reshape(x.shape),
+        (wrong & ~unresolved).reshape(x.shape), kinks.reshape(x.shape), sum(line.calls for line in lines),
+    )
     if unresolved.any():
         report.notes.append(
-            f"d{claim.name}: {int(unresolved.sum())} elements on the edge of the domain have no difference")
+            f"d{claim.name}: {int(unresolved.sum())} elements on the edge of the domain have no difference"
+        )
     return report

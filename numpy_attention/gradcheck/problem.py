@@ -1,14 +1,23 @@
-"""What is checked, in one form: a function of named arrays, and the gradients it claims."""
+"""What is checked, in one form: a function of named arrays, and the gradients it claims.
+
+    an op            y, cache = op(x, w)                dx, dw = op_backward(dy, cache)
+    a function       y = f(x, w)                        dx, dw = vjp(dy, x, w)
+    a layer          y, cache = layer.forward(x)        dx, gradients by name = layer.backward(dy, cache)
+    a model          loss, cache = model.loss(ids)      gradients by name = model.backward(cache)
+
+A layer becomes an op of its inputs and all its parameters: a copy of it is bound to the arrays at hand, which the
+differences may then move, and the layer itself stays as it is.
+"""
 
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.differences import Evaluate, Outputs
+from numpy_attention.gradcheck.line import Evaluate, Outputs
 from numpy_attention.gradcheck.report import GradientError
 
 Arrays = dict[str, Any]
@@ -28,19 +37,31 @@ class Problem:
     run: Callable[[Arrays], tuple[Outputs, Any]]
     pull_back: Callable[[Outputs, Any], Gradients]
     bind: Callable[[Arrays], Evaluate]
-    parameters: frozenset[str] = field(default_factory=frozenset)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    with_options: "Callable[[Mapping[str, Any]], Problem] | None" = None
+    options: Mapping[str, Any]
+    with_options: "Callable[[Mapping[str, Any]], Problem]"
+    parameters: frozenset[str] = frozenset()
 
     @property
     def differentiable(self) -> list[str]:
         """The names of the arrays of floats."""
         return [name for name, value in self.inputs.items() if is_float(value)]
 
+    def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
+        """What the backward says at these arrays."""
+        return self.pull_back(dy, self.run(arrays)[1])
+
 
 def is_float(value: object) -> bool:
     """Whether this input is an array of floats, which alone are differentiated."""
     return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
+
+
+def in_float64(arrays: Mapping[str, Any]) -> Arrays:
+    """Copies of the arrays of floats in float64, made to be moved in place; all else as it is."""
+    return {
+        name: np.array(value, dtype=np.float64, order="C") if is_float(value) else value
+        for name, value in arrays.items()
+    }
 
 
 def outputs_of(y: Any) -> Outputs:
@@ -49,8 +70,9 @@ def outputs_of(y: Any) -> Outputs:
     return tuple(np.array(one) for one in many)
 
 
-def problem_of_op(op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs,
-                  options: Mapping[str, Any]) -> Problem:
+def problem_of_op(
+    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, options: Mapping[str, Any]
+) -> Problem:
     """An op and its backward, in the contract `y, cache = op(...)`, `op_backward(dy, cache)`."""
     name = _name(op)
     named, by_position = name_inputs(op, inputs)
@@ -59,9 +81,38 @@ def problem_of_op(op: Callable[..., Any], op_backward: Callable[..., Any], input
         fresh = _fresh(options, arrays)
         answer = op(*arrays.values(), **fresh) if by_position else op(**arrays, **fresh)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise TypeError(f"gradcheck: {name} must return (y, cache), got {type(answer).__name__}; "
-                            "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)")
+            raise TypeError(
+                f"gradcheck: {name} must return (y, cache), got {type(answer).__name__}; "
+                "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)"
+            )
         return answer
+
+    return _problem(
+        name, named, call, op_backward, options, lambda other: problem_of_op(op, op_backward, inputs, other)
+    )
+
+
+def problem_of_function(
+    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, options: Mapping[str, Any]
+) -> Problem:
+    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
+    named, _ = name_inputs(f, inputs)
+
+    def call(arrays: Arrays) -> tuple[Any, Any]:
+        given, fresh = [arrays[name] for name in named], _fresh(options, arrays)
+        return f(*given, **fresh), (given, fresh)
+
+    return _problem(
+        _name(f), named, call, lambda dy, cache: vjp(dy, *cache[0], **cache[1]), options,
+        lambda other: problem_of_function(f, vjp, inputs, other),
+    )
+
+
+def _problem(
+    name: str, named: Arrays, call: Callable[[Arrays], tuple[Any, Any]], backward: Callable[..., Any],
+    options: Mapping[str, Any], with_options: Callable[[Mapping[str, Any]], Problem],
+) -> Problem:
+    """`y, cache = call(arrays)`, with `backward(dy, cache)`, where y is one array or several."""
 
     def run(arrays: Arrays) -> tuple[Outputs, Any]:
         y, cache = call(arrays)
@@ -69,35 +120,9 @@ def problem_of_op(op: Callable[..., Any], op_backward: Callable[..., Any], input
 
     def pull_back(dy: Outputs, cache: Any) -> Gradients:
         many, inner = cache
-        return name_gradients(name, op_backward(dy if many else dy[0], inner), named)
+        return name_gradients(name, backward(dy if many else dy[0], inner), named)
 
-    return Problem(name, named, run, pull_back, lambda arrays: lambda: run(arrays)[0], options=options,
-                   with_options=lambda other: problem_of_op(op, op_backward, inputs, other))
-
-
-def problem_of_function(f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs,
-                        options: Mapping[str, Any]) -> Problem:
-    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
-    named, _ = name_inputs(f, inputs)
-
-    def op(*arrays: Any, **extra: Any) -> tuple[Any, Any]:
-        return f(*arrays, **extra), (arrays, extra)
-
-    def backward(dy: Any, cache: Any) -> Any:
-        arrays, extra = cache
-        return vjp(dy, *arrays, **extra)
-
-    problem = problem_of_op(op, backward, tuple(named.values()), options)
-    names = dict(zip(problem.inputs, named, strict=True))
-
-    def rename(arrays: Arrays) -> Arrays:
-        return {old: arrays[new] for old, new in names.items()}
-
-    return Problem(
-        _name(f), named, lambda arrays: problem.run(rename(arrays)),
-        lambda dy, cache: {names[old]: grad for old, grad in problem.pull_back(dy, cache).items()},
-        lambda arrays: lambda: problem.run(rename(arrays))[0], options=options,
-        with_options=lambda other: problem_of_function(f, vjp, inputs, other))
+    return Problem(name, named, run, pull_back, lambda arrays: lambda: run(arrays)[0], options, with_options)
 
 
 def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> Problem:
@@ -126,8 +151,10 @@ def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> 
 
         return evaluate
 
-    return Problem(type(layer).__name__, {**named, **parameters}, run, pull_back, bind, frozenset(parameters), options,
-                   lambda other: problem_of_layer(layer, inputs, other))
+    return Problem(
+        type(layer).__name__, {**named, **parameters}, run, pull_back, bind, options,
+        lambda other: problem_of_layer(layer, inputs, other), frozenset(parameters),
+    )
 
 
 def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -179,15 +206,19 @@ def _fresh(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> Arrays:
 def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, bool]:
     """The inputs by argument name, and whether they came by position."""
     try:
-        names = [p.name for p in inspect.signature(f).parameters.values()
-                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        names = [
+            p.name for p in inspect.signature(f).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
     except (TypeError, ValueError):  # some functions written in C do not tell
         names = []
     if isinstance(inputs, Mapping):  # in argument order, for so the gradients come
         return {name: inputs[name] for name in [*names, *inputs] if name in inputs}, False
     if not isinstance(inputs, (tuple, list)):
-        raise TypeError(f"gradcheck: inputs must be a dict by argument name or a tuple in argument order, "
-                        f"got {type(inputs).__name__}; for one array write (x,)")
+        raise TypeError(
+            f"gradcheck: inputs must be a dict by argument name or a tuple in argument order, "
+            f"got {type(inputs).__name__}; for one array write (x,)"
+        )
     names += [f"argument{i}" for i in range(len(names), len(inputs))]
     return dict(zip(names, inputs, strict=False)), True
 
@@ -199,19 +230,17 @@ def name_gradients(name: str, returned: Any, inputs: Arrays) -> Gradients:
     """
     if isinstance(returned, dict):
         return dict(returned)
-    grads = _as_tuple(returned)
+    grads = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     floats = [key for key, value in inputs.items() if is_float(value)]
     if len(grads) != len(floats):
         given = tuple(grad for grad in grads if grad is not None)
         if len(given) != len(floats):
-            raise GradientError(f"gradcheck {name}: backward returned {len(given)} gradients for {len(floats)} arrays "
-                                f"of floats ({', '.join(floats) or 'none'}); return one each, in argument order")
+            raise GradientError(
+                f"gradcheck {name}: backward returned {len(given)} gradients for {len(floats)} arrays "
+                f"of floats ({', '.join(floats) or 'none'}); return one each, in argument order"
+            )
         grads = given
     return dict(zip(floats, grads, strict=True))
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def _name(f: Any) -> str:

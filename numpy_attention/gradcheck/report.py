@@ -1,4 +1,12 @@
-"""What a check found, said in words: at most a screen."""
+"""What a check found, said in words: at most a screen.
+
+    gradcheck softmax: dx wrong (relative to the gradient's size: 1.2e+00)
+    dx (3, 5): 15 of 15 elements wrong: the sign                              how many, and what they have in common
+      dx[0, 3]   backward says -0.2   differences say 0.2   ratio -1 ...      the worst of them in numbers
+    second opinion: the Taylor remainder falls with slope 1.00 ...            by another road
+    likely mistake: dx: the sign is wrong                                     the diagnosis
+    60 calls of softmax; repeat with seed=0
+"""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +29,6 @@ class ArgumentReport:
     """
 
     name: str
-    symbol: str
     analytic: np.ndarray
     numeric: np.ndarray
     resolution: np.ndarray
@@ -32,6 +39,10 @@ class ArgumentReport:
     pattern: str = ""
     notes: list[str] = field(default_factory=list)
     by_direction: float | None = None  # the relative disagreement along a direction, of a large array
+
+    @property
+    def symbol(self) -> str:
+        return f"d{self.name}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,8 +74,10 @@ class ArgumentReport:
         analytic, numeric = float(self.analytic[index]), float(self.numeric[index])
         ratio = f"{analytic / numeric:.6g}" if numeric else "-"
         where = f"{self.symbol}[{', '.join(map(str, index))}]"
-        return (f"  {where:<22} backward says {analytic:<14.9g} differences say {numeric:<14.9g} "
-                f"ratio {ratio:<10} resolution {float(self.resolution[index]):.1e}")
+        return (
+            f"  {where:<22} backward says {analytic:<14.9g} differences say {numeric:<14.9g} "
+            f"ratio {ratio:<10} resolution {float(self.resolution[index]):.1e}"
+        )
 
 
 @dataclass
@@ -79,8 +92,13 @@ class Report:
     slope: float | None = None
 
     @property
+    def wrong(self) -> list[ArgumentReport]:
+        """The arguments whose gradients are wrong."""
+        return [argument for argument in self.arguments.values() if argument.wrong.any()]
+
+    @property
     def ok(self) -> bool:
-        return not any(argument.wrong.any() for argument in self.arguments.values())
+        return not self.wrong
 
     @property
     def error(self) -> float:
@@ -93,13 +111,19 @@ class Report:
         return sum(int(argument.kinks.sum()) for argument in self.arguments.values())
 
     def __str__(self) -> str:
-        lines = [self._headline()]
-        bad = [argument for argument in self.arguments.values() if argument.wrong.any()]
+        bad = self.wrong
+        if bad:
+            names = ", ".join(argument.symbol for argument in bad)
+            lines = [f"gradcheck {self.name}: {names} wrong (relative to the gradient's size: {self.error:.1e})"]
+        else:
+            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}"]
         for argument in bad[:6]:
             count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
             of = f"{visited} visited of {argument.analytic.size}" if visited < argument.analytic.size else f"{visited}"
-            lines.append(f"{argument.symbol} {argument.shape}: {count} of {of} elements wrong"
-                         + (f": {argument.pattern}" if argument.pattern else ""))
+            lines.append(
+                f"{argument.symbol} {argument.shape}: {count} of {of} elements wrong"
+                + (f": {argument.pattern}" if argument.pattern else "")
+            )
             lines.append(argument.line())
         if len(bad) > 6:
             lines.append(f"... and {len(bad) - 6} more: " + ", ".join(argument.symbol for argument in bad[6:]))
@@ -107,8 +131,10 @@ class Report:
         if bad and good:
             lines.append("right: " + ", ".join(good[:12]) + (" ..." if len(good) > 12 else ""))
         if self.kinks:
-            lines.append(f"{self.kinks} element{'s' * (self.kinks > 1)} at a kink (a corner of relu, a tie in a max): "
-                         "no derivative there, any slope between the two sides is accepted")
+            lines.append(
+                f"{self.kinks} element{'s' * (self.kinks > 1)} at a kink (a corner of relu, a tie in a max): "
+                "no derivative there, any slope between the two sides is accepted"
+            )
         lines += [note for argument in self.arguments.values() for note in argument.notes][:4]
         if self.slope is not None:
             verdict = "about 2 is right, about 1 is wrong" if bad else "2 is right"
@@ -117,9 +143,3 @@ class Report:
             lines.append("likely mistake: " + self.diagnosis)
         lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)
-
-    def _headline(self) -> str:
-        if self.ok:
-            return f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}"
-        names = ", ".join(a.symbol for a in self.arguments.values() if a.wrong.any())
-        return f"gradcheck {self.name}: {names} wrong (relative to the gradient's size: {self.error:.1e})"

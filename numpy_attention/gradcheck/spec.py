@@ -86,7 +86,10 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Read a spec; a mistake in it raises `ValueError` that quotes the place."""
+    """The spec that a text stands for.
+
+    Raises: ValueError that quotes the place of a mistake.
+    """
     head, *tails = text.split(";")
     arguments = tuple(_argument(part.strip(), text) for part in head.split(",") if part.strip())
     if not arguments:

@@ -1,10 +1,12 @@
 """The tutor: exercises, three hints for each, and a look at an answer in numbers.
 
+    softmax.py --> run --------> worker -------> grading ------------> recognize -------> tutor
+                   which         a Python of     each property in      the gallery's      the example in numbers,
+                   exercise?     its own, with   turn, until one       wrong answers      the likely mistake, and
+                   is there      a limit on      fails: the smallest   beside this one:   the known mistake by name
+                   an answer?    its time        example against it    the same one?
+
     exercises     the list, in the order of the tutorials
     exercise      what an exercise is: what the file must hold, on which inputs it is tried
     hints         the first says where to look, the last is almost the answer
-    run           files from the command line, each in a Python of its own (`worker`)
-    grading       the properties in turn, the smallest example against each
-    recognize     whose mistake is it? a wrong answer beside all known wrong answers of the gallery
-    tutor         what is said: the example in numbers, the likely mistake
 """

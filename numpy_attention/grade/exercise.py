@@ -1,8 +1,12 @@
-"""The exercises: what each file must hold, on which inputs it is tried, and three hints.
+"""What an exercise is: what its file must define, and on which inputs that is tried.
 
-The answers are the package's own ops, which are tried in the same way.
+    Try         one set of inputs for an op with its backward, or for a layer class: a line of the catalogue in small
+    Exercise    one file: its tries, its trials for what has no gradient, the mutants that are its known wrong answers
+
+The right answers are the package's own ops, `ours()`; they are tried in the same way.
 """
 
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -29,17 +33,18 @@ class Try:
     build: Callable[[type, Sizes, np.random.Generator, Any], Any] | None = None
     at_least: Mapping[str, int] = field(default_factory=dict)
     fixed: Mapping[str, int] = field(default_factory=dict)
-    covers: str = ""
 
     def entry(self, module: Any) -> Entry:
         """As an entry of a catalogue, with the functions of a module (a student's file, or our own)."""
-        title = f"{self.name}: {self.variant}" if self.variant else self.name
-        more = {"options": self.options, "at_least": self.at_least, "fixed": self.fixed, "tolerance": 1e-4}
         made, build = getattr(module, self.name), self.build
-        if build is not None:
-            return Entry(title, self.covers or self.name, self.spec,
-                         build=lambda sizes, rng, dtype: build(made, sizes, rng, dtype), **more)
-        return Entry(title, self.covers or self.name, self.spec, made, getattr(module, f"{self.name}_backward"), **more)
+        if build is None:
+            own = {"op": made, "op_backward": getattr(module, f"{self.name}_backward")}
+        else:
+            own = {"build": lambda sizes, rng, dtype: build(made, sizes, rng, dtype)}
+        return Entry(
+            f"{self.name}: {self.variant}" if self.variant else self.name, self.name, self.spec,
+            options=self.options, at_least=self.at_least, fixed=self.fixed, tolerance=1e-4, **own,
+        )
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,6 @@ class Exercise:
     tries: tuple[Try, ...] = ()
     trials: Mapping[str, Callable[[Any, int], None]] = field(default_factory=dict)
     imprints: Mapping[str, Callable[[Any], list[np.ndarray]]] = field(default_factory=dict)
-    covers: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()  # mutants of options that this exercise does not have
     memory: Callable[[Any], None] | None = None
 
@@ -79,7 +83,7 @@ class Exercise:
     @property
     def mutants(self) -> list[Mutant]:
         """The known wrong answers."""
-        return [mutant for mutant in mutants_of(*self.covers) if mutant.name not in self.leave_out]
+        return [mutant for mutant in mutants_of(*self.subjects) if mutant.name not in self.leave_out]
 
 
 def _causal_softmax(x: np.ndarray, mask: np.ndarray) -> Any:
@@ -110,8 +114,6 @@ def adam_imprint(optimizer: Callable[..., Any]) -> list[np.ndarray]:
 
 def no_square_array(module: Any) -> None:
     """Forward and backward of 1200 tokens in tiles of 60, in much less memory than 1200 x 1200 numbers take."""
-    import tracemalloc
-
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 1200, 4))
     y, cache = module.tiled_attention(q, k, v, block_size=60)
@@ -131,10 +133,9 @@ _OURS = SimpleNamespace(
     MultiHeadAttention=layers.MultiHeadAttention, Adam=Adam,
     EncoderBlock=lambda d_model, num_heads, d_ff, rng, dtype: layers.EncoderBlock(
         d_model, num_heads, d_ff, rng, pre_norm=True, activation="gelu", dtype=dtype),
-)  # fmt: skip
+)
 
 
 def ours() -> Any:
     """The reference answers, under the names that the exercises use."""
     return _OURS
-

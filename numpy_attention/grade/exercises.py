@@ -1,4 +1,8 @@
-"""The list of exercises, in reading order."""
+"""The list of exercises, in reading order: name, title, what is claimed of a right answer, and its tries.
+
+A new exercise is an entry here, three hints in `hints`, and a file of its name in tutorials/exercises with the forward
+written and the backward left to do.
+"""
 
 from typing import Any
 
@@ -44,78 +48,98 @@ SMALL = {"B": 2, "H": 2}
 _LIST = (
     Exercise(
         "softmax", "the gradient of the softmax", f"{DIFFERENCES}, along any axis; its rows sum to zero.",
-        (Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A B C", "axis 0", {"axis": 0}),
-         Try("softmax", "x: A B C", "axis 1", {"axis": 1})),
-        covers=("softmax",)),
+        (
+            Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A B C", "axis 0", {"axis": 0}),
+            Try("softmax", "x: A B C", "axis 1", {"axis": 1}),
+        ),
+    ),
     Exercise(
         "linear", "the gradients of a linear map", f"{DIFFERENCES} and any number of leading axes.",
-        (Try("linear", "x: ... d_in, w: d_in d_out, b: d_out"),
-         Try("linear", "x: B T d_in, w: d_in d_out, b: d_out", "a batch of sequences")),
-        covers=("linear",)),
+        (
+            Try("linear", "x: ... d_in, w: d_in d_out, b: d_out"),
+            Try("linear", "x: B T d_in, w: d_in d_out, b: d_out", "a batch of sequences"),
+        ),
+    ),
     Exercise(
         "embedding", "the gradient of an embedding", f"{DIFFERENCES} and ids that repeat.",
-        (Try("embedding", "ids: int<V> B T, table: V d_model"),
-         Try("embedding", "ids: int<V> N, table: V d", "one sentence")),
-        covers=("embedding",)),
+        (
+            Try("embedding", "ids: int<V> B T, table: V d_model"),
+            Try("embedding", "ids: int<V> N, table: V d", "one sentence"),
+        ),
+    ),
     Exercise(
         "layer_norm", "the gradients of layer norm", f"{DIFFERENCES} and a random gamma.",
-        (Try("layer_norm", "x: ... d, gamma: d, beta: d", at_least={"d": 3}),
-         Try("layer_norm", "x: B T d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3})),
-        covers=("layer_norm",)),
+        (
+            Try("layer_norm", "x: ... d, gamma: d, beta: d", at_least={"d": 3}),
+            Try("layer_norm", "x: B T d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+        ),
+    ),
     Exercise(
         "gelu", "the gradient of GELU (tanh form)", f"{DIFFERENCES}, to nine digits: the erf form is only near.",
         (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix")),
-        covers=("gelu",)),
+    ),
     Exercise(
         "cross_entropy", "the gradient of the cross-entropy", f"{DIFFERENCES}; ignored places get exactly zero.",
-        (Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
-         Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
-         Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2})),
-        covers=("cross_entropy",)),
+        (
+            Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
+            Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
+            Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2}),
+        ),
+    ),
     Exercise(
         "attention", "the gradients of attention", f"{DIFFERENCES}, T_q != T_k, and masks that hide whole rows.",
-        (Try(ATTENTION, QKV), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
-         Try(ATTENTION, "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes")),
-        covers=(ATTENTION,),
-        leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group")),
+        (
+            Try(ATTENTION, QKV), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
+            Try(ATTENTION, "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes"),
+        ),
+        leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group"),
+    ),
     Exercise(
         "attention_options", "attention with bias, dropout and shared heads",
         f"{DIFFERENCES}, with a bias that is broadcast, dropout on the weights, and several query heads to a key head.",
-        (Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
-         Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", _dropout),
-         Try(ATTENTION, GROUPED + "; H_q = G*H_kv", "shared heads", at_least={"G": 2})),
-        covers=(ATTENTION,)),
+        (
+            Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
+            Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", _dropout),
+            Try(ATTENTION, GROUPED + "; H_q = G*H_kv", "shared heads", at_least={"G": 2}),
+        ),
+    ),
     Exercise(
         "heads", "splitting and joining heads", f"{DIFFERENCES}; every number goes back to where it came from.",
-        (Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}),
-         Try("concat_heads", "x: ... H T d_v")),
-        covers=("split_heads", "concat_heads")),
+        (Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}), Try("concat_heads", "x: ... H T d_v")),
+    ),
     Exercise(
         "multi_head_attention", "the gradients of multi-head attention",
         f"{DIFFERENCES}: for x, for the context, and for all four weight matrices.",
-        (Try("MultiHeadAttention", SELF, "self", build=_attention, fixed=SMALL),
-         Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed=SMALL)),
-        covers=("MultiHeadAttention",)),
+        (
+            Try("MultiHeadAttention", SELF, "self", build=_attention, fixed=SMALL),
+            Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed=SMALL),
+        ),
+    ),
     Exercise(
         "causal_mask", "the causal mask, and a softmax that minds it",
         "mask[i, j] is True exactly when key j is not after query i, the last query standing at the last key; "
         "rows that see nothing get zero gradient, never NaN.",
         (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
-        trials={"causal_mask": trial_of_causal_mask}, imprints={"causal_mask": masks_imprint}, covers=("causal_mask",)),
+        trials={"causal_mask": trial_of_causal_mask}, imprints={"causal_mask": masks_imprint},
+    ),
     Exercise(
         "tiled_attention", "attention in little memory",
         f"{DIFFERENCES}, masks among them; and no array of T_q x T_k is ever built.",
-        (Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v", "tiles of 2", {"block_size": 2}),
-         Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "mask", {"block_size": 3})),
-        covers=("tiled_attention",), memory=no_square_array),
+        (
+            Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v", "tiles of 2", {"block_size": 2}),
+            Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "mask", {"block_size": 3}),
+        ),
+        memory=no_square_array,
+    ),
     Exercise(
         "encoder_block", "the gradients of a whole encoder block", f"{DIFFERENCES}: for x and for every parameter.",
         (Try("EncoderBlock", SELF, build=_block, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
-        covers=("EncoderBlock",)),
+    ),
     Exercise(
         "adam", "one step of Adam",
         "Four steps agree with steps by hand, element by element, tiny gradients among them.",
-        trials={"Adam": trial_of_adam}, imprints={"Adam": adam_imprint}, covers=("Adam",)),
-)  # fmt: skip
+        trials={"Adam": trial_of_adam}, imprints={"Adam": adam_imprint},
+    ),
+)
 
 EXERCISES: dict[str, Exercise] = {exercise.name: exercise for exercise in _LIST}

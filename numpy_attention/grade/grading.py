@@ -1,4 +1,9 @@
-"""Grading one exercise: its properties in turn, the smallest example against each, and whose mistake it is."""
+"""Grading one exercise: its properties in turn, and the smallest example against the first that fails.
+
+The order is that in which a student can use the answer: the forward is still the one that was handed out; the backward
+returns arrays at all, so many and of these shapes; their numbers are right; the contract of an op is kept. Hypothesis
+looks for an example and shrinks it, the tutor explains it, and what comes after a failure waits.
+"""
 
 import copy
 import textwrap
@@ -10,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.catalogue.properties import PROPERTIES, close, two_uses_do_not_disturb_each_other
-from numpy_attention.gradcheck.check import random_cotangent
-from numpy_attention.gradcheck.diagnosis import explain_shape
+from numpy_attention.gradcheck.claims import explain_shape, random_cotangent
 from numpy_attention.gradcheck.problem import is_float
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.exercise import Exercise, ours
@@ -22,7 +26,6 @@ from numpy_attention.grade.tutor import explain
 EXAMPLES = 20
 MOST = 100  # numbers in an example: it is to be read by eye
 STATES = ("right", "to do", "wrong", "broken", "too slow")
-Property = Callable[[Entry, int, Sizes | None], None]
 
 
 @dataclass
@@ -92,40 +95,33 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
     def forward_as_given(entry: Entry, seed: int, sizes: Sizes | None) -> None:
         """The forward was right when it was handed out."""
         theirs, right = (_output(one.case(seed, np.float64, sizes), subject) for one in (entry, own[id(entry)]))
-        assert close(theirs, right), (
+        assert properties.close(theirs, right), (
             f"the forward no longer gives what it should, {_short(right)}, but {_short(theirs)}; it was right as it "
             "was handed out, so put it back: only the backward is yours to write"
         )
 
-    properties: list[tuple[str, Property]] = [
+    in_turn: list[tuple[str, properties.Property]] = [
         ("the forward is still that of the formula", forward_as_given),
         ("the backward returns arrays of the right number, shape and dtype", _form),
-        ("every element agrees with differences of the forward", _gradients),
-        ("inputs, dy and cache stay as they were; called twice it says the same", PROPERTIES["nothing_is_changed"]),
-        ("a second use before the backward disturbs nothing", two_uses_do_not_disturb_each_other),
-        ("float32 stays float32", PROPERTIES["dtype_is_kept"]),
+        ("every element agrees with differences of the forward", properties.gradients_agree_with_differences),
+        ("inputs, dy and cache stay as they were; called twice it says the same", properties.nothing_is_changed),
+        ("a second use before the backward disturbs nothing", properties.two_uses_do_not_disturb_each_other),
+        ("float32 stays float32", properties.dtype_is_kept),
     ]
-    for words, property_ in properties:
+    for words, property_ in in_turn:
         yield words, partial(_smallest, property_, entries)
     if exercise.memory is not None:
         memory = exercise.memory
         yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
 
 
-def _gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
-    PROPERTIES["gradients_agree_with_differences"](entry, seed, sizes)
-
-
 def _form(entry: Entry, seed: int, sizes: Sizes | None) -> None:
     """What came back, before anyone looks at the numbers."""
     case = entry.case(seed, np.float64, sizes)
-    names = case.layer.parameters() if case.layer is not None else {}
-    inputs = {name: value for name, value in case.inputs.items() if name not in names}
-    made = case if case.layer is None else None
-    forward, backward = (made.op, made.op_backward) if made else (case.layer.forward, case.layer.backward)
-    y, cache = forward(**inputs, **copy.deepcopy(case.options))
+    forward, backward = case.functions()
+    y, cache = forward(**case.own_inputs, **copy.deepcopy(case.options))
     answer = backward(random_cotangent((np.asarray(y),), seed)[0], cache)
-    floats = {name: value for name, value in inputs.items() if is_float(value)}
+    floats = {name: value for name, value in case.own_inputs.items() if is_float(value)}
     if case.layer is not None:
         _form_of_layer(case, floats, answer)
         return
@@ -191,12 +187,12 @@ def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> 
     return None
 
 
-def _smallest(property_: Property, entries: list[Entry], examples: int) -> Failure | None:
+def _smallest(property_: properties.Property, entries: list[Entry], examples: int) -> Failure | None:
     """The smallest example against a property, of the first entry that has one."""
     return next(filter(None, (_smallest_of(property_, entry, examples) for entry in entries)), None)
 
 
-def _smallest_of(property_: Property, entry: Entry, examples: int) -> Failure | None:
+def _smallest_of(property_: properties.Property, entry: Entry, examples: int) -> Failure | None:
     """Let Hypothesis look for an example, and shrink it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
@@ -205,8 +201,10 @@ def _smallest_of(property_: Property, entry: Entry, examples: int) -> Failure | 
 
     found: list[Failure] = []
 
-    @settings(max_examples=examples, database=None, deadline=None, derandomize=True, report_multiple_bugs=False,
-              suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=False)
+    @settings(
+        max_examples=examples, database=None, deadline=None, derandomize=True, report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=False
+    )
     @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=MOST), st.integers(0, 99))
     def attempt(sizes: Sizes, seed: int) -> None:
         try:

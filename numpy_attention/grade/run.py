@@ -36,7 +36,10 @@ def main(
     time_limit: float = TIME_LIMIT,
     stream: TextIO | None = None,
 ) -> int:
-    """Grade files, or all exercises; the exit code is 0 when all is right, 1 when not. Raises `GradeError`."""
+    """Grade files, or all exercises; the exit code is 0 when all is right, 1 when not.
+
+    Raises: GradeError, in one line, where there is nothing to grade, or no such hint.
+    """
     out = sys.stdout if stream is None else stream
     if everything:
         return _all(_folder(files), time_limit, out)
@@ -63,14 +66,20 @@ def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -
     _require_hypothesis()
     with tempfile.TemporaryDirectory() as folder:
         answer, where = Path(folder, "answer.json"), Path(folder, "where.txt")
-        command = [sys.executable, "-m", "numpy_attention.grade.worker", str(file.resolve()), exercise.name,
-                   str(answer), str(where), str(time_limit)]  # fmt: skip
+        command = [
+            sys.executable, "-m", "numpy_attention.grade.worker", str(file.resolve()), exercise.name,
+            str(answer), str(where), str(time_limit)
+        ]
         root = str(Path(__file__).parents[2])
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
-                       "OPENBLAS_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": folder}  # fmt: skip
+        environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+            "OPENBLAS_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": folder
+        }
         try:
-            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  errors="replace", timeout=time_limit + 30, check=False)  # fmt: skip
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                errors="replace", timeout=time_limit + 30, check=False
+            )
             said = done.stdout + done.stderr
         except subprocess.TimeoutExpired:
             said = ""
@@ -154,15 +163,15 @@ def _exercise_of(file: str, name: str | None) -> Exercise:
         fitting = [name] if name in EXERCISES else []
     else:
         fitting = [one for one in EXERCISES if stem == one] or [
-            one for one in EXERCISES if stem.startswith(one + "_") or stem.endswith("_" + one)]  # fmt: skip
+            one for one in EXERCISES if stem.startswith(one + "_") or stem.endswith("_" + one)]
     if not fitting:
-        raise GradeError(f"grade: {name or file} is no exercise; one of {', '.join(EXERCISES)}"
-                         + ("" if name else "; for a file of another name add --exercise NAME"))
+        raise GradeError(
+            f"grade: {name or file} is no exercise; one of {', '.join(EXERCISES)}"
+            + ("" if name else "; for a file of another name add --exercise NAME")
+        )
     return EXERCISES[max(fitting, key=len)]
 
 
 def _require_hypothesis() -> None:
     if importlib.util.find_spec("hypothesis") is None:
         raise GradeError("grade: needs Hypothesis to look for the smallest wrong example: pip install hypothesis")
-
-

@@ -1,4 +1,8 @@
-"""What a tutor says to a wrong answer: the smallest example in numbers, the likely mistake, and who made it before."""
+"""What a tutor says to a wrong answer: the smallest example in numbers, the likely mistake, and who made it before.
+
+Three kinds of failure: not written yet, which is no mistake; a stop, with the student's own line; a wrong result. The
+smallest example shows the numbers best, a larger one with sizes all different the pattern behind them.
+"""
 
 import traceback
 from pathlib import Path
@@ -8,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.gradcheck.check import check, random_cotangent
+from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.exercise import Exercise
@@ -18,8 +23,10 @@ SHOWN = 24  # an array of more numbers is shown by its shape
 MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
 
 
-def explain(exercise: Exercise, module: Any, subject: str, error: BaseException, entry: Entry | None, seed: int,
-            sizes: Sizes | None) -> tuple[str, list[str], str]:
+def explain(
+    exercise: Exercise, module: Any, subject: str, error: BaseException, entry: Entry | None, seed: int,
+    sizes: Sizes | None
+) -> tuple[str, list[str], str]:
     """State, lines and a summary in one line."""
     place = where(error, module)
     if isinstance(error, NotImplementedError):
@@ -73,8 +80,9 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
     left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
     lines = [f"  {name} = {_numbers(value)}" for name, value in case.inputs.items() if name not in left_out]
     lines += [f"  and {len(left_out)} random parameters"] if left_out else []
-    lines += [f"  {name} = {value!r}" for name, value in case.options.items()
-              if not isinstance(value, np.random.Generator)]
+    lines += [
+        f"  {name} = {value!r}" for name, value in case.options.items() if not isinstance(value, np.random.Generator)
+    ]
     try:
         with np.errstate(all="ignore"):
             y, _ = case.problem().run(case.inputs)
@@ -100,7 +108,7 @@ def _numbers(value: Any, digits: int = 4) -> str:
 
 
 def _report_of_a_larger_example(entry: Entry) -> str:
-    """The smallest example shows the numbers best, a larger one the pattern: sizes all different."""
+    """What the checker says of a draw with sizes all different."""
     for seed in range(8):
         try:
             with np.errstate(all="ignore"):

@@ -90,8 +90,10 @@ def main() -> int:
         if late:
             break
     counts = [drawn.get(entry.name, 0) for entry in entries]
-    print(f"{len(entries)} entries, {min(counts)} to {max(counts)} draws each, {sum(counts)} in all; "
-          f"{len(log['alarms'])} alarms; {log['seconds']} s")
+    print(
+        f"{len(entries)} entries, {min(counts)} to {max(counts)} draws each, {sum(counts)} in all; "
+        f"{len(log['alarms'])} alarms; {log['seconds']} s"
+    )
     return len(log["alarms"])
 
 

@@ -15,13 +15,13 @@ class Explained(NamedTuple):
 
 
 EXPLAINED = (
-    Explained("embedding.embedding_backward_into", ("not on_host(ids) -> on_host(ids)",),
+    Explained("embedding.add_at", ("not on_host(ids) -> on_host(ids)",),
               "Two ways to the same sum: sort and add up runs on the host, np.add.at on a GPU."),
-    Explained("embedding.embedding_backward_into", ("sorted_ids[:1] - 1 -> sorted_ids[:1] + 1", "1 -> 2"),
+    Explained("embedding.add_at", ("sorted_ids[:1] - 1 -> sorted_ids[:1] + 1", "1 -> 2"),
               "Any number but the first id marks where the first run begins."),
     Explained("positions.alibi_slopes", ("2 -> 4",),
               "More slopes in between are made than the cut that follows lets through."),
-    Explained("attention._fold", ("2 -> 4",),
+    Explained("attention.fold_heads", ("2 -> 4",),
               "Without the short cut for heads that share nothing, the reshape leaves the array as it is."),
     Explained("tiled_attention.tiled_attention", ("-2 -> 2",), "The arrays have four axes: -2 is axis 2."),
     Explained("tiled_attention.tiled_attention_backward", ("-2 -> 2",), "The arrays have four axes: -2 is axis 2."),

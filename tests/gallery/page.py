@@ -1,16 +1,18 @@
 """The tables of docs/gallery.md, written from the gallery itself.
 
     PYTHONPATH=. python tests/gallery/page.py             run all weaker checks and write the tables anew (7 minutes)
+    PYTHONPATH=. python tests/gallery/page.py NAME ...    run them on these mistakes; the page knows the others
 
 The prose between the tables is written by hand. A test compares the page with the gallery in every run, a slow one
 what each weaker check misses.
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from numpy_attention.gallery import MUTANTS, missed_by_weaker
+from numpy_attention.gallery import MUTANTS, kill, missed_by_weaker
 from numpy_attention.gallery.weaker import WEAKER
 from tests.gallery.explained import EXPLAINED
 from tests.generated import with_block
@@ -71,6 +73,16 @@ def missed_on_the_page() -> Missed:
     return found
 
 
+def missed_with(names: list[str]) -> Missed:
+    """What the page says, but for these mistakes, which are tried on every weaker check."""
+    known, found = missed_on_the_page(), {}
+    for weakness in WEAKER:
+        through = {name for name in names if not kill(MUTANTS[name], weakness)}
+        kept = set(known[weakness.name]) - set(names)
+        found[weakness.name] = [name for name in MUTANTS if name in kept | through]
+    return found
+
+
 def written(text: str, missed: Missed) -> str:
     """The page with its tables new."""
     tables = {"mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table()}
@@ -80,4 +92,5 @@ def written(text: str, missed: Missed) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(), dict(missed_by_weaker())))
+    missed = missed_with(sys.argv[1:]) if sys.argv[1:] else dict(missed_by_weaker())
+    PAGE.write_text(written(PAGE.read_text(), missed))

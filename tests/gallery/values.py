@@ -77,8 +77,10 @@ def _additive(adapt: Any) -> None:
 
 def _query_tiles(tiles: Any) -> None:
     """Every query of every head once, and as many heads at once as a tile of so many elements holds."""
-    for N, G, T_q, T_k, block in ((7, 1, 300, 200, 400), (5, 3, 5, 4, 2), (9, 2, 900, 900, 100), (4, 1, 999, 999, 999),
-                                  (_TILE_ELEMENTS, 1, 1, 1, 1)):
+    for N, G, T_q, T_k, block in (
+        (7, 1, 300, 200, 400), (5, 3, 5, 4, 2), (9, 2, 900, 900, 100), (4, 1, 999, 999, 999),
+        (_TILE_ELEMENTS, 1, 1, 1, 1)
+    ):
         most = max(1, _TILE_ELEMENTS // (G * min(block, T_q) * min(block, T_k)))
         found = list(tiles((N, G, T_q, 8), T_k, block))
         pairs = [(heads.start, rows.start, rows.stop) for heads, rows in found]
@@ -97,14 +99,35 @@ def _key_tiles(tiles: Any) -> None:
                 assert [j for columns in found for j in columns] == list(range(end))
 
 
+def _sums(sum_of: Any, exact: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for axis in (0, 1, 2, -1):
+        assert np.allclose(sum_of(x, axis), exact(x, axis))
+
+
+def _sum_over_rows(sum_of: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    assert np.allclose(sum_of(x), x.sum(axis=0))
+
+
+def _wide(wide: Any) -> None:
+    for dtype, wider in ((np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64)):
+        assert wide(np.ones(2, dtype)).dtype == wider
+
+
 VALUES: dict[str, Any] = {
     "causal_mask": lambda make: _masks(make, lambda at, j: j <= at),
     "sliding_window_mask": lambda make: _masks(make, lambda at, j: at - 2 < j <= at, 2),
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "_query_tiles": _query_tiles, "_key_tiles": _key_tiles,
-}  # fmt: skip
+    "sum_over_rows": _sum_over_rows, "wide": _wide,
+    "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
+    "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
+                                      lambda x, axis: (x * (1 - x)).sum(axis, keepdims=True)),
+}
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
     "erf": "erf", "_query_tiles": "tiled_attention", "_key_tiles": "tiled_attention",
-}  # fmt: skip
+    "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "wide": "sums",
+}

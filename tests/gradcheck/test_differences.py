@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.differences import Line, is_kink, noise_of, quick, refined, taylor_slope
+from numpy_attention.gradcheck.differences import along, first_step, is_kink, quick, refined, taylor_slope
+from numpy_attention.gradcheck.line import Line, Scalar
 
 SMOOTH = [
     (np.exp, np.exp, 0.3), (np.sin, np.cos, 2.0), (np.log, lambda x: 1 / x, 0.02),
@@ -20,7 +21,7 @@ SMOOTH = [
 def line_of(f: Callable[[np.ndarray], np.ndarray], at: float) -> Line:
     x, dy = np.array([at]), (np.ones(1),)
     y = (f(x),)
-    return Line(lambda: (np.array(f(x)),), x, slice(0, 1), np.ones(1), y, dy, noise_of(y, dy))
+    return Scalar(lambda: (np.array(f(x)),), y, dy).line(x, slice(0, 1), np.ones(1))
 
 
 @pytest.mark.parametrize(("f", "slope", "at"), SMOOTH)
@@ -37,8 +38,10 @@ def test_the_error_bar_is_small_enough_to_see_one_percent(f: Callable, slope: Ca
 
 
 def test_only_corners_are_kinks() -> None:
-    for f, at, kink in [(np.abs, 0.0, True), (np.abs, 0.3, False), (np.abs, 1e-5, False), (np.exp, 0.0, False),
-                        (lambda x: np.maximum(x, 0), 0.0, True), (lambda x: x * np.abs(x), 0.0, False)]:
+    for f, at, kink in [
+        (np.abs, 0.0, True), (np.abs, 0.3, False), (np.abs, 1e-5, False), (np.exp, 0.0, False),
+        (lambda x: np.maximum(x, 0), 0.0, True), (lambda x: x * np.abs(x), 0.0, False)
+    ]:
         line = line_of(f, at)
         assert is_kink(line, refined(line, 2.0**-9), 2.0**-9) is kink
 
@@ -52,15 +55,20 @@ def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(at: 
     assert wrong == pytest.approx(1, abs=0.05)
 
 
-def test_the_array_is_put_back_and_a_strided_one_refused() -> None:
-    x = np.array([1.0, 2.0])
-    line = Line(lambda: (x * x,), x, slice(0, 2), np.ones(2), (x * x,), (np.ones(2),), 0.0)
-    line(0.5)
-    assert x.tolist() == [1.0, 2.0]
-    with pytest.raises(ValueError, match="C-contiguous"):
-        Line(lambda: (x,), np.ones((4, 4))[::2, ::2], slice(0, 1), np.ones(1), (x,), (x,), 0.0)
-
-
 def test_an_error_at_an_infinite_value_is_infinite() -> None:
     with np.errstate(all="ignore"):
         assert math.isinf(quick(line_of(np.log, 1e-5), 2.0**-9).error)
+
+
+def test_a_first_step_is_small_beside_the_value_and_never_lost_in_it() -> None:
+    for value, usual in [(1e-12, 1e-12), (1e-12, 1.0), (1.0, 1.0), (1e6, 1.0), (0.0, 0.0), (-30.0, 2.0)]:
+        step = first_step(value, usual)
+        assert value + step != value
+        assert step <= 2.0**-9 * max(abs(value), usual) or (value, usual) == (0.0, 0.0)
+
+
+def test_a_derivative_along_a_direction_is_the_sum_over_the_elements(rng: np.random.Generator) -> None:
+    x, v = rng.standard_normal((2, 3, 4))
+    scalar = Scalar(lambda: (x**3,), (x**3,), (np.full(x.shape, 2.0),))
+    found = along(scalar, x, v, levels=8)
+    assert found.value == pytest.approx(float((6 * x**2 * v).sum()), rel=1e-9)

@@ -1,0 +1,56 @@
+"""An entry draws its inputs, builds its layer, and spoils its calls as its line says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import layers, ops
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.table import CATALOGUE
+from numpy_attention.gradcheck.check import EXHAUSTIVE
+
+LINEAR = Entry("linear", "linear", "x: B d_in, w: d_in d_out", ops.linear, ops.linear_backward, wrong="w+0 x:int64 w.T")
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_element_of_a_case_is_checked_and_the_same_seed_draws_the_same(name: str) -> None:
+    first, again, other = (CATALOGUE[name].case(seed) for seed in (3, 3, 4))
+    assert all(np.size(value) <= EXHAUSTIVE for value in first.inputs.values())
+    for key, value in first.inputs.items():
+        assert np.array_equal(value, again.inputs[key])
+    assert any(not np.array_equal(value, other.inputs[key]) for key, value in first.inputs.items())
+
+
+def test_a_case_is_the_op_on_its_inputs_in_the_dtype_asked_for() -> None:
+    case = LINEAR.case(1, np.float32, {"B": 2, "d_in": 3, "d_out": 4})
+    assert {name: value.shape for name, value in case.inputs.items()} == {"x": (2, 3), "w": (3, 4)}
+    assert {value.dtype for value in case.inputs.values()} == {np.dtype(np.float32)}
+    assert case.functions() == (ops.linear, ops.linear_backward)
+    assert case.own_inputs.keys() == case.inputs.keys()
+
+
+def test_a_layer_is_built_anew_with_parameters_at_random() -> None:
+    def build(sizes: Any, rng: np.random.Generator, dtype: Any) -> layers.LayerNorm:
+        return layers.LayerNorm(sizes["d"], dtype=dtype)
+
+    case = Entry("norm", "LayerNorm", "x: B d", build=build).case(0)
+    assert case.inputs.keys() == {"x", "gamma", "beta"}
+    assert case.own_inputs.keys() == {"x"}
+    assert not np.any(case.inputs["gamma"] == 1.0)  # a gamma of ones would hide mistakes
+    assert not np.any(case.inputs["beta"] == 0.0)
+    assert case.functions() == (case.layer.forward, case.layer.backward)
+    assert case.problem().parameters == {"gamma", "beta"}
+
+
+def test_wrong_calls_are_wrong_in_just_what_they_say() -> None:
+    calls = LINEAR.case(1, np.float64, {"B": 2, "d_in": 3, "d_out": 4}).wrong_calls()
+    assert calls["w+0"]["w"].shape == (4, 4)
+    assert calls["x:int64"]["x"].dtype == np.int64
+    assert calls["w.T"]["w"].shape == (4, 3)
+    assert all(calls[change]["x"].shape == (2, 3) for change in calls)
+
+
+def test_a_wrong_call_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot read the wrong call 'w>3'"):
+        Entry("linear", "linear", "w: d", wrong="w>3").case(0).wrong_calls()

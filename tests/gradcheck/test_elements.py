@@ -1,0 +1,113 @@
+"""Small arrays: each element is held to its own error bar, and corners are no errors."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.gradcheck import GradientError, gradcheck
+from tests.gradcheck.planted import caught, spoilt, times
+
+
+def test_one_of_twelve_softmax_elements_off_by_one_percent(rng: np.random.Generator) -> None:
+    for index in np.ndindex(3, 4):
+        x = rng.standard_normal((3, 4))
+        message, report = caught(ops.softmax, spoilt(ops.softmax_backward, times(1.01, index)), {"x": x})
+        assert report.arguments["x"].worst == index
+        assert report.arguments["x"].wrong.sum() == 1
+        assert "a single element" in message
+        assert report.slope is None or report.slope < 1.5
+
+
+@pytest.mark.parametrize("index", [..., (1, 2)], ids=["every element", "one element"])
+def test_float32_gradients_off_by_a_thousandth(rng: np.random.Generator, index: Any) -> None:
+    x = rng.standard_normal((3, 5)).astype(np.float32)
+    gradcheck(ops.gelu, ops.gelu_backward, {"x": x})
+    _, report = caught(ops.gelu, spoilt(ops.gelu_backward, times(1.001, index)), {"x": x})
+    assert report.arguments["x"].wrong[1, 2]
+
+
+def test_float16_gradients_are_checked_at_their_own_precision(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4)).astype(np.float16)
+    gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
+    with pytest.raises(GradientError):
+        gradcheck(ops.softmax, lambda dy, cache: ops.softmax_backward(dy, cache) * np.float16(1.3), {"x": x})
+
+
+def test_layer_norm_of_width_two_raises_no_alarm(rng: np.random.Generator) -> None:
+    for dtype in (np.float64, np.float32):
+        for _ in range(20):
+            x, gamma, beta = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 2), 2, 2))
+            x[0] = x[0, 0] + dtype(1e-3) * rng.standard_normal(2).astype(dtype)  # ill-conditioned to the limit
+            gradcheck(ops.layer_norm, ops.layer_norm_backward, {"x": x, "gamma": gamma, "beta": beta})
+
+
+def test_softmax_with_scores_of_500_raises_no_alarm(rng: np.random.Generator) -> None:
+    for dtype in (np.float64, np.float32):
+        for _ in range(20):
+            x = (500 * rng.standard_normal((3, 4))).astype(dtype)
+            gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
+
+
+def test_a_loss_too_small_to_move_raises_no_alarm() -> None:
+    for gap in (24.0, 27.0, 30.0, 33.0, 36.0, 40.0, 440.0):
+        inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
+        gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
+
+
+@pytest.mark.parametrize("approximate", ["tanh", "none"])
+def test_stairs_of_round_off_raise_no_alarm(approximate: str) -> None:
+    """Far to the left gelu is x times so many last bits of a 1: a stair that is straight over every small step."""
+    for x in (-5.5, -6.0, -6.801165233553521, -7.2, -8.29, -10.383746126, -12.0):
+        gradcheck(ops.gelu, ops.gelu_backward, {"x": np.array([[x]])}, approximate=approximate)
+
+
+def test_an_error_beside_a_corner_is_found() -> None:
+    """A relu that is off is no stair of round-off, however near it is to going on."""
+    x = np.array([[-3e-4, 1.0]])
+    gradcheck(ops.relu, ops.relu_backward, {"x": x})
+    with pytest.raises(GradientError, match=r"dx\[0, 0\]"):
+        gradcheck(ops.relu, lambda dy, cache: dy * np.array([[1e-3, 1.0]]), {"x": x})
+
+
+def test_values_of_very_different_sizes(rng: np.random.Generator) -> None:
+    x = np.array([1e-9, 1e-3, 1.0, 1e3, 1e7])
+    gradcheck(lambda x: (np.log(x), x), lambda dy, x: dy / x, {"x": x})
+    gradcheck(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, {"x": x})
+
+
+def test_a_corner_is_reported_as_a_kink_and_not_as_an_error(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    x[1, 2] = 0.0
+    report = gradcheck(ops.relu, ops.relu_backward, {"x": x})
+    assert np.argwhere(report.arguments["x"].kinks).tolist() == [[1, 2]]
+    assert "1 element at a kink" in str(report)
+
+
+def test_a_tie_in_a_max_is_a_kink(rng: np.random.Generator) -> None:
+    x = np.array([[1.0, 3.0, 3.0], [0.0, 2.0, 1.0]])
+
+    def backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = np.zeros_like(x)
+        dx[np.arange(len(x)), x.argmax(-1)] = dy
+        return dx
+
+    report = gradcheck(lambda x: (x.max(-1), x), backward, {"x": x})
+    assert np.argwhere(report.arguments["x"].kinks).tolist() == [[0, 1], [0, 2]]
+
+
+def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
+    with pytest.raises(GradientError):
+        gradcheck(
+            lambda x: (np.maximum(x, 0), x), lambda dy, x: dy * np.where(x == 0, 3.0, x > 0),
+            {"x": np.array([0.0, 1.0, -2.0])}
+        )
+
+
+def test_the_edge_of_a_domain_is_no_error() -> None:
+    report = gradcheck(
+        lambda x: (np.sqrt(x), x), lambda dy, x: dy / (2 * np.sqrt(np.maximum(x, 1e-300))),
+        {"x": np.array([1e-320, 1.0, 4.0])}
+    )
+    assert report.ok

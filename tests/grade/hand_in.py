@@ -1,0 +1,41 @@
+"""How a test plays the student: it hands in a file, or a module with one known mistake."""
+
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from numpy_attention import layers
+from numpy_attention.gallery import Mutant
+from numpy_attention.grade.exercise import Exercise, ours
+from numpy_attention.grade.run import main
+
+FOLDER = Path(__file__).parents[2] / "tutorials" / "exercises"
+
+
+def grade(tmp_path: Path, name: str, backward: str, time_limit: float = 60.0, before: str = "") -> tuple[int, str]:
+    """Hand in the exercise with `raise NotImplementedError` replaced."""
+    text = (FOLDER / f"{name}.py").read_text()
+    file = tmp_path / f"{name}.py"
+    file.write_text(before + text.replace("raise NotImplementedError", backward, 1))
+    out = StringIO()
+    code = main([str(file)], time_limit=time_limit, stream=out)
+    return code, out.getvalue()
+
+
+def answer_of(exercise: Exercise, mutant: Mutant) -> Any:
+    """A module in which the reference answers, but for one known mistake."""
+    module = SimpleNamespace(**vars(ours()))
+    if mutant.covers in exercise.trials:
+        setattr(module, mutant.covers, mutant.stand_in)
+    elif mutant.covers == "EncoderBlock":
+        cls = mutant.spoiled_class(layers.EncoderBlock)
+        module.EncoderBlock = lambda *sizes, dtype: cls(*sizes, pre_norm=True, activation="gelu", dtype=dtype)
+    elif mutant.method:
+        setattr(module, mutant.covers, mutant.spoiled_class(getattr(layers, mutant.covers)))
+    else:
+        if mutant.op is not None:
+            setattr(module, mutant.covers, mutant.op)
+        if mutant.op_backward is not None:
+            setattr(module, f"{mutant.covers}_backward", mutant.op_backward)
+    return module

@@ -1,0 +1,50 @@
+"""What is said to a wrong answer: the smallest example in numbers, and the likely mistake."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from numpy_attention.grade.tutor import where
+from tests.grade.hand_in import grade
+
+
+def test_a_wrong_answer_gets_its_numbers_its_diagnosis_and_its_name(tmp_path: Path) -> None:
+    code, said = grade(tmp_path, "softmax", "return y * (1 - y) * dy")
+    assert code == 1
+    parts = ("smallest example", "x = [", "dx, yours:", "dx, differences:", "likely mistake", "`diagonal_only`")
+    for words in parts:
+        assert words in said
+
+
+def test_a_gradient_wrong_in_a_late_digit_is_shown_with_that_digit(tmp_path: Path) -> None:
+    backward = "t = np.tanh(u); return dy * ((1 + t) / 2 + x * (1 - t * t) / 2 * C * (1 + 0.044715 * x * x))"
+    code, said = grade(tmp_path, "gelu", backward)
+    assert code == 1
+    shown = re.findall(r"dx, (?:yours|differences): +(.*)", said)
+    assert len(set(shown)) == 2
+
+
+def test_a_transpose_of_too_many_axes_is_explained(tmp_path: Path) -> None:
+    _, said = grade(tmp_path, "attention", "return dy @ v.T, k, v")
+    assert "swapaxes(-1, -2) turns the last two alone" in said
+
+
+@pytest.mark.parametrize("left", ["p", "self.parameters[name]"])
+def test_an_optimizer_that_makes_new_arrays_is_told_so(tmp_path: Path, left: str) -> None:
+    step = "for name, p in self.parameters.items():\n            g = grads[name]\n            "
+    code, said = grade(tmp_path, "adam", f"{step}{left} = p - self.learning_rate * g / (np.abs(g) + self.eps)")
+    assert code == 1
+    assert "the arrays that were handed over have not moved" in said
+
+
+def test_the_place_of_an_error_is_a_line_of_the_students_own_file() -> None:
+    module = SimpleNamespace(__file__=__file__)
+    with pytest.raises(ValueError, match="matmul") as failure:
+        np.ones((2, 3)) @ np.ones((2, 3))
+    said = where(failure.value, module)
+    assert "test_tutor.py, line" in said
+    assert "np.ones((2, 3)) @ np.ones((2, 3))" in said
+    assert where(failure.value, SimpleNamespace(__file__="elsewhere.py")) == ""
