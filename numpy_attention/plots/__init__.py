@@ -23,4 +23,4 @@ from numpy_attention.plots.style import save
 __all__ = [
     "attention_heads", "attention_layers", "attention_map", "gradient_flow", "mask_map", "matrix_map", "positions_map",
     "save", "step_error", "training_curves",
-]  # fmt: skip
+]

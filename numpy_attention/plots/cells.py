@@ -39,14 +39,6 @@ def write_numbers(axes: Any, image: Any, values: np.ndarray, shown: np.ndarray, 
         axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=fontsize, family=FONT)
 
 
-def _hatch(axes: Any, hidden: np.ndarray) -> None:
-    from matplotlib.patches import Rectangle
-
-    for i, j in np.argwhere(hidden):
-        corner = (j - 0.5, i - 0.5)
-        axes.add_patch(Rectangle(corner, 1, 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", linewidth=0))
-
-
 def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float = 9) -> None:
     """Tokens beside their rows and below their columns; a `$` is a token, not the beginning of a formula."""
     if rows:
@@ -111,3 +103,11 @@ def inches(T_q: int, T_k: int) -> tuple[float, float]:
     cell = 0.55 if longest <= FEW else max(0.22, 4.0 / longest)
     cell = min(cell, 9.0 / longest)
     return max(cell * T_k, 1.2), max(cell * T_q, 1.2)
+
+
+def _hatch(axes: Any, hidden: np.ndarray) -> None:
+    from matplotlib.patches import Rectangle
+
+    for i, j in np.argwhere(hidden):
+        corner = (j - 0.5, i - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", linewidth=0))

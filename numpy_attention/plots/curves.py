@@ -42,17 +42,18 @@ def training_curves(
             steps, values = [row["step"] for row in rows], [float(row[name]) for row in rows]
             i = 1 if name.startswith("val_") else 0
             marker = MARKERS[i] if len(values) <= 60 and (i or len(values) == 1) else ""
-            axes.plot(steps, values, color=COLOURS[i], linestyle=DASHES[i], marker=marker, markersize=4,
-                      linewidth=1.2 + 0.6 * i, label=NAMES[name])
+            look: dict[str, Any] = {"color": COLOURS[i], "linestyle": DASHES[i], "linewidth": 1.2 + 0.6 * i}
+            axes.plot(steps, values, **look, marker=marker, markersize=4, label=NAMES[name])
         if not accuracy:
             for name, level in (levels or {}).items():
                 axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2)
-                axes.annotate(name, (1, level), xycoords=("axes fraction", "data"), xytext=(4, 0), va="center",
-                              textcoords="offset points", fontsize=8, color=INK, family=FONT)  # beside the curves
+                beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+                font: dict[str, Any] = {"fontsize": 8, "color": INK, "family": FONT}
+                axes.annotate(name, (1, level), xytext=(4, 0), va="center", **beside, **font)
         else:
             axes.set_ylim(-0.02, 1.02)
-        dress(axes, f"{title}: {'accuracy' if accuracy else 'loss'}", "step", "accuracy" if accuracy else "loss (nats)",
-              grid=True)
+        what, unit = ("accuracy", "") if accuracy else ("loss", " (nats)")
+        dress(axes, f"{title}: {what}", "step", what + unit, grid=True)
         legend(axes)
     return figure
 
@@ -79,18 +80,20 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
         dash, marker = DASHES[n % len(DASHES)], MARKERS[n % len(MARKERS)]
         places = [layers.index(layer) for layer in sizes]
         total = [_rms(parts) for parts in sizes.values()]
-        axes.plot(places, [t or np.nan for t in total], color=colour, linestyle=dash, marker=marker, markersize=6,
-                  linewidth=1.6, label=label or None)
+        heights = [t or np.nan for t in total]
+        look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 6, "linewidth": 1.6}
+        axes.plot(places, heights, **look, label=label or None)
         for x, parts in zip(places, sizes.values()):
             alone = [_rms([part]) for part in parts]
             shift = 0.12 + 0.12 * n
-            axes.plot([x + shift] * len(alone), [a or np.nan for a in alone], linestyle="", marker="_", color=colour,
-                      markersize=7, alpha=0.7)
+            small = {"color": colour, "linestyle": "", "marker": "_", "markersize": 7, "alpha": 0.7}
+            axes.plot([x + shift] * len(alone), [a or np.nan for a in alone], **small)
             dead += [(n, x)] if 0.0 in alone else []
     axes.set_yscale("log")
+    cross = {"marker": "x", "markersize": 8, "markeredgewidth": 2, "linestyle": "", "clip_on": False}
     for n, x in dead:
-        axes.plot([x + 0.12 + 0.12 * n], [0.02], marker="x", color=COLOURS[n % len(COLOURS)], markersize=8,
-                  markeredgewidth=2, linestyle="", transform=axes.get_xaxis_transform(), clip_on=False)
+        place = ([x + 0.12 + 0.12 * n], [0.02])
+        axes.plot(*place, **cross, color=COLOURS[n % len(COLOURS)], transform=axes.get_xaxis_transform())
     dress(axes, title, "layer, from input to output", "root mean square of the gradient", grid=True)
     axes.set_xticks(range(len(layers)), layers, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(layers) - 0.2)
@@ -117,8 +120,8 @@ def step_error(
         values = np.asarray(values)
         if values.shape != steps.shape or steps.ndim != 1:
             raise shape_error("step_error", f"errors[{label!r}]", f"(n,) like steps {steps.shape}", values.shape)
-        axes.plot(steps, np.maximum(np.abs(values), 1e-17), color=COLOURS[n % 5], linestyle=DASHES[n % 5],
-                  marker=MARKERS[n % 5], markersize=4, linewidth=1.4, label=label)
+        look = {"color": COLOURS[n % 5], "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
+        axes.plot(steps, np.maximum(np.abs(values), 1e-17), **look, markersize=4, linewidth=1.4, label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
     dress(axes, title, "step h", "relative error", grid=True)

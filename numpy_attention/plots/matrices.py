@@ -43,21 +43,27 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
     from matplotlib.patches import Patch
 
     fill = colour_map("white_to_blue", WHITE_TO_BLUE)(0.6)
-    handles = [Patch(facecolor=fill, edgecolor=INK, label="may look"),
-               Patch(facecolor="white", edgecolor="#888888", hatch="///", label="hidden")]
+    seen = Patch(facecolor=fill, edgecolor=INK, label="may look")
+    hidden = Patch(facecolor="white", edgecolor="#888888", hatch="///", label="hidden")
+    handles = [seen, hidden]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, prop={"family": FONT, "size": 9})
     return figure
 
 
 def matrix_map(
-    matrix: np.ndarray, rows: Tokens = None, columns: Tokens = None, title: str = "", x: str = "column", y: str = "row",
+    matrix: np.ndarray,
+    rows: Tokens = None,
+    columns: Tokens = None,
+    title: str = "",
+    x: str = "column",
+    y: str = "row",
     value: str = "value",
-) -> Any:  # fmt: skip
+) -> Any:
     """Draw any matrix with its numbers: white to blue if none is negative, else blue below zero and red above.
 
-    `value` says what a number is, beside the bar of colours: "nats", say.
-
     Shapes: matrix (n, m) -> Figure
+
+    Units: those of the matrix; `value` names them beside the bar of colours, "nats" say.
 
     Raises: ValueError for an array that is not one matrix, or labels that are not one for each row or column.
     """
