@@ -1,4 +1,4 @@
-"""numpy_attention: how attention really works, gradient by gradient. A book you can run.
+"""How attention really works, gradient by gradient: a book you can run.
 
     >>> import numpy as np
     >>> import numpy_attention as na
@@ -6,7 +6,8 @@
     >>> y, cache = na.scaled_dot_product_attention(q, k, v, mask=na.causal_mask(5))
     >>> dq, dk, dv, _ = na.scaled_dot_product_attention_backward(y, cache)
 
-The reading order; each chapter is a file, its head derives what its code computes:
+The reading order; each chapter is a file, its head derives what its code computes, and
+`help(inspect.getmodule(na.softmax))` shows the one in which a function stands:
 
 Part I     ops         1 linear          2 embedding       3 softmax          4 masks           5 dropout
                        6 attention       7 heads           8 positions        9 normalization  10 activations
@@ -21,22 +22,36 @@ The proof  gradcheck  finite differences for functions of your own; it knows not
            catalogue  every op, layer and model above, proven; gallery: wrong backwards; grade: exercises
 """
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from numpy_attention import gradcheck as gradcheck
+from numpy_attention import layers, models, ops, training
 from numpy_attention.layers import *
 from numpy_attention.models import *
 from numpy_attention.ops import *
 from numpy_attention.training import *
 
+if TYPE_CHECKING:
+    from numpy_attention import plots as plots
+    from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
+
 __version__ = "0.1.0"
+__all__ = ["gradcheck", "plots", "export_safetensors", "import_safetensors"]
+__all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Pictures and files come with their first use: who only computes need not wait for them."""
     if name == "plots":
-        return importlib.import_module("numpy_attention.plots")
+        import numpy_attention.plots as found
+
+        return found
     if name in ("export_safetensors", "import_safetensors"):
-        return getattr(importlib.import_module("numpy_attention.pretrained.safetensors_files"), name)
+        from numpy_attention.pretrained import safetensors_files
+
+        return getattr(safetensors_files, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

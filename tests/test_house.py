@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -18,17 +19,37 @@ CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name
 
 # From the ground up: a file may import from its own floor and from those below.
 STOREYS = [
-    "errors backend gradcheck", "blocks files plots", "ops training", "layers", "models", "runs pretrained catalogue",
+    "errors backend gradcheck", "pieces files plots", "ops training", "layers", "models", "runs pretrained catalogue",
     "tasks gallery", "grade", "cli", "__main__ __init__",
 ]
 FLOORS = {room: floor for floor, rooms in enumerate(STOREYS) for room in rooms.split()}
-EXTRAS = {
-    "cupy", "hypothesis", "matplotlib", "mpi4py", "safetensors", "threadpoolctl", "tqdm",
+EXTRAS = {"cupy", "hypothesis", "matplotlib", "mpi4py", "safetensors", "threadpoolctl", "tqdm"}
+
+MIRRORED = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))  # in tests/, file by file
+PROVEN = "test_properties.py and test_table.py drive every line of it"
+KILLED = "test_killing.py kills each of its mutants by name"
+TESTED_ELSEWHERE = {  # a source file without a test file of its name, and why
+    "catalogue/ops": PROVEN, "catalogue/layers": PROVEN, "catalogue/models": PROVEN,
+    "gallery/attention": KILLED, "gallery/basics": KILLED, "gallery/layers": KILLED,
+    "gallery/norms": KILLED, "gallery/softmax_and_loss": KILLED, "gallery/training": KILLED,
 }
+WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # none, or the op names it
+BOOK = ("ops", "layers", "models", "training", "runs")
+TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
+PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def test_the_map_that_newcomers_read_is_this_one() -> None:
+    page = (ROOT / "docs" / "contributing.md").read_text()
+    house = page[page.index("## The house") : page.index("## The rules")]
+    floors = re.search(r"```text\n(.*?)```", house, re.DOTALL)
+    assert floors, "no map"
+    drawn = [line[:37].split() for line in floors[1].splitlines()]
+    assert [set(rooms) for rooms in drawn] == [set(rooms.split()) for rooms in reversed(STOREYS[:-1])]
 
 
 def imported_modules(path: Path) -> list[tuple[str, bool]]:
@@ -83,20 +104,42 @@ def test_the_checker_knows_nothing_of_this_package(path: Path) -> None:
         assert module.startswith("numpy_attention.gradcheck"), f"{name_of(path)} imports {module}"
 
 
+def circle(imports: dict[str, list[str]]) -> str:
+    """The first circle in a table of who imports whom, "" if there is none."""
+    done: set[str] = set()
+
+    def walk(name: str, above: tuple[str, ...]) -> str:
+        if name in above:
+            return " -> ".join([*above[above.index(name) :], name])
+        if name not in done:
+            done.add(name)
+            for module in imports[name]:
+                if found := walk(module, (*above, name)):
+                    return found
+        return ""
+
+    return next(filter(None, (walk(name, ()) for name in imports)), "")
+
+
+def test_circles_are_found() -> None:
+    assert circle({"a": ["b"], "b": ["c", "d"], "c": ["d"], "d": []}) == ""
+    assert circle({"a": ["b"], "b": ["c", "d"], "c": [], "d": ["b"]}) == "b -> d -> b"
+
+
 def test_no_two_files_import_each_other() -> None:
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
     imports = {name: [m for m in ours(path, only_at_top=True) if m in names] for name, path in names.items()}
+    assert not circle(imports)
 
-    def walk(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, f"a ring of imports: {' -> '.join([*above, name])}"
-        if name not in done:
-            for module in imports[name]:
-                walk(module, (*above, name))
-            done.add(name)
 
-    done: set[str] = set()
-    for name in names:
-        walk(name, ())
+def test_no_two_rooms_import_each_other() -> None:
+    """Whenever it happens: an import inside a function is an arrow too."""
+    rooms: dict[str, list[str]] = {room: [] for room in FLOORS}
+    for path in FILES:
+        room = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        others = ["__init__" if module == "numpy_attention" else module.split(".")[1] for module in ours(path)]
+        rooms[room] += [other for other in others if other != room]
+    assert not circle(rooms)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -125,15 +168,52 @@ def test_the_package_and_its_command_line_import_with_numpy_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_chapters_are_numbered_in_order() -> None:
-    numbers = []
-    for path in CHAPTERS:
-        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-        heading = re.match(r"Chapter (\d+)(, appendix)?\. \S", docstring)
-        assert heading, f"{name_of(path)} must begin with 'Chapter N. Title', begins {docstring[:40]!r}"
-        if not heading[2]:
-            numbers.append(int(heading[1]))
+def title_of(path: Path) -> str:
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n", 1)[0]
+
+
+def chapters() -> dict[int, list[str]]:
+    """Of every number the files, `room/file`, that are that chapter, its continuations and appendices left out."""
+    found: dict[int, list[str]] = {}
+    for path in FILES:
+        title = TITLE.fullmatch(title_of(path))
+        if title and not title[2]:
+            found.setdefault(int(title[1]), []).append(f"{path.parent.name}/{path.stem}")
+    return found
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=name_of)
+def test_every_file_of_part_one_is_a_chapter(path: Path) -> None:
+    assert TITLE.fullmatch(title_of(path)), f"begins with {title_of(path)!r}, not with 'Chapter N. Title'"
+
+
+def test_chapters_are_numbered_without_holes_along_the_rooms() -> None:
+    numbers = chapters()
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    assert {number: files for number, files in numbers.items() if len(files) > 1} == {}
+    rooms = [BOOK.index(numbers[number][0].split("/")[0]) for number in sorted(numbers)]
+    assert rooms == sorted(rooms), "a chapter stands in a room before or after its turn"
+
+
+def test_the_package_lists_its_chapters_as_they_are() -> None:
+    listed, room = {}, ""
+    for line in (importlib.import_module("numpy_attention").__doc__ or "").splitlines():
+        names = set(re.findall(r"\b[a-z]+\b", line)) & set(BOOK)
+        room = names.pop() if re.match(r"(Part \w+)? +[a-z]+  ", line) and names else room
+        listed |= {int(number): f"{room}/{name}" for number, name in re.findall(r"\b(\d+) ([a-z_0-9]+)\b", line)}
+    assert listed == {number: files[0] for number, files in sorted(chapters().items())}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_one_spelling_in_every_file(path: Path) -> None:
+    text = path.read_text()
+    assert not re.findall(r".*[\u1d40\u00b2].*", text), "w^T and x^2 are written with a caret"
+    assert not re.findall(r".*\bchapters? \d.*", text), "a chapter of this book is Chapter 4"
+    assert not re.findall(r".*(?:\bSources:|\beqs?\. ?\d|\bet al\.,? \d{4}).*", text), "authors, title (year), place"
+    assert not re.findall(r".*# fmt: skip.*", text)
+    title = title_of(path)
+    if re.match(r"Chapter |Part \w+, appendix", title):
+        assert not title.endswith("."), f"a title ends without a full stop: {title}"
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=name_of)
@@ -159,6 +239,82 @@ def test_every_public_function_says_shapes_raises_and_source(path: Path) -> None
             assert re.search(rf"^{part}\b", docstring, re.MULTILINE), f"{function.name}: no '{part}' in its docstring"
 
 
+def documented(path: Path) -> list[tuple[str, ast.FunctionDef | ast.ClassDef, str]]:
+    """Every public function, class and method of a file, by name, with its docstring."""
+    found = []
+    for node in ast.parse(path.read_text()).body:
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
+            continue
+        methods = [m for m in node.body if isinstance(m, ast.FunctionDef)] if isinstance(node, ast.ClassDef) else []
+        members = [(f"{node.name}.{m.name}", m) for m in methods if not m.name.startswith("_")]
+        found += [(name, n, ast.get_docstring(n) or "") for name, n in [(node.name, node), *members]]
+    return found
+
+
+def paragraphs_of(docstring: str) -> list[str]:
+    return re.findall(rf"^({'|'.join(PARAGRAPHS)}):", docstring, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_docstrings_have_one_form(path: Path) -> None:
+    for name, _, docstring in documented(path):
+        parts = paragraphs_of(docstring)
+        assert parts == sorted(set(parts), key=PARAGRAPHS.index), f"{name}: {parts}, not in the order {PARAGRAPHS}"
+        for part in parts:
+            assert re.search(rf"\n\n{part}: \S", docstring), f"{name}: {part} is a paragraph of its own"
+        assert not re.search(r"`\w*Error`", docstring), f"{name}: an error's name needs no backticks"
+        assert "Raises" in parts or "Error" not in docstring, f"{name}: what is raised stands under 'Raises: '"
+
+
+PUBLIC_CLASSES = {
+    name: obj
+    for room in ("layers", "models", "training")
+    for name, obj in vars(importlib.import_module(f"numpy_attention.{room}")).items()
+    if inspect.isclass(obj) and obj.__module__.startswith("numpy_attention.")
+}
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name in ("layers", "models", "training")], ids=name_of)
+def test_who_raises_says_so(path: Path) -> None:
+    """By a `raise` of its own; what a class's making or its private methods raise stands in the class's docstring."""
+    for name, node, docstring in documented(path):
+        nodes = [node]
+        if isinstance(node, ast.ClassDef):
+            nodes = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name in ("__init__", "__post_init__")]
+        raised = {ast.unparse(n.exc) for inner in nodes for n in ast.walk(inner) if isinstance(n, ast.Raise) and n.exc}
+        if any(re.match(r"\w*(Error|_error)\(", what) and "NotImplemented" not in what for what in raised):
+            assert "Raises: " in docstring, f"{name}: raises {raised}, its docstring does not say when"
+
+
+@pytest.mark.parametrize("name", PUBLIC_CLASSES)
+def test_every_layer_and_model_says_its_shapes_and_where_it_comes_from(name: str) -> None:
+    cls = PUBLIC_CLASSES[name]
+    told = [inspect.getdoc(one) or "" for one in (*cls.__mro__[:-1], sys.modules[cls.__module__])]
+    said = "\n\n".join(told)
+    if hasattr(cls, "forward") and name != "Layer":
+        assert "Shapes" in paragraphs_of(said + "\n\n" + (inspect.getdoc(cls.forward) or ""))
+    if not name.endswith("Config") and name not in WITHOUT_A_SOURCE:
+        assert "Source" in paragraphs_of(said)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_the_package_names_no_test_and_no_benchmark(path: Path) -> None:
+    assert not re.findall(r".*(?:\btests[./]\w|\bbench).*", path.read_text())
+
+
+@pytest.mark.parametrize("room", MIRRORED)
+def test_every_source_file_has_a_test_file_of_its_name(room: str) -> None:
+    files = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__"}
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / room).glob("test_*.py")}
+    excused = {name.split("/")[1] for name in TESTED_ELSEWHERE if name.split("/")[0] == room}
+    assert files - tested == excused, "a file without a test, or an excuse that is not needed"
+
+
+def test_every_test_has_the_same_name_in_every_process(request: pytest.FixtureRequest) -> None:
+    """Of all that are collected with this one: an id with an address in it is another one each time."""
+    assert not [item.nodeid for item in request.session.items if " at 0x" in item.nodeid]
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_fits_in_the_head(path: Path) -> None:
     text = path.read_text()
@@ -172,6 +328,32 @@ def test_the_top_level_holds_nothing_unexpected() -> None:
     files = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff"}
     folders = {"numpy_attention", "tests", "tutorials", "docs"}
     assert {name for name in names if not name.endswith(".egg-info")} <= files | folders
+
+
+def test_the_public_face() -> None:
+    import numpy_attention as na
+
+    assert len(set(na.__all__)) == len(na.__all__)
+    for room in ("ops", "layers", "models", "training"):
+        assert set(importlib.import_module(f"numpy_attention.{room}").__all__) <= set(na.__all__)
+    assert {"gradcheck", "plots", "export_safetensors", "import_safetensors"} <= set(na.__all__) <= set(dir(na))
+    for name in na.__all__:
+        assert inspect.getdoc(getattr(na, name)), f"na.{name} says nothing of itself"
+    with pytest.raises(AttributeError, match=r"numpy_attention.*'sofmax'"):
+        _ = na.sofmax
+
+
+def test_pictures_and_files_are_imported_with_their_first_use() -> None:
+    code = (
+        "import sys, numpy_attention as na\n"
+        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('numpy_attention.')}\n"
+        "assert not rooms & {'plots', 'pretrained', 'runs', 'tasks', 'catalogue', 'gallery', 'grade', 'cli'}, rooms\n"
+        "assert 'importlib' not in vars(na) and 'Any' not in vars(na)\n"
+        "na.plots.matrix_map, na.import_safetensors\n"
+        "assert {'numpy_attention.plots', 'numpy_attention.pretrained'} <= set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_one_version_everywhere() -> None:

@@ -65,7 +65,8 @@ def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(part
     if part == "plots":
         assert sections.keys() & {"Shapes", "Units"} or "`grads`" in text or "figure" in text, f"what does {name} take?"
     else:
-        assert re.search(r"=|<-", sections["Formula"])
+        head = inspect.getdoc(inspect.getmodule(function)) or ""  # a formula that is derived there stands there alone
+        assert re.search(r"=|<-", sections.get("Formula", head))
     if "raise " in inspect.getsource(function) or part != "training":
         assert re.search(r"\b\w+Error\b", sections["Raises"])
 
