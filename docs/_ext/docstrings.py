@@ -7,7 +7,7 @@ A paragraph that is indented or aligned in columns becomes a block of its own, `
 import re
 import textwrap
 
-LABELS = ("Formula", "Shapes", "Units", "Raises", "Source", "Sources")
+LABELS = ("Formula", "Shapes", "Units", "Raises", "Source")
 LABEL = re.compile(rf"({'|'.join(LABELS)}):\s+")
 NEXT_LABEL = re.compile(rf"(?<=[.;])\s+(?=(?:{'|'.join(LABELS)}):\s)")
 ITEM = re.compile(r"(\*|-|\d+\.) +")

@@ -28,6 +28,7 @@ PARTS = {
     "catalogue": "The proof: every op, layer and model",
     "gallery": "The proof: wrong backwards",
     "grade": "The tutor",
+    "": "Under all rooms",  # the files that stand in no room
 }
 NAMES = ("ops", "layers", "models", "training", "gradcheck")  # the parts with public names
 REFERENCE = {
@@ -43,11 +44,11 @@ LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)?)\]\((?P<target>\.?[\w./-]+\.\
 def chapters(part: str) -> list[tuple[str, str, Path, str]]:
     """(page name, title, source file, docstring) of a part's chapters, in reading order."""
     found = []
-    for path in sorted((PACKAGE / part).rglob("*.py")):
+    for path in sorted((PACKAGE / part).rglob("*.py") if part else PACKAGE.glob("*.py")):
         docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
         title = docstring.split("\n", 1)[0].rstrip(".")
         heading = HEADING.match(title)
-        if path.name == "__init__.py" or not docstring:
+        if path.name.startswith("__") or not docstring:
             continue
         rank = {None: 0, "continued": 1, "appendix": 2}
         order = (int(heading[1]), rank[heading[2]], path.name) if heading else (1000, 0, str(path))
@@ -56,7 +57,7 @@ def chapters(part: str) -> list[tuple[str, str, Path, str]]:
     for order, title, path, docstring in sorted(found, key=lambda chapter: chapter[0]):
         stem = "-".join(path.relative_to(PACKAGE / part).with_suffix("").parts)
         number = f"{order[0]:02d}-" if order[0] < 1000 else ""
-        pages.append((f"{part}-{number}{stem}", title, path, docstring))
+        pages.append((f"{part or 'ground'}-{number}{stem}", title, path, docstring))
     return pages
 
 
