@@ -127,7 +127,7 @@ def scaled_dot_product_attention_backward(
     dweights = dropout_backward(ddropped, dropout_cache)
 
     # weights = softmax(scores)
-    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # dweights is not needed again
+    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # in its place
 
     # scores = scale * q @ k^T + bias
     dbias = None if bias_shape is None else _sum_to_shape(dscores, bias_shape)
