@@ -110,6 +110,17 @@ def _sum_over_rows(sum_of: Any) -> None:
     assert np.allclose(sum_of(x), x.sum(axis=0))
 
 
+def _folds(fold: Any) -> None:
+    """Every number of a query head below those of the heads before it that share its key head, under any axes."""
+    for lead, H_kv, G in (((2, 3), 2, 2), ((2,), 3, 2), ((1,), 1, 3), ((2, 2), 2, 1)):
+        x, k = np.arange(np.prod(lead) * H_kv * G * 20.0).reshape(*lead, H_kv * G, 4, 5), np.zeros((*lead, H_kv, 7, 6))
+        folded = fold(x, k)
+        assert folded.shape == (*lead, H_kv, G * 4, 5)
+        for h in range(H_kv * G):
+            below = (h % G) * 4
+            assert np.array_equal(folded[..., h // G, below : below + 4, :], x[..., h, :, :])
+
+
 def _wide(wide: Any) -> None:
     for dtype, wider in ((np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64)):
         assert wide(np.ones(2, dtype)).dtype == wider
@@ -121,7 +132,7 @@ VALUES: dict[str, Any] = {
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "_query_tiles": _query_tiles, "_key_tiles": _key_tiles,
-    "sum_over_rows": _sum_over_rows, "wide": _wide,
+    "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
                                       lambda x, axis: (x * (1 - x)).sum(axis, keepdims=True)),
@@ -130,4 +141,5 @@ VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
     "erf": "erf", "_query_tiles": "tiled_attention", "_key_tiles": "tiled_attention",
     "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "wide": "sums",
+    "fold_heads": "attention",
 }

@@ -33,7 +33,8 @@ def test_the_stored_numbers_are_those_of_the_twin(name, stored):
     from tests.models.torch_twins import run  # needs PyTorch
 
     for key, value in run(name).items():
-        np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=1e-13)
+        # Processors round differently, and Adam walks as far where a gradient is rounding alone (see assert_close).
+        np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=1e-9 * max(float(np.abs(value).max()), 1e-3))
 
 
 def assert_close(found: dict[str, np.ndarray], stored: np.ndarray) -> None:
