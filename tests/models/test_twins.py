@@ -33,8 +33,9 @@ def test_the_stored_numbers_are_those_of_the_twin(name, stored):
     from tests.models.torch_twins import run  # needs PyTorch
 
     for key, value in run(name).items():
-        # Processors round differently, and Adam walks as far where a gradient is rounding alone (see assert_close).
-        np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=1e-9 * max(float(np.abs(value).max()), 1e-3))
+        # Processors round differently; five steps of Adam enlarge that where a gradient is rounding alone (assert_close).
+        atol = 1e-10 if key.endswith("/after") else 1e-13
+        np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=atol)
 
 
 def assert_close(found: dict[str, np.ndarray], stored: np.ndarray) -> None:
