@@ -33,7 +33,7 @@ def test_the_stored_numbers_are_those_of_the_twin(name, stored):
     from tests.models.torch_twins import run  # needs PyTorch
 
     for key, value in run(name).items():
-        # Processors round differently; five steps of Adam enlarge that where a gradient is rounding alone (assert_close).
+        # Processors round differently, and five steps of Adam enlarge that where a gradient is rounding alone.
         atol = 1e-10 if key.endswith("/after") else 1e-13
         np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=atol)
 
