@@ -10,7 +10,7 @@ from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.residual import residual_backward
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.model import as_rows
+from numpy_attention.models.head import as_rows
 from numpy_attention.ops.attention import scaled_dot_product_attention_backward
 from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
 from numpy_attention.ops.linear import linear_backward
@@ -142,7 +142,7 @@ def tied_head_left_out(self: GPT, cache: Any, dlogits: np.ndarray) -> Any:
     """
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
         if name == "token_embedding.table" and self.head is None:
-            gradient -= as_rows(dlogits).T @ as_rows(cache.x)
+            gradient -= as_rows(dlogits).T @ as_rows(cache.head.x)
         yield name, gradient
 
 

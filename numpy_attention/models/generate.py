@@ -41,14 +41,7 @@ class LanguageModel(Protocol):
     token_embedding: Embedding
     blocks: list[Block]
 
-    def forward(
-        self,
-        ids: np.ndarray,
-        mask: np.ndarray | None = None,
-        positions: np.ndarray | None = None,
-        past: list[KeyValueCache] | None = None,
-        last_only: bool = False,
-    ) -> tuple[np.ndarray, Any]: ...
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, Any]: ...
 
 
 def generate(

@@ -25,13 +25,14 @@ import numpy as np
 from numpy_attention.layers.block import DecoderBlock
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Parameters, normal, prefixed
+from numpy_attention.layers.layer import Parameters, normal
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.model import LossCache, Model, as_rows
+from numpy_attention.models.head import HeadCache, head_gradients, run_head
+from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch
 from numpy_attention.models.stack import (
     StackCache,
@@ -42,7 +43,6 @@ from numpy_attention.models.stack import (
     stack_gradients,
 )
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
-from numpy_attention.ops.linear import LinearCache
 from numpy_attention.ops.losses import cross_entropy
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias
@@ -53,8 +53,7 @@ class GPTCache(NamedTuple):
 
     token: EmbeddingCache
     stack: StackCache
-    x: np.ndarray  # the input of the head, (B, T, d_model)
-    head: LinearCache | None  # None with tied weights
+    head: HeadCache
 
 
 class GPT(Model):
@@ -125,26 +124,13 @@ class GPT(Model):
             last_only=last_only,
             rng=rng,
         )
-        if self.head is not None:
-            logits, head = self.head.forward(x)  # (B, T, V)
-            return logits, GPTCache(token, stack, x, head)
-        # Chapter 1 with w = table^T
-        logits = as_rows(x) @ self.token_embedding.table.T  # (B T, V)
-        return logits.reshape(*x.shape[:-1], self.config.vocab_size), GPTCache(token, stack, x, None)
+        logits, head = run_head(x, self.token_embedding.table, self.head)  # (B, T, V)
+        return logits, GPTCache(token, stack, head)
 
     def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
-        table = self.token_embedding.table
-        if self.head is not None and cache.head is not None:
-            # logits = head(x)
-            dx, grads = self.head.backward(dlogits, cache.head)
-            yield from prefixed("head", grads).items()
-            del grads  # else they would be held while the stack runs
-            dtable = np.zeros_like(table)
-        else:
-            # logits = x @ table.T
-            dx = (as_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
-            dtable = as_rows(dlogits).T @ as_rows(cache.x)  # (V, d_model)
+        # logits = head(x)
+        dx, dtable = yield from head_gradients(dlogits, cache.head, self.token_embedding.table, self.head)
         # x = stack(x)
         dx, _ = yield from stack_gradients(dx, cache.stack, self.position_embedding, self.blocks, self.norm)
         if self.config.positions == "sinusoidal":

@@ -84,8 +84,3 @@ class Model(Layer):
             raise InputError(f"{path} cannot be loaded: its description of a model does not hold: {error}") from None
         read_into(model.parameters(), arrays, "parameters.", "model")
         return model
-
-
-def as_rows(x: np.ndarray) -> np.ndarray:
-    """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
-    return x.reshape(-1, x.shape[-1])

@@ -28,7 +28,7 @@ from numpy_attention.backend import to_host
 from numpy_attention.errors import value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
-from numpy_attention.models.stack import Past, Stack
+from numpy_attention.models.stack import Stack
 
 
 class Translator(Protocol):
@@ -37,18 +37,9 @@ class Translator(Protocol):
     config: Seq2SeqConfig
     decoder: Stack
 
-    def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray | None: ...
-
-    def encode(self, source_ids: np.ndarray, source_mask: np.ndarray | None = None) -> tuple[np.ndarray, Any]: ...
-
-    def decode(
-        self,
-        target_ids: np.ndarray,
-        context: np.ndarray,
-        source_mask: np.ndarray | None = None,
-        target_mask: np.ndarray | None = None,
-        past: Past | None = None,
-    ) -> tuple[np.ndarray, Any]: ...
+    def padding(self, *args: Any, **kwargs: Any) -> np.ndarray | None: ...
+    def encode(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, Any]: ...
+    def decode(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, Any]: ...
 
 
 def greedy_search(

@@ -31,13 +31,13 @@ import numpy as np
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
-from numpy_attention.models.model import LossCache, Model, as_rows
+from numpy_attention.models.head import HeadCache, head_gradients, run_head
+from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, visible_tokens
 from numpy_attention.models.search import beam_search, greedy_search
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stack import Past, Stack, StackCache, Stream, attention_weights
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
-from numpy_attention.ops.linear import LinearCache
 from numpy_attention.ops.losses import cross_entropy
 from numpy_attention.ops.masks import causal_mask
 
@@ -54,8 +54,7 @@ class DecodeCache(NamedTuple):
 
     target: EmbeddingCache
     stack: StackCache
-    x: np.ndarray  # the input of the head, (B, T, d_model)
-    head: LinearCache | None  # None with tied weights
+    head: HeadCache
 
 
 class Seq2SeqCache(NamedTuple):
@@ -135,29 +134,15 @@ class Seq2Seq(Model):
         mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
         mask = mask if target_mask is None else mask & target_mask
         x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng)
-        if self.head is not None:
-            logits, head = self.head.forward(x)  # (B, T, V)
-            return logits, DecodeCache(target, stack, x, head)
-        # Chapter 1 with w = table^T
-        logits = as_rows(x) @ self.target_embedding.table.T  # (B T, V)
-        logits = logits.reshape(*x.shape[:-1], self.config.target_vocab_size)  # (B, T, V)
-        return logits, DecodeCache(target, stack, x, None)
+        logits, head = run_head(x, self.target_embedding.table, self.head)  # (B, T, V)
+        return logits, DecodeCache(target, stack, head)
 
     def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
         encoder, decoder = cache
         scale = math.sqrt(self.config.d_model)
-        table = self.target_embedding.table
-        if self.head is not None and decoder.head is not None:
-            # logits = head(x)
-            dx, grads = self.head.backward(dlogits, decoder.head)
-            yield from prefixed("head", grads).items()
-            del grads  # else they would be held while the stack runs
-            dtable = np.zeros_like(table)
-        else:
-            # logits = x @ table.T
-            dx = (as_rows(dlogits) @ table).reshape(decoder.x.shape)  # (B, T, d_model)
-            dtable = as_rows(dlogits).T @ as_rows(decoder.x)  # (V, d_model)
+        # logits = head(x)
+        dx, dtable = yield from head_gradients(dlogits, decoder.head, self.target_embedding.table, self.head)
         # x = decoder(scale * table[target_ids], context)
         dx, dcontext = yield from self.decoder.gradients(dx, decoder.stack, "decoder.")
         add_at(dtable, decoder.target.ids, dx * scale)  # adds to what the head gave
