@@ -92,6 +92,17 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
         raise value_error(op, argument, f"integers in [0, {below})", least if least < 0 else most, fix)
 
 
+def differences(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
+    """Every way in which their arrays do not fit mine: one is missing, unknown, or of another shape or dtype."""
+    found = [f"{name} is missing" for name in mine if name not in theirs]
+    found += [f"{name} is not part of the {what}" for name in theirs if name not in mine]
+    for name in mine.keys() & theirs.keys():
+        a, b = mine[name], theirs[name]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            found.append(f"{name} is {b.dtype} {b.shape}, expected {a.dtype} {a.shape}")
+    return sorted(found)
+
+
 def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Whether an array of this shape broadcasts to the other without widening it.
 

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from numpy_attention.backend import move, to_host
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, differences
 
 VERSION = 2
 UNFINISHED = re.compile(r".+(\.\w+)\.\d+\.tmp\1?")  # checkpoint.npz.4711.tmp.npz; without the end in older versions
@@ -118,14 +118,8 @@ def config_from(config_class: Any, values: dict[str, Any]) -> Any:
 def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
     """Copy the arrays called `prefix` + name into `mine` in place, or say all differences at once."""
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    differences = [f"{name} is missing" for name in mine if name not in theirs]
-    differences += [f"{name} is not part of the {what}" for name in theirs if name not in mine]
-    for name in mine.keys() & theirs.keys():
-        a, b = mine[name], theirs[name]
-        if a.shape != b.shape or a.dtype != b.dtype:
-            differences.append(f"{name} is {b.dtype} {b.shape}, expected {a.dtype} {a.shape}")
-    if differences:
-        raise InputError(f"the checkpoint does not fit the {what}: " + "; ".join(sorted(differences)))
+    if wrong := differences(mine, theirs, what):
+        raise InputError(f"the checkpoint does not fit the {what}: " + "; ".join(wrong))
     for name, array in mine.items():
         array[...] = np.asarray(theirs[name], like=array)
 

@@ -17,15 +17,6 @@ from numpy_attention.layers.normalization import LayerNorm, RMSNorm
 from numpy_attention.layers.position_embedding import PositionEmbedding
 
 __all__ = [
-    "DecoderBlock",
-    "Embedding",
-    "EncoderBlock",
-    "FeedForward",
-    "KeyValueCache",
-    "Layer",
-    "LayerNorm",
-    "Linear",
-    "MultiHeadAttention",
-    "PositionEmbedding",
-    "RMSNorm",
+    "DecoderBlock", "Embedding", "EncoderBlock", "FeedForward", "KeyValueCache", "Layer", "LayerNorm", "Linear",
+    "MultiHeadAttention", "PositionEmbedding", "RMSNorm",
 ]

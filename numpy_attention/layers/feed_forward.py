@@ -104,9 +104,7 @@ class FeedForward(Layer):
         self.w_gate = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype) if gated else None
         self.b_gate = np.zeros(d_ff, dtype) if gated and bias else None
 
-    def forward(
-        self, x: np.ndarray, rng: np.random.Generator | None = None
-    ) -> tuple[np.ndarray, FeedForwardCache]:
+    def forward(self, x: np.ndarray, rng: np.random.Generator | None = None) -> tuple[np.ndarray, FeedForwardCache]:
         activate, _ = ACTIVATIONS[self.activation]
         up, linear_1 = linear(x, self.w_1, self.b_1)  # (..., d_ff)
         gated = None

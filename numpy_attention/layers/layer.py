@@ -27,6 +27,7 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend, move
+from numpy_attention.errors import differences
 
 Parameters = dict[str, np.ndarray]
 
@@ -57,14 +58,8 @@ class Layer:
         Raises: ValueError that lists every difference at once, with nothing changed.
         """
         own = self.parameters()
-        wrong = [f"{name} is missing" for name in own if name not in new]
-        wrong += [f"{name} is unknown here" for name in new if name not in own]
-        for name in own.keys() & new.keys():
-            here, there = own[name], new[name]
-            if here.shape != there.shape or here.dtype != there.dtype:
-                wrong.append(f"{name} is {here.dtype} {here.shape} here, got {there.dtype} {there.shape}")
-        if wrong:
-            raise ValueError(f"{type(self).__name__}: the parameters do not fit:\n  " + "\n  ".join(sorted(wrong)))
+        if wrong := differences(own, new, "layer"):
+            raise ValueError(f"{type(self).__name__}: the parameters do not fit:\n  " + "\n  ".join(wrong))
         for name, p in own.items():
             p[...] = np.asarray(new[name], like=p)
 

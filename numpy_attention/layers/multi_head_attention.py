@@ -205,9 +205,7 @@ class MultiHeadAttention(Layer):
         return dx if cache is None else rotary_backward(dx, cache)
 
 
-def _check_heads(
-    d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None
-) -> None:
+def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None) -> None:
     def wrong(argument: str, expected: str, got: object, fix: str = "") -> ValueError:
         return value_error("MultiHeadAttention", argument, expected, got, fix)
 

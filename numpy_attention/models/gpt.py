@@ -112,17 +112,10 @@ class GPT(Model):
         if self.config.positions == "sinusoidal":
             x *= math.sqrt(self.config.d_model)  # x is ours; the sines, as tall as 1, would drown it
         x, stack = run_stack(
-            x,
-            self.position_embedding,
-            self.blocks,
-            self.norm,
-            self.config.dropout,
+            x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
             mask=self._mask(x, T_past) if mask is None else mask,
-            scores_bias=self._scores_bias(x, T_past),
-            positions=positions,
-            past=None if past is None else [(of_block, None) for of_block in past],
-            last_only=last_only,
-            rng=rng,
+            scores_bias=self._scores_bias(x, T_past), positions=positions,
+            past=None if past is None else [(of_block, None) for of_block in past], last_only=last_only, rng=rng,
         )
         logits, head = run_head(x, self.token_embedding.table, self.head)  # (B, T, V)
         return logits, GPTCache(token, stack, head)

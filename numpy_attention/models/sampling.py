@@ -19,9 +19,7 @@ import numpy as np
 from numpy_attention.errors import value_error
 
 
-def check_sampling(
-    rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None
-) -> None:
+def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
     """Refuse settings that no sampler can follow.
 
     Raises: ValueError for a negative temperature, one above 0 without an rng, top_k below 1, or top_p outside (0, 1].

@@ -133,9 +133,8 @@ class SequenceClassifier(Model):
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         # x is not multiplied by sqrt(d_model), as in GPT and Seq2Seq: it starts small beside the sines, and has to grow
-        x, stack = run_stack(
-            x, self.position_embedding, self.blocks, self.norm, self.config.dropout, mask=mask, rng=rng
-        )
+        rate = self.config.dropout
+        x, stack = run_stack(x, self.position_embedding, self.blocks, self.norm, rate, mask=mask, rng=rng)
         share = None
         if self.config.pooling == "mean":
             share = _share_of_the_visible(x, visible)  # (B, T)

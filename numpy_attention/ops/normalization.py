@@ -48,9 +48,7 @@ class NormCache(NamedTuple):
     gamma: np.ndarray  # (d,)
 
 
-def layer_norm(
-    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 1e-5
-) -> tuple[np.ndarray, NormCache]:
+def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 1e-5) -> tuple[np.ndarray, NormCache]:
     """Normalize each vector to mean 0 and variance 1, then scale and shift it.
 
     Formula: y = gamma (x - mean) / sqrt(var + eps) + beta, mean and (biased) variance over the last axis

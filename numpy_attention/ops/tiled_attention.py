@@ -119,9 +119,7 @@ def tiled_attention(
     return y, TiledAttentionCache(q, k, v, mask, y, L, causal, scale, block_size)
 
 
-def tiled_attention_backward(
-    dy: np.ndarray, cache: TiledAttentionCache
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gradients of `tiled_attention`, tile by tile: ds = w (dy v^T - D), with w remade from L and D = rowsum(dy y).
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v

@@ -99,9 +99,7 @@ def attention_layers(
     return _grid("attention_layers", layers, queries, keys, title, x, y)
 
 
-def _grid(
-    op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Tokens, title: str, x: str, y: str
-) -> Any:
+def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Tokens, title: str, x: str, y: str) -> Any:
     named = len(layers) > 1 or "" not in layers
     first = next(iter(layers.values()))
     num_heads, T_q, T_k = first.shape

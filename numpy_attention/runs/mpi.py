@@ -118,16 +118,13 @@ class Ranks(OneProcess):
         return buffer[count].astype(np.float64), sums, stopped[0] if stopped else None
 
     def everyones(self, value: Value) -> list[Value]:
-        """What each rank gives, in the order of the ranks, on every rank."""
         values: list[Value] = self.comm.allgather(value)
         return values
 
     def wait(self) -> None:
-        """Wait until all ranks have come here."""
         self.comm.Barrier()
 
     def workers(self, workers: Workers) -> Workers:
-        """Workers who share their items with those of the other ranks."""
         return _SharedWorkers(self, workers)
 
     def same_start(self, parameters: Mapping[str, np.ndarray], facts: Any) -> None:
@@ -143,7 +140,6 @@ class Ranks(OneProcess):
             self.comm.Bcast(p)
 
     def together(self, function: Callable[[], Value]) -> Value:
-        """The function's value; where it refuses input on any rank, all ranks end, and the error is told once."""
         values: list[Value] = []
         error = None
         try:
@@ -162,7 +158,6 @@ class Ranks(OneProcess):
 
     @contextlib.contextmanager
     def silence(self) -> Iterator[None]:
-        """Within it only rank 0 prints."""
         if self.rank == 0:
             yield
             return

@@ -10,12 +10,7 @@ from numpy_attention.tasks.sums import SumTask
 from numpy_attention.tasks.text import TextTask
 
 TASKS: dict[str, type[Task]] = {
-    "text": TextTask,
-    "sum": SumTask,
-    "reverse": ReverseTask,
-    "copy": CopyTask,
-    "dates": DateTask,
-    "digits": DigitsTask,
+    "text": TextTask, "sum": SumTask, "reverse": ReverseTask, "copy": CopyTask, "dates": DateTask, "digits": DigitsTask,
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers
-from numpy_attention.tasks.labelled import TEST
+from numpy_attention.tasks.labelled import TEST, symbols
 from numpy_attention.tasks.translation import PAD, TranslationTask
 
 SYMBOLS = 11
@@ -46,11 +46,9 @@ class CopyTask(TranslationTask):
         return self.build(Seq2Seq, rng, pad_token=PAD, source_vocab_size=SYMBOLS, target_vocab_size=SYMBOLS)
 
     def batch(self, rng: np.random.Generator) -> Batch:
-        """Fresh sequences each step."""
         return self.examples(self.config.batch, rng)
 
     def description(self) -> str:
-        """What is asked."""
         return f"task: copy {self.config.context} symbols out of {SYMBOLS - 1}"
 
     def report(self, model: Seq2Seq, rng: np.random.Generator, workers: Workers) -> str:
@@ -59,9 +57,5 @@ class CopyTask(TranslationTask):
         source_ids = self.test[0][:3]
         outputs = model.greedy(source_ids, self.start_token, self.stop_token, source_ids.shape[1] - 1)
         lines = [f"exact copies of {FRESH:,} fresh sequences, greedy decoding: {exact:.2%}", ""]
-        lines += [f"  {_spell(source)} -> 1 {_spell(said)}" for source, said in zip(source_ids, outputs)]
+        lines += [f"  {symbols(source)} -> 1 {symbols(said)}" for source, said in zip(source_ids, outputs)]
         return "\n".join(lines)
-
-
-def _spell(ids: np.ndarray) -> str:
-    return " ".join(str(i) for i in ids)

@@ -70,7 +70,6 @@ class DateTask(TranslationTask):
         return encode_dates(draw_dates(self.config.batch, rng, held_out=False))
 
     def description(self) -> str:
-        """What is asked."""
         return f"task: write dates in ISO form; {len(FORMS)} forms, 73,049 days, a tenth of the pairs held out"
 
     def report(self, model: Seq2Seq, rng: np.random.Generator, workers: Workers) -> str:
@@ -87,11 +86,9 @@ class DateTask(TranslationTask):
 def write_date(date: dt.date, form: str) -> str:
     """A date in one of the forms."""
     th = "th" if 11 <= date.day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10, "th")
-    month = MONTHS[date.month - 1]
-    weekday = WEEKDAYS[date.weekday()]
-    return form.format(
-        day=date.day, th=th, month=month, mon=month[:3], number=date.month, year=date.year, weekday=weekday
-    )
+    month, weekday = MONTHS[date.month - 1], WEEKDAYS[date.weekday()]
+    numbers = {"day": date.day, "number": date.month, "year": date.year}
+    return form.format(th=th, month=month, mon=month[:3], weekday=weekday, **numbers)
 
 
 def draw_dates(count: int, rng: np.random.Generator, held_out: bool) -> list[tuple[str, str]]:

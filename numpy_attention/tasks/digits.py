@@ -57,12 +57,10 @@ class DigitsTask(LabelledTask):
         """Accuracy on the held-out images, beside logistic regression."""
         accuracy = self.evaluate(model, workers)["val_accuracy"]
         baseline = logistic_regression_accuracy(self.train, self.test)
-        return "\n".join(
-            [
-                f"accuracy on {len(self.test[0])} held-out images:",
-                f"  logistic regression  {baseline:7.2%}  (scikit-learn, the same split)",
-                f"  this model           {accuracy:7.2%}",
-            ]
+        return (
+            f"accuracy on {len(self.test[0])} held-out images:\n"
+            f"  logistic regression  {baseline:7.2%}  (scikit-learn, the same split)\n"
+            f"  this model           {accuracy:7.2%}"
         )
 
 

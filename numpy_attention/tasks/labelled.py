@@ -37,6 +37,11 @@ class LabelledTask(Task):
         return {"val_loss": losses / counted, "val_accuracy": right / counted}
 
 
+def symbols(ids: np.ndarray) -> str:
+    """Ids as they are, with spaces between them."""
+    return " ".join(str(i) for i in ids)
+
+
 def _score(model: SequenceClassifier, shard: Batch) -> tuple[int, float, int]:
     """The targets counted, the sum of their losses, and how many are right."""
     inputs, targets = shard

@@ -14,7 +14,7 @@ import numpy as np
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers
-from numpy_attention.tasks.labelled import TEST, LabelledTask
+from numpy_attention.tasks.labelled import TEST, LabelledTask, symbols
 
 CATEGORIES = 10
 EXAMPLES = 50_000
@@ -49,7 +49,6 @@ class ReverseTask(LabelledTask):
         return ids, ids[:, ::-1]
 
     def description(self) -> str:
-        """What is asked."""
         return f"task: reverse {self.config.context} digits; {EXAMPLES:,} sequences to learn from"
 
     def report(self, model: SequenceClassifier, rng: np.random.Generator, workers: Workers) -> str:
@@ -63,9 +62,5 @@ class ReverseTask(LabelledTask):
             f"  this model  {accuracy:7.2%}",
             "",
         ]
-        lines += [f"  {_spell(row)} -> {_spell(said)}" for row, said in zip(ids, model.predict(ids))]
+        lines += [f"  {symbols(row)} -> {symbols(said)}" for row, said in zip(ids, model.predict(ids))]
         return "\n".join(lines)
-
-
-def _spell(digits: np.ndarray) -> str:
-    return " ".join(str(d) for d in digits)

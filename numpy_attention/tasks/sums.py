@@ -51,7 +51,6 @@ class SumTask(LabelledTask):
         return self.examples(self.config.batch, rng)
 
     def description(self) -> str:
-        """What is asked."""
         T = self.config.context
         return f"task: is the sum of {T} numbers below {NUMBERS} greater than {NUMBERS * T // 2}?"
 

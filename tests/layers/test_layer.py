@@ -117,7 +117,7 @@ def test_loading_lists_every_difference_and_changes_nothing(rng):
     before = copy.deepcopy(layer.parameters())
     w_2 = before["w_2"]
     wrong = {"w_1": before["w_1"].T, "b_1": before["b_1"].astype(np.float64), "w_2": w_2, "w_3": w_2}
-    message = r"(?s)FeedForward.*b_1 is float32 \(6,\).*b_2 is missing.*w_1 is.*w_3 is unknown"
+    message = r"(?s)FeedForward.*b_1 is float64 \(6,\), expected float32.*b_2 is missing.*w_1 is.*w_3 is not part of"
     with pytest.raises(ValueError, match=message):
         layer.load_parameters(wrong)
     for name, p in layer.parameters().items():
