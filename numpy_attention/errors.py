@@ -50,7 +50,7 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
 def require_float(op: str, **arrays: np.ndarray | None) -> None:
     """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
 
-    Integers would be truncated by in-place steps, and mixed dtypes would make float64 out of float32 unnoticed.
+    Integers cannot hold what in-place steps compute, and mixed dtypes would make float64 out of float32 unnoticed.
     """
     first: tuple[str, object] | None = None
     for name, array in arrays.items():

@@ -8,8 +8,9 @@ and only then given its real name; renaming is atomic, so a reader finds the who
 The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It may come
 from anywhere, so loading trusts nothing. No pickle, which can run code. Every member must be stored as it is, so the
 sizes in the zip directory add up to no more than the file, and no small file can unpack into a large one. Each array's
-header is checked against the size of its member before a byte of data is read. The description, written last, holds
-the checksum of every array by name, so that arrays cannot change places, be lost, or come from another file.
+header is checked against the size of its member before more than its first 10,000 bytes are read. The description,
+written last, holds the checksum of every array by name, so that arrays cannot change places, be lost, or come from
+another file.
 """
 
 import contextlib

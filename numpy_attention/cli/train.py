@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
             ranks.wait()  # whoever ends with an error ends the others: first let rank 0 say why
             return 1
-        except OSError as error:  # of the data nothing is read any more: this is the log or a checkpoint
+        except OSError as error:  # reading refuses with an InputError: this is a write, of the log, a checkpoint or ids
             raise InputError(f"cannot write to {trainer.directory}: {error.strerror or error}") from None
         if ending in SIGNAL_CODES:
             print(f"\nstopped by {ending} after step {trainer.step}, which is saved; go on with:")

@@ -8,7 +8,7 @@ Attention mixes positions; between two such mixings every position is changed by
     SwiGLU(x) = (silu(x w_gate + b_gate) * (x w_1 + b_1)) w_2 + b_2
 
 The hidden width d_ff is usually 4 d_model; about two thirds of a transformer's matrix weights are here.
-In the gated form one half of the hidden layer says what, the other how much of it may pass. Its backward is the
+In the gated form two branches of width d_ff meet: up says what, gate how much of it may pass. Its backward is the
 product rule; with a = x w_gate + b_gate, gate = silu(a), up = x w_1 + b_1 and h = gate * up:
 
     dgate = dh * up      dup = dh * gate      da = silu'(a) * dgate

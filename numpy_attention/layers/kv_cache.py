@@ -8,7 +8,7 @@ one step computed the next can use again:
 
 The new token is the only query, and a step costs O(T) products with the stored keys where a fresh forward would cost
 O(T^2). Of a context, which does not grow, all keys are stored at the first step. Layers call the store `past`: a cache,
-in this book, is what a forward leaves to its backward, and the class alone keeps the name that is usual.
+in this book, is what a forward leaves to its backward. The class and `use_cache` alone keep the name that is usual.
 """
 
 import numpy as np

@@ -48,8 +48,8 @@ from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward
 
 
-class KeysValuesCache(NamedTuple):
-    """The way of the source to keys and values."""
+class SourceCache(NamedTuple):
+    """What backward needs of the way from the source to keys and values."""
 
     linear_k: LinearCache
     heads_k: HeadsCache
@@ -64,7 +64,7 @@ class MultiHeadAttentionCache(NamedTuple):
     linear_q: LinearCache
     heads_q: HeadsCache
     rotary_q: RotaryCache | None  # None without rotary positions
-    keys_values: KeysValuesCache | None  # None if they were stored: then there is no backward
+    keys_values: SourceCache | None  # None if they were stored: then there is no backward
     attention: AttentionCache
     heads_o: HeadsCache
     linear_o: LinearCache
@@ -184,13 +184,13 @@ class MultiHeadAttention(Layer):
 
     def _keys_and_values(
         self, source: np.ndarray, positions: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, KeysValuesCache]:
+    ) -> tuple[np.ndarray, np.ndarray, SourceCache]:
         k, linear_k = linear(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
         k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
         k, rotary_k = self._rotate(k, positions)
         v, linear_v = linear(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
         v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
-        return k, v, KeysValuesCache(linear_k, heads_k, rotary_k, linear_v, heads_v)
+        return k, v, SourceCache(linear_k, heads_k, rotary_k, linear_v, heads_v)
 
     def _rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, RotaryCache | None]:
         if self.rotary_base is None:

@@ -3,7 +3,7 @@
     x --> normalized by Chapter 9 --> * gamma --> + beta --> y          RMSNorm: without mean and beta
 
 The functions and their gradients are those of Chapter 9; the layers own gamma and beta. They start as the plain
-normalization, gamma one and beta zero, and may learn to undo it feature by feature.
+normalization, gamma one and beta zero, and may learn another scale and shift for every feature.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Part III. Whole models: layers put together, with a loss at the end.
 
-    loss, cache = model.loss(ids, targets)
+    loss, cache = model.loss(*inputs, targets)
     grads       = model.backward(cache)     the names and shapes of model.parameters()
 """
 

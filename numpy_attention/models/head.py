@@ -1,4 +1,4 @@
-"""Chapter 21, continued. The head: a score for every token
+"""Chapter 21, continued. The head of a model: a score for every token
 
     x --> @ w --> logits          tied weights: w = table^T, so the score of a token is
     (B, T, d_model)  (B, T, V)    the product of x with the token's own row of the embedding

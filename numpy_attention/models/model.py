@@ -2,8 +2,8 @@
 
 Every model has two pairs of a forward and its backward:
 
-    loss,   cache = model.loss(ids, targets)          grads = model.backward(cache)
-    logits, cache = model.forward(ids)                grads = model.gradients_from_logits(cache, dlogits)
+    loss,   cache = model.loss(*inputs, targets)      grads  = model.backward(cache)
+    logits, cache = model.forward(*inputs)            stream = model.gradients_from_logits(cache, dlogits)
 
 The first is for training. `training=True` lets `rng` draw the dropout, and smooths the labels where the configuration
 says so; without it `rng` is not used. `backward` is the dict of `model.gradients(cache)`, a stream that yields each
@@ -76,7 +76,7 @@ class Model(Layer):
             raise InputError(f"{path} holds a {meta['class']}, not a {cls.__name__}; load it with {meta['class']}.load")
         try:
             config = config_from(cls.config_class, meta["model"])
-            # The gammas alone are num_layers d_model numbers: nothing is built that the file cannot fill.
+            # A first look, at the gammas alone, before anything is built; all sizes are compared with the arrays after.
             if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
                 raise ValueError("its sizes are not those of its arrays")
             model = cls(config, None, next(iter(arrays.values())).dtype)

@@ -38,7 +38,7 @@ def visible_tokens(
 ) -> np.ndarray | None:
     """Which tokens are real: the first `lengths`, else those that are not the pad_token; None where all are.
 
-    Shapes: ids (B, T) or (B, T, d_input), lengths (B,) -> (B, T) of bool, on the device of `like`.
+    Shapes: ids (B, T), without a pad_token also (B, T, d_input), lengths (B,) -> (B, T) of bool, where `like` is.
     """
     if lengths is not None:
         return np.asarray(padding_mask(lengths, ids.shape[1])[:, 0, 0], like=like)

@@ -1,8 +1,8 @@
 """Chapter 23, appendix. Choosing the next token
 
 Temperature divides the logits: below 1 the likely tokens grow likelier, and at 0 the likeliest is taken (greedy).
-Top-k keeps the k likeliest tokens. Top-p ("nucleus") then keeps the fewest of them whose probabilities sum to p.
-Among the kept, the token is drawn by inverting the cumulative distribution: the first one where the sum passes a
+Top-k keeps the k likeliest tokens. Top-p ("nucleus") then keeps the fewest of them whose probabilities sum to at least
+p. Among the kept, the token is drawn by inverting the cumulative distribution: the first one where the sum passes a
 uniform random number u.
 
     token               a     b     c     d

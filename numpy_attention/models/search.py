@@ -6,7 +6,7 @@ sequences, so none of these methods looks at all of them.
 Greedy search takes the likeliest token each time. It is fast, and may start with a word it regrets.
 Beam search keeps the `beam_size` likeliest beginnings; a beginning that takes the stop token is finished and keeps
 its place in the beam. Every further token multiplies by a probability below one, so the plain product prefers short
-sentences. The length penalty repairs that: finished sequences are compared by
+sentences. The length penalty repairs that: sequences are compared by
 
     score = log p(y) / ((5 + |y|) / 6)^alpha
 

@@ -8,7 +8,7 @@ from numpy_attention.models.config import ModelConfig
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(ModelConfig):
-    """All that an encoder-decoder is, but its weights; the defaults are those of the paper, in small.
+    """All that an encoder-decoder is, but its weights; blocks and positions are the paper's by default.
 
     Raises: ValueError for sizes that do not fit together.
     """

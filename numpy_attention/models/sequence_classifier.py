@@ -79,7 +79,7 @@ class SequenceClassifierCache(NamedTuple):
 
     token: Any  # an EmbeddingCache, or where tokens are vectors a LinearCache
     stack: StackCache
-    share: np.ndarray | None  # (B, T), what each token gives to the pooled vector
+    share: np.ndarray | None  # (B, T), what each token gives to the pooled vector; a class token is one more
     head: LinearCache
 
 
@@ -132,7 +132,7 @@ class SequenceClassifier(Model):
             if visible is not None:
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
-        # x is not multiplied by sqrt(d_model), as in GPT and Seq2Seq: it starts small beside the sines, and has to grow
+        # unlike in GPT and Seq2Seq, x is not multiplied by sqrt(d_model): small beside the sines, it has to grow
         rate = self.config.dropout
         x, stack = run_stack(x, self.position_embedding, self.blocks, self.norm, rate, mask=mask, rng=rng)
         share = None

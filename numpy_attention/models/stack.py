@@ -5,7 +5,7 @@
     context (encoder-decoder only) ------+-----------+-------------------+
 
 All models of this part are this stack with something below (an embedding) and something above (a head). The last norm
-belongs to pre-norm, whose straight path has met none (Chapter 19).
+belongs to pre-norm, whose straight path has met none (Chapter 19); a GPT has it in post-norm too.
 
 GPT and the classifier own the parts themselves, so that a name is `blocks.0.attention.w_q`; the encoder-decoder has
 two stacks, and makes each a layer, `Stack`.

@@ -1,7 +1,7 @@
 """Chapter 9. Layer norm and RMS norm
 
-Layer norm gives every vector of width d the mean 0 and the variance 1, then lets the model undo that with gamma and
-beta. With x_hat for the normalized vector and r for one over its standard deviation:
+Layer norm gives every vector of width d the mean 0 and the variance 1, then gamma and beta give every feature a scale
+and a shift of its own. With x_hat for the normalized vector and r for one over its standard deviation:
 
     mean = sum_i x_i / d        var = sum_i (x_i - mean)^2 / d        (the biased variance: divided by d)
     r = 1 / sqrt(var + eps)     x_hat_i = (x_i - mean) r              y_i = gamma_i x_hat_i + beta_i

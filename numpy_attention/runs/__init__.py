@@ -4,5 +4,5 @@
     task, config, restore                               what is learned, with which settings; a run taken up again
     log, progress, plot, signals, memory, diagnose      one small tool each
 
-One step: `Trainer.one_step` -> `parallel.loss_and_gradients` -> `mpi.total` -> `training.loop.take_step`.
+One step: `Trainer.one_step` -> `parallel.loss_and_gradients` -> `ranks.total` -> `training.loop.take_step`.
 """

@@ -7,7 +7,7 @@ the same run, bit for bit, if it goes on with as many threads and ranks.
 
 What lies in the directory of a run, and how a save moves it on; every arrow is one rename, which happens or does not:
 
-    config.json                 the settings, for people and for the next run
+    config.json                 the settings, for people; a run goes on from checkpoint.npz
     log.jsonl                   a line every few steps
     checkpoint.npz              step 600  <-  checkpoint.npz.4711.tmp.npz, when all of it is on the disk
     checkpoint.previous.npz     step 400  <-  a second name of checkpoint.npz, given before the save

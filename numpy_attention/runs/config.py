@@ -49,7 +49,7 @@ class TrainConfig:
     seed: int = _setting(0, "makes the run repeatable", low=0)
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples a step", low=1)
-    accumulate: int = _setting(1, "cut each batch into this many shards, one after the other, to save memory", low=1)
+    accumulate: int = _setting(1, "cut each worker's share of a batch into this many shards, to save memory", low=1)
     workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", low=0)
 
     backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
@@ -57,7 +57,7 @@ class TrainConfig:
     layers: int = _setting(4, "blocks", low=1)
     heads: int = _setting(4, "attention heads", low=1)
     d_model: int = _setting(128, "width", low=1)
-    d_ff: int = _setting(0, "width of the feed-forward nets (0: what suits the activation, 4 d_model)", low=0)
+    d_ff: int = _setting(0, "width of the feed-forward nets (0: 4 d_model, or 8/3 d_model for swiglu in a GPT)", low=0)
     context: int = _setting(256, "characters, or other tokens, that the model sees at once", low=1)
     positions: str = _setting("rotary", "how places enter", choices=POSITIONS)
     norm: str = _setting("layer_norm", "normalization", choices=NORMS)

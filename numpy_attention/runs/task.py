@@ -1,4 +1,4 @@
-"""What the trainer asks of a task, and nothing more.
+"""What a run asks of a task; most of all:
 
     task = TextTask(config)               reads its data and checks them
     model = task.model(rng)               of the sizes that the data ask for

@@ -167,7 +167,7 @@ class Trainer:
         }
 
     def write_config(self) -> None:
-        """config.json, for people and for the next run."""
+        """config.json, for people; a run goes on from its checkpoint."""
         meta = self.meta()
         text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
         with whole_or_not_at_all(self.directory / "config.json") as temporary:

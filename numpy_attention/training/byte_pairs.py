@@ -2,7 +2,7 @@
 
 A character vocabulary knows the characters of one text and no others. Bytes know all texts: written as UTF-8, any
 text is a sequence of the numbers 0 to 255, and those are the ids of the byte vocabulary. The price is length. A model
-that sees T tokens at once sees T bytes, four or five to a word, and the cost of attention grows with T^2.
+that sees T tokens at once sees T bytes, some six to a word with its space, and the cost of attention grows with T^2.
 
 Byte-pair encoding makes the sequence shorter. Count which two neighbours stand together most often, give that pair an
 id of its own, put it in place of the pair, and begin again. Frequent words end up as one token, rare ones as a few

@@ -1,7 +1,7 @@
 """Chapter 27, continued. Texts bigger than memory
 
 Training asks for a few blocks of T + 1 ids at random places, a few kilobytes a step, however long the text is. So the
-text is read once, piece by piece, its ids are written to a file, and the file is mapped into memory: the operating
+text is read piece by piece, its ids are written to a file once, and the file is mapped into memory: the operating
 system reads the pages in which a block lies when the block is asked for, and forgets them again when memory is short.
 
     text -> pieces of a megabyte -> ids -> ids-<fingerprint>.npy in the run's directory -> np.load(mmap_mode="r")
