@@ -97,9 +97,11 @@ class TrainConfig:
 
     def model_sizes(self) -> dict[str, Any]:
         """What the configurations of all models have in common, under their names for it."""
-        same = {name: getattr(self, name) for name in ("d_model", "positions", "norm", "activation", "dropout")}
-        counts = {"context_length": self.context, "num_heads": self.heads, "num_layers": self.layers}
-        return {**counts, "d_ff": self.d_ff or None, **same}
+        return {
+            "context_length": self.context, "d_model": self.d_model, "num_heads": self.heads,
+            "num_layers": self.layers, "d_ff": self.d_ff or None, "positions": self.positions,
+            "norm": self.norm, "activation": self.activation, "dropout": self.dropout,
+        }
 
     def to_mapping(self) -> dict[str, Any]:
         """The settings as plain values for JSON."""

@@ -209,8 +209,10 @@ class Trainer:
     def _entry(self, loss: float, norm: float, speed: float) -> dict[str, Any]:
         """This step's line of the log."""
         figures = {"skipped": self.fault} if self.fault else {"loss": loss, "grad_norm": norm}
-        pace = {"learning_rate": self.rate(self.step - 1), "tokens_per_second": speed, "seconds": self.seconds}
-        return {"step": self.step, **figures, **pace}
+        rate = self.rate(self.step - 1)
+        return {
+            "step": self.step, **figures, "learning_rate": rate, "tokens_per_second": speed, "seconds": self.seconds
+        }
 
     def _note_fault(self, loss: float, norm: float, batch: Batch) -> None:
         """What is wrong with a step that was left out; NonFiniteError if it is one too many."""

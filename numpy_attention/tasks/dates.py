@@ -87,8 +87,9 @@ def write_date(date: dt.date, form: str) -> str:
     """A date in one of the forms."""
     th = "th" if 11 <= date.day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10, "th")
     month, weekday = MONTHS[date.month - 1], WEEKDAYS[date.weekday()]
-    numbers = {"day": date.day, "number": date.month, "year": date.year}
-    return form.format(th=th, month=month, mon=month[:3], weekday=weekday, **numbers)
+    return form.format(
+        day=date.day, th=th, month=month, mon=month[:3], number=date.month, year=date.year, weekday=weekday
+    )
 
 
 def draw_dates(count: int, rng: np.random.Generator, held_out: bool) -> list[tuple[str, str]]:

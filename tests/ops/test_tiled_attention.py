@@ -85,7 +85,7 @@ def test_nothing_in_the_cache_is_as_large_as_the_scores(rng: np.random.Generator
 
 def test_scores_of_a_thousand_neither_overflow_nor_vanish(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
-    with np.errstate(over="raise"):  # a NaN is found by comparing: some BLAS flags "invalid" for what it never returns
+    with np.errstate(over="raise", invalid="raise"):
         assert_same_as_chapter_6([300.0 * q, k, v, dy], block_size=2)
 
 
