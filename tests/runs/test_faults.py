@@ -81,9 +81,10 @@ def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
     honest = [outcome(capsys, command) for command in commands]
     assert [result[0] for result in honest] == [0, 143]
     refused = dict.fromkeys(corruptions.OF_A_CHECKPOINT, 0)
-    for trial in range(count):
+    # A generator a trial: how many numbers a corruption draws hangs on the file's length, and that on where the run is.
+    for trial, draws in enumerate(rng.spawn(count)):
         corrupt = corruptions.OF_A_CHECKPOINT[trial % len(refused)]
-        path.write_bytes(corrupt(whole, rng))
+        path.write_bytes(corrupt(whole, draws))
         for command, (code, out, *_, peak) in zip(commands, honest):
             # a description may honestly say something else, another seed for example: then the arrays are right
             other = corrupt is corruptions.wrong_description
