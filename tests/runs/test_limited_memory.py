@@ -30,8 +30,7 @@ def write_text(path, size):
     lines, rng, written = default_text().splitlines(keepends=True), random.Random(7), 0
     with open(path, "wb") as file:
         while written < size:
-            rng.shuffle(lines)
-            written += file.write("".join(lines[:500]).encode())
+            written += file.write("".join(rng.sample(lines, 500)).encode())
 
 
 def peak_memory(directory, size, vocabulary):
