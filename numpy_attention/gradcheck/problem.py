@@ -6,7 +6,8 @@
     a model          loss, cache = model.loss(ids)      gradients by name = model.backward(cache)
 
 A layer becomes an op of its inputs and all its parameters: a copy of it is bound to the arrays at hand, which the
-differences may then move, and the layer itself stays as it is.
+differences may then move, and the layer itself stays as it is. Arrays that it has besides, frozen ones say, are inputs
+without a gradient: they must go along into float64, or to a GPU.
 """
 
 import copy
@@ -128,8 +129,8 @@ def _problem(
 def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> Problem:
     """A layer or a model: a function of its inputs and of every one of its parameters."""
     named, _ = name_inputs(_forward_of(layer), inputs)
-    parameters: Arrays = dict(layer.parameters())
-    clash = sorted(set(parameters) & set(named))
+    arrays_held = arrays_of(layer)
+    clash = sorted(set(arrays_held) & set(named))
     if clash:
         raise ValueError(f"gradcheck: {type(layer).__name__} has an input and a parameter called {clash[0]}")
     op, op_backward = layer_as_op(layer, tuple(named))
@@ -152,17 +153,17 @@ def problem_of_layer(layer: Any, inputs: Inputs, options: Mapping[str, Any]) -> 
         return evaluate
 
     return Problem(
-        type(layer).__name__, {**named, **parameters}, run, pull_back, bind, options,
-        lambda other: problem_of_layer(layer, inputs, other), frozenset(parameters),
+        type(layer).__name__, {**named, **arrays_held}, run, pull_back, bind, options,
+        lambda other: problem_of_layer(layer, inputs, other), frozenset(layer.parameters()),
     )
 
 
 def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A layer in the contract of an op whose arguments are its inputs and all its parameters, by name.
+    """A layer in the contract of an op whose arguments are its inputs and all its arrays, by name.
 
     The backward returns its gradients as a dict by argument name. The layer itself is not changed.
     """
-    names = layer.parameters().keys()
+    names = arrays_of(layer).keys()
 
     def op(**arguments: Any) -> tuple[Any, Any]:
         bound = with_parameters(layer, arguments)
@@ -179,10 +180,19 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any]
     return op, op_backward
 
 
+def arrays_of(layer: Any) -> Arrays:
+    """The parameters of a layer by name, and behind them what else it computes with, if it has `arrays` to tell."""
+    found: Arrays = dict(layer.parameters())
+    known = {id(p) for p in found.values()}
+    others = layer.arrays() if hasattr(layer, "arrays") else ()
+    held = {dotted: getattr(owner, name) for dotted, owner, name in others}
+    return found | {name: array for name, array in held.items() if id(array) not in known}
+
+
 def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
-    """A copy of the layer on other parameter arrays, which it shares with the caller."""
-    # deepcopy takes what its memo already holds for an object: here each parameter's stand-in.
-    return copy.deepcopy(layer, {id(old): arrays[name] for name, old in layer.parameters().items()})
+    """A copy of the layer on other arrays, which it shares with the caller."""
+    # deepcopy takes what its memo already holds for an object: here each array's stand-in.
+    return copy.deepcopy(layer, {id(old): arrays[name] for name, old in arrays_of(layer).items()})
 
 
 def _forward_of(layer: Any) -> Callable[..., Any]:
@@ -193,13 +203,15 @@ def _forward_of(layer: Any) -> Callable[..., Any]:
 def _fresh(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> Arrays:
     """The options for one call: generators copied, so that every call draws the same dropout mask, and arrays of
     floats in the dtype of the inputs, which is float64 for the differences."""
-    dtypes = [value.dtype for value in arrays.values() if is_float(value)]
     fresh: Arrays = {}
     for name, value in options.items():
         if isinstance(value, np.random.Generator):
             fresh[name] = copy.deepcopy(value)
+        elif is_float(value):
+            dtype = next((array.dtype for array in arrays.values() if is_float(array)), value.dtype)
+            fresh[name] = value.astype(dtype)
         else:
-            fresh[name] = value.astype(dtypes[0]) if dtypes and is_float(value) else value
+            fresh[name] = value
     return fresh
 
 

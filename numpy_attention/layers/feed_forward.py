@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import value_error
-from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
+from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
+from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.activations import (
     ActivationCache,
     ReluCache,
@@ -37,7 +38,6 @@ from numpy_attention.ops.activations import (
     silu_backward,
 )
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
-from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 
 Activate = Callable[[np.ndarray], tuple[np.ndarray, Any]]
 ActivateBackward = Callable[[np.ndarray, Any], np.ndarray]
@@ -53,7 +53,7 @@ ACTIVATIONS: dict[str, tuple[Activate, ActivateBackward]] = {
 class GateCache(NamedTuple):
     """Both factors of the gated form: the product rule needs them."""
 
-    linear: LinearCache
+    linear: ProjectionCache
     gate: np.ndarray  # silu(x w_gate + b_gate)
     up: np.ndarray  # x w_1 + b_1
 
@@ -61,11 +61,11 @@ class GateCache(NamedTuple):
 class FeedForwardCache(NamedTuple):
     """What backward needs, in the order of the forward."""
 
-    linear_1: LinearCache
+    linear_1: ProjectionCache
     gated: GateCache | None  # None without a gate
     activation: ReluCache | ActivationCache
     dropout: DropoutCache | None  # None without a generator
-    linear_2: LinearCache
+    linear_2: ProjectionCache
 
 
 class FeedForward(Layer):
@@ -96,45 +96,45 @@ class FeedForward(Layer):
             raise value_error("FeedForward", "activation", f"one of {', '.join(ACTIVATIONS)}", repr(activation))
         self.activation = activation
         self.dropout = dropout
-        self.w_1 = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype)
+        self.w_1: Matrix = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype)
         self.b_1 = np.zeros(d_ff, dtype) if bias else None
-        self.w_2 = normal(rng, (d_ff, d_model), glorot(d_ff, d_model), dtype)
+        self.w_2: Matrix = normal(rng, (d_ff, d_model), glorot(d_ff, d_model), dtype)
         self.b_2 = np.zeros(d_model, dtype) if bias else None
         gated = activation == "swiglu"
-        self.w_gate = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype) if gated else None
+        self.w_gate: Matrix | None = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype) if gated else None
         self.b_gate = np.zeros(d_ff, dtype) if gated and bias else None
 
     def forward(self, x: np.ndarray, rng: np.random.Generator | None = None) -> tuple[np.ndarray, FeedForwardCache]:
         activate, _ = ACTIVATIONS[self.activation]
-        up, linear_1 = linear(x, self.w_1, self.b_1)  # (..., d_ff)
+        up, linear_1 = project(x, self.w_1, self.b_1)  # (..., d_ff)
         gated = None
         if self.w_gate is None:
             h, activation = activate(up)  # (..., d_ff)
         else:
-            a, linear_gate = linear(x, self.w_gate, self.b_gate)  # (..., d_ff)
+            a, linear_gate = project(x, self.w_gate, self.b_gate)  # (..., d_ff)
             gate, activation = activate(a)
             h = gate * up  # (..., d_ff)
             gated = GateCache(linear_gate, gate, up)
         dropout_cache = None
         if rng is not None:  # in training
             h, dropout_cache = dropout(h, self.dropout, rng)
-        y, linear_2 = linear(h, self.w_2, self.b_2)  # (..., d_model)
+        y, linear_2 = project(h, self.w_2, self.b_2)  # (..., d_model)
         return y, FeedForwardCache(linear_1, gated, activation, dropout_cache, linear_2)
 
     def backward(self, dy: np.ndarray, cache: FeedForwardCache) -> tuple[np.ndarray, Parameters]:
         _, activate_backward = ACTIVATIONS[self.activation]
         grads: dict[str, Any] = {}
         # y = h @ w_2 + b_2
-        dh, grads["w_2"], grads["b_2"] = linear_backward(dy, cache.linear_2)
+        dh, grads["w_2"], grads["b_2"] = project_backward(dy, self.w_2, cache.linear_2)
         if cache.dropout is not None:
             # h = dropout(h)
             dh = dropout_backward(dh, cache.dropout)
         gated = cache.gated
-        if gated is None:
+        if gated is None or self.w_gate is None:
             # h = f(up)
             dup = activate_backward(dh, cache.activation)
             # up = x @ w_1 + b_1
-            dx, grads["w_1"], grads["b_1"] = linear_backward(dup, cache.linear_1)
+            dx, grads["w_1"], grads["b_1"] = project_backward(dup, self.w_1, cache.linear_1)
         else:
             # h = gate * up
             dgate = dh * gated.up
@@ -142,8 +142,8 @@ class FeedForward(Layer):
             # gate = silu(a)
             da = activate_backward(dgate, cache.activation)
             # a = x @ w_gate + b_gate
-            dx, grads["w_gate"], grads["b_gate"] = linear_backward(da, gated.linear)
+            dx, grads["w_gate"], grads["b_gate"] = project_backward(da, self.w_gate, gated.linear)
             # up = x @ w_1 + b_1, the second use of x
-            dx_up, grads["w_1"], grads["b_1"] = linear_backward(dup, cache.linear_1)
+            dx_up, grads["w_1"], grads["b_1"] = project_backward(dup, self.w_1, cache.linear_1)
             dx += dx_up
-        return dx, {name: g for name, g in grads.items() if g is not None}  # without the biases that are off
+        return dx, named(grads)

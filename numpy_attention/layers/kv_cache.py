@@ -33,8 +33,9 @@ class KeyValueCache:
             raise ValueError(f"KeyValueCache: room for {self.capacity} positions, got {self.length}")
         if self.k is None or self.v is None:
             B, H = k.shape[:2]
-            self.k = np.zeros_like(k, shape=(B, H, self.capacity, k.shape[-1]))
-            self.v = np.zeros_like(v, shape=(B, H, self.capacity, v.shape[-1]))
+            # empty: memory that nobody has written to is not taken yet
+            self.k = np.empty_like(k, shape=(B, H, self.capacity, k.shape[-1]))
+            self.v = np.empty_like(v, shape=(B, H, self.capacity, v.shape[-1]))
         self.k[:, :, start : self.length] = k
         self.v[:, :, start : self.length] = v
         return self.k[:, :, : self.length], self.v[:, :, : self.length]

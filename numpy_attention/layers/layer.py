@@ -16,17 +16,20 @@ forward it draws the dropout (None: there is no dropout).
 
 Parameters are plain attributes: `layer.w` is the array itself. Layers inside a layer are attributes too, and their
 names are joined by dots, as the path one would write in Python: `blocks.0.attention.w_q`. Nothing is registered.
+
+An array that is frozen takes part in both functions and stays as it is: `parameters` leaves it out. Its gradient need
+not be computed, and where a backward gives it all the same, nobody asks for it (Chapter 37 makes use of that).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Self
 
 import numpy as np
 
-from numpy_attention.backend import NumPyBackend, move
+from numpy_attention.backend import NumPyBackend
 from numpy_attention.errors import differences
 
 Parameters = dict[str, np.ndarray]
@@ -35,18 +38,34 @@ Parameters = dict[str, np.ndarray]
 class Layer:
     """The owner of some parameters; `forward` and `backward` are written out in every layer anew."""
 
-    def parameters(self) -> Parameters:
-        """All parameters by dotted name: the live arrays, so that `p[...] = value` changes the layer."""
-        found: Parameters = {}
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    frozen: Collection[str] = ()  # arrays of its own that do not learn
+
+    def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
+        """Every array under this layer: its dotted name, the layer that owns it, and its name there."""
         for name, value in vars(self).items():
             if isinstance(value, Layer):
-                found |= prefixed(name, value.parameters())
+                yield from value.arrays(f"{prefix}{name}.")
             elif isinstance(value, list):
                 for i, layer in enumerate(value):
-                    found |= prefixed(f"{name}.{i}", layer.parameters())
+                    yield from layer.arrays(f"{prefix}{name}.{i}.")
             elif hasattr(value, "shape"):
-                found[name] = value
-        return found
+                yield prefix + name, self, name
+
+    def parameters(self) -> Parameters:
+        """All that learn, by dotted name: the live arrays, so that `p[...] = value` changes the layer."""
+        return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
+
+    def freeze(self) -> None:
+        """From now on nothing under this layer learns: `parameters` is empty, until a part is put in that does."""
+        for _, owner, name in list(self.arrays()):
+            owner.frozen = {*owner.frozen, name}
+
+    def unfreeze(self) -> None:
+        """From now on everything under this layer learns, but for what a class of its own holds frozen."""
+        for _, owner, _ in list(self.arrays()):
+            vars(owner).pop("frozen", None)  # what is left is that of its class
 
     def num_parameters(self) -> int:
         """How many numbers the layer learns; one that is used in two places is counted once."""
@@ -64,29 +83,33 @@ class Layer:
             p[...] = np.asarray(new[name], like=p)
 
     def to(self, backend: NumPyBackend) -> Self:
-        """Move every parameter to where the backend keeps its arrays, and give back the layer: `model.to(gpu)`.
+        """Move every array to where the backend keeps its own, and give back the layer: `model.to(gpu)`.
 
         Make the optimizer afterwards, since it holds on to the arrays it is given.
         """
-        moved = move(self.parameters(), backend.asarray)
-        self.replace_parameters(lambda name, _: moved[name])
+        self.replace_parameters(lambda _, p: backend.asarray(p))
         return self
 
-    def replace_parameters(self, replace: Callable[[str, np.ndarray], np.ndarray], prefix: str = "") -> None:
-        """Put `replace(name, p)` in the place of every parameter p: views of one flat buffer, arrays on a GPU."""
-        for name, value in vars(self).items():
-            if isinstance(value, Layer):
-                value.replace_parameters(replace, f"{prefix}{name}.")
-            elif isinstance(value, list):
-                for i, layer in enumerate(value):
-                    layer.replace_parameters(replace, f"{prefix}{name}.{i}.")
-            elif hasattr(value, "shape"):
-                setattr(self, name, replace(prefix + name, value))
+    def replace_parameters(self, replace: Callable[[str, np.ndarray], np.ndarray]) -> None:
+        """Put `replace(name, p)` in the place of every array p, frozen or not: arrays on a GPU, or another dtype."""
+        for dotted, owner, name in list(self.arrays()):
+            setattr(owner, name, replace(dotted, getattr(owner, name)))
 
 
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:
     """The same arrays under `prefix.name`: how the gradients of a layer inside a layer get their full names."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def named(grads: dict[str, Any]) -> Parameters:
+    """The gradients of a layer, without those of biases that are off; a dict counts as a layer inside the layer."""
+    found: Parameters = {}
+    for name, gradient in grads.items():
+        if isinstance(gradient, dict):
+            found |= prefixed(name, gradient)
+        elif gradient is not None:
+            found[name] = gradient
+    return found
 
 
 def normal(

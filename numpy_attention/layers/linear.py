@@ -4,16 +4,50 @@
 
 The function and its gradient are those of Chapter 1. The layer adds where the weights come from: normal numbers with
 Glorot's scale (Chapter 13), and biases of zero.
+
+Larger layers hold several matrices and `project` with each. In the place of a matrix a layer may stand that knows its
+own way from x to x w and back: Chapter 37 puts one there that learns with few numbers.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
 from numpy_attention.ops.linear import LinearCache, linear, linear_backward
+from numpy_attention.ops.sums import sum_over_rows
+
+Matrix = np.ndarray | Layer
+
+
+class LayerCache(NamedTuple):
+    """What backward needs of a layer in the place of a matrix."""
+
+    of_layer: Any
+    has_bias: bool
+
+
+ProjectionCache = LinearCache | LayerCache
+
+
+def project(x: np.ndarray, w: Matrix, b: np.ndarray | None = None) -> tuple[np.ndarray, ProjectionCache]:
+    """y = x w + b, where w is a matrix or a layer in the place of one."""
+    if not isinstance(w, Layer):
+        return linear(x, w, b)
+    y, cache = w.forward(x)
+    if b is not None:
+        y += b
+    return y, LayerCache(cache, b is not None)
+
+
+def project_backward(dy: np.ndarray, w: Matrix, cache: Any) -> tuple[np.ndarray, Any, np.ndarray | None]:
+    """dx, dw and db; the dw of a layer is the dict of its gradients."""
+    if not isinstance(w, Layer):
+        return linear_backward(dy, cache)
+    dx, grads = w.backward(dy, cache.of_layer)
+    return dx, grads, sum_over_rows(dy.reshape(-1, dy.shape[-1])) if cache.has_bias else None
 
 
 class Linear(Layer):

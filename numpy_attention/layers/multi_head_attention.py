@@ -37,46 +37,46 @@ import numpy as np
 
 from numpy_attention.errors import value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, glorot, normal
+from numpy_attention.layers.layer import Layer, glorot, named, normal
+from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.attention import (
     AttentionCache,
     scaled_dot_product_attention,
     scaled_dot_product_attention_backward,
 )
 from numpy_attention.ops.heads import HeadsCache, concat_heads, concat_heads_backward, split_heads, split_heads_backward
-from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward
 
 
 class SourceCache(NamedTuple):
     """What backward needs of the way from the source to keys and values."""
 
-    linear_k: LinearCache
+    linear_k: ProjectionCache
     heads_k: HeadsCache
     rotary_k: RotaryCache | None
-    linear_v: LinearCache
+    linear_v: ProjectionCache
     heads_v: HeadsCache
 
 
 class MultiHeadAttentionCache(NamedTuple):
     """What backward needs; the weights of all heads are `cache.attention.weights`, (B, H, T_q, T_k)."""
 
-    linear_q: LinearCache
+    linear_q: ProjectionCache
     heads_q: HeadsCache
     rotary_q: RotaryCache | None  # None without rotary positions
     keys_values: SourceCache | None  # None if they were stored: then there is no backward
     attention: AttentionCache
     heads_o: HeadsCache
-    linear_o: LinearCache
+    linear_o: ProjectionCache
     cross: bool  # keys and values came from a context
 
 
 class MultiHeadAttention(Layer):
     """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, s w_k,i, s w_v,i); s is x, or the context.
 
-    `num_kv_heads` below `num_heads` makes it grouped-query attention (1: multi-query). `rotary_base` (usually
-    10000) turns queries and keys by their positions. w_q and w_k start with Glorot's scale for one head,
-    sqrt(2 / (d_model + d_k)); w_v and w_o take the same.
+    `num_kv_heads` below `num_heads` makes it grouped-query attention (1: multi-query). `qkv_bias` overrules `bias` for
+    query, key and value. `rotary_base` (usually 10000) turns queries and keys by their positions. w_q and w_k start
+    with Glorot's scale for one head, sqrt(2 / (d_model + d_k)); w_v and w_o take the same.
 
     Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
     to (B, H, T_q, T_k), True = this query may look at this key.
@@ -96,6 +96,7 @@ class MultiHeadAttention(Layer):
         d_k: int | None = None,
         d_v: int | None = None,
         bias: bool = False,
+        qkv_bias: bool | None = None,
         rotary_base: float | None = None,
         rotary_pairing: str = "half",
         dropout: float = 0.0,
@@ -110,13 +111,14 @@ class MultiHeadAttention(Layer):
         self.rotary_base, self.rotary_pairing = rotary_base, rotary_pairing
         self.dropout = dropout
         scale = glorot(d_model, d_k)
-        self.w_q = normal(rng, (d_model, num_heads * d_k), scale, dtype)
-        self.w_k = normal(rng, (d_model, num_kv_heads * d_k), scale, dtype)
-        self.w_v = normal(rng, (d_model, num_kv_heads * d_v), scale, dtype)
-        self.w_o = normal(rng, (num_heads * d_v, d_model), scale, dtype)
-        self.b_q = np.zeros(num_heads * d_k, dtype) if bias else None
-        self.b_k = np.zeros(num_kv_heads * d_k, dtype) if bias else None
-        self.b_v = np.zeros(num_kv_heads * d_v, dtype) if bias else None
+        self.w_q: Matrix = normal(rng, (d_model, num_heads * d_k), scale, dtype)
+        self.w_k: Matrix = normal(rng, (d_model, num_kv_heads * d_k), scale, dtype)
+        self.w_v: Matrix = normal(rng, (d_model, num_kv_heads * d_v), scale, dtype)
+        self.w_o: Matrix = normal(rng, (num_heads * d_v, d_model), scale, dtype)
+        qkv_bias = bias if qkv_bias is None else qkv_bias
+        self.b_q = np.zeros(num_heads * d_k, dtype) if qkv_bias else None
+        self.b_k = np.zeros(num_kv_heads * d_k, dtype) if qkv_bias else None
+        self.b_v = np.zeros(num_kv_heads * d_v, dtype) if qkv_bias else None
         self.b_o = np.zeros(d_model, dtype) if bias else None
 
     def forward(
@@ -133,7 +135,7 @@ class MultiHeadAttention(Layer):
 
         Rotary positions count from 0 unless they are given; with `past`, give them.
         """
-        q, linear_q = linear(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
+        q, linear_q = project(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
         q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
         q, rotary_q = self._rotate(q, positions)
         stored = past.filled() if past is not None and context is not None else None
@@ -145,7 +147,7 @@ class MultiHeadAttention(Layer):
                 k, v = past.append(k, v)  # T_k now counts the earlier ones too
         o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng)
         o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
-        y, linear_o = linear(o, self.w_o, self.b_o)  # (B, T_q, d_model)
+        y, linear_o = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
         return y, MultiHeadAttentionCache(
             linear_q, heads_q, rotary_q, keys_values, attention, heads_o, linear_o, cross=context is not None
         )
@@ -160,23 +162,23 @@ class MultiHeadAttention(Layer):
             raise ValueError("MultiHeadAttention: no backward leads through stored keys; leave `past` out")
         grads: dict[str, Any] = {}
         # y = o @ w_o + b_o
-        do, grads["w_o"], grads["b_o"] = linear_backward(dy, cache.linear_o)  # (B, T_q, H d_v)
+        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
         # o = concat_heads(attention(q, k, v))
         do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
         dq, dk, dv, _ = scaled_dot_product_attention_backward(do, cache.attention)  # as q, k, v
         # v = split_heads(source @ w_v + b_v)
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
-        dsource, grads["w_v"], grads["b_v"] = linear_backward(dv, keys_values.linear_v)  # (B, T_k, d_model)
+        dsource, grads["w_v"], grads["b_v"] = project_backward(dv, self.w_v, keys_values.linear_v)  # (B, T_k, d_model)
         # k = rotary(split_heads(source @ w_k + b_k))
         dk = self._rotate_back(dk, keys_values.rotary_k)
         dk = split_heads_backward(dk, keys_values.heads_k)  # (B, T_k, H_kv d_k)
-        dsource_k, grads["w_k"], grads["b_k"] = linear_backward(dk, keys_values.linear_k)
+        dsource_k, grads["w_k"], grads["b_k"] = project_backward(dk, self.w_k, keys_values.linear_k)
         dsource += dsource_k
         # q = rotary(split_heads(x @ w_q + b_q))
         dq = self._rotate_back(dq, cache.rotary_q)
         dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
-        dx, grads["w_q"], grads["b_q"] = linear_backward(dq, cache.linear_q)  # (B, T_q, d_model)
-        grads = {name: g for name, g in grads.items() if g is not None}  # without the biases that are off
+        dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
+        grads = named(grads)
         if cache.cross:
             return dx, dsource, grads
         dx += dsource  # x was query, key and value
@@ -185,10 +187,10 @@ class MultiHeadAttention(Layer):
     def _keys_and_values(
         self, source: np.ndarray, positions: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, SourceCache]:
-        k, linear_k = linear(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
+        k, linear_k = project(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
         k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
         k, rotary_k = self._rotate(k, positions)
-        v, linear_v = linear(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
+        v, linear_v = project(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
         v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
         return k, v, SourceCache(linear_k, heads_k, rotary_k, linear_v, heads_v)
 

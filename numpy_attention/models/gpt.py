@@ -82,7 +82,7 @@ class GPT(Model):
             else None  # rotary and ALiBi act in the attention
         )
         rotary_base = c.rotary_base if c.positions == "rotary" else None
-        attention = {"num_kv_heads": c.num_kv_heads, "rotary_base": rotary_base}
+        attention = {"num_kv_heads": c.num_kv_heads, "rotary_base": rotary_base, "qkv_bias": c.qkv_bias}
         self.blocks = make_blocks(DecoderBlock, c, c.num_layers, None, dtype, norm_eps=c.norm_eps, attention=attention)
         self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype)
         self.head = None if c.tie_weights else Linear(c.d_model, c.vocab_size, None, bias=False, dtype=dtype)
@@ -123,15 +123,17 @@ class GPT(Model):
     def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
         # logits = head(x)
-        dx, dtable = yield from head_gradients(dlogits, cache.head, self.token_embedding.table, self.head)
+        table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
+        dx, dtable = yield from head_gradients(dlogits, cache.head, table, self.head, frozen)
         # x = stack(x)
         dx, _ = yield from stack_gradients(dx, cache.stack, self.position_embedding, self.blocks, self.norm)
         if self.config.positions == "sinusoidal":
             # x *= sqrt(d_model)
             dx = dx * math.sqrt(self.config.d_model)
-        # x = table[ids]
-        add_at(dtable, cache.token.ids, dx)  # adds to what the head gave: the table was used twice
-        yield "token_embedding.table", dtable
+        if dtable is not None:
+            # x = table[ids]
+            add_at(dtable, cache.token.ids, dx)  # adds to what the head gave: the table was used twice
+            yield "token_embedding.table", dtable
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None

@@ -28,6 +28,7 @@ class GPTConfig(ModelConfig):
     activation: str = "gelu"  # or "gelu_exact", "relu", "silu", "swiglu"
     window: int | None = None  # a query sees the last `window` tokens, itself included; None: all before it
     bias: bool = True
+    qkv_bias: bool | None = None  # biases of query, key and value; None: as `bias`
     tie_weights: bool = True
     pre_norm: bool = True
     dropout: float = 0.0

@@ -37,16 +37,26 @@ def run_head(x: np.ndarray, table: np.ndarray, head: Linear | None) -> tuple[np.
     return logits.reshape(*x.shape[:-1], len(table)), HeadCache(x, None)
 
 
-def head_gradients(dlogits: np.ndarray, cache: HeadCache, table: np.ndarray, head: Linear | None) -> Stream:
-    """Yield the gradients of a head that is no table; return dx, and dtable for the embedding to add to."""
-    if head is not None and cache.linear is not None:
-        # logits = head(x)
+def head_gradients(
+    dlogits: np.ndarray, cache: HeadCache, table: np.ndarray, head: Linear | None, frozen: bool = False
+) -> Stream:
+    """Yield the gradients of a head that is no table; return dx, and dtable for the embedding to add to.
+
+    A `frozen` table does not learn (Chapter 37), nor does a head that is frozen: dtable is None, no gradient is
+    yielded, and with it a product as large as that of the forward is saved.
+    """
+    if head is None or cache.linear is None:
+        # logits = x @ table.T
+        dx = as_rows(dlogits) @ table  # (B T, d_model)
+        dtable = None if frozen else as_rows(dlogits).T @ as_rows(cache.x)  # (V, d_model)
+        return dx.reshape(cache.x.shape), dtable
+    # logits = head(x)
+    if head.frozen:
+        dx = (as_rows(dlogits) @ head.w.T).reshape(cache.x.shape)  # (B, T, d_model)
+    else:
         dx, grads = head.backward(dlogits, cache.linear)
         yield from prefixed("head", grads).items()
-        return dx, np.zeros_like(table)
-    # logits = x @ table.T
-    dx = (as_rows(dlogits) @ table).reshape(cache.x.shape)  # (B, T, d_model)
-    return dx, as_rows(dlogits).T @ as_rows(cache.x)  # (V, d_model)
+    return dx, None if frozen else np.zeros_like(table)
 
 
 def as_rows(x: np.ndarray) -> np.ndarray:

@@ -56,10 +56,17 @@ class Model(Layer):
         return {name: grads[name] for name in self.parameters()}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write configuration and parameters to one `.npz` file, whole or not at all."""
+        """Write configuration and parameters to one `.npz` file, whole or not at all.
+
+        Raises: ValueError for a model of which something is frozen, and would be left out.
+        """
         from numpy_attention.files import save_arrays  # here, that `import numpy_attention` stays quick
 
-        arrays = {f"parameters.{name}": p for name, p in self.parameters().items()}
+        parameters = self.parameters()
+        if left_out := sum(dotted not in parameters for dotted, *_ in self.arrays()):
+            fix = "call merge_low_rank or unfreeze first, or export_safetensors, which writes changes of low rank alone"
+            raise ValueError(f"{type(self).__name__}.save: {left_out} arrays are frozen and would be left out; {fix}")
+        arrays = {f"parameters.{name}": p for name, p in parameters.items()}
         save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
 
     @classmethod

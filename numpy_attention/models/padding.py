@@ -43,3 +43,13 @@ def visible_tokens(
     if lengths is not None:
         return np.asarray(padding_mask(lengths, ids.shape[1])[:, 0, 0], like=like)
     return None if pad_token is None else np.asarray(ids != pad_token, like=like)
+
+
+def share_of_the_visible(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
+    """What each token gives to the mean: 1/n for n visible tokens; nothing anywhere if there is none."""
+    if visible is None:
+        return np.full_like(x[..., 0], 1.0 / x.shape[1])
+    share = np.zeros_like(x[..., 0])  # (B, T)
+    share += visible
+    share /= np.maximum(visible.sum(axis=1, keepdims=True), 1).astype(x.dtype)
+    return share

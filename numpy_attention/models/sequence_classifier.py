@@ -28,7 +28,7 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
-from numpy_attention.models.padding import check_batch, visible_tokens
+from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
 from numpy_attention.models.stack import (
     StackCache,
     Stream,
@@ -137,7 +137,7 @@ class SequenceClassifier(Model):
         x, stack = run_stack(x, self.position_embedding, self.blocks, self.norm, rate, mask=mask, rng=rng)
         share = None
         if self.config.pooling == "mean":
-            share = _share_of_the_visible(x, visible)  # (B, T)
+            share = share_of_the_visible(x, visible)  # (B, T)
             x = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
         elif self.config.pooling == "class_token":
             share = np.zeros_like(x[..., 0])
@@ -187,13 +187,3 @@ class SequenceClassifier(Model):
         """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights(cache.stack)
-
-
-def _share_of_the_visible(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
-    """What each token gives to the mean: 1/n for n visible tokens; nothing anywhere if there is none."""
-    if visible is None:
-        return np.full_like(x[..., 0], 1.0 / x.shape[1])
-    share = np.zeros_like(x[..., 0])  # (B, T)
-    share += visible
-    share /= np.maximum(visible.sum(axis=1, keepdims=True), 1).astype(x.dtype)
-    return share

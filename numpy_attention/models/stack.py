@@ -79,11 +79,12 @@ def run_stack(
         x, position_cache = position.forward(x, positions)
     if rng is not None:  # in training
         x, dropout_cache = dropout(x, rate, rng)
-    caches = []
+    caches: list[BlockCache] = []
     for i, block in enumerate(blocks):
         stored = None if past is None else past[i]
         x, cache = block.forward(x, context, mask, context_mask, scores_bias, positions, stored, rng)
-        caches.append(cache)
+        if past is None:  # with stored keys there is no backward, and what it would need fills memory
+            caches.append(cache)
     if last_only:  # the norm and the head of the other rows would serve nobody
         x = x[:, -1:]  # (B, 1, d_model)
     if norm is not None:
@@ -100,7 +101,12 @@ def stack_gradients(
     position_name: str = "position_embedding",
     prefix: str = "",
 ) -> Stream:
-    """Yield the gradients of `run_stack`, the last block's first; return dx and dcontext (None without a context)."""
+    """Yield the gradients of `run_stack`, the last block's first; return dx and dcontext (None without a context).
+
+    Raises: ValueError for the cache of a forward that stored keys and values.
+    """
+    if len(cache.blocks) != len(blocks):
+        raise ValueError("stack_gradients: no backward leads through stored keys; leave `past` out of the forward")
     dx, dcontext = dy, None
     if norm is not None and cache.norm is not None:
         # x = norm(x)

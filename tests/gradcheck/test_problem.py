@@ -9,7 +9,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
-from numpy_attention.gradcheck.problem import in_float64
+from numpy_attention.gradcheck.problem import in_float64, problem_of_layer
 from numpy_attention.layers import Linear, MultiHeadAttention
 from numpy_attention.models import GPT, GPTConfig
 
@@ -52,6 +52,40 @@ def test_every_input_and_every_parameter_of_a_layer(rng: np.random.Generator) ->
     assert report.arguments.keys() == {"x", *layer.parameters()}
     for name, value in layer.parameters().items():
         assert np.array_equal(value, before[name])
+
+
+def test_what_is_frozen_goes_along_and_has_no_gradient(rng: np.random.Generator) -> None:
+    layer = MultiHeadAttention(6, 3, rng, bias=True)  # float32, while the differences are in float64
+    layer.frozen = ("w_q", "b_o")
+    before = {name: getattr(owner, name).copy() for name, owner, _ in layer.arrays()}
+    x = rng.standard_normal((2, 4, 6)).astype(np.float32)
+    report = gradcheck_layer(layer, {"x": x})
+    assert report.arguments.keys() >= {"x", *layer.parameters()}
+    problem = problem_of_layer(layer, {"x": x}, {})
+    assert problem.inputs.keys() == {"x", *before}
+    assert problem.parameters == layer.parameters().keys() == before.keys() - {"w_q", "b_o"}
+    moved = {**problem.inputs, "w_q": 2 * problem.inputs["w_q"]}
+    assert not np.array_equal(problem.run(moved)[0][0], problem.run(problem.inputs)[0][0])
+    for name, array in before.items():
+        assert np.array_equal(getattr(layer, name), array)
+
+
+def test_a_layer_of_another_make_needs_only_parameters(rng: np.random.Generator) -> None:
+    class Scaled:
+        def __init__(self) -> None:
+            self.scale, self.shift = np.array([2.0, 3.0]), np.array([1.0, 1.0])
+
+        def parameters(self) -> dict[str, np.ndarray]:
+            return {"scale": self.scale}
+
+        def forward(self, x: np.ndarray) -> Any:
+            return x * self.scale + self.shift, x
+
+        def backward(self, dy: np.ndarray, cache: np.ndarray) -> Any:
+            return dy * self.scale, {"scale": (dy * cache).sum(0)}
+
+    report = gradcheck_layer(Scaled(), {"x": rng.standard_normal((3, 2))})
+    assert report.arguments.keys() == {"x", "scale"}
 
 
 def test_every_parameter_of_a_model(rng: np.random.Generator) -> None:

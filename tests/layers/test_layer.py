@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.backend import NumPyBackend
+from numpy_attention.layers.layer import named
 from tests.layers.gradients import MASK, assert_gradients, fresh, randomized
 
 Make = Callable[[np.random.Generator, type], Any]
@@ -141,3 +143,81 @@ def test_replaced_parameters_are_used(rng):
     np.testing.assert_array_equal(block.forward(x)[0], y)
     flat *= 2.0
     assert not np.allclose(block.forward(x)[0], y)
+
+
+def test_every_array_is_told_with_its_owner_whether_it_learns_or_not(rng):
+    block = na.DecoderBlock(12, 3, 7, rng, cross_attention=True)
+    found = {dotted: (owner, name) for dotted, owner, name in block.arrays()}
+    assert list(found) == list(block.parameters())
+    assert found["cross_attention.w_q"] == (block.cross_attention, "w_q")
+    block.freeze()
+    assert {dotted: (owner, name) for dotted, owner, name in block.arrays()} == found
+
+
+def test_what_is_frozen_is_no_parameter_until_it_learns_again(rng):
+    block = na.EncoderBlock(12, 3, 7, rng)
+    names = list(block.parameters())
+    block.attention.freeze()
+    assert list(block.parameters()) == [name for name in names if not name.startswith("attention.")]
+    block.norm_1.frozen = ("gamma",)
+    assert "norm_1.beta" in block.parameters()
+    assert "norm_1.gamma" not in block.parameters()
+    block.freeze()
+    assert block.parameters() == {}
+    assert block.num_parameters() == 0
+    block.feed_forward.unfreeze()
+    assert list(block.parameters()) == [name for name in names if name.startswith("feed_forward.")]
+    block.unfreeze()
+    assert list(block.parameters()) == names
+    assert na.EncoderBlock(12, 3, 7, rng).parameters(), "another layer of the class is not frozen with it"
+
+
+def test_what_a_class_holds_frozen_stays_so(rng):
+    class Shifted(na.Linear):
+        frozen = ("b",)
+
+    layer = Shifted(4, 3, rng)
+    assert list(layer.parameters()) == ["w"]
+    layer.freeze()
+    assert layer.parameters() == {}
+    layer.unfreeze()
+    assert list(layer.parameters()) == ["w"]
+
+
+def test_frozen_arrays_are_used_moved_and_replaced_like_the_others(rng):
+    layer = na.FeedForward(4, 6, rng)
+    x = rng.standard_normal((2, 4))
+    expected, _ = layer.forward(x.astype(np.float32))
+    layer.freeze()
+    np.testing.assert_array_equal(layer.forward(x.astype(np.float32))[0], expected)
+    layer.replace_parameters(lambda _, p: p.astype(np.float64))
+    assert layer.forward(x)[0].dtype == np.float64
+
+    class Elsewhere(NumPyBackend):
+        def asarray(self, array):
+            moved.append(array)
+            return array.copy()
+
+    moved, before = [], [layer.w_1, layer.b_1, layer.w_2, layer.b_2]
+    assert layer.to(Elsewhere()) is layer
+    assert [id(array) for array in moved] == [id(array) for array in before]
+    assert layer.w_1 is not before[0]
+    assert layer.parameters() == {}
+
+
+def test_new_values_are_asked_for_what_learns_alone(rng):
+    layer = na.FeedForward(4, 6, rng)
+    w_1, b_1 = layer.w_1.copy(), layer.b_1.copy()
+    layer.frozen = ("w_1", "w_2", "b_2")
+    with pytest.raises(ValueError, match="w_1 is not part of"):
+        layer.load_parameters({"b_1": b_1 + 1, "w_1": w_1})
+    layer.load_parameters({"b_1": b_1 + 1})
+    np.testing.assert_array_equal(layer.b_1, b_1 + 1)
+    np.testing.assert_array_equal(layer.w_1, w_1)
+
+
+def test_gradients_are_named_through_layers_within_and_without_those_that_are_off():
+    dw, da, db = np.ones((3, 1, 2))
+    found = named({"w_q": dw, "w_k": {"a": da, "b": db}, "b_q": None, "w_v": {"norm.gamma": db}})
+    assert list(found) == ["w_q", "w_k.a", "w_k.b", "w_v.norm.gamma"]
+    assert found["w_k.b"] is db

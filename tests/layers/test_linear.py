@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.layers.linear import project, project_backward
 
 
 def test_it_is_the_function_on_its_own_weights(rng):
@@ -23,3 +24,44 @@ def test_without_a_bias_there_is_no_parameter_and_no_gradient_for_it(rng):
     layer = na.Linear(4, 3, rng, bias=False)
     y, cache = layer.forward(np.ones((2, 4), np.float32))
     assert list(layer.parameters()) == list(layer.backward(y, cache)[1]) == ["w"]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("axes", [(), (5,), (2, 5), (2, 3, 5)], ids=str)
+def test_a_layer_in_the_place_of_a_matrix_is_as_the_matrix(axes, bias, rng):
+    x, dy = rng.standard_normal((*axes, 4)), rng.standard_normal((*axes, 3))
+    w, b = rng.standard_normal((4, 3)), rng.standard_normal(3) if bias else None
+    layer = na.Linear(4, 3, None, bias=False, dtype=np.float64)
+    layer.w[...] = w
+    x_before, dy_before = x.copy(), dy.copy()
+    (y, cache), (y_of_layer, cache_of_layer) = project(x, w, b), project(x, layer, b)
+    np.testing.assert_array_equal(y_of_layer, y)
+    dx, dw, db = project_backward(dy, w, cache)
+    dx_of_layer, grads, db_of_layer = project_backward(dy, layer, cache_of_layer)
+    np.testing.assert_array_equal(dx_of_layer, dx)
+    assert list(grads) == ["w"]
+    np.testing.assert_array_equal(grads["w"], dw)
+    assert (db is None) == (db_of_layer is None) == (not bias)
+    if bias:
+        np.testing.assert_array_equal(db_of_layer, db)
+    np.testing.assert_array_equal(x, x_before)
+    np.testing.assert_array_equal(dy, dy_before)
+
+
+def test_a_layer_with_a_bias_of_its_own_gets_both(rng):
+    layer, b = na.Linear(4, 3, rng, dtype=np.float64), rng.standard_normal(3)
+    layer.b[...] = rng.standard_normal(3)
+    x, dy = rng.standard_normal((2, 5, 4)), rng.standard_normal((2, 5, 3))
+    y, cache = project(x, layer, b)
+    np.testing.assert_allclose(y, x @ layer.w + layer.b + b, rtol=1e-12)
+    _, grads, db = project_backward(dy, layer, cache)
+    np.testing.assert_array_equal(grads["b"], db)
+
+
+def test_a_matrix_is_the_function_of_part_one(rng):
+    x, w, b = rng.standard_normal((2, 5, 4)), rng.standard_normal((4, 3)), rng.standard_normal(3)
+    dy = rng.standard_normal((2, 5, 3))
+    y, cache = project(x, w, b)
+    np.testing.assert_array_equal(y, na.linear(x, w, b)[0])
+    for mine, theirs in zip(project_backward(dy, w, cache), na.linear_backward(dy, cache), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

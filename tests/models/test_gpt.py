@@ -186,3 +186,12 @@ def test_a_models_blocks_are_of_the_kind_it_is_made_of():
         (seq2seq.encoder.blocks, na.EncoderBlock), (seq2seq.decoder.blocks, na.DecoderBlock),
     ):
         assert all(type(block) is kind for block in blocks)
+
+
+def test_with_stored_keys_nothing_is_kept_for_a_backward_and_none_is_taken(rng):
+    model = gpt(rng)
+    past = [na.KeyValueCache(7) for _ in model.blocks]
+    logits, cache = model.forward(rng.integers(0, V, (B, T)), past=past)
+    assert cache.stack.blocks == []
+    with pytest.raises(ValueError, match="no backward leads through stored keys"):
+        dict(model.gradients_from_logits(cache, logits))

@@ -34,6 +34,48 @@ def test_the_table_serves_as_the_matrix_of_a_head(dtype: type) -> None:
     assert not nothing.any()  # the embedding has something to add to all the same
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("head_frozen", [True, False])
+@pytest.mark.parametrize("table_frozen", [True, False])
+def test_what_is_frozen_gets_no_gradient_and_what_is_not_the_same(
+    tied: bool, head_frozen: bool, table_frozen: bool, rng: np.random.Generator
+) -> None:
+    B, T, V, d_model = 2, 3, 7, 5
+    table, x = rng.standard_normal((V, d_model)), rng.standard_normal((B, T, d_model))
+    dlogits = rng.standard_normal((B, T, V))
+    head = None if tied else na.Linear(d_model, V, rng, bias=False, dtype=np.float64)
+    _, cache = run_head(x, table, head)
+    of_all, (dx_of_all, dtable_of_all) = run(head_gradients(dlogits, cache, table, head))
+    if head is not None and head_frozen:
+        head.freeze()
+    yielded, (dx, dtable) = run(head_gradients(dlogits, cache, table, head, table_frozen))
+    np.testing.assert_array_equal(dx, dx_of_all)
+    assert yielded.keys() == (set() if tied or head_frozen else {"head.w"})
+    for name, gradient in yielded.items():
+        np.testing.assert_array_equal(gradient, of_all[name])
+    if table_frozen:
+        assert dtable is None
+    else:
+        np.testing.assert_array_equal(dtable, dtable_of_all)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("part", ["token_embedding", "head", "blocks"])
+def test_of_a_model_any_part_can_be_frozen(tied: bool, part: str, rng: np.random.Generator) -> None:
+    model = na.GPT(na.GPTConfig(7, 5, 6, 2, 2, tie_weights=tied), rng, np.float64)
+    ids, targets = rng.integers(0, 7, (2, 3, 5))
+    of_all = model.backward(model.loss(ids, targets)[1])
+    for layer in model.blocks if part == "blocks" else [getattr(model, part)]:
+        if layer is not None:
+            layer.freeze()
+    grads = model.backward(model.loss(ids, targets)[1])
+    frozen = {name for name in of_all if name.startswith(part)}
+    assert frozen or (tied and part == "head")
+    assert grads.keys() == of_all.keys() - frozen
+    for name, gradient in grads.items():
+        np.testing.assert_allclose(gradient, of_all[name], rtol=0, atol=1e-15)
+
+
 def run(stream):
     """All that a stream yields, as a dict, and what it returns."""
     yielded = {}
