@@ -20,6 +20,7 @@ which costs the same for every further token.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,8 +63,7 @@ def generate(
     Raises: ValueError for an empty prompt, or settings that no sampler can follow.
     """
     check_sampling(rng, temperature, top_k, top_p)
-    if num_tokens < 0:
-        raise value_error("generate", "num_tokens", "at least 0", num_tokens)
+    _check_num_tokens(num_tokens)
     prompts, single = _as_prompts(prompt_ids)
     lengths = np.array([len(prompt) for prompt in prompts])
     T = int(lengths.max())  # columns written so far
@@ -73,16 +73,11 @@ def generate(
         row[T - len(prompt) : T] = prompt
 
     end = np.full(len(prompts), T + num_tokens)  # (B,) where each row ends
-    past: list[KeyValueCache] | None = None
-    limit = model.config.context_length
     running = np.ones(len(prompts), dtype=bool)
-    for _ in range(num_tokens):
-        if T > limit:
-            past = None  # the window slides: nothing stored is valid
-        elif use_cache and past is None:
-            past = [KeyValueCache(limit) for _ in model.blocks]
-        logits = _last_logits(model, ids, start, T, past)  # (B, V)
-        ids[:, T] = sample(to_host(logits), rng, temperature, top_k, top_p)
+    capacity = min(ids.shape[1], model.config.context_length)
+    past = [KeyValueCache(capacity) for _ in model.blocks] if use_cache else None
+    for logits in _logits_column_by_column(model, ids, start, T, past):  # (B, V)
+        ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
         T += 1
         if stop_token is not None:
             stopped = running & (ids[:, T - 1] == stop_token)
@@ -93,6 +88,54 @@ def generate(
     end = np.minimum(end, T)
     rows = [row[a:b] for row, a, b in zip(ids, start, end)]
     return rows[0] if single else rows
+
+
+def stream(
+    model: LanguageModel,
+    prompt_ids: np.ndarray,
+    num_tokens: int,
+    rng: np.random.Generator | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    stop: Collection[int] = (),
+    past: list[KeyValueCache] | None = None,
+) -> Iterator[int]:
+    """Continue one prompt by up to num_tokens tokens, and give each as soon as it is drawn; one of `stop` is the last.
+
+    `past` of an earlier call, if the prompt goes on where that one has ended, saves running its tokens again.
+
+    Shapes: prompt_ids (T,).
+
+    Raises: ValueError for an empty prompt, or settings that no sampler can follow.
+    """
+    check_sampling(rng, temperature, top_k, top_p)
+    _check_num_tokens(num_tokens)
+    [prompt, *others], single = _as_prompts(prompt_ids)
+    if not single:
+        got = f"a list of {1 + len(others)}"
+        raise value_error("stream", "prompt_ids", "one prompt, (T,)", got, "generate takes several")
+    T = len(prompt)
+    ids = np.concatenate([prompt, np.zeros(num_tokens, np.int64)])[None]  # (1, T + num_tokens)
+    capacity = min(ids.shape[1], model.config.context_length)
+    past = [KeyValueCache(capacity) for _ in model.blocks] if past is None else past
+    for logits in _logits_column_by_column(model, ids, np.zeros(1, np.int64), T, past):
+        ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
+        yield int(ids[0, T])
+        if ids[0, T] in stop:
+            return
+        T += 1
+
+
+def _logits_column_by_column(
+    model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
+) -> Iterator[np.ndarray]:
+    """The logits (B, V) after column T - 1, and again when the caller has written column T, to the end of ids."""
+    while T < ids.shape[1]:
+        if T > model.config.context_length:
+            past = None  # the window slides: nothing stored is valid
+        yield to_host(_last_logits(model, ids, start, T, past))
+        T += 1
 
 
 def _last_logits(
@@ -115,6 +158,11 @@ def _last_logits(
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
     logits, _ = model.forward(ids[:, first_new:T], mask=mask, positions=positions, past=past, last_only=True)
     return logits[:, -1]
+
+
+def _check_num_tokens(num_tokens: int) -> None:
+    if not isinstance(num_tokens, (int, np.integer)) or num_tokens < 0:
+        raise value_error("generate", "num_tokens", "an integer, at least 0", num_tokens)
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.models.generate import stream
 from tests.models.gradients import randomized
-from tests.models.test_gpt import CONFIG, VARIANTS, gpt
+from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
 
 PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # the last is longer than the context
 
@@ -70,6 +71,26 @@ def test_a_row_ends_with_its_stop_token(rng):
     assert stop not in rows[0][len(PROMPTS[0]) : -1]
 
 
+def test_a_stream_ends_with_the_first_token_that_stops_it(rng):
+    model = gpt(rng)
+    prompt = PROMPTS[0]
+
+    def written(stop):
+        return list(stream(model, prompt, 30, np.random.default_rng(2), stop=stop))
+
+    whole = written(())
+    np.testing.assert_array_equal(whole, model.generate(prompt, 30, np.random.default_rng(2))[len(prompt) :])
+    assert written({whole[0]}) == whole[:1]
+    later = next(i for i, token in enumerate(whole) if token != whole[0])
+    assert written({whole[later], V + 1}) == whole[: later + 1]
+
+
+@pytest.mark.parametrize("prompts", [[[1, 2]], [[1, 2], [3]], np.ones((2, 3), np.int64)], ids=["list", "two", "array"])
+def test_a_stream_is_of_one_prompt(prompts, rng):
+    with pytest.raises(ValueError, match=r"stream: prompt_ids must be one prompt, \(T,\), got a list of [12]"):
+        next(stream(gpt(rng), prompts, 3, rng))
+
+
 def test_nothing_to_write_gives_the_prompt(rng):
     np.testing.assert_array_equal(gpt(rng).generate([1, 2], 0, rng), [1, 2])
 
@@ -86,7 +107,8 @@ def test_an_array_of_prompts_gives_a_list(rng):
         ({"prompt_ids": [[1, 2], []]}, "at least one token"),
         ({"prompt_ids": 1}, "a prompt must be \\(T,\\) with at least one token, got \\(\\)"),
         ({"prompt_ids": [1, 99]}, "integers in"),
-        ({"num_tokens": -1}, "num_tokens must be at least 0"),
+        ({"num_tokens": -1}, "num_tokens must be an integer, at least 0, got -1"),
+        ({"num_tokens": 2.5}, "num_tokens must be an integer, at least 0, got 2.5"),
         ({"temperature": -0.5}, "temperature must be at least 0"),
         ({"temperature": float("nan")}, "temperature must be at least 0, got nan"),
         ({"top_k": 0}, "top_k must be at least 1"),
