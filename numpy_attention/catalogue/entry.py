@@ -2,7 +2,7 @@
 
     Entry("softmax: axis 0", "softmax", "x: A B C", ops.softmax, ops.softmax_backward, options={"axis": 0})
 
-A seed makes a case of it: sizes, arrays, and for a layer a new layer whose parameters are drawn at random too.
+A seed makes a case of it: sizes, arrays, and for a layer a new layer whose arrays are drawn at random too.
 """
 
 import math
@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend, hosted
-from numpy_attention.gradcheck.problem import Arrays, Problem, is_float, layer_as_op, problem_of_layer, problem_of_op
+from numpy_attention.gradcheck.problem import (
+    Arrays,
+    Problem,
+    arrays_of,
+    is_float,
+    layer_as_op,
+    problem_of_layer,
+    problem_of_op,
+)
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
 LIMIT = 200  # numbers in the inputs of one case, where its sizes can be so small
@@ -72,17 +80,18 @@ class Entry:
         if self.build is None:
             return Case(self, sizes, inputs, options, None, self.op, self.op_backward)
         layer = self.build(sizes, rng, dtype)
-        for p in layer.parameters().values():  # gammas of one and biases of zero would hide mistakes
+        arrays = arrays_of(layer)
+        for p in arrays.values():  # gammas of one and biases of zero would hide mistakes
             p[...] = rng.standard_normal(p.shape) / (p.shape[0] ** 0.5 if p.ndim > 1 else 1.0)
         op, op_backward = layer_as_op(layer, tuple(inputs))
-        return Case(self, sizes, {**inputs, **layer.parameters()}, options, layer, op, op_backward)
+        return Case(self, sizes, {**inputs, **arrays}, options, layer, op, op_backward)
 
 
 @dataclass(frozen=True)
 class Case:
     """One draw from an entry: `y, cache = op(**inputs, **options)` with `op_backward(dy, cache)` beside it.
 
-    For a layer the inputs include every parameter, and the gradients come as a dict.
+    For a layer the inputs include every parameter and what is frozen, and the gradients come as a dict.
     """
 
     entry: Entry
@@ -103,9 +112,9 @@ class Case:
 
     @property
     def own_inputs(self) -> Arrays:
-        """The inputs that are no parameters."""
-        parameters = self.layer.parameters() if self.layer is not None else {}
-        return {name: value for name, value in self.inputs.items() if name not in parameters}
+        """The inputs that are no arrays of the layer."""
+        arrays = arrays_of(self.layer) if self.layer is not None else {}
+        return {name: value for name, value in self.inputs.items() if name not in arrays}
 
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Forward and backward of the very op or layer, not of a copy that is bound to its parameters."""

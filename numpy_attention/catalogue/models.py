@@ -1,4 +1,7 @@
-"""The models of the catalogue: their losses as functions of every parameter, and the stack they are made of."""
+"""The models of the catalogue: their losses as functions of every parameter, and the stack they are made of.
+
+A text encoder is looked at twice: its loss, and by themselves the directions that it gives.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,14 +12,18 @@ import numpy as np
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.layers import dropout_on, layer_entry, size_of
 from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.layers.layer import Layer, prefixed
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
 from numpy_attention.models.stack import Stack
+from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
+from numpy_attention.pretrained.low_rank import add_low_rank
 
 TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_length": 4}
+GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False}
 TOKENS = "ids: int<V> B T, targets: int<V|-100> B T"
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<W> B T, targets: int<W|-100> B T"
 SMALL: dict[str, Any] = {"fixed": {"B": 2, "T": 3, "T_s": 4, "V": 5, "W": 5}, "tolerance": 1e-5}
@@ -28,21 +35,25 @@ def training_on(sizes: Sizes) -> Mapping[str, Any]:
 
 
 def _gpt() -> list[Entry]:
-    def entry(variant: str, options: Any = None, **config: Any) -> Entry:
+    def entry(variant: str, options: Any = None, rank: int = 0, **config: Any) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-            return GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
+            model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
+            if rank:
+                add_low_rank(model, rank, 3.0, rng)
+            return model
 
         wrong = "ids:float64 ids=999 targets+0 ids[more]"
         return layer_entry(GPT, variant, TOKENS, build, options=options or {}, wrong=wrong, **SMALL)
 
-    gated: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False}
     return [
         entry("learned positions, tied, two blocks", num_layers=2),
         entry("untied, post-norm", tie_weights=False, pre_norm=False, activation="relu"),
-        entry("rotary, rms norm, swiglu, grouped heads", positions="rotary", num_kv_heads=1, **gated),
+        entry("rotary, rms norm, swiglu, grouped heads", positions="rotary", num_kv_heads=1, **GATED),
         entry("ALiBi, window", positions="alibi", window=2),
         entry("sinusoidal, exact gelu", positions="sinusoidal", activation="gelu_exact"),
         entry("dropout", training_on, dropout=0.3),
+        entry("low rank, rotary, rms norm, swiglu, grouped heads", rank=2, positions="rotary", num_kv_heads=1, **GATED),
+        entry("low rank, learned positions, untied, two blocks", rank=1, tie_weights=False, num_layers=2),
     ]
 
 
@@ -98,4 +109,53 @@ def _seq2seq() -> list[Entry]:
     ]
 
 
-MODELS: tuple[Entry, ...] = (*_gpt(), *_classifier(), *_seq2seq())
+class Directions(Layer):
+    """What a text encoder gives, as a layer: its gradients from a dy of any kind, not of the loss alone."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        self.encoder = encoder
+
+    def forward(self, ids: np.ndarray, **options: Any) -> Any:
+        """The directions (B, d_model)."""
+        return self.encoder.forward(ids, **options)
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any]:
+        """The gradients of all parameters; ids have none."""
+        return (prefixed("encoder", dict(self.encoder.gradients_from_logits(cache, dy))),)
+
+
+def _text_encoder() -> list[Entry]:
+    def encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) -> TextEncoder:
+        complete = TextEncoderConfig(**{"vocab_size": size_of(sizes, "V"), "temperature": 0.1, **TINY, **config})
+        return TextEncoder(complete, rng, dtype)
+
+    def pairs(variant: str, options: Any = None, wrong: str = "", rank: int = 0, **config: Any) -> Entry:
+        def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
+            model = encoder(sizes, rng, dtype, config)
+            if rank:
+                add_low_rank(model, rank, rng=rng)
+            return model
+
+        spec = "ids: int<V> B T, targets: int<V> B T_s"
+        return layer_entry(TextEncoder, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
+
+    def directions(variant: str, spec: str, options: Any = None, **config: Any) -> Entry:
+        def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Directions:
+            return Directions(encoder(sizes, rng, dtype, config))
+
+        name = f"directions, {variant}"
+        return layer_entry(TextEncoder, name, spec, build, options=options or {}, **SMALL)
+
+    wrong = "ids:float64 ids=999 targets=999 targets+0 ids[more]"
+    ids, types = "ids: int<V> B T", "types: int<3> B T"
+    return [
+        pairs("pad token, dropout", training_on, wrong, pad_token=0, dropout=0.3),
+        pairs("pre-norm, rms norm, swiglu, no bias", pre_norm=True, **GATED),
+        pairs("low rank", rank=2, **GATED),
+        directions("lengths", ids, lambda _: {"lengths": np.array([1, 3])}, activation="gelu"),
+        directions("a text without a token", ids, lambda _: {"lengths": np.array([0, 2])}),
+        directions("types", f"{ids}, {types}", num_types=3),
+    ]
+
+
+MODELS: tuple[Entry, ...] = (*_gpt(), *_classifier(), *_seq2seq(), *_text_encoder())

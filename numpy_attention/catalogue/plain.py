@@ -122,6 +122,11 @@ def multi_head_attention(x: np.ndarray, context: np.ndarray | None = None, **arr
     return y if "b_o" not in arrays else np.asarray(y + arrays["b_o"])
 
 
+def low_rank(x: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float) -> np.ndarray:
+    """x times the matrix with the change added to it."""
+    return np.einsum("...i,ij->...j", x, w + alpha / len(b) * np.einsum("ir,rj->ij", a, b))
+
+
 PLAIN: dict[str, Callable[..., np.ndarray]] = {
     "softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm, "linear": linear, "embedding": embedding,
     "cross_entropy": cross_entropy, "scaled_dot_product_attention": attention, "tiled_attention": attention,

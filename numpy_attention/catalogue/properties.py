@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.catalogue.plain import PLAIN, multi_head_attention
+from numpy_attention.catalogue.plain import PLAIN, low_rank, multi_head_attention
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.line import Outputs
@@ -188,6 +188,8 @@ def _plain(case: Case) -> tuple[Callable[..., Any] | None, Arrays]:
         layer = case.layer
         ordinary = layer.num_kv_heads == layer.num_heads and layer.rotary_base is None and not options
         return (multi_head_attention if ordinary else None), {"num_heads": layer.num_heads}
+    if case.entry.covers == "LowRank":
+        return low_rank, {"alpha": case.layer.alpha}
     if options.get("dropout"):
         return None, options
     return PLAIN.get(case.entry.covers), options

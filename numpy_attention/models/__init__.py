@@ -9,5 +9,9 @@ from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
+from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
 
-__all__ = ["GPT", "GPTConfig", "Seq2Seq", "Seq2SeqConfig", "SequenceClassifier", "SequenceClassifierConfig"]
+__all__ = [
+    "GPT", "GPTConfig", "Seq2Seq", "Seq2SeqConfig", "SequenceClassifier", "SequenceClassifierConfig", "TextEncoder",
+    "TextEncoderConfig",
+]

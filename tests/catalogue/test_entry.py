@@ -43,6 +43,20 @@ def test_a_layer_is_built_anew_with_parameters_at_random() -> None:
     assert case.problem().parameters == {"gamma", "beta"}
 
 
+def test_what_is_frozen_is_drawn_at_random_too_and_is_an_input_without_a_gradient() -> None:
+    def build(sizes: Any, rng: np.random.Generator, dtype: Any) -> layers.LayerNorm:
+        layer = layers.LayerNorm(sizes["d"], dtype=dtype)
+        layer.frozen = ("gamma",)
+        return layer
+
+    case = Entry("norm", "LayerNorm", "x: B d", build=build).case(0, np.float32)
+    assert list(case.inputs) == ["x", "beta", "gamma"]
+    assert case.inputs["gamma"] is case.layer.gamma
+    assert not np.any(case.inputs["gamma"] == 1.0)
+    assert case.own_inputs.keys() == {"x"}
+    assert case.problem().parameters == {"beta"}
+
+
 def test_wrong_calls_are_wrong_in_just_what_they_say() -> None:
     calls = LINEAR.case(1, np.float64, {"B": 2, "d_in": 3, "d_out": 4}).wrong_calls()
     assert calls["w+0"]["w"].shape == (4, 4)

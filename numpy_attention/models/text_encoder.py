@@ -1,0 +1,192 @@
+"""Chapter 22, continued. A text encoder: sentences as points on a sphere
+
+    ids --> token + position + type --> norm --> stack (Chapter 21) --> mean of the visible --> length 1
+    (B, T)  (B, T, d_model)                      post-norm blocks       (B, d_model)            (B, d_model)
+
+Texts of like meaning shall point in like directions: the cosine of the angle between two of them is y_1 . y_2, since
+both have length 1. With u for the mean and n for its length, the gradient of y = u / n has no part along y, for in that
+direction nothing can move:
+
+    du = (dy - y (y . dy)) / n
+
+To learn it, pairs of texts that belong together are needed, and no others. Every text a_i of a batch should be nearer
+to its own b_i than to those of the others, which is a classification with the cosines as scores (the batch is its own
+set of wrong answers):
+
+    loss = cross_entropy(logits, targets = 0, 1, ..., B - 1)        logits_ij = a_i . b_j / temperature
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import shape_error
+from numpy_attention.layers.block import EncoderBlock
+from numpy_attention.layers.embedding import Embedding
+from numpy_attention.layers.layer import Parameters, prefixed
+from numpy_attention.layers.normalization import norm_layer
+from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
+from numpy_attention.models.config import ModelConfig
+from numpy_attention.models.model import LossCache, Model
+from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
+from numpy_attention.models.stack import StackCache, Stream, attention_weights, make_blocks, run_stack, stack_gradients
+from numpy_attention.ops.embedding import EmbeddingCache
+from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
+from numpy_attention.ops.normalization import NormCache
+from numpy_attention.ops.sums import dot_in_rows, wide
+
+
+@dataclass(frozen=True)
+class TextEncoderConfig(ModelConfig):
+    """The sizes and variants of a text encoder; the defaults are BERT's.
+
+    Raises: ValueError for sizes that do not fit together.
+    """
+
+    vocab_size: int
+    context_length: int  # the longest text
+    d_model: int
+    num_heads: int
+    num_layers: int
+    d_ff: int | None = None  # None: 4 d_model
+    num_types: int = 2  # of segments: a question and its answer, say
+    positions: str = "learned"  # or "sinusoidal"
+    pad_token: int | None = None  # this id is padding; None: there is none, or `lengths` tells
+    pre_norm: bool = False
+    norm: str = "layer_norm"  # or "rms_norm"
+    activation: str = "gelu_exact"
+    bias: bool = True
+    dropout: float = 0.0
+    norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
+    temperature: float = 0.05  # of the loss
+
+    def __post_init__(self) -> None:
+        self.check(positions=KINDS)
+        if self.num_types < 1:
+            raise self.wrong("num_types", "at least 1", self.num_types)
+        if not self.temperature > 0:
+            raise self.wrong("temperature", "above 0", self.temperature)
+
+
+class TextEncoderCache(NamedTuple):
+    """What backward needs of a forward."""
+
+    token: EmbeddingCache
+    type: EmbeddingCache
+    position: EmbeddingCache
+    norm: NormCache
+    stack: StackCache
+    share: np.ndarray  # (B, T), what each token gives to the mean
+    n: np.ndarray  # (B, 1), the lengths of the means
+    y: np.ndarray  # (B, d_model)
+
+
+class TextEncoder(Model):
+    """A text in, a vector of length 1 out.
+
+    Formula: y = u / |u|, u = mean over the visible of stack(norm(token_embedding[ids] + position + type))
+
+    Shapes: ids (B, T) -> y (B, d_model).
+
+    Units: y is a direction; the loss is in nats, the mean over the pairs of a batch.
+
+    Raises: ValueError for ids of another shape, outside the vocabulary, or longer than the context.
+
+    Source: Devlin et al., BERT (2019), section 3; the mean: Reimers, Gurevych, Sentence-BERT (2019), section 3; the
+    loss: Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4.
+    """
+
+    config_class = TextEncoderConfig
+
+    def __init__(self, config: TextEncoderConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
+        c = self.config = config
+        self.token_embedding = Embedding(c.vocab_size, c.d_model, rng, dtype=dtype)
+        self.position_embedding = PositionEmbedding(c.positions, c.context_length, c.d_model, rng, dtype)
+        self.type_embedding = Embedding(c.num_types, c.d_model, rng, dtype=dtype)
+        self.embedding_norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype)
+        self.blocks = make_blocks(EncoderBlock, c, c.num_layers, rng, dtype, norm_eps=c.norm_eps)
+        self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype) if c.pre_norm else None
+
+    def forward(
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray | None = None,
+        types: np.ndarray | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, TextEncoderCache]:
+        """The directions; padding is what comes after the `lengths` (B,), or the ids that are the pad_token.
+
+        Raises: ValueError for ids that no text has, or types of another shape.
+        """
+        check_batch("TextEncoder", "ids", ids, self.config.context_length)
+        if types is not None and np.shape(types) != ids.shape:
+            raise shape_error("TextEncoder", "types", f"(B, T) = {ids.shape}, a segment for each id", np.shape(types))
+        x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
+        segment, type_cache = self.type_embedding.forward(np.zeros_like(ids) if types is None else types)
+        x, position = self.position_embedding.forward(x + segment)
+        x, norm = self.embedding_norm.forward(x)
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
+        mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
+        x, stack = run_stack(x, None, self.blocks, self.norm, self.config.dropout, mask=mask, rng=rng)
+        share = share_of_the_visible(x, visible)  # (B, T)
+        u = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
+        n = np.sqrt(dot_in_rows(wide(u), wide(u))).astype(u.dtype)  # (B, 1)
+        n += n == 0.0  # a text without a visible token stays at zero
+        y = u / n
+        return y, TextEncoderCache(token, type_cache, position, norm, stack, share, n, y)
+
+    def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Stream:
+        """Yield the gradient of every parameter with its name, given that of the directions."""
+        # y = u / n
+        along = dot_in_rows(wide(cache.y), wide(dlogits)).astype(dlogits.dtype)  # (B, 1)
+        du = (dlogits - cache.y * along) / cache.n  # (B, d_model)
+        # u = share @ x
+        dx = cache.share[:, :, None] * du[:, None, :]  # (B, T, d_model)
+        # x = stack(x)
+        dx, _ = yield from stack_gradients(dx, cache.stack, None, self.blocks, self.norm)
+        # x = norm(x)
+        dx, grads = self.embedding_norm.backward(dx, cache.norm)
+        yield from prefixed("embedding_norm", grads).items()
+        # x = token + type + position
+        dx, grads = self.position_embedding.backward(dx, cache.position)
+        yield from prefixed("position_embedding", grads).items()
+        _, grads = self.type_embedding.backward(dx, cache.type)
+        yield from prefixed("type_embedding", grads).items()
+        if not self.token_embedding.frozen:  # whose gradient would be as large as the table
+            _, grads = self.token_embedding.backward(dx, cache.token)
+            yield from prefixed("token_embedding", grads).items()
+
+    def loss(
+        self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
+    ) -> tuple[np.ndarray, LossCache]:
+        """The mean of -log p(the text that belongs to it), in nats; ids (B, T) and targets (B, T_2) are the pairs.
+
+        Raises: ValueError when there are not as many targets as texts.
+        """
+        rng = rng if training else None
+        a, cache_a = self.forward(ids, rng=rng)  # (B, d_model)
+        b, cache_b = self.forward(targets, rng=rng)  # (B, d_model)
+        if len(b) != len(a):
+            raise shape_error("TextEncoder", "targets", f"(B, T_2) with B = {len(a)} as in ids", targets.shape)
+        logits = (a @ b.T) / self.config.temperature  # (B, B)
+        loss, cache = cross_entropy(logits, np.arange(len(a), like=a))
+        return loss, LossCache((cache_a, cache_b), cache)
+
+    def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
+        """Yield the gradients of dloss * loss, each with its name, as soon as it is known."""
+        of_a, of_b = cache.forward
+        # loss = cross_entropy(logits, targets)
+        dlogits = cross_entropy_backward(dloss, cache.cross_entropy) / self.config.temperature  # (B, B)
+        # logits = a @ b.T / temperature
+        from_a = self.gradients_from_logits(of_a, dlogits @ of_b.y)
+        from_b = self.gradients_from_logits(of_b, dlogits.T @ of_a.y)
+        for (name, gradient), (_, other) in zip(from_a, from_b, strict=True):
+            yield name, gradient + other  # every parameter has served twice
+
+    def attention_weights(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> Parameters:
+        """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
+        _, cache = self.forward(ids, lengths)
+        return attention_weights(cache.stack)

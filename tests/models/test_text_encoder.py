@@ -1,0 +1,255 @@
+"""The text encoder: directions of length 1, padding that counts for nothing, pairs of texts that belong together."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.models.gradients import assert_gradients, randomized
+
+V, T, T_2, B = 11, 6, 5, 4
+CONFIG = na.TextEncoderConfig(vocab_size=V, context_length=9, d_model=12, num_heads=3, num_layers=2, d_ff=7)
+VARIANTS = {
+    "bert": {},
+    "pad token": {"pad_token": 0},
+    "pre-norm": {"pre_norm": True, "norm": "rms_norm", "bias": False},
+    "sinusoidal": {"positions": "sinusoidal", "activation": "relu", "num_types": 3},
+    "warm": {"temperature": 0.7, "norm_eps": 1e-3},
+}
+LENGTHS = np.array([6, 2, 0, 1])
+
+
+def encoder(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> na.TextEncoder:
+    return randomized(na.TextEncoder(dataclasses.replace(CONFIG, **changes), rng, dtype), rng)
+
+
+def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of texts of unequal length, for a model whose pad_token is 0."""
+    ids, targets = rng.integers(1, V, (B, T)), rng.integers(1, V, (B, T_2))
+    ids[1, 4:] = targets[2, 3:] = targets[0, 1:] = 0
+    return ids, targets
+
+
+def padded(ids: np.ndarray) -> np.ndarray:
+    ids = ids.copy()
+    for row, length in zip(ids, LENGTHS):
+        row[length:] = 0
+    return ids
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_gradient_agrees_with_differences(variant, rng):
+    model = encoder(rng, **VARIANTS[variant])
+    ids, targets = batch(rng)
+    assert_gradients(model, lambda: model.loss(ids, targets), rng)
+
+
+def test_gradients_hold_under_dropout(rng):
+    model = encoder(rng, dropout=0.3)
+    ids, targets = batch(rng)
+    assert_gradients(model, lambda: model.loss(ids, targets, training=True, rng=np.random.default_rng(3)), rng)
+
+
+def test_directions_have_length_1(rng):
+    y, _ = encoder(rng).forward(rng.integers(0, V, (B, T)), np.array([6, 2, 3, 1]))
+    assert y.shape == (B, 12)
+    np.testing.assert_allclose((y * y).sum(axis=-1), 1.0, rtol=1e-14)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_padding_does_not_count(variant, rng):
+    model = encoder(rng, **VARIANTS[variant])
+    ids = rng.integers(1, V, (B, T))
+    y, _ = model.forward(padded(ids), LENGTHS)
+    np.testing.assert_array_equal(model.forward(ids, LENGTHS)[0], y)
+    for i, length in enumerate(LENGTHS):
+        if length:
+            np.testing.assert_allclose(model.forward(ids[i : i + 1, :length])[0][0], y[i], rtol=1e-10, atol=1e-12)
+
+
+def test_the_pad_token_says_the_same_as_the_lengths(rng):
+    model = encoder(rng)
+    with_token = na.TextEncoder(dataclasses.replace(CONFIG, pad_token=0), None, np.float64)
+    with_token.load_parameters(model.parameters())
+    ids = padded(rng.integers(1, V, (B, T)))
+    np.testing.assert_array_equal(with_token.forward(ids)[0], model.forward(ids, LENGTHS)[0])
+    assert np.abs(model.forward(ids)[0] - model.forward(ids, LENGTHS)[0]).max() > 0.01
+
+
+def test_a_text_with_nothing_to_see_stays_at_zero_and_moves_nothing(rng):
+    model = encoder(rng, pad_token=0)
+    ids, targets = batch(rng)
+    ids[2] = 0
+    y, cache = model.forward(ids)
+    assert not y[2].any()
+    dy = np.zeros_like(y)
+    dy[2] = rng.standard_normal(12)
+    for name, gradient in model.gradients_from_logits(cache, dy):
+        assert not gradient.any(), name
+    loss, cache = model.loss(ids, targets)
+    assert math.isfinite(loss)
+    assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
+
+
+def test_the_gradient_has_no_part_along_the_direction(rng):
+    """To make y longer changes nothing: it is of length 1 again."""
+    model = encoder(rng)
+    y, cache = model.forward(rng.integers(0, V, (B, T)))
+    for _, gradient in model.gradients_from_logits(cache, 7.0 * y):
+        np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
+
+
+def test_the_types_of_segments_are_added(rng):
+    model = encoder(rng)
+    ids = rng.integers(0, V, (B, T))
+    types = (np.arange(T) >= 4).astype(np.int64) * np.ones((B, 1), np.int64)
+    y, cache = model.forward(ids, types=types)
+    np.testing.assert_array_equal(model.forward(ids)[0], model.forward(ids, types=np.zeros_like(ids))[0])
+    assert np.abs(y - model.forward(ids)[0]).max() > 1e-3
+    grads = dict(model.gradients_from_logits(cache, rng.standard_normal(y.shape)))
+    assert grads["type_embedding.table"].any(axis=1).all()
+    with pytest.raises(ValueError, match=r"integers in \[0, 2\), got 2"):
+        model.forward(ids, types=np.full_like(ids, 2))
+
+
+def test_the_loss_tells_pairs_that_belong_together_from_others(rng):
+    """The same texts on both sides belong together; in another order they do not, and cost more."""
+    model = na.TextEncoder(dataclasses.replace(CONFIG, temperature=0.01), rng, np.float64)
+    ids = rng.integers(1, V, (B, T))
+    together, _ = model.loss(ids, ids)
+    apart, _ = model.loss(ids, ids[[1, 2, 3, 0]])
+    assert together < 0.5
+    assert apart > 2.0
+
+
+def test_the_loss_is_that_of_the_cosines(rng):
+    model = encoder(rng, temperature=0.3)
+    ids, targets = batch(rng)
+    a, b = model.forward(ids)[0], model.forward(targets)[0]
+    scores = a @ b.T / 0.3
+    expected = np.mean([np.log(np.exp(scores[i]).sum()) - scores[i, i] for i in range(B)])
+    assert float(model.loss(ids, targets)[0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_shuffled_pairs_have_the_same_loss_and_gradients(rng):
+    """The order of a batch does not matter, as long as pairs stay together."""
+    model = encoder(rng, pad_token=0)
+    ids, targets = batch(rng)
+    order = rng.permutation(B)
+    loss, cache = model.loss(ids, targets)
+    other, other_cache = model.loss(ids[order], targets[order])
+    assert float(other) == pytest.approx(float(loss), rel=1e-12)
+    other_grads = model.backward(other_cache)
+    for name, gradient in model.backward(cache).items():
+        np.testing.assert_allclose(other_grads[name], gradient, rtol=1e-9, atol=1e-11)
+
+
+def test_a_pair_alone_has_nothing_to_learn(rng):
+    model = encoder(rng)
+    loss, cache = model.loss(*(ids[:1] for ids in batch(rng)))
+    assert float(loss) == 0.0
+    assert not any(np.abs(gradient).max() > 1e-12 for gradient in model.backward(cache).values())
+
+
+def test_training_brings_pairs_together(rng):
+    """Texts of the same first id belong together, wherever else they differ; unseen ones are found too."""
+    model = na.TextEncoder(dataclasses.replace(CONFIG, d_ff=24), rng, np.float64)
+
+    def pairs() -> tuple[np.ndarray, np.ndarray]:
+        ids, targets = rng.integers(0, V, (2, 8, 4))
+        ids[:, 0] = targets[:, 0] = rng.permutation(V)[:8]
+        return ids, targets
+
+    optimizer = na.AdamW(model.parameters(), learning_rate=3e-3)
+    before = float(model.loss(*pairs())[0])
+    for _ in range(120):
+        _, cache = model.loss(*pairs())
+        optimizer.step(model.backward(cache))
+    after = float(np.mean([model.loss(*pairs())[0] for _ in range(5)]))
+    assert before > 1.0
+    assert after < 0.1
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_dtype_is_kept_backward_repeatable_and_float32_near(variant, rng):
+    wide = encoder(rng, **VARIANTS[variant])
+    narrow = na.TextEncoder(wide.config, None, np.float32)
+    for name, p in narrow.parameters().items():
+        p[...] = wide.parameters()[name]
+    ids, targets = batch(rng)
+    loss, cache = narrow.loss(ids, targets)
+    expected, wide_cache = wide.loss(ids, targets)
+    assert loss.dtype == np.float32
+    assert float(loss) == pytest.approx(float(expected), rel=1e-3)
+    y, _ = narrow.forward(ids)
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y, wide.forward(ids)[0], rtol=0, atol=1e-5)
+    again, grads = narrow.backward(cache), wide.backward(wide_cache)
+    for name, gradient in narrow.backward(cache).items():
+        assert gradient.dtype == np.float32
+        np.testing.assert_array_equal(gradient, again[name])
+        np.testing.assert_allclose(gradient, grads[name], rtol=0, atol=1e-3 * max(1.0, np.abs(grads[name]).max()))
+
+
+def test_attention_weights_by_the_name_of_their_layer(rng):
+    model = encoder(rng)
+    weights = model.attention_weights(rng.integers(0, V, (B, T)), LENGTHS)
+    assert list(weights) == ["blocks.0.attention", "blocks.1.attention"]
+    found = weights["blocks.1.attention"]
+    assert found.shape == (B, 3, T, T)
+    assert not found[1, :, :, 2:].any()
+    np.testing.assert_allclose(found[[0, 1, 3]].sum(axis=-1), 1.0, rtol=1e-12)
+
+
+def test_a_saved_encoder_comes_back(rng, tmp_path):
+    model = encoder(rng, np.float32)
+    model.save(tmp_path / "encoder.npz")
+    again = na.TextEncoder.load(tmp_path / "encoder.npz")
+    assert again.config == model.config
+    ids = rng.integers(0, V, (B, T))
+    np.testing.assert_array_equal(again.forward(ids)[0], model.forward(ids)[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_types": 0}, "num_types must be at least 1, got 0"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"temperature": math.nan}, "temperature must be above 0"),
+        ({"positions": "rotary"}, "positions must be one of learned, sinusoidal"),
+        ({"num_heads": 5}, "d_model must be divisible by num_heads"),
+        ({"vocab_size": 0}, "vocab_size must be at least 1"),
+        ({"activation": "swish"}, "activation must be one of"),
+    ],
+    ids=str,
+)
+def test_a_config_that_does_not_fit_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **change)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.zeros(T, np.int64), r"TextEncoder: ids must be \(B, T\) with T at least 1"),
+        (np.zeros((B, 0), np.int64), r"TextEncoder: ids must be \(B, T\) with T at least 1"),
+        (np.zeros((B, 10), np.int64), "T at most the context_length 9"),
+        (np.full((B, T), V), rf"integers in \[0, {V}\), got {V}"),
+        (np.full((B, T), -1), rf"integers in \[0, {V}\), got -1"),
+    ],
+    ids=["one text", "no token", "too long", "above", "below"],
+)
+def test_ids_that_no_text_has_are_refused(ids, message, rng):
+    model = encoder(rng)
+    with pytest.raises(ValueError, match=message):
+        model.forward(ids)
+    with pytest.raises(TypeError, match="ids must be an integer array"):
+        model.forward(np.zeros((B, T)))
+
+
+@pytest.mark.parametrize("shape", [(T,), (B, T - 1), (1, T), (B, 1)])
+def test_types_are_one_for_each_id(shape, rng):
+    with pytest.raises(ValueError, match=rf"TextEncoder: types must be \(B, T\) = \({B}, {T}\)"):
+        encoder(rng).forward(rng.integers(0, V, (B, T)), types=np.zeros(shape, np.int64))
