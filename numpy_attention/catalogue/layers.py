@@ -16,6 +16,7 @@ from numpy_attention.layers.normalization import LayerNorm, RMSNorm
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.ops.masks import causal_mask
 from numpy_attention.ops.positions import alibi_bias
+from numpy_attention.pretrained.low_rank import LowRank
 
 X = "x: B T d_model; d_model = H*d_k"
 X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
@@ -107,6 +108,7 @@ def _attention() -> list[Entry]:
         entry("self", X, wrong="x-1"),
         entry("self, mask, biases", X_MASK, wrong="mask+2", bias=True),
         entry("cross", CROSS, wrong="context-1 mask+2"),
+        entry("self, biases of q, k and v alone", X, qkv_bias=True),
         entry("cross, biases, dropout", CROSS, bias=True, dropout=0.3, call=dropout_on),
         entry("grouped heads", grouped, fixed={"G": 2, "H_kv": 2}),
         entry("d_k and d_v of their own", "x: B T 3, mask: bool B H T T", d_k=4, d_v=5),
@@ -143,4 +145,36 @@ def _blocks() -> list[Entry]:
     ]
 
 
-LAYERS: tuple[Entry, ...] = (*_simple(), *_attention(), *_blocks())
+def _low_rank() -> list[Entry]:
+    def changed(layer: Any, rng: np.random.Generator) -> Any:
+        """The layer with a change of low rank in the place of each matrix."""
+        for name, w in list(vars(layer).items()):
+            if name.startswith("w_") and w is not None:
+                setattr(layer, name, LowRank(w, 2, 3.0, rng))
+        return layer
+
+    def entry(variant: str, spec: str, rank: int, alpha: float | None, wrong: str = "") -> Entry:
+        def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> LowRank:
+            return LowRank(rng.standard_normal((size_of(sizes, "d_in"), 4)).astype(dtype), rank, alpha, rng)
+
+        return layer_entry(LowRank, variant, spec, build, wrong=wrong)
+
+    def attention(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> MultiHeadAttention:
+        d_model = size_of(sizes, "H") * size_of(sizes, "d_k")
+        options: dict[str, Any] = {"num_kv_heads": 1, "bias": True, "rotary_base": 100.0}
+        return changed(MultiHeadAttention(d_model, size_of(sizes, "H"), rng, dtype=dtype, **options), rng)
+
+    def feed_forward(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> FeedForward:
+        return changed(FeedForward(size_of(sizes, "d"), 5, rng, "swiglu", dtype=dtype), rng)
+
+    grouped: dict[str, int] = {"B": 2, "H": 2, "d_k": 4}
+    return [
+        entry("", "x: ... d_in", 2, 3.0, wrong="x-1 x:int64 w+0 w:float32"),
+        entry("rank 1", "x: B T d_in", 1, None),
+        entry("a rank above both widths", "x: B d_in", 7, 1.0),
+        layer_entry(MultiHeadAttention, "low rank, shared keys, rotary, biases", X_MASK, attention, fixed=grouped),
+        layer_entry(FeedForward, "low rank, swiglu, biases", "x: B T d", feed_forward),
+    ]
+
+
+LAYERS: tuple[Entry, ...] = (*_simple(), *_attention(), *_blocks(), *_low_rank())

@@ -1,4 +1,4 @@
-"""Properties of what is in no catalogue of gradients: a mask, optimizers, clipping, tied steps, stored keys.
+"""Properties of what is in no catalogue of gradients: a mask, optimizers, clipping, tied steps, stored keys, a start.
 
 Each takes the thing on trial and raises AssertionError when it is wrong. `square`, `plain_descent` and the like are
 the weaker trials that some mistakes survive.
@@ -15,6 +15,7 @@ from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.masks import causal_mask
+from numpy_attention.pretrained.low_rank import LowRank
 from numpy_attention.training.clipping import clip_by_global_norm
 from numpy_attention.training.optimizers import Adam, AdamW
 
@@ -130,6 +131,25 @@ def trial_of_stored_keys(logits_step_by_step: Callable[..., np.ndarray], seed: i
     assert np.all(off < 1e-9), f"the logits of token {int(np.argmax(off >= 1e-9))} are off by {off.max():.2g}"
 
 
+def trial_of_low_rank_start(start: Callable[..., LowRank], seed: int, look_first: bool = True) -> None:
+    """A fresh change of low rank changes nothing, and learns one of rank 1 almost whole in 200 steps."""
+    rng = np.random.default_rng(seed)
+    w, x = rng.standard_normal((5, 4)), rng.standard_normal((20, 5))
+    goal = x @ (w + np.outer(rng.standard_normal(5), rng.standard_normal(4)))
+    layer = start(w.copy(), 2, rng)
+    before = layer.forward(x)[0] - goal
+    off = float(np.max(np.abs(before + goal - x @ w)))
+    assert off < 1e-12 or not look_first, (
+        f"before the first step y is off from x w by {off:.2g}: the pretrained model is not the start"
+    )
+    optimizer = Adam(layer.parameters(), learning_rate=0.05)
+    for _ in range(200):
+        y, cache = layer.forward(x)
+        optimizer.step(layer.backward(y - goal, cache)[1])
+    left = float(np.sum((layer.forward(x)[0] - goal) ** 2) / np.sum(before**2))
+    assert left < 0.01, f"after 200 steps {left:.0%} of the squared error is left: does a gradient come through at all?"
+
+
 def tied_step(table: np.ndarray, uses: list[np.ndarray], optimizer: Any, **options: Any) -> None:
     """The right way: one step along the sum."""
     optimizer({"table": table}, **options).step({"table": np.sum(uses, axis=0)})
@@ -141,6 +161,11 @@ def logits_step_by_step(model: GPT, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([model.forward(ids[:, t : t + 1], past=past)[0] for t in range(ids.shape[1])], axis=1)
 
 
+def low_rank_start(w: np.ndarray, rank: int, rng: np.random.Generator) -> LowRank:
+    """The right way: a at random, b zero."""
+    return LowRank(w, rank, rng=rng)
+
+
 Trial = Callable[[Any, int], None]
 TRIALS: dict[str, tuple[Any, Trial]] = {
     "causal_mask": (causal_mask, trial_of_causal_mask),
@@ -149,4 +174,5 @@ TRIALS: dict[str, tuple[Any, Trial]] = {
     "clip_by_global_norm": (clip_by_global_norm, trial_of_clipping),
     "tied_step": (tied_step, trial_of_tied_step),
     "logits_step_by_step": (logits_step_by_step, trial_of_stored_keys),
+    "low_rank_start": (low_rank_start, trial_of_low_rank_start),
 }

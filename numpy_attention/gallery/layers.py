@@ -6,7 +6,7 @@ import numpy as np
 
 from numpy_attention.gallery.registry import method_of, stands_in_for
 from numpy_attention.layers.block import EncoderBlock
-from numpy_attention.layers.linear import Linear
+from numpy_attention.layers.linear import Linear, project_backward
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.residual import residual_backward
 from numpy_attention.models.gpt import GPT
@@ -14,6 +14,7 @@ from numpy_attention.models.head import as_rows
 from numpy_attention.ops.attention import scaled_dot_product_attention_backward
 from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
 from numpy_attention.ops.linear import linear_backward
+from numpy_attention.pretrained.low_rank import LowRank
 
 
 @method_of("MultiHeadAttention", "forward")
@@ -53,10 +54,10 @@ def query_path_only(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -> Any
     if cache.cross:
         return MultiHeadAttention.backward(self, dy, cache)
     _, grads = MultiHeadAttention.backward(self, dy, cache)
-    dheads = concat_heads_backward(linear_backward(dy, cache.linear_o)[0], cache.heads_o)
+    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
     dq = scaled_dot_product_attention_backward(dheads, cache.attention)[0]
     dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)
-    return linear_backward(dq, cache.linear_q)[0], grads
+    return project_backward(dq, self.w_q, cache.linear_q)[0], grads
 
 
 @method_of("MultiHeadAttention", "backward")
@@ -66,9 +67,10 @@ def value_path_forgotten(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -
     Hides: every parameter of the layer itself has the right gradient.
     """
     answer = MultiHeadAttention.backward(self, dy, cache)
-    dheads = concat_heads_backward(linear_backward(dy, cache.linear_o)[0], cache.heads_o)
+    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
     dv = scaled_dot_product_attention_backward(dheads, cache.attention)[2]
-    by_values = linear_backward(split_heads_backward(dv, cache.keys_values.heads_v), cache.keys_values.linear_v)[0]
+    dv = split_heads_backward(dv, cache.keys_values.heads_v)
+    by_values = project_backward(dv, self.w_v, cache.keys_values.linear_v)[0]
     if cache.cross:
         dx, dcontext, grads = answer
         return dx, dcontext - by_values, grads
@@ -154,3 +156,35 @@ def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: np.ndarr
     """
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
         yield name, gradient / dlogits.shape[0] if name == "position_embedding.table" else gradient
+
+
+@method_of("LowRank", "backward")
+def change_not_scaled(self: LowRank, dy: np.ndarray, cache: Any) -> Any:
+    """The forward multiplies the change by alpha / r, the backward does not: da, db and their part of dx lack it.
+
+    Hides: right where alpha = r; elsewhere the direction of da and db is right, and the learning rate absorbs the rest.
+    """
+    dz, db, _ = linear_backward(dy, cache.linear_b)
+    dx, da, _ = linear_backward(dz, cache.linear_a)
+    return dx + dy @ self.w.T, {"a": da, "b": db}
+
+
+@method_of("LowRank", "backward")
+def scale_left_out_of_db(self: LowRank, dy: np.ndarray, cache: Any) -> Any:
+    """alpha / r goes into dz, and so into da and dx, but not into db, which is made of dy before it.
+
+    Hides: right where alpha = r; elsewhere Adam, which divides by the size of a gradient, takes the same steps.
+    """
+    dx, grads = LowRank.backward(self, dy, cache)
+    return dx, {"a": grads["a"], "b": grads["b"] / self.scale}
+
+
+@method_of("LowRank", "backward")
+def change_left_out_of_dx(self: LowRank, dy: np.ndarray, cache: Any) -> Any:
+    """dx = dy w^T, as without the change: the path through a and b is missing.
+
+    Hides: the layer's own gradients are right, and at the first step, where b is zero, so is dx.
+    """
+    dx, grads = LowRank.backward(self, dy, cache)
+    dz = self.scale * linear_backward(dy, cache.linear_b)[0]
+    return dx - dz @ self.a.T, grads

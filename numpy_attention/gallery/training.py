@@ -1,4 +1,4 @@
-"""Wrong optimizers, clipping, tied steps, and generation with stored keys."""
+"""Wrong optimizers, clipping, tied steps, generation with stored keys, and starts of a change of low rank."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +8,7 @@ import numpy as np
 from numpy_attention.gallery.registry import stands_in_for
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.gpt import GPT
+from numpy_attention.pretrained.low_rank import LowRank
 from numpy_attention.training.optimizers import Adam, AdamW
 
 
@@ -165,6 +166,26 @@ def keys_not_kept(model: GPT, ids: np.ndarray) -> np.ndarray:
         positions = np.full(1, t, dtype=np.int64)
         rows.append(model.forward(ids[:, t : t + 1], positions=positions)[0])
     return np.concatenate(rows, axis=1)
+
+
+@stands_in_for("low_rank_start")
+def both_sides_at_zero(w: np.ndarray, rank: int, rng: np.random.Generator) -> LowRank:
+    """a starts at zero like b: then z = x a and dz = dy b^T are zero, both gradients are, and it never learns.
+
+    Hides: the gradients are those of the formula, so every check of gradients passes.
+    """
+    return LowRank(w, rank)
+
+
+@stands_in_for("low_rank_start")
+def both_sides_at_random(w: np.ndarray, rank: int, rng: np.random.Generator) -> LowRank:
+    """b starts at random like a: the first step starts from a disturbed model, not from the pretrained one.
+
+    Hides: it trains anyway, and has made up for the disturbance after a while.
+    """
+    layer = LowRank(w, rank, rng=rng)
+    layer.b[...] = rng.standard_normal(layer.b.shape) * rank**-0.5
+    return layer
 
 
 def _step_by_step(model: GPT, ids: np.ndarray, options: Any) -> np.ndarray:

@@ -212,7 +212,9 @@ WEAKER: tuple[Weakness, ...] = (
         "tied_step": partial(trials.trial_of_tied_step, optimizer=SGD)}),
     Weakness(
         "the loss falls", the_loss_falls, gradients_only=True,
-        trials={**_NO_TRIALS, "Adam": trials.trial_of_descent, "AdamW": trials.trial_of_descent}
+        trials={
+            **_NO_TRIALS, "Adam": trials.trial_of_descent, "AdamW": trials.trial_of_descent,
+            "low_rank_start": partial(trials.trial_of_low_rank_start, look_first=False)}
     ),
     Weakness("shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
 )

@@ -19,6 +19,7 @@ from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gallery.registry import Mutant, mutants_of
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.hints import HINTS
+from numpy_attention.pretrained.low_rank import LowRank
 from numpy_attention.training.optimizers import Adam
 
 
@@ -130,7 +131,7 @@ def no_square_array(module: Any) -> None:
 _OURS = SimpleNamespace(
     **{name: getattr(ops, name) for name in ops.__all__},
     causal_softmax=_causal_softmax, causal_softmax_backward=_causal_softmax_backward,
-    MultiHeadAttention=layers.MultiHeadAttention, Adam=Adam,
+    MultiHeadAttention=layers.MultiHeadAttention, Adam=Adam, LowRank=LowRank,
     EncoderBlock=lambda d_model, num_heads, d_ff, rng, dtype: layers.EncoderBlock(
         d_model, num_heads, d_ff, rng, pre_norm=True, activation="gelu", dtype=dtype),
 )

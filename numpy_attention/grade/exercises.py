@@ -4,6 +4,7 @@ A new exercise is an entry here, three hints in `hints`, and a file of its name 
 written and the backward left to do.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,15 @@ def _width(sizes: Sizes) -> int:
 
 def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
     return cls(_width(sizes), sizes["H"], rng, dtype=dtype)
+
+
+def _low_rank(rank: int, alpha: float) -> Callable[..., Any]:
+    def build(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
+        d_in = sizes["d_in"]
+        assert isinstance(d_in, int)
+        return cls(rng.standard_normal((d_in, 4)).astype(dtype), rank, alpha, rng)
+
+    return build
 
 
 def _block(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
@@ -139,6 +149,14 @@ _LIST = (
         "adam", "one step of Adam",
         "Four steps agree with steps by hand, element by element, tiny gradients among them.",
         trials={"Adam": trial_of_adam}, imprints={"Adam": adam_imprint},
+    ),
+    Exercise(
+        "low_rank", "the gradients of a change of low rank",
+        f"{DIFFERENCES}: for x, a and b, and none for the frozen w.",
+        (
+            Try("LowRank", "x: ... d_in", "rank 2", build=_low_rank(2, 3.0)),
+            Try("LowRank", "x: B T d_in", "rank 1", build=_low_rank(1, 0.5)),
+        ),
     ),
 )
 

@@ -93,6 +93,12 @@ adam
   2. With a constant gradient g, m after t steps is (1 - beta_1^t) g. So m_hat = m / (1 - beta_1^t), and v_hat
      alike.
   3. p -= learning_rate * m_hat / (np.sqrt(v_hat) + eps): eps outside the root, and p changed in place.
+
+low_rank
+  1. Read the second term from left to right, z = x a and then scale z b: each is a linear map, whose gradients you
+     know. scale belongs to the second.
+  2. db = scale z^T dy and dz = scale dy b^T, then da = x^T dz. Flatten to rows before you multiply the transposes.
+  3. x goes both ways, so dx = dy w^T + dz a^T. x^T dy, as large as w, is nobody's gradient: leave it out.
 """
 
 

@@ -80,6 +80,11 @@ WORDS = {
     "position_from_zero_again": "the logits of token 1",
     "new_key_not_attended": "the logits of token",
     "keys_not_kept": "the logits of token 1",
+    "change_not_scaled": "da, db: right up to the constant factor 0.666667",
+    "scale_left_out_of_db": "db: right up to the constant factor 0.666667",
+    "change_left_out_of_dx": "a path to the input is missing",
+    "both_sides_at_zero": "does a gradient come through at all?",
+    "both_sides_at_random": "the pretrained model is not the start",
 }
 
 

@@ -31,6 +31,8 @@ WEAK = {weakness.name: weakness for weakness in WEAKER}
     ("one token, one array, plain descent", "position_from_zero_again"),
     ("one token, one array, plain descent", "stepped_twice"),
     ("the loss falls", "scale_left_out"),
+    ("the loss falls", "both_sides_at_random"),
+    ("gradients only: no formula, no second use", "both_sides_at_zero"),
     ("shapes and isfinite", "diagonal_only"),
 ])
 def test_a_weaker_check_lets_it_through(weakness: str, mutant: str) -> None:

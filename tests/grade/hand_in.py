@@ -32,7 +32,7 @@ def answer_of(exercise: Exercise, mutant: Mutant) -> Any:
         cls = mutant.spoiled_class(layers.EncoderBlock)
         module.EncoderBlock = lambda *sizes, dtype: cls(*sizes, pre_norm=True, activation="gelu", dtype=dtype)
     elif mutant.method:
-        setattr(module, mutant.covers, mutant.spoiled_class(getattr(layers, mutant.covers)))
+        setattr(module, mutant.covers, mutant.spoiled_class(getattr(ours(), mutant.covers)))
     else:
         if mutant.op is not None:
             setattr(module, mutant.covers, mutant.op)

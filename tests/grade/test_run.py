@@ -26,6 +26,31 @@ def test_a_right_answer_passes(tmp_path: Path) -> None:
     assert "All 6 properties hold" in said
 
 
+LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
+        dz = self.scale * rows @ self.b.T
+        db = self.scale * z.reshape(-1, z.shape[-1]).T @ rows
+        dx = (rows @ self.w.T + dz @ self.a.T).reshape(x.shape)
+        return dx, {"a": x_rows.T @ dz, "b": db}"""
+
+
+def test_a_right_answer_of_a_layer_passes(tmp_path: Path) -> None:
+    code, said = grade(tmp_path, "low_rank", LOW_RANK)
+    assert code == 0, said
+    assert "All 6 properties hold" in said
+
+
+@pytest.mark.parametrize(("slip", "words"), [
+    ((", \"b\": db", ", \"b\": db / self.scale"), "A known mistake, `scale_left_out_of_db`"),
+    (("dz @ self.a.T)", "0 * dz @ self.a.T)"), "A known mistake, `change_left_out_of_dx`"),
+    (("\"b\": db", "\"b\": db, \"w\": x_rows.T @ rows"), "grads holds w, and there is no such parameter"),
+], ids=["scale", "path", "frozen"])
+def test_a_slip_in_the_answer_of_a_layer_is_told(tmp_path: Path, slip: tuple[str, str], words: str) -> None:
+    assert slip[0] in LOW_RANK
+    code, said = grade(tmp_path, "low_rank", LOW_RANK.replace(*slip))
+    assert code == 1
+    assert words in " ".join(said.split()), said
+
+
 def test_an_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
     code, said = grade(tmp_path, "gelu", "while True:\n        x = x + 0", time_limit=3.0)
     assert code == 1

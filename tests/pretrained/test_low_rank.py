@@ -1,0 +1,288 @@
+"""Chapter 37: a change of low rank starts at nothing, learns alone, and can be added to the matrix."""
+
+import copy
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.pretrained.low_rank import LowRank, low_rank_of, matrices
+from tests.layers.gradients import assert_gradients
+from tests.models.gradients import randomized
+
+LLAMA = na.GPTConfig(
+    vocab_size=11, context_length=7, d_model=12, num_heads=6, num_layers=2, d_ff=10, num_kv_heads=2,
+    positions="rotary", norm="rms_norm", activation="swiglu", bias=False,
+)  # fmt: skip
+UNTIED = na.GPTConfig(11, 7, d_model=6, num_heads=3, num_layers=1, d_ff=5, tie_weights=False)
+ENCODER = na.TextEncoderConfig(11, 7, d_model=8, num_heads=4, num_layers=2, d_ff=9, pad_token=0)
+CONFIGS: dict[str, Any] = {"llama": LLAMA, "untied": UNTIED, "encoder": ENCODER}
+MATRICES = {"llama": 2 * 7, "untied": 6, "encoder": 2 * 6}
+every_model = pytest.mark.parametrize("name", CONFIGS)
+both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def made(name: str, rng: np.random.Generator, dtype: Any = np.float32) -> Any:
+    config = CONFIGS[name]
+    kind = na.TextEncoder if name == "encoder" else na.GPT
+    return randomized(kind(config, None, dtype), rng)
+
+
+def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    ids, targets = rng.integers(1, 11, (2, 3, 5))
+    return ids, targets
+
+
+def frozen_arrays(model: Any) -> dict[str, np.ndarray]:
+    learned = model.parameters()
+    return {dotted: getattr(owner, name) for dotted, owner, name in model.arrays() if dotted not in learned}
+
+
+@both_dtypes
+def test_gradients_agree_with_differences(dtype: Any, rng: np.random.Generator) -> None:
+    w = rng.standard_normal((6, 4)).astype(dtype)
+    layer = randomized(LowRank(w, 3, 2.0, rng), rng)
+    x = rng.standard_normal((2, 5, 6)).astype(dtype)
+    if dtype is np.float64:
+        assert_gradients(layer, (x,), {}, rng)
+    report = na.gradcheck.gradcheck_layer(layer, {"x": x})
+    assert report.arguments.keys() == {"x", "a", "b"}
+
+
+@both_dtypes
+@pytest.mark.parametrize(("rank", "alpha"), [(1, None), (3, 2.0), (np.int64(9), np.float64(0.5))])
+def test_it_is_the_formula(rank: int, alpha: float | None, dtype: Any, rng: np.random.Generator) -> None:
+    w = rng.standard_normal((6, 4)).astype(dtype)
+    layer = randomized(LowRank(w, rank, alpha, rng), rng)
+    x = rng.standard_normal((2, 5, 6)).astype(dtype)
+    y, _ = layer.forward(x)
+    scale = 2.0 if alpha is None else alpha / rank
+    assert y.dtype == layer.merged().dtype == dtype
+    np.testing.assert_allclose(y, x @ w + scale * (x @ layer.a) @ layer.b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(y, x @ layer.merged(), rtol=1e-5, atol=1e-5)
+    assert layer.parameters().keys() == {"a", "b"}
+
+
+def test_it_starts_at_random_on_one_side_and_at_zero_on_the_other(rng: np.random.Generator) -> None:
+    layer = LowRank(rng.standard_normal((400, 30)).astype(np.float32), 8, rng=rng)
+    assert layer.a.std() == pytest.approx(400**-0.5, rel=0.05)
+    assert not layer.b.any()
+    assert not LowRank(layer.w, 8).a.any()
+
+
+@every_model
+@both_dtypes
+def test_the_first_step_starts_from_the_pretrained_model_bit_for_bit(
+    name: str, dtype: Any, rng: np.random.Generator
+) -> None:
+    model = made(name, rng, dtype)
+    changed = copy.deepcopy(model)
+    na.add_low_rank(changed, 2, rng=rng)
+    ids, targets = batch(rng)
+    np.testing.assert_array_equal(changed.forward(ids)[0], model.forward(ids)[0])
+    assert changed.loss(ids, targets)[0] == model.loss(ids, targets)[0]
+    of_b, of_a = changed.backward(changed.loss(ids, targets)[1]), "blocks.0.attention.w_v.a"
+    assert of_b["blocks.0.attention.w_v.b"].any()
+    assert not of_b[of_a].any()  # b is zero: a learns from the second step on
+
+
+@every_model
+def test_all_matrices_of_the_blocks_change_and_nothing_else_learns(name: str, rng: np.random.Generator) -> None:
+    model = made(name, rng)
+    names = {dotted for dotted, *_ in matrices(model)}
+    assert len(names) == MATRICES[name]
+    assert names == {n for n, p in model.parameters().items() if n.startswith("blocks.") and p.ndim == 2}
+    expected = sum(3 * sum(model.parameters()[n].shape) for n in names)
+    assert low_rank_of(model) is None
+    na.add_low_rank(model, 3, 5.0, rng)
+    assert low_rank_of(model) == (3, 5.0)
+    assert model.parameters().keys() == {f"{n}.{side}" for n in names for side in "ab"}
+    assert model.num_parameters() == expected
+
+
+@every_model
+def test_merged_is_as_unmerged(name: str, rng: np.random.Generator) -> None:
+    model = made(name, rng)
+    full = {n: (p.shape, p.dtype) for n, p in model.parameters().items()}
+    na.add_low_rank(model, 3, 5.0, rng)
+    randomized(model, rng, 0.2)
+    merged = copy.deepcopy(model)
+    na.merge_low_rank(merged)
+    ids, targets = batch(rng)
+    y, y_merged = model.forward(ids)[0], merged.forward(ids)[0]
+    np.testing.assert_allclose(y_merged, y, rtol=0, atol=1e-6 * np.abs(y).max())
+    assert {n: (p.shape, p.dtype) for n, p in merged.parameters().items()} == full
+    assert merged.backward(merged.loss(ids, targets)[1]).keys() == full.keys()
+    na.add_low_rank(merged, 1)  # and on from there
+    assert low_rank_of(merged) == (1, 2.0)
+
+
+@every_model
+def test_training_moves_the_changes_and_leaves_what_is_frozen(name: str, rng: np.random.Generator) -> None:
+    model = made(name, rng)
+    na.add_low_rank(model, 2, rng=rng)
+    ids, targets = batch(rng)
+    frozen, learned = copy.deepcopy(frozen_arrays(model)), copy.deepcopy(model.parameters())
+    assert len(frozen) > 4
+    optimizer = na.AdamW(model.parameters(), 0.01)
+    assert optimizer.m.keys() == model.parameters().keys()
+    losses = na.train(model, optimizer, [(ids, targets)] * 12)
+    assert losses[-1] < losses[0]
+    for key, p in frozen_arrays(model).items():
+        np.testing.assert_array_equal(p, frozen[key])
+    assert all(np.any(p != learned[key]) for key, p in model.parameters().items())
+    assert model.backward(model.loss(ids, targets)[1]).keys() == learned.keys()
+
+
+@every_model
+def test_gradients_are_those_of_a_model_in_which_all_learns(name: str, rng: np.random.Generator) -> None:
+    """With dw of the merged matrix known, da = scale dw b^T and db = scale a^T dw."""
+    model = made(name, rng, np.float64)
+    na.add_low_rank(model, 2, 3.0, rng)
+    randomized(model, rng, 0.2)
+    merged = copy.deepcopy(model)
+    na.merge_low_rank(merged)
+    pair = batch(rng)
+    of_changes = model.backward(model.loss(*pair)[1])
+    of_all = merged.backward(merged.loss(*pair)[1])
+    for dotted, _, _, change in matrices(model):
+        dw = of_all[dotted]
+        np.testing.assert_allclose(of_changes[f"{dotted}.a"], 1.5 * dw @ change.b.T, rtol=1e-8, atol=1e-11)
+        np.testing.assert_allclose(of_changes[f"{dotted}.b"], 1.5 * change.a.T @ dw, rtol=1e-8, atol=1e-11)
+
+
+class Counting(np.ndarray):
+    """An array that knows of every `@`, by the shape of what comes out."""
+
+    __cuda_array_interface__ = None  # so it is taken for an array that computes elsewhere
+    shapes: Counter[tuple[int, ...]]
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
+        plain = [i.view(np.ndarray) if isinstance(i, Counting) else i for i in inputs]
+        if out:
+            options["out"] = tuple(o.view(np.ndarray) if isinstance(o, Counting) else o for o in out)
+        result = getattr(ufunc, method)(*plain, **options)
+        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1:  # not the sums over rows, ones @ dy
+            Counting.shapes[result.shape] += 1
+        return out[0] if out else (result.view(Counting) if isinstance(result, np.ndarray) else result)
+
+
+@pytest.mark.parametrize("name", ["llama", "untied"])
+def test_no_gradient_of_a_frozen_matrix_is_ever_computed(name: str, rng: np.random.Generator) -> None:
+    """Counted by the shapes of all products: of its own shape a matrix has none, and the tied table neither."""
+    model = made(name, rng)
+    config = model.config
+    shapes = {w.shape for *_, w in matrices(model)} | {model.token_embedding.table.shape, (config.d_model, 11)}
+    ids, targets = rng.integers(1, 11, (2, 3, 5))  # 15 rows, which is no size of the model
+    large = {}
+    for changed in (False, True):
+        if changed:
+            na.add_low_rank(model, 3, rng=rng)
+        counted = copy.deepcopy(model)
+        counted.replace_parameters(lambda _, p: p.view(Counting))
+        Counting.shapes = Counter()
+        counted.backward(counted.loss(ids, targets)[1])
+        found = Counting.shapes
+        of_weights = sum(found[shape] for shape in shapes)
+        assert of_weights == (0 if changed else MATRICES[name] + 1)
+        thin = {shape for shape in found if 3 in shape[-2:]}
+        large[changed] = sum(n for shape, n in found.items() if shape not in thin)
+    # y = x w and dx = dy w^T stay, and so do scores and weighted values; x a b and its way back come in
+    extra = MATRICES[name] * 2  # z b, and dz a^T, are as tall and wide as y and dx
+    assert large[True] == large[False] - MATRICES[name] - 1 + extra
+
+
+def test_a_frozen_table_of_an_encoder_costs_nothing(rng: np.random.Generator) -> None:
+    model = made("encoder", rng)
+    pair = batch(rng)
+    assert "token_embedding.table" in dict(model.gradients(model.loss(*pair)[1]))
+    na.add_low_rank(model, 2, rng=rng)
+    assert "token_embedding.table" not in dict(model.gradients(model.loss(*pair)[1]))
+
+
+@pytest.mark.parametrize("name", ["llama", "untied"])
+def test_generation_with_stored_keys_is_as_without(name: str, rng: np.random.Generator) -> None:
+    model = made(name, rng, np.float64)
+    na.add_low_rank(model, 2, rng=rng)
+    randomized(model, rng, 0.3)
+    prompts = [[1, 5, 2], [7]]
+    stored, anew = (model.generate(prompts, 4, temperature=0.0, use_cache=use) for use in (True, False))
+    for one, other in zip(stored, anew, strict=True):
+        np.testing.assert_array_equal(one, other)
+    merged = copy.deepcopy(model)
+    na.merge_low_rank(merged)
+    np.testing.assert_array_equal(merged.generate(prompts[0], 4, temperature=0.0), stored[0])
+
+
+@every_model
+def test_changes_are_copied_by_name(name: str, rng: np.random.Generator) -> None:
+    model = made(name, rng)
+    other = copy.deepcopy(model)
+    na.add_low_rank(model, 2, 3.0, rng)
+    randomized(model, rng)
+    na.add_low_rank(other, 2, 3.0)
+    other.load_parameters(model.parameters())
+    ids, _ = batch(rng)
+    np.testing.assert_array_equal(other.forward(ids)[0], model.forward(ids)[0])
+
+
+def test_changes_come_in_once(rng: np.random.Generator) -> None:
+    model = made("llama", rng)
+    na.add_low_rank(model, 2, rng=rng)
+    before = model.parameters()
+    with pytest.raises(ValueError, match="has changes of low rank already; merge_low_rank adds them to it"):
+        na.add_low_rank(model, 2, rng=rng)
+    assert all(p is before[key] for key, p in model.parameters().items())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 0}, "LowRank: rank must be an integer, at least 1, got 0"),
+        ({"rank": 2.5}, "LowRank: rank must be an integer, at least 1, got 2.5"),
+        ({"rank": True}, "LowRank: rank must be an integer, at least 1, got True"),
+        ({"rank": -3}, "LowRank: rank must be an integer, at least 1, got -3"),
+        ({"rank": 2, "alpha": 0.0}, "LowRank: alpha must be above 0 and finite, got 0.0"),
+        ({"rank": 2, "alpha": float("nan")}, "LowRank: alpha must be above 0 and finite, got nan"),
+        ({"rank": 2, "alpha": float("inf")}, "LowRank: alpha must be above 0 and finite, got inf"),
+    ],
+    ids=str,
+)
+def test_what_cannot_learn_is_refused_and_changes_nothing(
+    options: dict[str, Any], message: str, rng: np.random.Generator
+) -> None:
+    model = made("llama", rng)
+    before = model.parameters()
+    with pytest.raises(ValueError, match=message):
+        na.add_low_rank(model, rng=rng, **options)
+    after = model.parameters()
+    assert list(after) == list(before)
+    assert all(after[key] is p for key, p in before.items())
+
+
+def test_all_learns_again_but_the_matrices_that_are_changed(rng: np.random.Generator) -> None:
+    model = made("untied", rng)
+    names = set(model.parameters())
+    changed = {dotted for dotted, *_ in matrices(model)}
+    na.add_low_rank(model, 2, rng=rng)
+    model.unfreeze()
+    assert model.parameters().keys() == (names - changed) | {f"{n}.{side}" for n in changed for side in "ab"}
+    grads = model.backward(model.loss(*batch(rng))[1])
+    assert grads.keys() == model.parameters().keys()
+    model.freeze()
+    assert not model.parameters()
+
+
+def test_a_model_that_would_lose_its_frozen_arrays_is_not_saved(rng: np.random.Generator, tmp_path: Any) -> None:
+    model = made("untied", rng)
+    na.add_low_rank(model, 2, rng=rng)
+    with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*merge_low_rank"):
+        model.save(tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())
+    na.merge_low_rank(model)
+    model.save(tmp_path / "model.npz")
+    loaded = na.GPT.load(tmp_path / "model.npz")
+    ids, _ = batch(rng)
+    np.testing.assert_array_equal(loaded.forward(ids)[0], model.forward(ids)[0])
