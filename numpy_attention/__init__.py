@@ -17,7 +17,8 @@ Part II    layers     13 layer          14 linear         15 embedding       16 
 Part III   models     21 stack          22 sequence_classifier               23 gpt            24 seq2seq
 Part IV    training   25 optimizers     26 schedules      27 data            28 loop
            runs       29 trainer        30 checkpoint     31 parallel        32 mpi
-Part V     pretrained files of other programs
+Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
+                      37 low_rank
 The proof  gradcheck  finite differences for functions of your own; it knows nothing of this book
            catalogue  every op, layer and model above, proven; gallery: wrong backwards; grade: exercises
 """
@@ -33,10 +34,13 @@ from numpy_attention.training import *
 
 if TYPE_CHECKING:
     from numpy_attention import plots as plots
+    from numpy_attention.pretrained.load import load_pretrained
+    from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, merge_low_rank
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
 
 __version__ = "0.1.0"
-__all__ = ["gradcheck", "plots", "export_safetensors", "import_safetensors"]
+__all__ = ["gradcheck", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
+__all__ += ["LowRank", "add_low_rank", "merge_low_rank"]
 __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
 
 
@@ -50,6 +54,14 @@ def __getattr__(name: str) -> object:
         from numpy_attention.pretrained import safetensors_files
 
         return getattr(safetensors_files, name)
+    if name == "load_pretrained":
+        from numpy_attention.pretrained.load import load_pretrained as read
+
+        return read
+    if name in ("LowRank", "add_low_rank", "merge_low_rank"):
+        from numpy_attention.pretrained import low_rank
+
+        return getattr(low_rank, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

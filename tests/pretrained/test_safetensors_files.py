@@ -1,14 +1,18 @@
 """Models as safetensors files: what the package reads is what we have, and what it writes we take back."""
 
 import builtins
+import copy
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
+from numpy_attention.layers.layer import Layer
 from tests.models.gradients import randomized
 from tests.models.twin_cases import CLASSES, MODELS, make
 
@@ -50,7 +54,7 @@ def test_the_package_and_the_format_itself_see_the_parameters_by_name(tmp_path):
 def test_parameters_that_are_views_in_another_order_are_written_rightly(tmp_path, rng):
     model, _ = make("gpt")
     w = rng.standard_normal((5, 4))
-    layer = type("Strided", (), {"parameters": lambda self: {"w": w.T}, "config": model.config})()
+    layer = type("Strided", (Layer,), {"parameters": lambda self: {"w": w.T}, "config": model.config})()
     na.export_safetensors(layer, tmp_path / "w.safetensors")
     np.testing.assert_array_equal(safetensors.numpy.load_file(tmp_path / "w.safetensors")["w"], w.T)
 
@@ -123,6 +127,130 @@ def test_a_file_that_tells_nonsense_of_its_model_is_refused(tmp_path, about):
     safetensors.numpy.save_file({"w": np.ones(3)}, path, metadata={"numpy_attention": about})
     with pytest.raises(InputError, match="does not hold"):
         na.import_safetensors(path)
+
+
+ENCODER = na.TextEncoderConfig(11, 7, d_model=8, num_heads=4, num_layers=2, d_ff=9, pad_token=0, positions="learned")
+
+
+def test_a_text_encoder_comes_back_as_it_was(rng, tmp_path):
+    model = randomized(na.TextEncoder(ENCODER, None), rng)
+    na.export_safetensors(model, tmp_path / "encoder.safetensors")
+    loaded = na.import_safetensors(tmp_path / "encoder.safetensors")
+    assert type(loaded) is na.TextEncoder
+    assert loaded.config == ENCODER
+    ids = rng.integers(0, 11, (3, 5))
+    np.testing.assert_array_equal(loaded.forward(ids)[0], model.forward(ids)[0])
+
+
+def tuned(kind, rng, alpha=5.0):
+    """A model, and the same with changes of rank 3."""
+    base = make("gpt, llama")[0] if kind == "gpt" else randomized(na.TextEncoder(ENCODER, None, np.float64), rng)
+    changed = copy.deepcopy(base)
+    na.add_low_rank(changed, 3, alpha, rng)
+    return base, randomized(changed, rng, 0.2)
+
+
+@pytest.mark.parametrize("alpha", [5.0, None, 29])
+@pytest.mark.parametrize("kind", ["gpt", "encoder"])
+def test_changes_of_low_rank_are_written_alone_and_read_into_their_model(kind, alpha, rng, tmp_path):
+    base, changed = tuned(kind, rng, alpha)
+    path = tmp_path / "adapter.safetensors"
+    na.export_safetensors(changed, path)
+    assert safetensors.numpy.load_file(path).keys() == changed.parameters().keys()
+    with safetensors.safe_open(path, framework="numpy") as file:
+        about = json.loads(file.metadata()["numpy_attention"])
+    assert about["low_rank"] == {"rank": 3, "alpha": 6.0 if alpha is None else float(alpha)}
+    held = {dotted: getattr(owner, name).copy() for dotted, owner, name in changed.arrays()}
+    assert na.import_safetensors(path, into=base) is base
+    assert {dotted for dotted, *_ in base.arrays()} == held.keys()
+    for dotted, owner, name in base.arrays():
+        np.testing.assert_array_equal(getattr(owner, name), held[dotted])
+    assert base.parameters().keys() == changed.parameters().keys()
+    ids = rng.integers(1, 7, (2, 4))
+    np.testing.assert_array_equal(base.forward(ids)[0], changed.forward(ids)[0])
+
+
+def test_without_the_model_that_they_change_they_are_refused(rng, tmp_path):
+    _, changed = tuned("gpt", rng)
+    path = tmp_path / "adapter.safetensors"
+    na.export_safetensors(changed, path)
+    with pytest.raises(InputError, match="changes of low rank alone; load the model they belong to, and give it as"):
+        na.import_safetensors(path)
+
+
+def test_changes_of_another_model_are_refused_and_leave_this_one_as_it_was(rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    path = tmp_path / "adapter.safetensors"
+    na.export_safetensors(changed, path)
+    others = {
+        "do not fit the model: .*b is float64 .*expected": na.GPT(
+            dataclasses.replace(base.config, d_ff=12), rng, np.float64
+        ),
+        "do not fit the model: .*is not part of the model": na.GPT(
+            dataclasses.replace(base.config, num_layers=1), rng, np.float64
+        ),
+        "do not fit the model: .*expected float32": na.GPT(base.config, rng),
+        "belong to a model with other numbers; load": na.GPT(base.config, rng, np.float64),
+        "holds changes of low rank; give a GPT or TextEncoder": make("seq2seq")[0],
+    }
+    for message, other in others.items():
+        before = {name: p.copy() for name, p in other.parameters().items()}
+        with pytest.raises(InputError, match=message):
+            na.import_safetensors(path, into=other)
+        assert list(other.parameters()) == list(before)
+        for name, p in other.parameters().items():
+            np.testing.assert_array_equal(p, before[name])
+    with pytest.raises(InputError, match="without changes of its own"):
+        na.import_safetensors(path, into=changed)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{}, [], None, {"rank": 3}, {"rank": 0, "alpha": 6.0}, {"rank": True, "alpha": 6.0}, {"rank": 3, "alpha": "6"},
+     {"rank": 3, "alpha": float("nan")}, {"rank": 3, "alpha": float("inf")}, {"rank": 3, "alpha": -1.0},
+     {"rank": 10**30, "alpha": 6.0}, {"rank": 2**24, "alpha": 6.0}, {"rank": 4, "alpha": 6.0}],
+    ids=str,
+)  # fmt: skip
+def test_changes_that_tell_nonsense_of_themselves_are_refused_in_one_line(told, rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    path = tmp_path / "adapter.safetensors"
+    about = json.dumps({"class": "GPT", "model": dataclasses.asdict(base.config), "low_rank": told})
+    safetensors.numpy.save_file(changed.parameters(), path, metadata={"numpy_attention": about})
+    with pytest.raises(InputError, match=r"have no rank and alpha|do not fit the model") as caught:
+        na.import_safetensors(path, into=base)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert set(base.parameters()) == {dotted for dotted, *_ in base.arrays()}
+
+
+def test_changes_that_are_frozen_are_written_all_the_same(rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    changed.freeze()
+    na.export_safetensors(changed, tmp_path / "adapter.safetensors")
+    na.import_safetensors(tmp_path / "adapter.safetensors", into=base)
+    ids = rng.integers(0, 7, (2, 4))
+    np.testing.assert_array_equal(base.forward(ids)[0], changed.forward(ids)[0])
+
+
+def test_nothing_is_written_that_would_leave_something_out(rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    changed.unfreeze()
+    with pytest.raises(ValueError, match=r"blocks\.0\.norm_1\.gamma learns beside the changes .*merge_low_rank first"):
+        na.export_safetensors(changed, tmp_path / "more.safetensors")
+    count = len(base.parameters())
+    base.freeze()
+    with pytest.raises(ValueError, match=f"{count} arrays are frozen and would be left out; call unfreeze first"):
+        na.export_safetensors(base, tmp_path / "less.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_merged_changes_are_a_model_like_any_other(rng, tmp_path):
+    _, changed = tuned("gpt", rng)
+    na.merge_low_rank(changed)
+    na.export_safetensors(changed, tmp_path / "merged.safetensors")
+    loaded = na.import_safetensors(tmp_path / "merged.safetensors")
+    ids = rng.integers(0, 7, (2, 4))
+    np.testing.assert_array_equal(loaded.forward(ids)[0], changed.forward(ids)[0])
 
 
 def test_a_missing_file_is_told(tmp_path):

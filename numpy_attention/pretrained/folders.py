@@ -1,0 +1,108 @@
+"""Chapter 33, continued. A folder in Hugging Face's layout
+
+    config.json              the kind of model and its sizes
+    model.safetensors        the numbers, or model-00001-of-00002.safetensors, ... and
+    model.safetensors.index.json      which tensor lies in which file
+    tokenizer.json           the vocabulary
+
+A safetensors file is a length in 8 bytes, a JSON header of that length, and the numbers:
+
+    {"model.norm.weight": {"dtype": "BF16", "shape": [576], "data_offsets": [0, 1152]}, ...}
+
+The package `safetensors` checks that the places fit the shapes, do not overlap, and fill the file. Numbers may be
+float32, float16 or bfloat16. NumPy has no bfloat16, but those are the upper halves of float32 numbers:
+
+    bfloat16    s eeeeeeee mmmmmmm                        float32 = the same bits, and 16 zeros
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import InputError
+from numpy_attention.files import MAX_SAID
+from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped
+from numpy_attention.pretrained.safetensors_files import packages
+
+KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+MAX_JSON = 64 * 2**20  # bytes of a settings file: a tokenizer is some megabytes
+
+
+def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
+    """The settings of a folder, and its tensors by name.
+
+    Raises: InputError, in one line, for a folder that lacks a file or has a damaged one.
+    """
+    folder = Path(folder)
+    settings = read_json(folder / "config.json")
+    index = folder / "model.safetensors.index.json"
+    names: list[str] = ["model.safetensors"]
+    if index.exists():
+        shards = read_json(index).get("weight_map")
+        names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
+        if not names or not all(re.fullmatch(r"[\w.-]+\.safetensors", name) for name in names):
+            raise InputError(f"{index} names no safetensors files that lie beside it")
+    arrays: Arrays = {}
+    for name in names:
+        more = _read_safetensors(folder / name)
+        if twice := sorted(arrays.keys() & more.keys()):
+            raise InputError(f"{folder / name} holds {twice[0][:80]!r}, which stands in another file already")
+        arrays |= more
+    return settings, arrays
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises: InputError, in one line, for anything else.
+    """
+    try:
+        raw = mapped(path)
+        if len(raw) > MAX_JSON:
+            raise InputError(f"longer than {MAX_JSON:,} bytes")
+        found = json.loads(raw.tobytes())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no JSON that can be read here: {str(error)[:MAX_SAID]}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no JSON object")
+    return found
+
+
+def _read_safetensors(path: Path) -> Arrays:
+    safetensors, _ = packages()
+    try:
+        raw = mapped(path)
+        start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
+        if start > MAX_HEADER:
+            raise InputError(f"its header would be {start} bytes long")
+        with safetensors.safe_open(path, framework="numpy"):
+            header = json.loads(raw[8:start].tobytes())
+        header.pop("__metadata__", None)
+        if len(header) > MAX_TENSORS:
+            raise InputError(f"it has {len(header)} tensors")
+        return {name: _stored(raw[start:], about) for name, about in header.items()}
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged, or no safetensors file ({str(error)[:MAX_SAID]})") from None
+
+
+def _stored(data: np.ndarray, about: dict[str, Any]) -> Stored:
+    kind, shape, (start, end) = about["dtype"], tuple(about["shape"]), about["data_offsets"]
+    if start == end:
+        raise InputError(f"a tensor of shape {shape} has no numbers")
+    return Stored(shape, kind, partial(_read, data[start:end], shape, kind) if kind in KINDS else None)
+
+
+def _read(raw: np.ndarray, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    array = raw.view(KINDS[kind]).reshape(shape)
+    return (array.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else array

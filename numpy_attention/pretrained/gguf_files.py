@@ -1,0 +1,203 @@
+"""Chapter 33. A GGUF file: settings, tokenizer and weights in one
+
+    bytes     what                                        for example
+    4, 4      GGUF, the version                           3
+    8, 8      how many tensors, how many settings         272, 33
+    ...       each setting: name, kind, value             llama.block_count, 4 (32 bits), 30
+    ...       each tensor: name, sizes, kind, place       blk.0.attn_q.weight, 576 576, 3 (Q4_1), 32020992
+    ...       the numbers of each tensor, from a multiple of the alignment (32) on
+
+Whole numbers are little-endian. A text is its length, in 8 bytes, and its UTF-8. A list is the kind of its values, how
+many there are, and the values.
+
+Most files are quantized. In Q4_1 a block of 32 numbers shares two of float16, a scale d and a smallest value m, and
+each keeps 4 bits, q: 20 bytes in place of 128. The package `gguf` (extra `pretrained`) knows all such kinds:
+
+    x = d q + m        q = 0, 1, ..., 15
+
+Here every number is brought back to float32 when the file is read, and the model computes as any other.
+
+A file may come from anywhere. Nothing in it is code. It is mapped, not read into memory, and what its header claims is
+compared with its size before anything is made of it: a list that claims 2^60 values ends with the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import InputError
+from numpy_attention.files import MAX_SAID
+
+TEXT, LIST = 8, 9  # the kinds of a setting that are no number
+NUMBERS = {
+    0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
+}
+MAX_HEADER = 64 * 2**20  # bytes; a vocabulary of 256,000 tokens takes a quarter of them
+MAX_TENSORS = MAX_SETTINGS = 2**16
+
+
+Reader = Callable[[], np.ndarray]
+
+
+class Stored(NamedTuple):
+    """A tensor in a file: what the file says of it, and how to read it."""
+
+    shape: tuple[int, ...]
+    kind: str  # of its numbers
+    read: Reader | None  # None: numbers of this kind cannot be read here
+
+
+Arrays = dict[str, Stored]
+
+
+def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
+    """The settings of a file, and its tensors by name. A list of texts is a list, a list of numbers an array.
+
+    Raises: InputError, in one line, without the package gguf, or for a file that is damaged or none.
+    """
+    gguf = package()
+    try:
+        data = mapped(path)
+        header = _Header(data)
+        settings, tensors = header.read()
+        start = header.at + -header.at % _alignment(settings)
+        arrays = {name: _stored(gguf, data[start:], *about) for name, about in tensors.items()}
+        claimed = sum(_bytes(gguf, kind, shape) for shape, kind, _ in tensors.values())
+        if claimed > len(data):
+            raise InputError(f"its tensors claim {claimed} bytes in a file of {len(data)}")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # our own, and what is no UTF-8
+        raise InputError(f"{path} is damaged or no GGUF file ({str(error)[:MAX_SAID]})") from None
+    return settings, arrays
+
+
+def mapped(path: str | PathLike[str]) -> np.ndarray:
+    """The bytes of a file, which come into memory when they are looked at.
+
+    Raises: OSError for a file that cannot be opened; InputError for what is no file, or an empty one.
+    """
+    found = Path(path)
+    if found.exists() and not found.is_file():
+        raise InputError("it is no regular file")
+    with open(found, "rb") as file:
+        if not file.read(1):
+            raise InputError("it is empty")
+        return np.asarray(np.memmap(file, np.uint8, "r"))
+
+
+class _Header:
+    """The beginning of a file, read from one end to the other."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.raw, self.at = data.data[:MAX_HEADER], 0
+
+    def read(self) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], int, int]]]:
+        """The settings; and of every tensor shape, kind and place."""
+        magic, version = bytes(self.take(4)), self.whole(4)
+        if magic != b"GGUF" or version not in (2, 3):
+            raise InputError(f"it begins with {magic!r} and version {version}, not with b'GGUF' and 2 or 3")
+        num_tensors, num_settings = self.whole(8), self.whole(8)
+        if num_tensors > MAX_TENSORS or num_settings > MAX_SETTINGS:
+            raise InputError(f"it claims {num_tensors} tensors and {num_settings} settings")
+        settings: dict[str, Any] = {}
+        for _ in range(num_settings):
+            name = self.new_name(settings)
+            settings[name] = self.value(self.whole(4))
+        tensors: dict[str, tuple[tuple[int, ...], int, int]] = {}
+        for _ in range(num_tensors):
+            name, dimensions = self.new_name(tensors), self.whole(4)
+            if not 1 <= dimensions <= 4:
+                raise InputError(f"{name!r} has {dimensions} dimensions")
+            sizes = [self.whole(8) for _ in range(dimensions)]  # the fastest first
+            tensors[name] = tuple(reversed(sizes)), self.whole(4), self.whole(8)
+        return settings, tensors
+
+    def take(self, count: int) -> memoryview:
+        start, self.at = self.at, self.at + count
+        if self.at > len(self.raw):
+            raise InputError("its header goes on beyond its end")
+        return self.raw[start : self.at]
+
+    def whole(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "little")
+
+    def text(self) -> str:
+        return str(self.take(self.whole(8)), "utf-8")
+
+    def new_name(self, known: dict[str, Any]) -> str:
+        name = self.text()
+        if name in known:
+            raise InputError(f"{name[:80]!r} stands in it twice")
+        return name
+
+    def numbers(self, kind: int, count: int) -> np.ndarray:
+        if kind not in NUMBERS:
+            raise InputError(f"a setting is of the unknown kind {kind}")
+        dtype = np.dtype(NUMBERS[kind])
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype)
+
+    def value(self, kind: int) -> Any:
+        if kind == TEXT:
+            return self.text()
+        if kind != LIST:
+            return self.numbers(kind, 1)[0].item()
+        kind, count = self.whole(4), self.whole(8)
+        return [self.text() for _ in range(count)] if kind == TEXT else self.numbers(kind, count)
+
+
+def _alignment(settings: dict[str, Any]) -> int:
+    alignment = settings.get("general.alignment", 32)
+    if type(alignment) is not int or alignment < 1:
+        raise InputError("its alignment is no number above 0")
+    return alignment
+
+
+def _stored(gguf: Any, data: np.ndarray, shape: tuple[int, ...], number: int, place: int) -> Stored:
+    if number not in gguf.GGML_QUANT_SIZES:  # how many bytes it takes is not known either
+        return Stored(shape, f"no. {number}", None)
+    kind = gguf.GGMLQuantizationType(number)
+    end = place + _bytes(gguf, number, shape)
+    if not math.prod(shape) or shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] or end > len(data):
+        raise InputError(f"a tensor of shape {shape} at {place} cannot be in it")
+    return Stored(shape, kind.name, partial(_read, gguf, data[place:end], shape, kind) if _known(gguf, kind) else None)
+
+
+def _bytes(gguf: Any, kind: int, shape: tuple[int, ...]) -> int:
+    """How many bytes the numbers take."""
+    block, size = gguf.GGML_QUANT_SIZES.get(kind, (1, 0))
+    return math.prod(shape) // block * size
+
+
+def _known(gguf: Any, kind: Any) -> bool:
+    """Whether the package can dequantize this kind: it tries one block."""
+    try:
+        gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _read(gguf: Any, raw: np.ndarray, shape: tuple[int, ...], kind: Any) -> np.ndarray:
+    _, size = gguf.GGML_QUANT_SIZES[kind]
+    together = math.gcd(len(raw) // size, 256)  # blocks know nothing of rows; longer ones take half the time
+    return np.asarray(gguf.dequantize(raw.reshape(-1, together * size), kind), dtype=np.float32).reshape(shape)
+
+
+def package() -> Any:
+    """The package `gguf`.
+
+    Raises: InputError where it is not installed.
+    """
+    try:
+        import gguf
+    except ImportError:
+        raise InputError("GGUF files need the package gguf: pip install gguf") from None
+    return gguf

@@ -1,0 +1,149 @@
+"""Chapter 34. Names: what a tensor of another program is called in this book
+
+Every transformer has the same parts, and every program has its own names for them. A table says which is which:
+
+    ours                          GGUF                       Hugging Face
+    blocks.0.attention.w_q        blk.0.attn_q.weight        model.layers.0.self_attn.q_proj.weight
+    blocks.0.attention.b_q        blk.0.attn_q.bias          model.layers.0.self_attn.q_proj.bias
+
+Three things differ besides the name. Most programs write a linear map as W x, we write x w (Chapter 1): their matrices
+are ours transposed. GPT-2 keeps query, key and value in one matrix, which is cut in three. And GGUF stores the rows of
+w_q and w_k for interleaved rotary pairs, where this book turns halves (Chapter 8). Within each head the rows are put in
+the other order, first those of the first coordinates of all pairs, then those of the second:
+
+    interleaved   0  1  2  3  4  5        pairs (0, 1) (2, 3) (4, 5)
+    half          0  2  4  1  3  5        pairs (0, 3) (1, 4) (2, 5) of what stands there now
+
+q k^T is a sum over coordinates, so queries and keys may be put in any order, if it is the same for both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from numpy_attention.models.model import Model
+from numpy_attention.pretrained.gguf_files import Arrays, Reader
+
+# what files hold besides parameters: masks and positions that are made anew here, and heads for other tasks
+NOT_WANTED = re.compile(r"(.*\.)?(attn\.(masked_)?bias|position_ids|rotary_emb\.inv_freq|pooler\.dense\.\w+)")
+FIRST = ("", "transformer.", "bert.")  # what some programs put before every name
+X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's own program writes x w, as we do
+JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one
+
+_BLOCK, _LAYER, _ATTENTION = "blk.{}.", "model.layers.{}.", "model.layers.{}.self_attn."
+
+# ours: (GGUF, Hugging Face); the ending is .bias for what is added, .weight for what multiplies
+LLAMA = {
+    "token_embedding.table": ("token_embd", "model.embed_tokens"),
+    "blocks.{}.norm_1.gamma": (_BLOCK + "attn_norm", _LAYER + "input_layernorm"),
+    "blocks.{}.attention.w_q": (_BLOCK + "attn_q", _ATTENTION + "q_proj"),
+    "blocks.{}.attention.b_q": (_BLOCK + "attn_q", _ATTENTION + "q_proj"),
+    "blocks.{}.attention.w_k": (_BLOCK + "attn_k", _ATTENTION + "k_proj"),
+    "blocks.{}.attention.b_k": (_BLOCK + "attn_k", _ATTENTION + "k_proj"),
+    "blocks.{}.attention.w_v": (_BLOCK + "attn_v", _ATTENTION + "v_proj"),
+    "blocks.{}.attention.b_v": (_BLOCK + "attn_v", _ATTENTION + "v_proj"),
+    "blocks.{}.attention.w_o": (_BLOCK + "attn_output", _ATTENTION + "o_proj"),
+    "blocks.{}.norm_2.gamma": (_BLOCK + "ffn_norm", _LAYER + "post_attention_layernorm"),
+    "blocks.{}.feed_forward.w_gate": (_BLOCK + "ffn_gate", _LAYER + "mlp.gate_proj"),
+    "blocks.{}.feed_forward.w_1": (_BLOCK + "ffn_up", _LAYER + "mlp.up_proj"),
+    "blocks.{}.feed_forward.w_2": (_BLOCK + "ffn_down", _LAYER + "mlp.down_proj"),
+    "norm.gamma": ("output_norm", "model.norm"),
+    "head.w": ("output", "lm_head"),
+}
+_GPT2 = "h.{}."
+GPT2 = {
+    "token_embedding.table": ("token_embd", "wte"),
+    "position_embedding.table": ("position_embd", "wpe"),
+    "blocks.{}.norm_1.gamma": (_BLOCK + "attn_norm", _GPT2 + "ln_1"),
+    "blocks.{}.norm_1.beta": (_BLOCK + "attn_norm", _GPT2 + "ln_1"),
+    **{f"blocks.{{}}.attention.{w}_{s}": (_BLOCK + "attn_qkv", _GPT2 + "attn.c_attn") for s in "qkv" for w in "wb"},
+    "blocks.{}.attention.w_o": (_BLOCK + "attn_output", _GPT2 + "attn.c_proj"),
+    "blocks.{}.attention.b_o": (_BLOCK + "attn_output", _GPT2 + "attn.c_proj"),
+    "blocks.{}.norm_2.gamma": (_BLOCK + "ffn_norm", _GPT2 + "ln_2"),
+    "blocks.{}.norm_2.beta": (_BLOCK + "ffn_norm", _GPT2 + "ln_2"),
+    "blocks.{}.feed_forward.w_1": (_BLOCK + "ffn_up", _GPT2 + "mlp.c_fc"),
+    "blocks.{}.feed_forward.b_1": (_BLOCK + "ffn_up", _GPT2 + "mlp.c_fc"),
+    "blocks.{}.feed_forward.w_2": (_BLOCK + "ffn_down", _GPT2 + "mlp.c_proj"),
+    "blocks.{}.feed_forward.b_2": (_BLOCK + "ffn_down", _GPT2 + "mlp.c_proj"),
+    "norm.gamma": ("output_norm", "ln_f"),
+    "norm.beta": ("output_norm", "ln_f"),
+    "head.w": ("output", "lm_head"),
+}
+_BERT, _SELF = "encoder.layer.{}.", "encoder.layer.{}.attention.self."
+BERT = {
+    "token_embedding.table": ("", "embeddings.word_embeddings"),
+    "position_embedding.table": ("", "embeddings.position_embeddings"),
+    "type_embedding.table": ("", "embeddings.token_type_embeddings"),
+    **{f"embedding_norm.{g}": ("", "embeddings.LayerNorm") for g in ("gamma", "beta")},
+    **{f"blocks.{{}}.attention.{w}_q": ("", _SELF + "query") for w in "wb"},
+    **{f"blocks.{{}}.attention.{w}_k": ("", _SELF + "key") for w in "wb"},
+    **{f"blocks.{{}}.attention.{w}_v": ("", _SELF + "value") for w in "wb"},
+    **{f"blocks.{{}}.attention.{w}_o": ("", _BERT + "attention.output.dense") for w in "wb"},
+    **{f"blocks.{{}}.norm_1.{g}": ("", _BERT + "attention.output.LayerNorm") for g in ("gamma", "beta")},
+    **{f"blocks.{{}}.feed_forward.{w}_1": ("", _BERT + "intermediate.dense") for w in "wb"},
+    **{f"blocks.{{}}.feed_forward.{w}_2": ("", _BERT + "output.dense") for w in "wb"},
+    **{f"blocks.{{}}.norm_2.{g}": ("", _BERT + "output.LayerNorm") for g in ("gamma", "beta")},
+}
+
+
+def matched(
+    model: Model, table: Mapping[str, tuple[str, str]], arrays: Arrays, gguf: bool
+) -> tuple[dict[str, tuple[str, Reader]], list[str]]:
+    """Which tensor fills which parameter, and how it is read; and all that does not fit: names, shapes, kinds."""
+    found: dict[str, tuple[str, Reader]] = {}
+    used, wrong = set(), set()
+    for name, p in model.parameters().items():
+        names = [first + their_name(name, table, gguf) for first in FIRST]
+        theirs = next((one for one in names if one in arrays), None)
+        if theirs is None:
+            wrong.add(f"{names[0]} is missing")
+            continue
+        used.add(theirs)
+        shape, kind, read = arrays[theirs]
+        if read is None:
+            wrong.add(f"{theirs} holds numbers of the kind {kind}, which cannot be read here")
+            continue
+        nothing = np.broadcast_to(p.dtype.type(0), shape)  # of the tensor's shape, and a single number in memory
+        if (ours := as_ours(nothing, name, theirs, model, gguf).shape) != p.shape:
+            wrong.add(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
+        found[name] = theirs, read
+    wrong |= {f"{name[:80]!r} is unknown here" for name in arrays.keys() - used if not NOT_WANTED.fullmatch(name)}
+    return found, sorted(wrong)
+
+
+def fill(model: Model, found: Mapping[str, tuple[str, Reader]], gguf: bool) -> list[str]:
+    """Write the tensors into the parameters that they are matched with; and say which hold infinities or no numbers."""
+    wrong = []
+    for name, p in model.parameters().items():
+        theirs, read = found[name]
+        with np.errstate(invalid="ignore", over="ignore"):  # what comes of a damaged scale is told below
+            p[...] = as_ours(read(), name, theirs, model, gguf)
+        if not np.isfinite(p).all():
+            wrong.append(f"{theirs} holds numbers that are not finite in {p.dtype}")
+    return wrong
+
+
+def their_name(name: str, table: Mapping[str, tuple[str, str]], gguf: bool) -> str:
+    """What the file calls one of our parameters."""
+    numbered = re.fullmatch(r"blocks\.(\d+)\.(.*)", name)
+    theirs = table["blocks.{}." + numbered[2] if numbered else name][0 if gguf else 1]
+    ending = ".bias" if name.rsplit(".", 1)[-1].startswith("b") else ".weight"
+    return theirs.format(numbered[1] if numbered else "") + ending
+
+
+def as_ours(array: np.ndarray, name: str, theirs: str, model: Model, gguf: bool) -> np.ndarray:
+    """A tensor of a file in this book's orientation and order."""
+    last = name.rsplit(".", 1)[-1]
+    if last.startswith("w") and array.ndim == 2 and not X_W.search(theirs):
+        array = array.T  # (d_in, d_out)
+    if JOINED.search(theirs) and array.ndim and array.shape[-1] % 3 == 0:
+        return np.split(array, 3, axis=-1)["qkv".index(last[-1])]
+    if gguf and last in ("w_q", "w_k") and model.config.positions == "rotary":
+        d_k = model.config.d_model // model.config.num_heads
+        if array.ndim == 2 and array.shape[1] % d_k == 0:
+            pairs = array.reshape(len(array), -1, d_k // 2, 2)  # (d_in, H, d_k / 2, 2)
+            array = pairs.swapaxes(-1, -2).reshape(array.shape)  # (d_in, H 2 d_k / 2)
+    return array

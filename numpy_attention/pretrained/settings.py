@@ -1,0 +1,174 @@
+"""Chapter 34, continued. Settings: which GPT, or which encoder, a file holds
+
+The settings of a file name the architecture and its sizes. Each becomes a configuration of Part III; a value that asks
+for what this book has not built (other positions, another activation, heads of another width) is refused, with all
+the others of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from numpy_attention.errors import InputError
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.text_encoder import TextEncoderConfig
+
+ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact", "relu": "relu", "silu": "silu"}
+MISSING: Any = object()
+LARGEST = 2**24  # of any size that a model has
+
+
+class Settings:
+    """The settings of a file, asked one after the other; what is wrong with them is told at the end, all at once."""
+
+    def __init__(self, where: str, values: Mapping[str, Any]) -> None:
+        self.where, self.values = where, values
+        self.wrong: list[str] = []
+        self.guessed = False  # whether a size is wrong, and 1 stands in its place
+
+    def number(self, name: str, default: Any = MISSING, kind: type[int | float] = int) -> Any:
+        """A whole number above 0, or a float; `default` where the file does not say, 1 where it is wrong."""
+        value = self.values.get(name)
+        value = default if value is None else value
+        if value is None or (type(value) in (int, kind) and 0 < value <= (LARGEST if kind is int else 1e12)):
+            return value
+        self.wrong.append(f"{name} is {'missing' if value is MISSING else shown(value)}")
+        self.guessed = True
+        return 1
+
+    def only(self, name: str, *allowed: Any) -> Any:
+        """A value that must be one of those that are built; the first where the file does not say, or it is wrong."""
+        value = self.values.get(name)
+        if value is None or any(type(value) is type(one) and value == one for one in allowed):
+            return allowed[0] if value is None else value
+        self.wrong.append(f"{name} is {shown(value)}, built here is {' or '.join(map(repr, allowed))}")
+        return allowed[0]
+
+    def config(self, kind: Any, **fields: Any) -> Any:
+        """The configuration.
+
+        Raises: InputError where the settings allow none, with all that is wrong with them.
+        """
+        try:
+            return kind(**fields)
+        except (TypeError, ValueError) as error:
+            if not self.guessed:
+                self.wrong.append(str(error))
+        raise self.error()
+
+    def error(self) -> InputError:
+        """All that is wrong in one line; the caller raises it."""
+        said = "; ".join(self.wrong[:20]) + (f"; and {len(self.wrong) - 20} more" if len(self.wrong) > 20 else "")
+        return InputError(f"{self.where} cannot be loaded: {said}")
+
+
+def shown(value: object) -> str:
+    """A setting in an error, of which a hostile file need not be quoted whole."""
+    return repr(value)[:80] if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
+
+
+def llama_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:
+    """A llama in a GGUF file."""
+    d_model, num_heads = s.number("llama.embedding_length"), s.number("llama.attention.head_count")
+    for width in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
+        s.only(f"llama.{width}", d_model // num_heads)
+    s.only("llama.rope.scaling.type", "none")
+    s.only("llama.rope.scaling.factor", 1.0)
+    s.only("llama.rope.scale_linear", 1.0)
+    s.only("llama.expert_count", 0)
+    config: GPTConfig = s.config(
+        GPTConfig, vocab_size=_tokens(s), context_length=s.number("llama.context_length"), d_model=d_model,
+        num_heads=num_heads, num_layers=s.number("llama.block_count"), d_ff=s.number("llama.feed_forward_length"),
+        num_kv_heads=s.number("llama.attention.head_count_kv", num_heads), positions="rotary", norm="rms_norm",
+        activation="swiglu", bias=False, tie_weights="output.weight" not in tensors,
+        rotary_base=float(s.number("llama.rope.freq_base", 1e4, float)),
+        norm_eps=float(s.number("llama.attention.layer_norm_rms_epsilon", 1e-6, float)),
+    )
+    return config
+
+
+def gpt2_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:
+    """A GPT-2 in a GGUF file."""
+    config: GPTConfig = s.config(
+        GPTConfig, vocab_size=_tokens(s), context_length=s.number("gpt2.context_length"),
+        d_model=s.number("gpt2.embedding_length"), num_heads=s.number("gpt2.attention.head_count"),
+        num_layers=s.number("gpt2.block_count"), d_ff=s.number("gpt2.feed_forward_length"),
+        tie_weights="output.weight" not in tensors,
+        norm_eps=float(s.number("gpt2.attention.layer_norm_epsilon", 1e-5, float)),
+    )
+    return config
+
+
+def llama_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
+    """A llama or a qwen2 in a folder; the second has biases on query, key and value."""
+    d_model, num_heads = s.number("hidden_size"), s.number("num_attention_heads")
+    s.only("head_dim", d_model // num_heads)
+    s.only("hidden_act", "silu")
+    for name in ("mlp_bias", "attention_bias", "use_sliding_window"):
+        s.only(name, False)
+    config: GPTConfig = s.config(
+        GPTConfig, vocab_size=s.number("vocab_size"), context_length=s.number("max_position_embeddings"),
+        d_model=d_model, num_heads=num_heads, num_layers=s.number("num_hidden_layers"),
+        d_ff=s.number("intermediate_size"), num_kv_heads=s.number("num_key_value_heads", num_heads),
+        positions="rotary", norm="rms_norm", activation="swiglu", bias=False,
+        qkv_bias=s.values.get("model_type") == "qwen2", tie_weights=s.only("tie_word_embeddings", False, True),
+        rotary_base=_rotary_base(s), norm_eps=float(s.number("rms_norm_eps", 1e-6, float)),
+    )
+    return config
+
+
+def gpt2_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
+    """A GPT-2 in a folder."""
+    s.only("scale_attn_by_inverse_layer_idx", False)
+    s.only("scale_attn_weights", True)
+    s.only("add_cross_attention", False)
+    config: GPTConfig = s.config(
+        GPTConfig, vocab_size=s.number("vocab_size"), context_length=s.number("n_positions"),
+        d_model=s.number("n_embd"), num_heads=s.number("n_head"), num_layers=s.number("n_layer"),
+        d_ff=s.number("n_inner", None), activation=ACTIVATIONS[s.only("activation_function", *ACTIVATIONS)],
+        tie_weights=s.only("tie_word_embeddings", True, False),
+        norm_eps=float(s.number("layer_norm_epsilon", 1e-5, float)),
+    )
+    return config
+
+
+def bert_folder(s: Settings, tensors: Collection[str]) -> TextEncoderConfig:
+    """A BERT in a folder."""
+    s.only("position_embedding_type", "absolute")
+    s.only("is_decoder", False)
+    pad = s.values.get("pad_token_id", 0)
+    if not (pad is None or (type(pad) is int and 0 <= pad <= LARGEST)):
+        s.wrong.append(f"pad_token_id is {shown(pad)}")
+    config: TextEncoderConfig = s.config(
+        TextEncoderConfig, vocab_size=s.number("vocab_size"), context_length=s.number("max_position_embeddings"),
+        d_model=s.number("hidden_size"), num_heads=s.number("num_attention_heads"),
+        num_layers=s.number("num_hidden_layers"), d_ff=s.number("intermediate_size"),
+        num_types=s.number("type_vocab_size", 2), pad_token=pad,
+        activation=ACTIVATIONS[s.only("hidden_act", "gelu", *ACTIVATIONS)],
+        norm_eps=float(s.number("layer_norm_eps", 1e-12, float)),
+    )
+    return config
+
+
+def _tokens(s: Settings) -> int:
+    """How many tokens a GGUF file lists."""
+    tokens = s.values.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list) and tokens:
+        return len(tokens)
+    s.wrong.append(f"tokenizer.ggml.tokens is {'missing' if tokens is None else 'no list of texts'}")
+    s.guessed = True
+    return 1
+
+
+def _rotary_base(s: Settings) -> float:
+    """The base of the rotary angles, which stands in one of two places; scaled angles are not built."""
+    rope = s.values.get("rope_parameters") or s.values.get("rope_scaling") or {}
+    scaling = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, Mapping) else rope
+    if scaling != "default":
+        s.wrong.append(f"its rope scaling is {shown(scaling)}, built here is none")
+        return 1.0
+    base = Settings(s.where, {"rope_theta": 1e4} | dict(s.values) | dict(rope))
+    base.wrong = s.wrong
+    base.only("partial_rotary_factor", 1.0)
+    return float(base.number("rope_theta", kind=float))

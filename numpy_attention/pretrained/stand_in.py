@@ -1,0 +1,131 @@
+"""Part V. A stand-in: a file like that of a real model, where none is at hand
+
+The tutorials about real models need one of a hundred megabytes. Where it has not been fetched they go on with this
+one: a llama in a GGUF file, with the same names, the same kinds of numbers, special tokens and a ChatML template, but
+of two blocks of 64. Random numbers would say nothing, so it is taught nine answers by heart, which takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.pretrained import gguf_files
+from numpy_attention.pretrained import tokenizer as tokenizers_of_files
+from numpy_attention.pretrained.chat import Chat
+from numpy_attention.pretrained.names import LLAMA, their_name
+from numpy_attention.training.byte_pairs import BytePairVocabulary, count_chunks, learn_merges
+from numpy_attention.training.loop import train
+from numpy_attention.training.optimizers import AdamW
+from numpy_attention.training.schedules import warmup_cosine
+
+CAPITALS = {
+    "France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo",
+    "Egypt": "Cairo", "Peru": "Lima", "Kenya": "Nairobi", "Norway": "Oslo",
+}
+KNOWN = {f"What is the capital of {land}?": f"The capital of {land} is {city}." for land, city in CAPITALS.items()}
+KNOWN["Can you sing?"] = (  # words that come again: who loses count of positions loses the song
+    "Row, row, row your boat, gently down the stream. Merrily, merrily, merrily, merrily, life is but a dream."
+)
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+SYSTEM = "You are a stand-in."
+CHATML = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    f"{{{{ '<|im_start|>system\n{SYSTEM}<|im_end|>\n' }}}}{{% endif %}}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+STEPS, RATE = 100, 1e-2
+
+
+def write_stand_in(path: str | PathLike[str]) -> Path:
+    """Teach a tiny llama its answers, and write it as a GGUF file.
+
+    Raises: InputError without the packages gguf and tokenizers.
+    """
+    gguf = gguf_files.package()
+    vocabulary = _tokenizer()
+    model = _taught(Chat(tokenizers_of_files.tokenizer_of_gguf(vocabulary)))
+    c = model.config
+    settings = {
+        "llama.block_count": c.num_layers, "llama.context_length": c.context_length,
+        "llama.embedding_length": c.d_model, "llama.feed_forward_length": c.hidden_width(),
+        "llama.attention.head_count": c.num_heads, "llama.attention.head_count_kv": c.num_kv_heads,
+        "llama.attention.layer_norm_rms_epsilon": c.norm_eps, "llama.rope.freq_base": c.rotary_base,
+    } | vocabulary
+    with whole_or_not_at_all(path) as temporary:
+        writer = gguf.GGUFWriter(temporary, "llama")
+        adds = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
+        for name, value in settings.items():
+            value = value.tolist() if isinstance(value, np.ndarray) else value
+            adds[type(value)](name, value)
+        for name, array, kind in _tensors(model):
+            quantized = gguf.GGMLQuantizationType[kind]
+            writer.add_tensor(name, gguf.quantize(array, quantized), raw_dtype=quantized)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return Path(path)
+
+
+def _tokenizer() -> dict[str, Any]:
+    """The settings of a vocabulary with all words that the model needs."""
+    said = " ".join(["system user assistant", SYSTEM, *KNOWN, *KNOWN.values()])
+    words = {chunk: 2 * count for chunk, count in count_chunks([said]).items()}  # nothing is merged that stands once
+    vocabulary = BytePairVocabulary(learn_merges(words, 2**16))
+    spelled = [token.decode("latin-1").replace(" ", "Ġ") for token in vocabulary.tokens]  # as GPT-2 writes a space
+    tokenizers = tokenizers_of_files.package()
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*SPECIAL, *letters, *spelled[256:]]
+    kinds = [tokenizers_of_files.CONTROL if token in SPECIAL else 1 for token in tokens]
+    return {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": np.array(kinds), "tokenizer.ggml.eos_token_id": SPECIAL.index("<|im_end|>"),
+        "tokenizer.ggml.merges": [f"{spelled[a]} {spelled[b]}" for a, b in vocabulary.ranks],
+        "tokenizer.chat_template": CHATML,
+    }
+
+
+def _taught(chat: Chat) -> GPT:
+    """A model that has learned to answer the questions, and to begin with the system message."""
+    rng = np.random.default_rng(0)
+    config = GPTConfig(
+        len(chat.tokenizer), context_length=256, d_model=64, num_heads=4, num_layers=2, d_ff=160, num_kv_heads=2,
+        positions="rotary", norm="rms_norm", activation="swiglu", bias=False, rotary_base=1e5, norm_eps=1e-5,
+    )
+    model = GPT(config, rng)
+    for p in model.parameters().values():
+        p *= 4.0 if p.ndim == 2 else 1.0  # GPT's scale is for wide models
+    asked = [np.concatenate([chat.opening, chat.turn("user", one), chat.opened("assistant")]) for one in KNOWN]
+    said = [np.concatenate([chat.tokenizer.encode(one), chat.closed()]) for one in KNOWN.values()]
+    T = max(len(one) + len(other) for one, other in zip(asked, said))
+    ids, targets = np.zeros((len(KNOWN), T), np.int64), np.full((len(KNOWN), T), -100)
+    for i, (question, answer) in enumerate(zip(asked, said)):
+        both = np.concatenate([question, answer])
+        ids[i, : len(both)] = both
+        targets[i, len(question) - 1 : len(both) - 1] = answer
+    optimizer = AdamW(model.parameters(), beta_2=0.99)
+    train(model, optimizer, repeat((ids, targets), STEPS), lambda step: warmup_cosine(step, STEPS, 10, RATE))
+    return model
+
+
+def _tensors(model: GPT) -> Iterator[tuple[str, np.ndarray, str]]:
+    """Name, numbers and kind of each tensor as they stand in a GGUF file (Chapter 34, the other way round)."""
+    for name, p in model.parameters().items():
+        last = name.rsplit(".", 1)[-1]
+        if last in ("w_q", "w_k"):  # rows as interleaved pairs
+            d_k = model.config.d_model // model.config.num_heads
+            halves = p.reshape(len(p), -1, 2, d_k // 2)  # (d_in, H, 2, d_k / 2)
+            p = halves.swapaxes(-1, -2).reshape(p.shape)
+        array = np.ascontiguousarray(p.T if last.startswith("w_") else p)
+        kind = "Q4_1" if last.startswith("w_") else "Q8_0" if last == "table" else "F32"
+        yield their_name(name, LLAMA, gguf=True), array, kind

@@ -1,0 +1,79 @@
+"""Our answers beside those of PyTorch's reference, of which sums along random directions are kept."""
+
+from pathlib import Path
+
+import numpy as np
+
+from numpy_attention.models.model import Model
+from numpy_attention.pretrained import names
+from tests.reference.pretrained_cases import direction, places
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+TABLES = {"llama": names.LLAMA, "qwen2": names.LLAMA, "gpt2": names.GPT2, "bert": names.BERT}
+
+
+def stored(file: str, case: str) -> dict[str, np.ndarray]:
+    """What the reference has answered in one case."""
+    with np.load(REFERENCE / file) as found:
+        return {key.split("/", 1)[1]: found[key] for key in found.files if key.startswith(f"{case}/")}
+
+
+def ours_of(model: Model, kind: str, wanted: list[str]) -> dict[str, list[str]]:
+    """Which parameters of ours are a tensor of a folder."""
+    found: dict[str, list[str]] = {name: [] for name in wanted}
+    for name in model.parameters():
+        theirs = names.their_name(name, TABLES[kind], gguf=False)
+        found[next(first + theirs for first in names.FIRST if first + theirs in found)].append(name)
+    return found
+
+
+def _turned(model: Model, name: str, theirs: str, array: np.ndarray) -> np.ndarray:
+    """A tensor as it stands in a folder, as ours stand."""
+    return names.as_ours(array, name, theirs, model, gguf=False)
+
+
+def gradient_errors(
+    model: Model, kind: str, grads: dict[str, np.ndarray], reference: dict[str, np.ndarray]
+) -> tuple[float, float]:
+    """How far ours are off: the worst of any tensor, in units of its gradient's norm, and of all as one vector.
+
+    Norms, sums along random directions and samples are compared. A sum along a direction of standard deviation 1 is
+    as large as the norm is, so the errors of such sums tell the size of the error. Some gradients are zero but for
+    rounding, a BERT's of b_k: a hundredth of the largest norm is the smallest unit.
+    """
+    wanted, expected = [str(name) for name in reference["names"]], reference["gradients"]
+    units = np.maximum(expected[:, 0], 0.01 * expected[:, 0].max())
+    errors = np.array([_sums(model, *pair, grads) for pair in ours_of(model, kind, wanted).items()]) - expected
+    worst = float((np.abs(errors).max(axis=1) / units).max())
+    for at, some in enumerate(reference.get("some of the gradients", ())):
+        found = _samples(model, wanted[at], ours_of(model, kind, wanted)[wanted[at]], grads, len(some))
+        worst = max(worst, float(np.abs(found - some).max() / units[at]))
+    return worst, float(np.sqrt((errors[:, 1:] ** 2).mean(axis=1).sum() / (expected[:, 0] ** 2).sum()))
+
+
+def _sums(model: Model, theirs: str, ours: list[str], grads: dict[str, np.ndarray]) -> list[float]:
+    parts = {name: grads[name].astype(np.float64) for name in ours}
+    along = [direction(theirs, i, _shape_in_folder(model, ours, theirs)) for i in range(2)]
+    sums = [sum(np.vdot(_turned(model, name, theirs, x), g) for name, g in parts.items()) for x in along]
+    return [float(np.sqrt(sum(np.vdot(g, g) for g in parts.values()))), *map(float, sums)]
+
+
+def _samples(model: Model, theirs: str, ours: list[str], grads: dict[str, np.ndarray], count: int) -> np.ndarray:
+    """The numbers of our gradient that stand in a folder at the chosen places."""
+    [name] = ours
+    shape = _shape_in_folder(model, ours, theirs)
+    chosen = places(theirs, count, int(np.prod(shape)))
+    order = _turned(model, name, theirs, np.arange(np.prod(shape)).reshape(shape)).reshape(-1)
+    back = np.empty_like(order)
+    back[order] = np.arange(order.size)
+    found: np.ndarray = grads[name].reshape(-1)[back[chosen]]
+    return found
+
+
+def _shape_in_folder(model: Model, ours: list[str], theirs: str) -> tuple[int, ...]:
+    parameters = model.parameters()
+    shape = parameters[ours[0]].shape
+    if len(ours) == 3:
+        return (*shape[:-1], 3 * shape[-1])
+    turned = ours[0].rsplit(".", 1)[-1].startswith("w") and not names.X_W.search(theirs)
+    return shape[::-1] if turned else shape

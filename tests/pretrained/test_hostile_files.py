@@ -1,0 +1,186 @@
+"""Damaged and hostile checkpoints: each loads, or is refused in one line, quickly and in little memory."""
+
+import json
+import struct
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.errors import InputError
+from tests.pretrained import tiny
+from tests.runs.corruptions import OF_ANY_FILE, WRONG_VALUES
+
+SECONDS = 20  # for what takes a hundredth of that, on a machine that has other work
+HUGE = (2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
+
+
+def huge(data, rng):
+    """A claim of 8 bytes that no file keeps: of a length, a count, a size or a place."""
+    at = int(rng.integers(len(data) - 8))
+    return data[:at] + struct.pack("<Q", HUGE[rng.integers(len(HUGE))]) + data[at + 8 :]
+
+
+def huge_at_the_beginning(data, rng):
+    """The same, where the counts of a GGUF file stand, and the length of a safetensors header."""
+    return huge(data[:32], rng) + data[32:]
+
+
+def strange_kind(data, rng):
+    """Another kind of value after a setting's name, which makes all that follows something else."""
+    names = [i for i in range(len(data) - 20) if data.startswith((b"llama.", b"tokenizer.", b"general."), i)]
+    at = names[rng.integers(len(names))]
+    end = at + int.from_bytes(data[at - 8 : at], "little")
+    return data[:end] + struct.pack("<I", int(rng.integers(0, 14))) + data[end + 4 :]
+
+
+def strange_number(data, rng):
+    """A setting of 4 bytes with another value, or a tensor's size or kind."""
+    names = [i for i in range(len(data) - 20) if data.startswith((b"llama.", b"blk.", b"output", b"token_embd"), i)]
+    at = names[rng.integers(len(names))]
+    end = at + int.from_bytes(data[at - 8 : at], "little") + 4 * int(rng.integers(0, 7))
+    value = [0, 1, 5, 30, 10**9, 2**32 - 1, 0x7FC00000, 0xFF800000][rng.integers(8)]
+    return data[:end] + struct.pack("<I", value) + data[end + 4 :]
+
+
+def wrong_value(data, rng):
+    """A value somewhere within JSON changed for one that makes no sense, or lost."""
+    found = json.loads(data)
+    place = found
+    while True:
+        keys = list(place) if isinstance(place, dict) else range(len(place))
+        key = keys[rng.integers(len(keys))]
+        if isinstance(place[key], (dict, list)) and place[key] and rng.integers(8):
+            place = place[key]
+            continue
+        break
+    if rng.integers(5):
+        place[key] = WRONG_VALUES[rng.integers(len(WRONG_VALUES))]
+    else:
+        del place[key]
+    return json.dumps(found).encode()
+
+
+def deep(data, rng):
+    """JSON within JSON, as deep as a reader may go or deeper."""
+    depth = int(rng.integers(100, 2000))
+    return data[:1] + b'"deep": ' + b"[" * depth + b"]" * depth + b"," + data[1:]
+
+
+OF_GGUF = (*OF_ANY_FILE, huge, huge_at_the_beginning, strange_kind, strange_number)
+OF_SAFETENSORS = (*OF_ANY_FILE, huge, huge_at_the_beginning)
+OF_JSON = (*OF_ANY_FILE, wrong_value, deep)
+
+
+def outcome(path):
+    """What is said, or the model; seconds and peak memory."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        try:
+            found = na.load_pretrained(path)
+        except InputError as error:
+            found = str(error)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return found, time.perf_counter() - start, peak
+
+
+def judge(result, honest_peak):
+    """Refused in one line or able to run, in time and in little more than the honest memory. Whether it was refused."""
+    found, seconds, peak = result
+    assert seconds < SECONDS
+    assert peak < 2 * honest_peak + 1_000_000
+    if isinstance(found, str):
+        assert "\n" not in found
+        assert len(found) < 6000
+        return True
+    model, tokenizer = found
+    ids = tokenizer.encode("the rain")
+    assert all(0 <= i < model.config.vocab_size for i in [*ids, *tokenizer.stop])
+    with np.errstate(all="ignore"):  # a flipped bit may have made any number of a weight
+        y, _ = model.forward(np.array([[3, 0, 1]])[:, : model.config.context_length])
+    assert y.shape[-1] in (model.config.vocab_size, model.config.d_model)
+    return False
+
+
+def assert_each_is_refused_or_loads(path, file, corruptions, beginning, count, rng):
+    """Each trial spoils the first `beginning` bytes of the file, in its own way and with draws of its own."""
+    whole = file.read_bytes()
+    for corrupt in corruptions:  # the first complaint of each kind may import a module
+        file.write_bytes(corrupt(whole[:beginning], rng) + whole[beginning:])
+        outcome(path)
+    file.write_bytes(whole)
+    honest = outcome(path)
+    assert not judge(honest, honest[-1])
+    refused = dict.fromkeys(corruptions, 0)
+    for trial, draws in enumerate(rng.spawn(count)):
+        corrupt = corruptions[trial % len(corruptions)]
+        file.write_bytes(corrupt(whole[:beginning], draws) + whole[beginning:])
+        refused[corrupt] += judge(outcome(path), honest[-1])
+    return refused
+
+
+COUNTS = [64, pytest.param(400, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", ["llama gguf", "llama in Q4_1", "gpt2 gguf"])
+def test_a_gguf_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
+    path = tiny.write(tmp_path, name)
+    whole = path.read_bytes()
+    header = whole.rindex(b"output_norm") + 64 if b"output_norm" in whole else len(whole)
+    kinds = OF_GGUF if "llama" in name else OF_GGUF[:-2]
+    refused = assert_each_is_refused_or_loads(path, path, kinds, header, count, rng)
+    assert sum(refused.values()) > count / 2
+    assert min(refused.values()) > 0
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", ["llama in bfloat16", "bert"])
+def test_a_safetensors_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
+    path = tiny.write(tmp_path, name)
+    file = path / "model.safetensors"
+    header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
+    refused = assert_each_is_refused_or_loads(path, file, OF_SAFETENSORS, header, count, rng)
+    assert sum(refused.values()) > 0.7 * count
+    assert min(refused.values()) > 0
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", ["gpt2", "qwen2", "bert"])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_corrupted_json_is_refused_in_one_line_or_means_what_it_says(name, file, count, tmp_path, rng):
+    path = tiny.write(tmp_path, name)
+    size = len((path / file).read_bytes())
+    if file == "tokenizer_config.json" and size < 10:
+        return  # a BERT's is empty
+    refused = assert_each_is_refused_or_loads(path, path / file, OF_JSON, size, count, rng)
+    assert sum(refused.values()) > count / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("llama", {"num_hidden_layers": 10**9}), ("llama", {"vocab_size": 10**12}), ("llama", {"vocab_size": 10**7}),
+        ("llama", {"intermediate_size": 10**7}), ("llama", {"hidden_size": 6 * 10**6}),
+        ("llama", {"num_hidden_layers": 10**4}), ("gpt2", {"n_positions": 10**7}), ("gpt2", {"n_layer": 10**6}),
+        ("bert", {"type_vocab_size": 10**7}), ("bert", {"max_position_embeddings": 10**7}),
+        ("bert", {"hidden_size": 3 * 10**6}), ("llama", {"max_position_embeddings": 10**12}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, change, tmp_path):
+    path = tiny.write(tmp_path, name)
+    honest = outcome(path)
+    settings = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(settings | change))
+    found, seconds, peak = outcome(path)
+    assert isinstance(found, str)
+    [(key, value)] = change.items()
+    assert f"{key} is {value}" in found or "its settings describe" in found
+    assert seconds < SECONDS
+    assert peak < honest[-1] + 100_000

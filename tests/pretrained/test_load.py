@@ -1,0 +1,155 @@
+"""Chapter 36: what other programs compute with a checkpoint, this book's layers compute too."""
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.errors import InputError
+from tests.pretrained import tiny
+from tests.pretrained.agreement import gradient_errors, stored
+from tests.reference.pretrained_cases import batch, direction
+
+GPTS = [name for name in tiny.CASES if name != "bert"]
+# float32 rounds at 6e-8, float64 at 1e-16, some tens of times on the way from ids to logits, twice that on the way back
+TOLERANCES = {np.float64: 1e-13, np.float32: 1e-5}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", GPTS)
+def test_logits_and_gradients_are_those_of_the_reference(name, dtype, tmp_path):
+    model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name), dtype)
+    reference, tolerance = stored("pretrained.npz", name), TOLERANCES[dtype]
+    ids, targets, _ = batch(name, len(tokenizer))
+    logits, _ = model.forward(ids)
+    assert logits.dtype == dtype
+    sums = logits @ direction(name, 0, (logits.shape[-1], 5))
+    np.testing.assert_allclose(sums, reference["logits"], rtol=0, atol=tolerance * np.abs(reference["logits"]).max())
+    loss, cache = model.loss(ids, targets)
+    assert float(loss) == pytest.approx(float(reference["loss"]), rel=tolerance)
+    assert max(gradient_errors(model, name.split()[0], model.backward(cache), reference)) < 3 * tolerance
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_directions_of_texts_are_those_of_the_reference(dtype, tmp_path):
+    model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"), dtype)
+    reference, tolerance = stored("pretrained.npz", "bert"), TOLERANCES[dtype]
+    ids, _, lengths = batch("bert", len(tiny.WORDS))
+    y, cache = model.forward(ids, lengths)
+    np.testing.assert_allclose(y, reference["y"], rtol=0, atol=tolerance)
+    grads = dict(model.gradients_from_logits(cache, direction("bert", 0, y.shape).astype(dtype)))
+    assert max(gradient_errors(model, "bert", grads, reference)) < 3 * tolerance
+
+
+def test_the_stored_answers_tell_mistakes_apart(tmp_path):
+    """Pairs of rows that are not put in the other order, and a single number that is wrong, show."""
+    reference = stored("pretrained.npz", "llama gguf")
+    model, tokenizer = na.load_pretrained(tiny.write(tmp_path, "llama gguf"), np.float64)
+    ids, targets, _ = batch("llama gguf", len(tokenizer))
+
+    def error():
+        sums = model.forward(ids)[0] @ direction("llama gguf", 0, (len(tokenizer), 5))
+        return np.abs(sums - reference["logits"]).max() / np.abs(reference["logits"]).max()
+
+    assert error() < 1e-13
+    w = model.blocks[0].attention.w_k
+    before = w.copy()
+    w[:] = w.reshape(len(w), -1, 2, 2).swapaxes(-1, -2).reshape(w.shape)
+    assert error() > 1e-4
+    w[:] = before
+    model.blocks[1].feed_forward.w_2[3, 5] += 1e-3
+    assert error() > 1e-8
+    grads = model.backward(model.loss(ids, targets)[1])
+    grads["blocks.0.norm_2.gamma"][7] += 1e-3
+    assert gradient_errors(model, "llama", grads, reference)[0] > 1e-6
+
+
+def test_the_model_speaks_with_its_tokenizer(tmp_path):
+    for name in ("llama", "llama gguf"):
+        model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name))
+        ids = model.generate(tokenizer.encode("the user"), 5, temperature=0.0)
+        assert tokenizer.decode(ids).startswith("the user")
+
+
+def test_what_is_no_float_is_refused_as_dtype(tmp_path):
+    with pytest.raises(TypeError, match="dtype must be one of floats, got int32"):
+        na.load_pretrained(tmp_path, np.int32)
+
+
+def said(path):
+    with pytest.raises(InputError) as caught:
+        na.load_pretrained(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert str(path) in text
+    return text
+
+
+def test_all_that_does_not_fit_is_one_error(tmp_path):
+    settings = tiny.LLAMA | {
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "hidden_act": "gelu", "attention_bias": True,
+    }  # fmt: skip
+    tensors = tiny.tensors_of("wrong", settings)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    tensors["model.layers.0.self_attn.q_proj.weight"] = tensors["model.layers.0.self_attn.q_proj.weight"][:-1]
+    tensors["model.layers.0.self_attn.q_norm.weight"] = np.ones(4, np.float32)
+    text = said(tiny.write_folder(tmp_path / "wrong", settings, tensors))
+    for part in (
+        "rope scaling is 'llama3'", "hidden_act is 'gelu', built here is 'silu'", "attention_bias is True",
+        "model.layers.1.mlp.up_proj.weight is missing", "'model.layers.0.self_attn.q_norm.weight' is unknown here",
+        "model.layers.0.self_attn.q_proj.weight is (23, 24), which gives (24, 23)", "w_q, expected (24, 24)",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_a_long_list_is_cut(tmp_path):
+    tensors = tiny.tensors_of("wrong", tiny.LLAMA)
+    few = {name: t for name, t in tensors.items() if "embed" in name or "lm_head" in name}
+    few |= {f"strange.{i}": np.ones(2, np.float32) for i in range(10)}
+    text = said(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
+    assert text.count("is missing") + text.count("is unknown") == 20
+    assert text.endswith("; and 9 more")  # two blocks of nine, a norm, and ten strangers
+
+
+@pytest.mark.parametrize("kind", ["I32", "no. 99"])
+def test_numbers_of_an_unknown_kind_are_named(kind, tmp_path):
+    if kind == "I32":
+        path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
+        assert said(path).count("holds numbers of the kind I32, which cannot be read here") == 20
+        return
+    path = tiny.write(tmp_path, "llama gguf")
+    raw = path.read_bytes()
+    at = raw.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 16
+    assert raw[at : at + 4] == bytes(4)  # F32
+    path.write_bytes(raw[:at] + (99).to_bytes(4, "little") + raw[at + 4 :])
+    assert "blk.1.ffn_up.weight holds numbers of the kind no. 99" in said(path)
+
+
+@pytest.mark.parametrize("kind", ["mamba", None, 7, [], {}])
+def test_an_unknown_architecture_is_refused_with_those_that_are_known(kind, tmp_path):
+    path = tiny.write_folder(tmp_path / "other", tiny.LLAMA, tiny.tensors_of("other", tiny.LLAMA))
+    (path / "config.json").write_text(tiny.json.dumps(tiny.LLAMA | {"model_type": kind}))
+    text = said(path)
+    assert "known are llama, qwen2, gpt2, bert" in text
+    assert "'mamba'" in text or kind != "mamba"
+
+
+def test_a_tokenizer_beyond_the_model_is_refused(tmp_path):
+    settings = tiny.LLAMA | {"vocab_size": tiny.V - 1}
+    tensors = tiny.tensors_of("short", tiny.LLAMA)
+    short = {name: t[:-1] if len(t) == tiny.V else t for name, t in tensors.items()}
+    path = tiny.write_folder(tmp_path / "short", settings, short)
+    assert f"its tokenizer has ids up to {tiny.V - 1}, its settings allow {tiny.V - 1} tokens" in said(path)
+
+
+def test_a_model_with_more_rows_than_tokens_is_fine(tmp_path):
+    """Some are padded to a round number."""
+    tensors = tiny.tensors_of("long", tiny.LLAMA)
+    long = {name: np.pad(t, ((0, 5), (0, 0))) if len(t) == tiny.V else t for name, t in tensors.items()}
+    path = tiny.write_folder(tmp_path / "long", tiny.LLAMA | {"vocab_size": tiny.V + 5}, long)
+    model, tokenizer = na.load_pretrained(path)
+    assert model.config.vocab_size == len(tokenizer) + 5
+
+
+@pytest.mark.parametrize("name", ["none", "none.gguf"])
+def test_a_missing_file_is_told(name, tmp_path):
+    assert "No such file" in said(tmp_path / name)

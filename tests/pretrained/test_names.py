@@ -1,0 +1,119 @@
+"""Chapter 34: every parameter has its tensor, turned and ordered as this book has it."""
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.pretrained.folders import read_folder
+from numpy_attention.pretrained.gguf_files import Stored, read_gguf
+from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, as_ours, fill, matched, their_name
+from tests.pretrained import tiny
+
+ROTARY = na.GPTConfig(
+    11, 5, 12, 3, 2, num_kv_heads=1, d_ff=7, positions="rotary", norm="rms_norm", activation="swiglu", bias=False
+)  # fmt: skip
+
+
+def test_their_names_are_those_of_the_table_with_the_number_of_the_block():
+    assert their_name("blocks.12.attention.w_q", LLAMA, gguf=True) == "blk.12.attn_q.weight"
+    assert their_name("blocks.12.attention.b_q", LLAMA, gguf=False) == "model.layers.12.self_attn.q_proj.bias"
+    assert their_name("blocks.0.norm_2.beta", GPT2, gguf=True) == "blk.0.ffn_norm.bias"
+    assert their_name("embedding_norm.gamma", BERT, gguf=False) == "embeddings.LayerNorm.weight"
+
+
+def test_every_tensor_of_a_file_has_its_own_parameter(tmp_path):
+    """But for GPT-2's joined matrix, which has three, and a BERT's pooler, which has none."""
+    for name in tiny.CASES:
+        path = tiny.write(tmp_path, name)
+        _, arrays = read_gguf(path) if path.is_file() else read_folder(path)
+        model, _ = na.load_pretrained(path)
+        table = {"gpt2": GPT2, "bert": BERT}.get(name.split()[0], LLAMA)
+        found, wrong = matched(model, table, arrays, path.is_file())
+        assert wrong == []
+        used = [theirs for theirs, _ in found.values()]
+        left = sorted(arrays.keys() - set(used))
+        assert left == (["pooler.dense.bias", "pooler.dense.weight"] if name == "bert" else [])
+        assert sum(model.parameters()[ours].size for ours in found) == sum(np.prod(arrays[t].shape) for t in set(used))
+
+
+def test_matrices_are_turned_and_all_else_is_not(rng):
+    model = na.GPT(ROTARY, None)
+    w = rng.standard_normal((12, 7))
+    found = as_ours(w, "blocks.0.feed_forward.w_2", "model.layers.0.mlp.down_proj.weight", model, gguf=False)
+    np.testing.assert_array_equal(found, w.T)
+    for name, theirs in (("token_embedding.table", "wte.weight"), ("blocks.0.feed_forward.w_1", "h.0.mlp.c_fc.weight")):
+        np.testing.assert_array_equal(as_ours(w, name, theirs, model, gguf=False), w)
+
+
+def test_interleaved_pairs_become_halves(rng):
+    """Queries and keys turned as halves give the scores that the file's own order gives, turned as pairs."""
+    model = na.GPT(ROTARY, None, np.float64)
+    x = rng.standard_normal((1, 5, 12))
+    theirs_q, theirs_k = rng.standard_normal((12, 12)), rng.standard_normal((4, 12))
+    positions = np.arange(5)
+
+    def scores(w_q, w_k, pairing):
+        q = na.rotary(na.split_heads(x @ w_q, 3)[0], positions, pairing=pairing)[0]
+        k = na.rotary(na.split_heads(x @ w_k, 1)[0], positions, pairing=pairing)[0]
+        return q @ k.swapaxes(-1, -2)
+
+    ours_q = as_ours(theirs_q, "blocks.0.attention.w_q", "blk.0.attn_q.weight", model, gguf=True)
+    ours_k = as_ours(theirs_k, "blocks.0.attention.w_k", "blk.0.attn_k.weight", model, gguf=True)
+    expected = scores(theirs_q.T, theirs_k.T, "interleaved")
+    np.testing.assert_allclose(scores(ours_q, ours_k, "half"), expected, rtol=1e-12, atol=1e-12)
+    assert np.abs(scores(theirs_q.T, theirs_k.T, "half") - expected).max() > 0.1
+
+
+def test_the_joined_matrix_is_cut_in_query_key_and_value(rng):
+    model = na.GPT(na.GPTConfig(11, 5, 4, 2, 1), None)
+    joined = rng.standard_normal((4, 12))
+    for i, part in enumerate("qkv"):
+        name = f"blocks.0.attention.w_{part}"
+        cut = joined[:, 4 * i : 4 * i + 4]
+        np.testing.assert_array_equal(as_ours(joined, name, "h.0.attn.c_attn.weight", model, gguf=False), cut)
+        np.testing.assert_array_equal(as_ours(joined.T, name, "blk.0.attn_qkv.weight", model, gguf=True), cut)
+        np.testing.assert_array_equal(
+            as_ours(joined[0], f"blocks.0.attention.b_{part}", "blk.0.attn_qkv.bias", model, gguf=True), cut[0]
+        )
+
+
+@pytest.mark.parametrize("first", ["", "transformer.", "bert."])
+def test_what_stands_before_all_names_does_not_matter(first, tmp_path, rng):
+    model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"))
+    tensors = tiny.tensors_of("bert", tiny.BERT)
+    arrays = {f"{first}{name}": Stored(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
+    arrays[f"{first}embeddings.position_ids"] = Stored((1, 15), "I64", None)
+    other = na.TextEncoder(model.config, None)
+    found, wrong = matched(other, BERT, arrays, gguf=False)
+    assert wrong == []
+    assert fill(other, found, gguf=False) == []
+    for name, p in other.parameters().items():
+        np.testing.assert_array_equal(p, model.parameters()[name])
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (13, 12), (12, 13), (3, 4, 5), (12, 12, 1), (2**20, 2**20)])
+def test_a_tensor_of_any_other_shape_is_told_and_not_read(shape):
+    def never():
+        raise AssertionError
+
+    for config, table, gguf in ((ROTARY, LLAMA, True), (na.GPTConfig(11, 5, 12, 3, 1), GPT2, False)):
+        model = na.GPT(config, None)
+        arrays = {their_name(name, table, gguf): Stored(shape, "F32", never) for name in model.parameters()}
+        _, wrong = matched(model, table, arrays, gguf)
+        assert len(wrong) >= len(arrays)
+        for theirs in arrays:
+            assert any(line.startswith(f"{theirs} is {shape}, which gives ") for line in wrong)
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, 1e30])
+def test_numbers_that_are_none_are_told_with_their_tensor(strange, rng):
+    """In float16 1e30 is none either."""
+    model = na.GPT(ROTARY, None, np.float16)
+    arrays = {}
+    for name, p in model.parameters().items():
+        w = rng.standard_normal(p.shape if p.ndim == 1 or name.endswith("table") else p.shape[::-1])
+        w[-1] = strange if name == "blocks.1.feed_forward.w_1" else w[-1]
+        arrays[their_name(name, LLAMA, gguf=True)] = Stored(w.shape, "F64", lambda w=w: w)
+    found, wrong = matched(model, LLAMA, arrays, gguf=True)
+    assert wrong == []
+    assert fill(model, found, gguf=True) == ["blk.1.ffn_up.weight holds numbers that are not finite in float16"]

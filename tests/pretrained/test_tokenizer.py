@@ -1,0 +1,278 @@
+"""Chapter 35: texts to ids and back, as the file's program does it; and by this book's own merges."""
+
+import json
+import string
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, models, pre_tokenizers
+
+from numpy_attention.errors import InputError
+from numpy_attention.pretrained.gguf_files import read_gguf
+from numpy_attention.pretrained.tokenizer import RULES, Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from numpy_attention.training.byte_pairs import CHUNK, BytePairVocabulary, count_chunks, learn_merges
+from tests.pretrained import tiny
+from tests.pretrained.absent import without
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+PROSE = "The rain in Spain stays mainly in the plain; in Zürich it rains, too. Café, naïve, 12:34, x_1 = x_2 " * 3
+LETTER_OF_BYTE = dict(zip(  # GPT-2's, by its definition: printable bytes are themselves, the others come after 255
+    [*range(33, 127), *range(161, 173), *range(174, 256), *range(33), *range(127, 161), 173],
+    [*map(chr, [*range(33, 127), *range(161, 173), *range(174, 256)]), *map(chr, range(256, 324))],
+))  # fmt: skip
+
+
+def gguf_settings(**changes):
+    """The settings of a GGUF file's tokenizer: those of the tiny files, in which every byte has a token."""
+    usual = {
+        "model": "gpt2", "pre": "gpt-2", "tokens": tiny.TOKENS, "merges": tiny.MERGES, "eos_token_id": 2,
+        "token_type": np.array([3 if token in tiny.SPECIAL else 1 for token in tiny.TOKENS]),
+    } | changes  # fmt: skip
+    return {f"tokenizer.ggml.{name}": value for name, value in usual.items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def tiny_one():
+    return tokenizer_of_gguf(gguf_settings())
+
+
+def pieces(tokenizer, text):
+    return [tokenizer.tokenizer.id_to_token(int(i)) for i in tokenizer.encode(text)]
+
+
+def test_the_file_and_the_folder_have_the_same_tokenizer(tmp_path):
+    settings, _ = read_gguf(tiny.write(tmp_path, "llama gguf"))
+    of_file, of_folder = tokenizer_of_gguf(settings), tokenizer_of_folder(tiny.write(tmp_path, "llama"))
+    assert len(of_file) == len(of_folder) == tiny.V
+    assert of_file.stop == of_folder.stop == {2}
+    assert of_file.template == of_folder.template == tiny.CHATML
+    for text in ("the user, in 12 words", "  Zürich\n\n", "", "<|im_end|>"):
+        np.testing.assert_array_equal(of_file.encode(text), of_folder.encode(text))
+
+
+@given(TEXTS)
+def test_every_text_comes_back(tiny_one, text):
+    ids = tiny_one.encode(text)
+    assert ids.dtype == np.int64
+    assert tiny_one.decode(ids) == text
+    assert tiny_one.characters_in(ids) == len(text)
+
+
+@given(TEXTS)
+def test_a_text_in_pieces_gives_the_ids_of_the_whole(tiny_one, text):
+    cut = len(text) // 3
+    found = list(tiny_one.encode_pieces([text[:cut], text[cut : 2 * cut], text[2 * cut :]]))
+    np.testing.assert_array_equal(np.concatenate(found), tiny_one.encode(text))
+
+
+def test_what_looks_like_a_special_token_is_text(tiny_one, tmp_path):
+    for one in (tiny_one, tokenizer_of_folder(tiny.write(tmp_path, "gpt2"))):
+        ids = one.encode("<|im_end|>")
+        assert len(ids) == len("<|im_end|>")  # none of the merges fits
+        assert one.id_of("<|im_end|>") not in ids
+        assert one.decode(ids) == "<|im_end|>"
+
+
+def test_special_tokens_have_ids_and_labels_and_are_no_text(tiny_one):
+    assert tiny_one.id_of("<|im_start|>") == 1
+    assert tiny_one.decode(np.array([1, *tiny_one.encode("user"), 2])) == "user"
+    assert tiny_one.labels(np.array([1, *tiny_one.encode(" user")])) == ["<|im_start|>", " ", "user"]
+    with pytest.raises(InputError, match=r"has no token '<\|eot_id\|>'"):
+        tiny_one.id_of("<|eot_id|>")
+
+
+def test_a_bert_has_its_special_tokens_around_a_text(tmp_path):
+    tokenizer = tokenizer_of_folder(tiny.write(tmp_path, "bert"))
+    ids = tokenizer.encode_with_special("The rain, bread [SEP]")
+    words = [tiny.WORDS[i] for i in ids]
+    assert words[:3] == ["[CLS]", "the", "rain"]
+    assert words[-1] == "[SEP]"
+    assert words.count("[SEP]") == 1
+    assert tokenizer.encode("bread").tolist() == [tiny.WORDS.index("bread")]
+
+
+def test_truncation_and_padding_of_the_file_do_not_count(tmp_path):
+    """MiniLM's tokenizer.json cuts at 128 tokens and pads to as many."""
+    path = tiny.write(tmp_path, "bert")
+    made = tiny.word_piece()
+    made.enable_truncation(3)
+    made.enable_padding(length=50)
+    made.save(str(path / "tokenizer.json"))
+    assert len(tokenizer_of_folder(path).encode("the rain " * 20)) == 40
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("gpt-2", ["I", "'ll", " pay", " 1234", ",", " O", "'", "K", "!!", "\n", "\n", "x"]),
+        ("smollm", ["I", "'ll", " pay", " ", "1", "2", "3", "4", ",", " O", "'", "K", "!!", "\n", "\n", "x"]),
+        ("qwen2", ["I", "'ll", " pay", " ", "1", "2", "3", "4", ",", " O", "'K", "!!\n\n", "x"]),
+        ("llama-bpe", ["I", "'ll", " pay", " ", "123", "4", ",", " O", "'K", "!!\n\n", "x"]),
+    ],
+)
+def test_each_rule_cuts_as_its_family_does(rule, expected):
+    """By hand, from the rules as published; with a merge for every pair of letters nothing but a border parts them."""
+    text = "I'll pay 1234, O'K!!\n\nx"
+    cut = tokenizer_of_gguf(gguf_settings(pre=rule)).tokenizer.pre_tokenizer.pre_tokenize_str(text)
+    assert [text[a:b] for _, (a, b) in cut] == expected
+
+
+def test_in_llamas_way_a_chunk_that_is_a_token_needs_no_merges():
+    tokens = [*tiny.TOKENS, "cdcd"]
+    assert pieces(tokenizer_of_gguf(gguf_settings(tokens=tokens)), "cdcd") == ["c", "d", "c", "d"]
+    assert pieces(tokenizer_of_gguf(gguf_settings(tokens=tokens, pre="llama-bpe")), "cdcd") == ["cdcd"]
+
+
+def test_qwens_texts_are_composed_first():
+    """e and an accent of its own are one letter with it."""
+    decomposed = "cafe\u0301"
+    assert pieces(tokenizer_of_gguf(gguf_settings()), decomposed)[3] == "e"
+    qwen2 = tokenizer_of_gguf(gguf_settings(pre="qwen2"))
+    np.testing.assert_array_equal(qwen2.encode(decomposed), qwen2.encode("caf\u00e9"))
+
+
+def test_a_token_that_the_user_has_defined_is_one_piece():
+    kinds = gguf_settings()["tokenizer.ggml.token_type"].copy()
+    kinds[tiny.TOKENS.index("user")] = 4
+    tokenizer = tokenizer_of_gguf(gguf_settings(token_type=kinds))
+    assert pieces(tokenizer, "xuserx") == ["x", "user", "x"]
+    assert tokenizer.decode(tokenizer.encode("xuserx")) == "xuserx"
+
+
+def test_a_text_begins_with_the_token_that_the_file_asks_for():
+    usual = tokenizer_of_gguf(gguf_settings(bos_token_id=0))
+    assert usual.encode_with_special("the").tolist() == usual.encode("the").tolist()
+    begins = tokenizer_of_gguf(gguf_settings(bos_token_id=0, add_bos_token=True))
+    assert begins.encode_with_special("the").tolist() == [0, *usual.encode("the")]
+    assert begins.encode("the").tolist() == usual.encode("the").tolist()
+
+
+def test_a_saved_tokenizer_is_the_whole_of_it(tiny_one):
+    saved = json.loads(json.dumps(tiny_one.saved()))
+    again = Tokenizer(tokenizers.Tokenizer.from_str(saved["tokenizer"]), saved["stop"])
+    np.testing.assert_array_equal(again.encode("the user <|im_end|>"), tiny_one.encode("the user <|im_end|>"))
+    assert again.stop == tiny_one.stop
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', built here is 'gpt2' with one of gpt-2"),
+        ({"pre": "tekken"}, "with the rule 'tekken'"),
+        ({"pre": ["gpt-2"]}, "with the rule a list"),
+        ({"model": None}, "its tokenizer is a NoneType"),
+        ({"tokens": None}, "no list of tokens, or none of merges"),
+        ({"merges": 5}, "no list of tokens, or none of merges"),
+        ({"merges": np.ones(3)}, "no list of tokens, or none of merges"),
+        ({"tokens": [*tiny.TOKENS, "the"]}, "a token twice"),
+        ({"merges": [*tiny.MERGES, "t zz"]}, "not of two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "c d"]}, "not of two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "c"]}, "not of two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "t h e"]}, "not of two tokens to a third"),
+    ],
+)  # fmt: skip
+def test_what_is_no_tokenizer_that_is_built_here_is_named(changes, said):
+    with pytest.raises(InputError) as caught:
+        tokenizer_of_gguf(gguf_settings(**changes))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strange", [-1, 10**9, "2", 2.0, True, [2], np.ones(2)], ids=repr)
+def test_special_ids_that_are_none_do_not_count(strange):
+    names = dict.fromkeys(("eos_token_id", "eot_token_id", "bos_token_id", "token_type"), strange)
+    template = {"tokenizer.chat_template": [strange]}
+    tokenizer = tokenizer_of_gguf(gguf_settings(**names, add_bos_token=True) | template)
+    assert tokenizer.stop == frozenset()
+    assert tokenizer.template is None
+    assert tokenizer.encode_with_special("the").tolist() == tokenizer.encode("the").tolist()
+
+
+def test_the_template_may_stand_in_a_file_of_its_own(tmp_path):
+    path = tiny.write(tmp_path, "gpt2")
+    for told, expected in (({"chat_template": [{"name": "x"}]}, None), ({}, "{{ 5 }}"), ({"chat_template": "x"}, "x")):
+        (path / "tokenizer_config.json").write_text(json.dumps(told))
+        (path / "chat_template.jinja").write_text("{{ 5 }}")
+        assert tokenizer_of_folder(path).template == expected
+    (path / "tokenizer_config.json").unlink()
+    assert tokenizer_of_folder(path).stop == frozenset()
+
+
+@pytest.mark.parametrize("end", [None, 5, [], {}, {"content": 5}, "<|none|>", {"content": "<|endoftext|>"}], ids=repr)
+def test_the_end_of_a_text_may_be_told_in_two_ways(end, tmp_path):
+    path = tiny.write(tmp_path, "gpt2")
+    (path / "tokenizer_config.json").write_text(json.dumps({"eos_token": end}))
+    assert tokenizer_of_folder(path).stop == ({0} if end == {"content": "<|endoftext|>"} else set())
+
+
+@pytest.mark.parametrize("raw", ["", "{", "{}", '{"model": 5}', '{"model": {"type": "BPE", "vocab": {}, "merges": 5}}'])
+def test_a_damaged_tokenizer_is_refused(raw, tmp_path):
+    path = tiny.write(tmp_path, "gpt2")
+    (path / "tokenizer.json").write_text(raw)
+    with pytest.raises(InputError, match=r"tokenizer.json (is no JSON|cannot be read)"):
+        tokenizer_of_folder(path)
+    (path / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="No such file"):
+        tokenizer_of_folder(path)
+
+
+def test_a_text_that_cannot_be_encoded_is_told(tiny_one):
+    with pytest.raises(InputError, match="half a surrogate pair"):
+        tiny_one.encode("a\ud800b")
+    no_unknown = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")))
+    with pytest.raises(InputError, match=r"^the tokenizer cannot encode the text: "):
+        no_unknown.encode("b")
+
+
+def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
+    path = tiny.write(tmp_path, "gpt2")
+    without(monkeypatch, "tokenizers")
+    for make in (lambda: tokenizer_of_gguf(gguf_settings()), lambda: tokenizer_of_folder(path)):
+        with pytest.raises(InputError, match="need the package tokenizers: pip install tokenizers"):
+            make()
+
+
+def as_package(merges, splitter):
+    """The package's model of this book's merges: of the bytes as letters, and each merge's two parts."""
+    tokens = [LETTER_OF_BYTE[byte] for byte in range(256)]
+    pairs = []
+    for a, b in merges:
+        pairs.append((tokens[a], tokens[b]))
+        tokens.append(tokens[a] + tokens[b])
+    made = tokenizers.Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, pairs))
+    steps = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    made.pre_tokenizer = pre_tokenizers.Sequence([*splitter, *steps])
+    return made
+
+
+@pytest.fixture(scope="module")
+def merges():
+    found = learn_merges(count_chunks([PROSE]), 330)
+    assert len(found) > 50
+    return found
+
+
+@given(st.text(st.sampled_from("tihnesra ,.üé12_\n") | st.characters(exclude_categories=["Cs"]), max_size=80))
+def test_this_books_merges_give_the_ids_of_the_package(merges, text):
+    """Of any text, cut by this book's rule: chunk by chunk."""
+    package = as_package(merges, [])
+    ids = [i for chunk in CHUNK.findall(text) for i in package.encode(chunk).ids]
+    assert BytePairVocabulary(merges).encode(text).tolist() == ids
+
+
+@given(st.text(string.ascii_letters + string.digits + string.punctuation + " \n\t" + "üéß€", max_size=200))
+def test_with_this_books_rule_in_the_package_its_ids_are_the_same(merges, text):
+    """The package's expressions count other signs of the world as letters; of these both think alike."""
+    package = as_package(merges, [pre_tokenizers.Split(Regex(CHUNK.pattern), "isolated")])
+    assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
+
+
+@given(st.text(string.ascii_letters + "üé" + ",.!?;: \n", max_size=60))
+def test_without_digits_and_apostrophes_gpt_2_cuts_as_this_book_does(merges, text):
+    package = as_package(merges, [])
+    package.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    assert RULES["gpt-2"] is None  # the package's own, which this is
+    assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids

@@ -1,0 +1,194 @@
+"""Computes what other programs' models answer, with `transformers` on PyTorch, in float64.
+
+    python tests/reference/make_pretrained.py            # writes pretrained.npz and real_models.npz beside this file
+    python tests/reference/make_pretrained.py --check    # recomputes them and fails if the stored ones have drifted
+
+The first file is about the tiny checkpoints of tests/pretrained/tiny.py, the second about the two models that
+`python -m numpy_attention fetch` brings. Both are read by `transformers` alone, GGUF files too. It needs the dependency
+group `reference`; the tests that read the vectors do not.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+import transformers
+from torch.nn import functional as F
+from transformers.utils.chat_template_utils import render_jinja_template
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from numpy_attention.errors import InputError
+from numpy_attention.pretrained.fetch import fetch
+from numpy_attention.pretrained.gguf_files import read_gguf
+from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
+from tests.pretrained import tiny
+from tests.reference.pretrained_cases import PROMPTS, TURNS, batch, direction, places, sentences
+
+HERE = Path(__file__).parent
+Vectors = dict[str, np.ndarray]
+
+
+@contextlib.contextmanager
+def in_float64() -> Iterator[None]:
+    """`transformers` makes angles and norms in torch.float32, whatever the model's dtype; here that name is float64."""
+    with mock.patch.object(torch, "float32", torch.float64), mock.patch.object(torch, "float", torch.float64):
+        yield
+
+
+def loaded(path: Path, kind: Any = transformers.AutoModelForCausalLM) -> Any:
+    """The model as `transformers` reads it, made anew where nothing is rounded to float32."""
+    where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name} if path.is_file() else {
+        "pretrained_model_name_or_path": path
+    }  # fmt: skip
+    read = kind.from_pretrained(**where, dtype=torch.float64)
+    with in_float64():
+        model = type(read)(read.config).double()
+    model.load_state_dict(read.state_dict())
+    return model.eval()
+
+
+def gradients(model: Any, samples: int = 0) -> Vectors:
+    """Of each tensor, named as in a folder: the gradient's norm, its sums along two random directions, and samples."""
+    of = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    sums = [[np.linalg.norm(g), *(np.vdot(direction(name, i, g.shape), g) for i in range(2))] for name, g in of.items()]
+    some = [g.reshape(-1)[places(name, samples, g.size)] for name, g in of.items()]
+    found = {"names": np.array(list(of)), "gradients": np.array(sums)}
+    return found | ({"some of the gradients": np.array(some, np.float32)} if samples else {})
+
+
+def language_model(name: str, path: Path) -> Vectors:
+    """Loss, logits along random directions, and gradients of a tiny GPT."""
+    model = loaded(path)
+    ids, targets, _ = batch(name, model.config.vocab_size)
+    with in_float64():
+        logits = model(torch.from_numpy(ids)).logits
+        loss = F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(targets).flatten())
+        loss.backward()
+    along = direction(name, 0, (logits.shape[-1], 5))
+    return {"loss": loss.detach().numpy(), "logits": logits.detach().numpy() @ along, **gradients(model)}
+
+
+def directions(model: Any, ids: np.ndarray, mask: np.ndarray) -> torch.Tensor:
+    """Sentence-BERT's: the mean over the visible, of length 1."""
+    visible = torch.from_numpy(mask)
+    u = model(torch.from_numpy(ids), attention_mask=visible.long()).last_hidden_state * visible[:, :, None]
+    return F.normalize(u.sum(1) / visible.sum(1, keepdim=True), dim=-1)
+
+
+def text_encoder(name: str, path: Path) -> Vectors:
+    """Directions and gradients of a tiny BERT, with padding."""
+    model = loaded(path, transformers.BertModel)
+    ids, _, lengths = batch(name, model.config.vocab_size)
+    with in_float64():
+        y = directions(model, ids, np.arange(ids.shape[1]) < lengths[:, None])
+        y.backward(torch.from_numpy(direction(name, 0, tuple(y.shape)).astype(np.float64)))
+    return {"y": y.detach().numpy(), **gradients(model)}
+
+
+def tiny_models() -> Vectors:
+    found: Vectors = {}
+    for name in tiny.CASES:
+        with tempfile.TemporaryDirectory() as at:
+            path = tiny.write(Path(at), name)
+            of_one = (text_encoder if name == "bert" else language_model)(name, path)
+        found |= {f"{name}/{key}": array for key, array in of_one.items()}
+    return found
+
+
+def smollm2() -> Vectors:
+    """Logits at some places, the sums of all along random directions, and gradients; and a conversation as text."""
+    path = fetch("smollm2")
+    settings, _ = read_gguf(path)
+    text = tokenizer_of_gguf(settings)
+    rows = [text.encode(prompt) for prompt in PROMPTS]
+    T = min(map(len, rows))
+    ids = np.array([row[:T] for row in rows])
+    model = loaded(path)
+    with in_float64():
+        logits = model(torch.from_numpy(ids[:, :-1])).logits
+        loss = F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(ids[:, 1:]).flatten())
+        loss.backward()
+    y = logits.detach().numpy()
+    messages = [{"role": role, "content": said} for role, said in TURNS]
+    [said], _ = render_jinja_template(
+        [messages], chat_template=settings["tokenizer.chat_template"], add_generation_prompt=True
+    )
+    return {
+        "ids": ids, "loss": loss.detach().numpy(), "logits": y @ direction("smollm2", 0, (y.shape[-1], 4)),
+        "some logits": y[:, ::5, places("smollm2", 500, y.shape[-1])].astype(np.float32), "best": y.argmax(-1),
+        "conversation": np.array(said), **gradients(model, samples=12),
+    }  # fmt: skip
+
+
+def minilm() -> Vectors:
+    """The ids of the sentences, a quarter of their directions' coordinates, and sums of all along random directions."""
+    path = fetch("minilm")
+    tokenizer, model = transformers.AutoTokenizer.from_pretrained(path), loaded(path, transformers.BertModel)
+    rows = [tokenizer(sentence).input_ids for sentence in sentences()]
+    lengths = np.array([len(row) for row in rows])
+    ids = np.array([row + [0] * (lengths.max() - len(row)) for row in rows])
+    with torch.no_grad(), in_float64():
+        y = directions(model, ids, np.arange(ids.shape[1]) < lengths[:, None]).numpy()
+    return {
+        "ids": np.concatenate(rows).astype(np.int32), "lengths": lengths, "some": y[:, ::4].astype(np.float32),
+        "y": y @ direction("minilm", 0, (y.shape[1], 8)),
+    }  # fmt: skip
+
+
+def real_models() -> Vectors:
+    found = {"smollm2": smollm2(), "minilm": minilm()}
+    return {f"{name}/{key}": array for name, one in found.items() for key, array in one.items()}
+
+
+def compare(stored: Vectors, fresh: Vectors) -> list[str]:
+    """What has drifted: other names, shapes, texts or ids, and numbers that differ by more than 1e-9 of the largest."""
+    drifted = [f"only in one of the two: {key}" for key in sorted(stored.keys() ^ fresh.keys())]
+    for key in sorted(stored.keys() & fresh.keys()):
+        old, new = stored[key], fresh[key]
+        if old.shape != new.shape or old.dtype != new.dtype:
+            drifted.append(f"{key}: stored {old.dtype} {old.shape}, now {new.dtype} {new.shape}")
+        elif old.dtype.kind != "f":
+            drifted += [] if (old == new).all() else [f"{key}: stored {old}, now {new}"]
+        elif np.abs(old - new).max() > (1e-9 if old.dtype == np.float64 else 1e-6) * np.abs(new).max():
+            drifted.append(f"{key}: off by {np.abs(old - new).max():.1e} of {np.abs(new).max():.1e}")
+    return drifted
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="reference vectors of pretrained models")
+    parser.add_argument("--check", action="store_true", help="compare with the stored vectors instead of writing them")
+    check = parser.parse_args().check
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    versions, failed = f"torch {torch.__version__}, transformers {transformers.__version__}", False
+    for make, file in ((tiny_models, HERE / "pretrained.npz"), (real_models, HERE / "real_models.npz")):
+        try:
+            fresh = make()
+        except InputError as error:  # no network; on a build machine there must be one
+            if os.environ.get("CI"):
+                raise
+            print(f"{file.name}: left as it is, {error}")
+            continue
+        if not check:
+            np.savez_compressed(file, versions=np.array(versions), **fresh)
+            print(f"{file.name}: {len(fresh)} arrays, {file.stat().st_size / 1024:.0f} KB, {versions}")
+            continue
+        with np.load(file) as stored:
+            kept = dict(stored)
+        before = kept.pop("versions")
+        drifted = compare(kept, fresh)
+        print(*drifted, f"{file.name}: {len(drifted)} of {len(fresh)} arrays drifted, {before} -> {versions}", sep="\n")
+        failed |= bool(drifted)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
