@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from numpy_attention.backend import BackendError
-from numpy_attention.cli import attend, gradcheck, grade, sample, train
+from numpy_attention.cli import attend, chat, embed, fetch, gradcheck, grade, sample, train
 from numpy_attention.errors import InputError
 from numpy_attention.runs.mpi import started_ranks
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 for success, 2 for input that cannot be used."""
     parser = _Parser(prog="numpy-attention", description="Attention in plain NumPy.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (train, sample, attend, gradcheck, grade):
+    for module in (train, sample, fetch, chat, embed, attend, gradcheck, grade):
         module.add_parser(commands)
     try:
         arguments = started_ranks().together(lambda: parser.parse_args(argv))

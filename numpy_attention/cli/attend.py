@@ -1,4 +1,8 @@
-"""attend: draw where a trained model looks."""
+"""attend: draw where a model looks.
+
+A picture has no room for the heads of many layers, so of such a model one layer is drawn. Where a head finds nothing it
+looks at the first token; the layer that does so least has the most to show.
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -8,13 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention import plots
+from numpy_attention.cli.source import add_model, encoded, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.restore import load_run, text_model
+from numpy_attention.runs.restore import load_run
 from numpy_attention.tasks import make_task
 from numpy_attention.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_CHARACTERS, spell
-from numpy_attention.training.data import CharVocabulary
+from numpy_attention.training.data import CharVocabulary, Vocabulary
+
+PANELS = 36  # heads in a picture of all layers
+LONGEST = 512  # tokens for a pretrained model, whose many heads' weights are held at once
 
 
 class Scene(NamedTuple):
@@ -30,11 +40,13 @@ class Scene(NamedTuple):
 
 def add_parser(commands: Any) -> None:
     """The arguments of `attend`."""
-    parser = commands.add_parser("attend", help="draw a trained model's attention", allow_abbrev=False)
-    parser.add_argument("directory", type=Path, metavar="DIR", help="what `train` has written, for text or dates")
+    parser = commands.add_parser("attend", help="draw a model's attention", allow_abbrev=False)
+    add_model(parser, "smollm2 or minilm")
     parser.add_argument("--text", required=True, help="what the model reads, at most as long as its context")
-    parser.add_argument("--out", type=Path, default=None, help="the picture, .png, .svg or .pdf (DIR/attention.png)")
-    parser.add_argument("--layer", type=int, default=None, help="draw this layer only, counted from 0")
+    place = "(default: attention.png, in the directory of a run beside its checkpoint)"
+    parser.add_argument("--out", type=Path, default=None, help=f"the picture, .png, .svg or .pdf {place}")
+    default = f"(default: all, or with more than {PANELS} heads the layer that looks least at the first token)"
+    parser.add_argument("--layer", type=int, default=None, help=f"draw this layer only, counted from 0 {default}")
     parser.add_argument("--head", type=int, default=None, help="draw this head only, counted from 0; needs --layer")
     parser.set_defaults(run=run)
 
@@ -46,36 +58,54 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--text must hold at least one character")
     if a.head is not None and a.layer is None:
         raise InputError(f"--head {a.head} needs --layer: every layer has a head {a.head}")
-    config, arrays, meta = load_run(a.directory)
-    if config.task == "text":
-        scene = _text(a.text, arrays, meta)
-    elif config.task == "dates":
-        scene = _dates(a.text, config, arrays)
-    else:
-        kinds = "only models of the tasks 'text' and 'dates' can read --text"
-        raise InputError(f"{a.directory} holds a model of the task {config.task!r}; {kinds}")
-    _check_index("--layer", a.layer, len(scene.weights))
-    _check_index("--head", a.head, next(iter(scene.weights.values())).shape[1])
-    out = a.out or (a.directory if a.directory.is_dir() else a.directory.parent) / "attention.png"
+    if a.out is not None and not a.out.suffix:
+        raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
+    scene, folder = _scene(a.model, a.text)
+    count, num_heads = len(scene.weights), next(iter(scene.weights.values())).shape[1]
+    _check_index("--layer", a.layer, count)
+    _check_index("--head", a.head, num_heads)
+    layer, why = a.layer, ""
+    if layer is None and count * num_heads > PANELS:
+        layer = int(np.argmin([w[..., 0].mean() for w in scene.weights.values()]))
+        why = f" (of {count} layers the one that looks least at the first token; --layer draws another)"
+    out = a.out or folder / "attention.png"
     try:
-        plots.save(_draw(scene, a.layer, a.head), out)
+        plots.save(_draw(scene, layer, a.head), out)
     except ModuleNotFoundError as error:
         raise InputError(str(error)) from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot write {out}: {error}") from None
-    layers = ", ".join(f"{name} {w.shape[1]} heads" for name, w in scene.weights.items())
-    print(f"{out}: {scene.said}, {layers}")
+    drawn = list(scene.weights) if layer is None else [list(scene.weights)[layer]]
+    heads = f"{num_heads} heads" if a.head is None else f"head {a.head}"
+    print(f"{out}: {scene.said}, {', '.join(f'{name} {heads}' for name in drawn)}{why}")
     return 0
 
 
-def _text(text: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Scene:
-    """A text and itself: who looks back at whom."""
-    model, vocabulary = text_model(arrays, meta)
-    ids = _within(vocabulary.encode(text), model.config.context_length)
+def _scene(model: str, text: str) -> tuple[Scene, Path]:
+    """What is to be drawn, and where the picture goes by default."""
+    path = pretrained_path(model)
+    if path is not None:
+        return _text(text, *load_pretrained(path)), Path()
+    directory = Path(model)
+    config, arrays, meta = load_run(directory)
+    folder = directory if directory.is_dir() else directory.parent
+    if config.task == "dates" and config.from_ is None:
+        return _dates(text, config, arrays), folder
+    if config.task in ("text", "dates"):
+        return _text(text, *trained(directory, config, arrays, meta)), folder
+    kinds = "only models of the tasks 'text' and 'dates' can read --text"
+    raise InputError(f"{directory} holds a model of the task {config.task!r}; {kinds}")
+
+
+def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
+    """A text and itself: who looks at whom."""
+    unit = "token" if isinstance(vocabulary, Tokenizer) else "character"
+    ids = _within(encoded(vocabulary, text), model.config.context_length, unit)
+    if unit == "token" and len(ids) > LONGEST:
+        raise InputError(f"--text is {len(ids)} tokens long; a picture of more than {LONGEST} cannot be read")
     weights = model.attention_weights(ids[None])
-    looks = "key: the character looked at", "query: the character that looks"
     tokens = vocabulary.labels(ids)
-    return Scene(weights, tokens, tokens, repr(text), *looks)
+    return Scene(weights, tokens, tokens, repr(text), f"key: the {unit} looked at", f"query: the {unit} that looks")
 
 
 def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Scene:
@@ -83,7 +113,7 @@ def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Sce
     model = make_task(config).model(None)
     read_into(model.parameters(), arrays, "parameters.", "model")
     ids = 3 + CharVocabulary(SOURCE_CHARACTERS).encode(text)
-    source_ids = _within(ids, model.config.context_length)[None]  # (1, T_s)
+    source_ids = _within(ids, model.config.context_length, "character")[None]  # (1, T_s)
     written = model.greedy(source_ids, START, STOP)[0]  # (T,)
     read = np.concatenate([[START], written[:-1]])[None]  # what row t has before it when it writes character t
     weights = model.attention_weights(source_ids, read)
@@ -104,9 +134,9 @@ def _draw(scene: Scene, layer: int | None, head: int | None) -> Any:
     return plots.attention_map(heads[head], queries, keys, title=f"{name}, head {head}", x=x, y=y)
 
 
-def _within(ids: np.ndarray, limit: int) -> np.ndarray:
+def _within(ids: np.ndarray, limit: int, unit: str) -> np.ndarray:
     if len(ids) > limit:
-        raise InputError(f"--text is {len(ids)} characters long, the model reads at most {limit}")
+        raise InputError(f"--text is {len(ids)} {unit}s long, the model reads at most {limit}")
     return ids
 
 

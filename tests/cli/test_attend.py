@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ import numpy_attention as na
 from numpy_attention import plots
 from numpy_attention.cli import main
 from numpy_attention.files import read_into
+from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.runs.restore import load_run
 from numpy_attention.tasks import make_task
 from numpy_attention.tasks.dates import START, STOP, encode_dates
+from tests.cli.commands import refused
+from tests.pretrained import tiny
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 30
 SIZES = [
@@ -132,6 +136,7 @@ def test_the_picture_lands_beside_the_checkpoint_by_default(run_directory: Path)
         (["--text", "fox", "--layer", "0", "--head", "-1"], "--head must be from 0 to 1, got -1"),
         (["--text", "fox", "--head", "0"], "needs --layer"),
         (["--text", "fox", "--out", "/no/such/folder/a.png"], "cannot write /no/such/folder/a.png"),
+        (["--text", "fox", "--out", "folder"], "--out must end in .png, .svg or .pdf, got folder"),
         (["--text", "fox", "--out", "a.gif.nothing"], "cannot write a.gif.nothing"),
         ([], "--text"),
     ],
@@ -154,3 +159,82 @@ def test_without_matplotlib_the_line_says_what_to_install(
     capsys.readouterr()
     assert main(["attend", str(run_directory), "--text", "fox"]) == 2
     assert "pip install 'numpy-attention[plots]'" in capsys.readouterr().err
+
+
+def panels_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[dict[str, Any], Any, Path]:
+    """What `attend` draws: the panels by their titles, the figure, and where it was to be written."""
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append((figure, path)))
+    assert main(["attend", *arguments]) == 0
+    (figure, path), = drawn
+    return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}, figure, path
+
+
+def test_a_pretrained_gpt_is_drawn_with_its_tokens_as_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = tiny.write(tmp_path, "llama gguf")
+    panels, _, path = panels_of(monkeypatch, str(at), "--text", "the user in<|im_end|>")
+    model, tokenizer = load_pretrained(at)
+    ids = tokenizer.encode("the user in<|im_end|>")
+    assert len(panels) == model.config.num_layers * model.config.num_heads
+    for axes in panels.values():
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert labels[:4] == ["the", "\u2423", "user", "\u2423"]
+        assert labels[-10:] == list("<|im_end|>"), "typed, so not the special token"
+    weights = model.attention_weights(ids[None])["blocks.1.attention"]
+    np.testing.assert_array_equal(panels["blocks.1.attention, head 5"].images[0].get_array(), weights[0, 5])
+    assert path == Path("attention.png"), "nothing is written beside a model that is not ours"
+    assert "2 layers" not in capsys.readouterr().out
+
+
+def test_a_text_encoder_is_drawn_with_its_special_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panels, _, _ = panels_of(monkeypatch, str(tiny.write(tmp_path, "bert")), "--text", "the rains", "--layer", "1")
+    assert list(panels) == ["head 0", "head 1", "head 2"]
+    for axes in panels.values():
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["[CLS]", "the", "rain", "##s", "[SEP]"]
+        weights = np.asarray(axes.images[0].get_array())
+        np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-5)
+        assert np.all(weights > 0.0), "an encoder looks both ways"
+
+
+def test_of_many_heads_the_layer_that_looks_least_at_the_first_token_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = tiny.folder(tiny.TIED | {"num_hidden_layers": 7})(tmp_path, "deep")
+    model, tokenizer = load_pretrained(at)
+    weights = model.attention_weights(tokenizer.encode("the user in")[None])
+    to_the_first = {name: w[0, :, :, 0].mean() for name, w in weights.items()}
+    name = min(to_the_first, key=lambda name: to_the_first[name])
+    panels, figure, _ = panels_of(monkeypatch, str(at), "--text", "the user in")
+    assert list(panels) == [f"head {head}" for head in range(6)]
+    assert figure.get_suptitle() == name
+    np.testing.assert_array_equal(panels["head 2"].images[0].get_array(), weights[name][0, 2])
+    out = capsys.readouterr().out
+    assert f"{name} 6 heads (of 7 layers the one that looks least at the first token; --layer draws another)" in out
+    panels, _, _ = panels_of(monkeypatch, str(at), "--text", "the user in", "--layer", "6", "--head", "1")
+    assert list(panels) == ["blocks.6.attention, head 1"]
+    assert "blocks.6.attention head 1\n" in capsys.readouterr().out
+
+
+def test_a_pretrained_model_refuses_what_it_cannot_read_or_nobody_could(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = tiny.write(tmp_path, "bert")
+    assert "18 tokens long, the model reads at most 15" in refused(capsys, "attend", at, "--text", "rain " * 16)
+    at = tiny.write(tmp_path, "gpt2 gguf")
+    assert "513 tokens long; a picture of more than 512" in refused(capsys, "attend", at, "--text", "?" * 513)
+    assert "--layer must be from 0 to 2, got 3" in refused(capsys, "attend", at, "--text", "?", "--layer", "3")
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert "python -m numpy_attention fetch minilm" in refused(capsys, "attend", "minilm", "--text", "?")
+
+
+def test_a_fine_tuned_run_is_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    start, run = tiny.write(tmp_path, "llama"), tmp_path / "run"
+    steps = ["--lora=2", "--steps=1", "--eval-every=1", "--batch=2", "--context=9", "--workers=1"]
+    assert main(["train", "--from", str(start), "--text", str(tmp_path / "text.txt"), "--out", str(run), *steps]) == 0
+    panels, _, path = panels_of(monkeypatch, str(run), "--text", "the user")
+    assert len(panels) == 2 * 6
+    assert path == run / "attention.png"

@@ -1,8 +1,18 @@
 """`sample`: a prompt goes on, repeatably, or is refused."""
 
+import io
+import sys
 
-from numpy_attention.cli import main
+import numpy as np
+import pytest
+
+from numpy_attention.cli import main, sample, source
+from numpy_attention.models.generate import stream
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.runs.restore import load_run, text_model
 from tests.cli.commands import refused, run_directory, text
+from tests.pretrained import tiny
 
 __all__ = ["run_directory", "text"]
 
@@ -25,7 +35,7 @@ def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
 
 
 def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
-    assert "there is no directory" in refused(capsys, "sample", tmp_path / "nowhere")
+    assert "nowhere" in refused(capsys, "sample", tmp_path / "nowhere")
     assert "holds no checkpoint" in refused(capsys, "sample", tmp_path)
     assert "unknown to the model: '\u20ac'" in refused(capsys, "sample", run_directory, "--prompt", "The \u20ac")
     assert "--prompt" in refused(capsys, "sample", run_directory, "--prompt", "")
@@ -37,3 +47,46 @@ def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
     assert "damaged" in refused(capsys, "sample", run_directory)
     checkpoint.write_bytes(b"no zip at all")
     assert "damaged" in refused(capsys, "train", "--resume", run_directory)
+
+
+def test_a_sample_is_what_generate_writes_and_comes_as_it_is_drawn(run_directory, capsys, monkeypatch):
+    model, vocabulary = text_model(*load_run(run_directory)[1:])
+    ids = model.generate(vocabulary.encode("The "), 20, rng=np.random.default_rng(3), temperature=0.8)
+    arrived, seen = io.BytesIO(), []
+
+    def noted(*arguments, **options):
+        for i in stream(*arguments, **options):
+            seen.append(arrived.getvalue().decode())
+            yield i
+
+    monkeypatch.setattr(sample, "stream", noted)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(arrived, encoding="utf-8"))  # which waits for a flush
+    assert main(["sample", str(run_directory), "--tokens", "20", "--seed", "3"]) == 0
+    whole = vocabulary.decode(ids)
+    assert arrived.getvalue().decode() == whole + "\n"
+    assert seen == [whole[: len("The ") + n] for n in range(20)], "each stands there before the next is drawn"
+
+
+@pytest.mark.parametrize("name", ["llama gguf", "qwen2", "gpt2"])
+def test_a_pretrained_model_continues_to_the_token_that_ends_a_text(name, tmp_path, capsys, monkeypatch):
+    path = tiny.write(tmp_path, name)
+    model, tokenizer = load_pretrained(path)
+    prompt = tokenizer.encode("the user")
+    said = model.generate(prompt, 9, temperature=0.0)[len(prompt):].tolist()
+    again = said[next(n for n, i in enumerate(said) if i != said[0])]
+    for stop in ({2}, {again}):  # the file's own, and one that this model does write
+        loaded = model, Tokenizer(tokenizer.tokenizer, stop)
+        monkeypatch.setattr(source, "load_pretrained", lambda path, loaded=loaded: loaded)
+        assert main(["sample", str(path), "--prompt", "the user", "--tokens", "9", "--temperature", "0"]) == 0
+        end = next((n for n, i in enumerate(said, 1) if i in stop), 9)
+        assert capsys.readouterr().out == tokenizer.decode(np.array([*prompt, *said[:end]])) + "\n"
+    assert end < 9
+    assert tokenizer.stop == {2}
+
+
+def test_what_writes_nothing_and_what_is_not_here_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert "python -m numpy_attention fetch smollm2" in refused(capsys, "sample", "smollm2")
+    assert "it takes a GPT to continue a prompt" in refused(capsys, "sample", tiny.write(tmp_path, "bert"))
+    assert "half a surrogate pair" in refused(capsys, "sample", tiny.write(tmp_path, "gpt2"), "--prompt", "\udc80")

@@ -1,0 +1,82 @@
+"""embed: find the lines of a text that are nearest in meaning to a question."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.cli.source import add_model, encoded, load_model
+from numpy_attention.errors import InputError
+from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.runs.progress import Progress
+from numpy_attention.training.data import read_text
+
+
+def add_parser(commands: Any) -> None:
+    """The arguments of `embed`."""
+    parser = commands.add_parser("embed", help="find the lines of a text nearest in meaning", allow_abbrev=False)
+    add_model(parser, "minilm", "or a folder of a BERT in Hugging Face's layout")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a UTF-8 text; each line that is not empty is compared")
+    parser.add_argument("--query", required=True, help="the text that they are compared with")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="how many lines to show (default: 5)")
+    parser.add_argument("--batch", type=int, default=2048, metavar="N", help="tokens at once (default: 2048)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the nearest lines, each with its cosine and its number."""
+    a = arguments
+    for option, value in (("--top", a.top), ("--batch", a.batch)):
+        if value < 1:
+            raise InputError(f"{option} must be at least 1, got {value}")
+    if not a.query.strip():
+        raise InputError("--query must hold at least one word")
+    lines = {n: line.strip() for n, line in enumerate(read_text(a.file).split("\n"), 1) if line.strip()}
+    if not lines:
+        raise InputError(f"{a.file} holds only empty lines")
+    model, vocabulary = load_model(a.model, TextEncoder, "compare meanings")
+    limit = model.config.context_length
+    query, *ids = (encoded(vocabulary, text) for text in (a.query, *lines.values()))
+    if len(query) > limit:
+        raise InputError(f"--query is {len(query)} tokens long, the model reads at most {limit}")
+    start = time.perf_counter()
+    y = directions(model, [query, *(within(one, limit) for one in ids)], a.batch)  # (1 + N, d_model)
+    cosines = y[1:] @ y[0]  # (N,)
+    cut = sum(len(one) > limit for one in ids)
+    told = f"; {cut} longer than {limit} tokens, of which the beginning was read" if cut else ""
+    counted = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
+    print(f"{counted} in {time.perf_counter() - start:.1f} s{told}", file=sys.stderr)
+    numbers = list(lines)
+    width = len(str(numbers[-1]))
+    for i in np.argsort(-cosines, kind="stable")[: a.top]:
+        print(f"{cosines[i]:6.3f}  {numbers[i]:>{width}}  {lines[numbers[i]]}")
+    return 0
+
+
+def within(ids: np.ndarray, limit: int) -> np.ndarray:
+    """The beginning of ids that are too long, with the last one, which ends a text."""
+    return ids if len(ids) <= limit else np.append(ids[: limit - 1], ids[-1])
+
+
+def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.ndarray:
+    """The direction of each text; in a batch are texts of like length, up to so many tokens with their padding.
+
+    Shapes: texts of N times (T,) -> (N, d_model).
+    """
+    lengths = np.array([len(ids) for ids in texts])
+    order = np.argsort(-lengths, kind="stable")  # the longest first: what is too much for the memory shows at once
+    y = np.zeros((len(texts), model.config.d_model), model.token_embedding.table.dtype)
+    with Progress(len(texts), 0, "text") as progress:
+        while len(order):
+            T = max(1, lengths[order[0]])
+            rows, order = np.split(order, [max(1, batch // T)])
+            ids = np.zeros((len(rows), T), dtype=np.int64)
+            for line, row in zip(ids, rows):
+                line[: lengths[row]] = texts[row]
+            y[rows], _ = model.forward(ids, lengths=lengths[rows])
+            for _ in rows:
+                progress.advance(None)
+    return y

@@ -1,0 +1,83 @@
+"""Which model a command means: a pretrained one, or what `train` has written."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import InputError
+from numpy_attention.files import read_into
+from numpy_attention.models.model import Model
+from numpy_attention.pretrained.fetch import located, there
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.restore import load_run, text_model
+from numpy_attention.tasks.fine_tuning import Start
+from numpy_attention.training.data import Vocabulary
+
+FILES = "a .gguf file, a folder in Hugging Face's layout, or what `train` has written"
+
+
+def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES) -> None:
+    """The argument that names the model; `known` are those of `fetch` that will do."""
+    text = f"{known} (see fetch), {files}; if a file or folder is called like a known model, that is taken"
+    parser.add_argument("model", metavar="MODEL", help=text)
+
+
+def pretrained_path(model: str) -> Path | None:
+    """The file or folder of a pretrained model; None for what `train` has written.
+
+    Raises: InputError for a path that there is not, or a model that has not been fetched.
+    """
+    path = located(model)
+    if path.suffix == ".safetensors" and path.is_file():
+        raise InputError(f"{path} holds numbers alone; name the folder that it lies in")
+    run = there(path / checkpoint.NAME) or there(path / "log.jsonl")
+    file = path.suffix == ".gguf" or (there(path) and path.is_file() and path.suffix != ".npz")
+    return path if not run and (file or there(path / "config.json")) else None
+
+
+def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
+    """A model of that kind and its vocabulary.
+
+    Raises: InputError, in one line, for another kind, or what cannot be loaded.
+    """
+    path, directory = pretrained_path(model), Path(model)
+    found, vocabulary = trained(directory, *load_run(directory)) if path is None else load_pretrained(path)
+    if not isinstance(found, kind):
+        raise InputError(f"{model} is a {type(found).__name__}; it takes a {kind.__name__} to {purpose}")
+    return found, vocabulary
+
+
+def trained(
+    directory: Path, config: TrainConfig, arrays: dict[str, np.ndarray], meta: dict[str, Any]
+) -> tuple[Model, Vocabulary]:
+    """The GPT that `load_run` has found in a directory, and its vocabulary.
+
+    Raises: InputError for a model of another kind.
+    """
+    if config.from_ is not None:
+        return _fine_tuned(directory, config, arrays, meta)
+    if config.task != "text":
+        raise InputError(f"{directory} holds a model of the task {config.task!r}; only a text model can be sampled")
+    return text_model(arrays, meta)
+
+
+def encoded(vocabulary: Vocabulary, text: str) -> np.ndarray:
+    """The ids of a whole text, (N,), with the special tokens around it that a pretrained model has always seen."""
+    return vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
+
+
+def _fine_tuned(
+    directory: Path, config: TrainConfig, arrays: dict[str, np.ndarray], meta: dict[str, Any]
+) -> tuple[Model, Vocabulary]:
+    """The pretrained model that the run has started from, with what it has learned in its place."""
+    start = Start(config)
+    if meta["task"].get("from_sha256") != start.sha256:
+        raise InputError(f"{start.path} is not the model that {directory} has started from")
+    model = start.model(None)
+    read_into(model.parameters(), arrays, "parameters.", "model")
+    return model, start.tokenizer

@@ -1,0 +1,106 @@
+"""Which model a command means: names, files, folders and runs."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numpy_attention.cli import main
+from numpy_attention.cli.source import encoded, load_model, pretrained_path
+from numpy_attention.errors import InputError
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.pretrained.fetch import SOURCES
+from tests.cli.commands import run_directory, text
+from tests.pretrained import tiny
+
+__all__ = ["run_directory", "text"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    return cache
+
+
+def test_a_name_is_the_fetched_model_and_a_folder_of_that_name_comes_first(cache: Path) -> None:
+    with pytest.raises(InputError, match="python -m numpy_attention fetch smollm2"):
+        pretrained_path("smollm2")
+    tiny.write(cache, "llama gguf").rename(cache / SOURCES["smollm2"].model)
+    assert pretrained_path("smollm2") == cache / SOURCES["smollm2"].model
+    tiny.write(cache.parent, "llama").rename(cache.parent / "smollm2")
+    assert pretrained_path("smollm2") == Path("smollm2")
+
+
+def test_files_and_folders_give_the_model_and_its_own_tokenizer(tmp_path: Path) -> None:
+    of_file, of_folder = tiny.write(tmp_path, "llama gguf"), tiny.write(tmp_path, "llama")
+    for path in (of_file, of_folder):
+        model, vocabulary = load_model(str(path), GPT, "talk")
+        assert model.config.vocab_size == len(vocabulary) == tiny.V
+        assert encoded(vocabulary, "the user").tolist() == vocabulary.encode("the user").tolist()
+    model, vocabulary = load_model(str(tiny.write(tmp_path, "bert")), TextEncoder, "compare")
+    assert vocabulary.labels(encoded(vocabulary, "the [SEP]")) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"]
+
+
+def test_a_gguf_file_may_have_another_name(tmp_path: Path) -> None:
+    renamed = tiny.write(tmp_path, "llama gguf").rename(tmp_path / "model")
+    assert pretrained_path(str(renamed)) == renamed
+    assert load_model(str(renamed), GPT, "talk")[0].config.vocab_size == tiny.V
+
+
+def test_a_run_is_a_run_although_its_directory_holds_a_config_json_too(run_directory: Path) -> None:
+    for path in (run_directory, run_directory / "checkpoint.npz"):
+        assert pretrained_path(str(path)) is None
+        model, vocabulary = load_model(str(path), GPT, "write")
+        assert encoded(vocabulary, "The dog").shape == (7,)
+        assert model.config.context_length == 8
+    log = run_directory / "log.jsonl"
+    log.rename(run_directory / "kept")
+    assert pretrained_path(str(run_directory)) is None, "a checkpoint is enough"
+    (run_directory / "kept").rename(log)
+    (run_directory / "checkpoint.npz").unlink()  # a run that was killed before its first
+    with pytest.raises(InputError, match=r"holds no checkpoint\.npz"):
+        load_model(str(run_directory), GPT, "write")
+
+
+def test_a_model_of_another_kind_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a TextEncoder; it takes a GPT to talk"):
+        load_model(str(tiny.write(tmp_path, "bert")), GPT, "talk")
+    with pytest.raises(InputError, match="is a GPT; it takes a TextEncoder to compare meanings"):
+        load_model(str(tiny.write(tmp_path, "gpt2")), TextEncoder, "compare meanings")
+
+
+def test_what_is_nowhere_is_refused(cache: Path) -> None:
+    for nowhere in ("nowhere", "nowhere.gguf", "nowhere/run"):
+        with pytest.raises(InputError, match=f"{nowhere}.*known .*smollm2, minilm"):
+            load_model(nowhere, GPT, "talk")
+    (cache / "adapter.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match=r"adapter\.safetensors holds numbers alone; name the folder"):
+        load_model(str(cache / "adapter.safetensors"), GPT, "talk")
+    (cache / "empty").mkdir()
+    with pytest.raises(InputError, match=r"holds no checkpoint\.npz"):
+        load_model(str(cache / "empty"), GPT, "talk")
+
+
+@pytest.mark.parametrize("options", [["--lora", "2"], []], ids=["low rank", "all weights"])
+def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
+    tmp_path: Path, text: Path, options: list[str]
+) -> None:
+    base = tiny.write(tmp_path, "llama")
+    run = tmp_path / "run"
+    steps = ["--steps=2", "--eval-every=2", "--batch=2", "--context=9", "--workers=1", "--learning-rate=0.1"]
+    assert main(["train", "--from", str(base), "--text", str(text), "--out", str(run), *steps, *options]) == 0
+    before, _ = load_model(str(base), GPT, "write")
+    after, vocabulary = load_model(str(run), GPT, "write")
+    assert len(vocabulary) == tiny.V
+    ids = encoded(vocabulary, "the user")[None]
+    assert np.abs(after.forward(ids)[0] - before.forward(ids)[0]).max() > 1e-3
+    shutil.rmtree(base)
+    (tmp_path / "other").mkdir()
+    (tiny.folder(tiny.TIED)(tmp_path / "other", "other")).rename(base)
+    with pytest.raises(InputError, match=r"is not the model that .* has started from"):
+        load_model(str(run), GPT, "write")
