@@ -32,9 +32,12 @@ from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.plot import draw_losses
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import SAMPLE, NonFiniteError, Trainer, generator
-from numpy_attention.tasks import TASKS, make_task
+from numpy_attention.tasks import TASKS, kind_of_task, make_task
 from numpy_attention.tasks.sums import SumTask
 
+FIXED_BY_THE_MODEL = {
+    "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
+}
 MAX_SETTINGS = 2**20  # bytes of a settings file
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them
 
@@ -88,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _fresh(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) -> Trainer:
     """A run at its beginning: the task's own settings, over them those of the file, over them those of the options."""
     settings = _settings_from_file(arguments.config) | _given(arguments)
-    of_task = TASKS[settings["task"]].defaults if settings.get("task") in TASKS else {}
+    of_task = _settings_of_task(settings)
     if arguments.as_in_the_lesson:
         if settings.get("task") != "sum":
             raise InputError("--as-in-the-lesson belongs to --task sum")
@@ -99,6 +102,15 @@ def _fresh(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) ->
     if any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json")):
         raise InputError(f"--out {directory} already holds a run; name another, or go on with --resume {directory}")
     return Trainer(config, make_task(config), directory, ranks)
+
+
+def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
+    """The task's own settings, unless it is none: then TrainConfig says so."""
+    start = settings.get("from_", settings.get("from"))
+    if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
+        raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides that; leave it out")
+    task = settings.get("task", "text")
+    return kind_of_task(task, start).defaults if task in TASKS else {}
 
 
 def _resumed(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) -> Trainer:
@@ -151,10 +163,12 @@ def _finish(trainer: Trainer, ending: str) -> None:
     print(f"{ending} after step {trainer.step}, {trainer.seconds:.0f} seconds of training\n")
     with Workers(trainer.workers.count) as workers:
         print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
+    written = trainer.task.write_result(trainer.model, trainer.directory)
     log = read_log(trainer.directory / "log.jsonl")
     drawn = draw_losses(log, trainer.task.reference_lines(), trainer.directory / "loss.png")
     picture = ", loss.png" if drawn else " (pip install matplotlib for loss.png)"
-    print(f"\nin {trainer.directory}: log.jsonl, config.json, {checkpoint.NAME}{picture}")
+    files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
+    print(f"\nin {trainer.directory}: {', '.join(files)}{picture}")
 
 
 def _settings_from_file(path: Path | None) -> dict[str, Any]:

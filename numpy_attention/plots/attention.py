@@ -108,7 +108,7 @@ def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Toke
     if named:
         across, down = max(w.shape[0] for w in layers.values()), len(layers)
     else:  # as many beside each other as a page holds without making the numbers too small to read
-        fitting = max(1, min(num_heads, 4, int(10.0 / (0.7 + 0.72 * width))))
+        fitting = max(1, min(num_heads, 4, int(11.0 / (0.7 + 0.72 * width))))
         down = -(-num_heads // fitting)
         across = -(-num_heads // down)
     figure = new_figure(1.6 + across * (0.7 + 0.72 * width), 1.0 + down * (0.9 + 0.72 * height))

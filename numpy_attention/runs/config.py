@@ -28,6 +28,7 @@ from numpy_attention.training.optimizers import SGD, Adam, AdamW, Helpers
 VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
 OPTIMIZERS = ("adamw", "adam", "sgd")
+KEEP = ("adapter", "merged")
 _NAMES = {int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -46,6 +47,10 @@ class TrainConfig:
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
     vocabulary: str = _setting("char", "what a token of the text is", choices=VOCABULARIES)
     vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", low=257)
+    from_: str | None = _setting(None, "a pretrained model to start from: smollm2, a .gguf file, or a folder")
+    lora: int = _setting(0, "with --from: learn a change of this rank in each matrix (0: all weights)", low=0)
+    lora_alpha: float = _setting(0.0, "with --lora: how strongly the change counts (0: twice the rank)", low=0)
+    keep: str = _setting("adapter", "with --lora: what to write at the end", choices=KEEP)
     seed: int = _setting(0, "makes the run repeatable", low=0)
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples a step", low=1)
@@ -82,11 +87,17 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(field, getattr(self, field.name))
+        if self.lora and self.from_ is None:
+            raise InputError("--lora changes a pretrained model: name one with --from")
+        for name, given in (("--lora-alpha", self.lora_alpha != 0.0), ("--keep", self.keep != "adapter")):
+            if given and not self.lora:
+                raise InputError(f"{name} is for changes of low rank: give their rank with --lora")
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> "TrainConfig":
         """The config with these values; a key that is no setting is refused with the nearest one that is."""
         names = [field.name for field in dataclasses.fields(cls)]
+        values = {"from_" if key == "from" else key: value for key, value in values.items()}
         for key in values:
             if key not in names:
                 raise InputError(f"{source}: there is no setting {_shown(key)}{_nearest(key, names)}")
@@ -169,5 +180,5 @@ def _shown(value: Any) -> str:
 
 
 def option(name: str) -> str:
-    """The command-line spelling of a setting."""
-    return "--" + name.replace("_", "-")
+    """The command-line spelling of a setting; `from` alone is no name in Python."""
+    return "--" + name.rstrip("_").replace("_", "-")

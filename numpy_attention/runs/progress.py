@@ -9,7 +9,7 @@ from typing import Any, Self
 class Progress:
     """Shows steps done, loss, speed and time left; `line` prints a line that stays."""
 
-    def __init__(self, steps: int, done: int) -> None:
+    def __init__(self, steps: int, done: int, unit: str = "step") -> None:
         self.steps = steps
         self.start = time.perf_counter()
         self.first = self.done = done
@@ -20,7 +20,7 @@ class Progress:
             except ImportError:
                 print("(pip install tqdm draws a progress bar here)", file=sys.stderr)
             else:
-                self.bar = tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True)
+                self.bar = tqdm(total=steps, initial=done, unit=unit, dynamic_ncols=True)
 
     def __enter__(self) -> Self:
         return self

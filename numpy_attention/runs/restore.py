@@ -31,12 +31,13 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
         if not isinstance(meta.get(key), kind):
             raise InputError(f"{path} cannot be loaded: its description has no {key!r}")
     config = TrainConfig.from_mapping(meta["config"], str(path))
-    claimed = config.layers * config.d_model * max(config.d_model, config.d_ff)
-    claimed += config.context * config.d_model if config.positions == "learned" else 0
-    try:
-        _check_claim(claimed, config.context, config.d_model, arrays)
-    except ValueError as error:
-        raise InputError(f"{path} cannot be loaded: {error}") from None
+    if config.from_ is None:  # else the sizes are those of the pretrained model, which is a file by itself
+        claimed = config.layers * config.d_model * max(config.d_model, config.d_ff)
+        claimed += config.context * config.d_model if config.positions == "learned" else 0
+        try:
+            _check_claim(claimed, config.context, config.d_model, arrays)
+        except ValueError as error:
+            raise InputError(f"{path} cannot be loaded: {error}") from None
     return config, arrays, meta
 
 

@@ -76,6 +76,10 @@ class Task(ABC):
     def report(self, model: Any, rng: np.random.Generator, workers: Workers) -> str:
         """The closing lines: the figures beside their yardsticks, and something to look at."""
 
+    def write_result(self, model: Any, directory: Path) -> str:
+        """At the end of a run: write what it leaves besides its checkpoint, and name it. Nothing, for most tasks."""
+        return ""
+
     def model_settings(self, model: Any) -> dict[str, Any]:
         """The sizes and variants of the model as plain values, from which it can be built again."""
         return dataclasses.asdict(model.config)

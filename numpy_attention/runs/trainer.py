@@ -176,7 +176,10 @@ class Trainer:
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
         if meta["task"] != self.task.saved():
-            raise InputError("the data is not that of the checkpoint; a run can only go on with the same text")
+            raise InputError(
+                "the data, or the model of --from, is not that of the checkpoint; "
+                "a run can only go on with the same text and the same model"
+            )
         state = self.optimizer.state()  # the live arrays: read in place, they are in memory once
         read_into(state, arrays, "optimizer.", "optimizer")
         read_into(self.model.parameters(), arrays, "parameters.", "model")

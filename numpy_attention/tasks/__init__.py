@@ -1,10 +1,13 @@
 """What can be learned: each task makes its batches, its model and its final report."""
 
+from numpy_attention.errors import InputError
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.task import Task
 from numpy_attention.tasks.copying import CopyTask
 from numpy_attention.tasks.dates import DateTask
 from numpy_attention.tasks.digits import DigitsTask
+from numpy_attention.tasks.fine_tuned_dates import FineTunedDates
+from numpy_attention.tasks.fine_tuning import FineTunedText
 from numpy_attention.tasks.reverse import ReverseTask
 from numpy_attention.tasks.sums import SumTask
 from numpy_attention.tasks.text import TextTask
@@ -14,6 +17,21 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
+FINE_TUNED: dict[str, type[Task]] = {"text": FineTunedText, "dates": FineTunedDates}
+
+
+def kind_of_task(name: str, from_: str | None) -> type[Task]:
+    """The task of that name, for a model that begins from nothing or, with `from_`, from a pretrained one.
+
+    Raises: InputError where there is none.
+    """
+    kinds = TASKS if from_ is None else FINE_TUNED
+    if name not in kinds:
+        with_from = "" if from_ is None else " with --from"
+        raise InputError(f"--task{with_from} must be one of {', '.join(kinds)}, got {name!r}")
+    return kinds[name]
+
+
 def make_task(config: TrainConfig) -> Task:
     """The task that the configuration names, its data read and checked."""
-    return TASKS[config.task](config)
+    return kind_of_task(config.task, config.from_)(config)

@@ -73,7 +73,7 @@ def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
         byte = f"0x{error.object[error.start]:02x} at offset {offset - rest + error.start}"
         raise InputError(f"{path} is not UTF-8 text: byte {byte}; iconv -t UTF-8 converts texts") from None
     if not offset:
-        raise InputError(f"{path} is empty; a text to train on is needed")
+        raise InputError(f"{path} is empty; a text is needed")
 
 
 def read_text(path: str | Path) -> str:

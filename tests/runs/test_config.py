@@ -29,6 +29,19 @@ def test_a_value_out_of_bounds_is_refused_with_the_options_name(values, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"lora": 2}, "name one with --from"),
+        ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha is for changes of low rank: give their rank with --lora"),
+        ({"from_": "m", "keep": "merged"}, "--keep is for changes of low rank"),
+    ],
+)
+def test_a_setting_that_would_do_nothing_is_refused(values, said):
+    with pytest.raises(InputError, match=said):
+        TrainConfig(**values)
+
+
 def test_a_mapping_comes_back_and_what_is_no_setting_is_refused_by_its_source():
     config = TrainConfig(steps=3, text="a.txt")
     assert TrainConfig.from_mapping(config.to_mapping(), "") == config

@@ -1,0 +1,174 @@
+"""text --from: a pretrained model goes on learning, all of it or changes of low rank."""
+
+import errno
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.cli import main
+from numpy_attention.errors import InputError
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.low_rank import low_rank_of
+from numpy_attention.runs.checkpoint import load_arrays
+from numpy_attention.runs.parallel import Workers
+from numpy_attention.tasks.fine_tuning import fingerprint
+from tests.pretrained import tiny
+from tests.runs.small_runs import resume
+from tests.tasks.small_pretrained import folder, run_from
+
+__all__ = ["folder"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the rain in the bread, and the words of the users\n" * 40, encoding="utf-8")
+    return str(path)
+
+
+def base_size(folder):
+    return load_pretrained(folder)[0].num_parameters()
+
+
+def stepped(trainer, steps):
+    with trainer.workers:
+        return [trainer.one_step()[0] for _ in range(steps)]
+
+
+@pytest.mark.parametrize("lora", [0, 3])
+def test_the_loss_falls_and_only_what_shall_learn_has_moved(tmp_path, folder, text, lora):
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12, steps=40, learning_rate=2e-2, lora=lora)
+    before = {name: getattr(owner, own).copy() for name, owner, own in trainer.model.arrays()}
+    losses = stepped(trainer, 40)
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    learned = trainer.model.parameters().keys()
+    assert learned == ({name for name in before if name.endswith((".a", ".b"))} if lora else before.keys())
+    for name, owner, own in trainer.model.arrays():
+        assert np.array_equal(before[name], getattr(owner, own)) == (name not in learned), name
+
+
+def test_the_first_loss_is_that_of_the_pretrained_model(tmp_path, folder, text):
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
+    with Workers(1) as workers:
+        untouched = trainer.task.evaluate(load_pretrained(folder)[0], workers)
+        assert trainer.task.evaluate(trainer.model, workers) == untouched
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_resumed_run_is_the_same_run_bit_for_bit(tmp_path, folder, text, lora):
+    whole = run_from(folder, tmp_path / "whole", "text", text=text, context=12, steps=6, lora=lora)
+    stepped(whole, 6)
+    part = run_from(folder, tmp_path / "part", "text", text=text, context=12, steps=6, lora=lora)
+    stepped(part, 3)
+    part.save()
+    rest = resume(tmp_path / "part")
+    stepped(rest, 3)
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(rest.model.parameters()[name], p)
+
+
+def test_a_checkpoint_holds_what_is_learned_and_nothing_of_the_model(tmp_path, folder, text):
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
+    trainer.save()
+    arrays, meta = load_arrays(tmp_path / "run" / "checkpoint.npz")
+    held = {name.removeprefix("parameters.") for name in arrays if name.startswith("parameters.")}
+    assert held == trainer.model.parameters().keys()
+    assert meta["task"].keys() == {"from_sha256", "sha256"}
+
+
+def test_another_model_at_the_same_place_is_refused(tmp_path, folder, text, capsys):
+    run_from(folder, tmp_path / "run", "text", text=text, context=12).save()
+    settings = tiny.LLAMA | {"max_position_embeddings": 160}
+    tiny.write_safetensors(folder / "model.safetensors", tiny.tensors_of("another", settings))
+    with pytest.raises(InputError, match="the model of --from, is not that of the checkpoint"):
+        resume(tmp_path / "run")
+
+
+def test_the_fingerprint_knows_the_numbers_and_the_settings(tmp_path, folder):
+    first = fingerprint(folder)
+    (folder / "README.md").write_text("notes")
+    assert fingerprint(folder) == first
+    (folder / "config.json").write_text((folder / "config.json").read_text().replace("0.001", "0.002"))
+    assert fingerprint(folder) != first
+
+
+def test_the_fingerprint_knows_every_shard(tmp_path, folder):
+    for name in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+        (folder / name).write_bytes(b"numbers")
+        first = fingerprint(folder)
+        (folder / name).write_bytes(b"Numbers")
+        assert fingerprint(folder) != first
+
+
+def test_a_model_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "model.gguf").write_bytes(b"numbers")
+
+    def closed(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", closed)
+    with pytest.raises(InputError, match=r"cannot read .*model\.gguf: Permission denied"):
+        fingerprint(tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize(("given", "alpha"), [(5.0, 5.0), (0.0, 4.0)], ids=["given", "twice the rank"])
+def test_the_change_counts_as_strongly_as_asked(tmp_path, folder, text, given, alpha):
+    assert low_rank_of(run_from(folder, tmp_path / "run", "text", text=text, lora_alpha=given).model) == (2, alpha)
+
+
+@pytest.mark.parametrize("keep", ["adapter", "merged"])
+def test_what_is_written_at_the_end_makes_the_pretrained_model_this_one(tmp_path, folder, text, keep, capsys):
+    out = tmp_path / "run"
+    command = ["train", "--from", folder, "--lora", "2", "--text", text, "--context", "12", "--steps", "4"]
+    assert main([str(a) for a in [*command, "--learning-rate", "0.05", "--keep", keep, "--out", out]]) == 0
+    said = capsys.readouterr().out
+    assert f"checkpoint.npz, {keep}.safetensors" in said
+    assert "before" in said
+    assert "after" in said
+    base = load_pretrained(folder)[0]
+    ids = np.arange(10)[None]
+    untouched, _ = base.forward(ids)
+    into = {"into": base} if keep == "adapter" else {}
+    model = na.import_safetensors(out / f"{keep}.safetensors", **into)
+    restored, _ = resume(out).model.forward(ids)
+    np.testing.assert_allclose(model.forward(ids)[0], restored, rtol=0, atol=1e-5)
+    assert np.abs(untouched - restored).max() > 1e-3
+    adapter, merged = 4 * resume(out).model.num_parameters(), 4 * base_size(folder)
+    numbers = {"adapter": adapter, "merged": merged}[keep]
+    assert numbers < (out / f"{keep}.safetensors").stat().st_size < numbers + 10_000  # and the header
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lora", "4"], "--lora changes a pretrained model: name one with --from"),
+        (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model: with --from the"),
+        (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, got 'sum'"),
+        (["--from", "FOLDER", "--context", "161"], "--context must be at most 160"),
+        (["--from", "BERT"], "is no language model"),
+        (["--from", "smollm3"], "there is no file, folder or model called smollm3"),
+        (["--from", "FOLDER", "--lora", "-1"], "--lora must be at least 0"),
+        (["--from", "FOLDER", "--lora", "25"], "--lora must be at most 24, the width of the model, got 25"),
+        (["--from", "RUN"], "is what `train` has written; go on with --resume"),
+        (["--from", "FOLDER", "--keep", "all"], "--keep must be one of adapter, merged"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(tmp_path, folder, text, options, said, capsys):
+    bert = tiny.write(tmp_path, "bert")
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / "checkpoint.npz").write_bytes(b"PK")
+    places = {"FOLDER": str(folder), "BERT": str(bert), "RUN": str(tmp_path / "earlier")}
+    command = ["train", "--text", text, "--out", str(tmp_path / "run"), *(places.get(o, o) for o in options)]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_settings_file_may_say_from(tmp_path, folder, text, capsys):
+    file = tmp_path / "run.toml"
+    file.write_text(f'from = "{folder}"\nlora = 2\ntext = "{text}"\ncontext = 12\nsteps = 2\n')
+    assert main(["train", "--config", str(file), "--out", str(tmp_path / "run")]) == 0
+    assert resume(tmp_path / "run").config.from_ == str(folder)
