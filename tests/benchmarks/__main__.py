@@ -8,11 +8,15 @@ from typing import Any
 
 from numpy_attention.backend import NAMES, BackendError, get_backend
 from numpy_attention.errors import InputError
-from tests.benchmarks import race, report, work
+from numpy_attention.pretrained.fetch import located
+from tests.benchmarks import pretrained, race, report, work
 
-KINDS = ("import", "steps", "ops", "attention", "generation")
+DEFAULT = ("import", "steps", "ops", "attention", "generation")
+KINDS = (*DEFAULT, "pretrained")  # the last needs a model: python -m numpy_attention fetch smollm2
 STEPPERS = ["PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd"]
 ATTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(QK)V", "JAX jit"]
+READERS = ["transformers", "numpy_attention"]
+FLOORS = {"prompt": ["products alone"], "generation": ["reading alone"], "LoRA step": ["products alone"]}
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 LONGEST_DENSE = 4096  # beyond, T x T arrays take gigabytes and minutes
 
@@ -33,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         "its own; all must compute the same numbers first. PyTorch, JAX and autograd take part where they are "
         "installed: pip install '.[bench]'.",
     )
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all but the last)")
     parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="of the steps (default: %(default)s)")
     parser.add_argument("--only", default="", help="ops whose name holds this")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="T of the attention (default: %(default)s)")
@@ -86,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict[str, Any]], list[str]]]]]:
     """Kinds of work, each with groups of cases that share their contenders' processes."""
-    kinds = arguments.kinds or list(KINDS)
+    kinds = arguments.kinds or list(DEFAULT)
     sizes = arguments.sizes.split(",")
     for given, known, what in ((kinds, KINDS, "KIND"), (sizes, list(work.SIZES), "--sizes")):
         for name in given:
@@ -122,6 +126,12 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
         ([{"kind": "generation", "cache": cache, "tokens": tokens} for cache in ((True,) if quick else (True, False))],
          STEPPERS[:2])
     ]  # fmt: skip
+    # a process for each case, so that its memory is that of the case
+    plans["pretrained"] = [
+        ([case], READERS + FLOORS.get(case["name"], [])) for case in pretrained.cases(quick)
+    ]
+    if "pretrained" in kinds:
+        located(pretrained.MODEL)  # a line on how to get it, before anything starts
     if not ops:
         raise InputError(f"--only: no op has {arguments.only!r} in its name; there are {', '.join(work.OPS)}")
     if not plans["attention"]:

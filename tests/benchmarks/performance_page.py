@@ -1,6 +1,8 @@
-"""The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark.
+"""The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark, and
+of one with a real model.
 
     python -m tests.benchmarks --json tests/benchmarks/performance.json
+    python -m tests.benchmarks pretrained --json tests/benchmarks/pretrained.json
     python -m tests.benchmarks.performance_page
 """
 
@@ -13,7 +15,7 @@ from tests.benchmarks.report import megabytes, milliseconds
 from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
-RESULTS = Path(__file__).with_name("performance.json")
+RESULTS, OF_PRETRAINED = (Path(__file__).with_name(f"{name}.json") for name in ("performance", "pretrained"))
 PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 PICTURE = ROOT / "docs" / "_static" / "attention-cost.svg"
 
@@ -133,19 +135,30 @@ def more_speed(found):
     return table(["the rest of the same run", "here"], rows)
 
 
-def blocks(found):
+def pretrained(found):
+    rows = [row for case, results in races(found, "pretrained") for row in report.rows(case, results)]
+    return [f"Measured on this machine: {found['machine']}.", "", *table(report.head("pretrained"), rows)]
+
+
+def read():
+    """The results of both runs."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, OF_PRETRAINED)]
+
+
+def blocks(found, of_pretrained):
     """(file, name, what stands between its markers), for every table."""
-    for path, tables in ((PAGE, page_tables(found)), (README, readme_tables(found))):
+    on_page = page_tables(found) | {"pretrained": pretrained(of_pretrained)}
+    for path, tables in ((PAGE, on_page), (README, readme_tables(found))):
         for name, lines in tables.items():
             yield path, name, "\n".join(lines)
 
 
-def write(found):
+def write(found, of_pretrained):
     """Put the tables between their markers, and draw the picture."""
-    for path, name, content in blocks(found):
+    for path, name, content in blocks(found, of_pretrained):
         path.write_text(with_block(path.read_text(encoding="utf-8"), name, content), encoding="utf-8")
     report.plot(PICTURE, races(found, "attention"))
 
 
 if __name__ == "__main__":
-    write(json.loads(RESULTS.read_text(encoding="utf-8")))
+    write(*read())

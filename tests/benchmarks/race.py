@@ -27,8 +27,11 @@ CONTENDERS = {
     "torch softmax(QK)V": ("tests.benchmarks.peers.in_torch", "written_out", False),
     "JAX jit": ("tests.benchmarks.peers.in_jax", "jit", False),
     "autograd": ("tests.benchmarks.peers.in_autograd", "eager", False),
+    "transformers": ("tests.benchmarks.peers.in_transformers", "eager", False),
+    "reading alone": ("tests.benchmarks.work", "reading", True),
 }
 
+PATIENCE = 10.0  # seconds for a process to end
 LONG, VERY_LONG = 1.0, 5.0  # seconds: a longer call needs no warming up; from the second on three rounds do
 
 
@@ -82,9 +85,12 @@ class Process:
         return {"unavailable": last[-1] if last else f"its process ended with code {self.process.wait()}"}
 
     def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.communicate()
+        """End the process: by itself, when its input ends, so that it can remove what it has written; else by force."""
+        try:
+            self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
 
 
 @contextmanager

@@ -20,8 +20,10 @@ TITLES = {
     "op": "One op, forward and backward",
     "attention": "Attention alone, forward and backward: one sequence, 8 heads of 64",
     "generation": "Generation of one stream: 6 layers of 384, tokens one by one",
+    "pretrained": "SmolLM2-135M-Instruct in float32",
     "import": "Import",
 }
+RATED = ("generation", "pretrained")  # kinds of work with so many tokens a second
 
 
 def machine(threads: int) -> str:
@@ -45,6 +47,8 @@ def name_of(case: dict[str, Any]) -> str:
         return f"T = {case['T']}, {'causal' if case['causal'] else 'full'}"
     if case["kind"] == "generation":
         return f"{case['tokens']} tokens, {'KV cache' if case['cache'] else 'no cache'}"
+    if case["kind"] == "pretrained" and "tokens" in case:
+        return f"{case['name']}, {case['tokens']} tokens"
     return str(case.get("size") or case.get("name"))
 
 
@@ -56,19 +60,26 @@ def rows(case: dict[str, Any], results: dict[str, Result]) -> Iterator[list[str]
         if case["kind"] == "step":
             floor = results.get("products alone")
             ratios.append(f"{r.seconds / floor.seconds:.2f}" if floor else "")
-        memory = [megabytes(r.extra)] if case["kind"] == "attention" else [megabytes(r.peak), megabytes(r.beyond_start)]
-        rate = [f"{case['tokens'] / r.seconds:.0f}"] if case["kind"] == "generation" else []
-        yield [name_of(case), name, time, *rate, *ratios, *(memory if case["kind"] in ("step", "attention") else [])]
+        memory = {
+            "step": [megabytes(r.peak), megabytes(r.beyond_start)],
+            "attention": [megabytes(r.extra)],
+            "pretrained": [megabytes(r.peak)],
+        }
+        rate = [f"{case['tokens'] / r.seconds:.0f}" if "tokens" in case else ""] if case["kind"] in RATED else []
+        yield [name_of(case), name, time, *rate, *ratios, *memory.get(case["kind"], [])]
 
 
 def head(kind: str) -> list[str]:
     """The titles of the columns of `rows`."""
     columns = ["", "", "ms"]
-    columns += ["tokens/s"] if kind == "generation" else []
+    columns += ["tokens/s"] if kind in RATED else []
     columns += ["ratio to the first"]
-    if kind == "step":
-        columns += ["to the products", "peak MB", "of these beyond the libraries"]
-    return [*columns, "MB beyond the inputs"] if kind == "attention" else columns
+    more = {
+        "step": ["to the products", "peak MB", "of these beyond the libraries"],
+        "attention": ["MB beyond the inputs"],
+        "pretrained": ["peak MB"],
+    }
+    return [*columns, *more.get(kind, [])]
 
 
 def line(cells: list[str]) -> None:

@@ -37,6 +37,7 @@ class Work(NamedTuple):
 
     call: Callable[[], Any]
     results: Callable[[], list[float]]
+    peak: Callable[[], int | None] | None = None  # of memory, where the work is done by other processes
 
 
 class Unavailable(Exception):
@@ -49,6 +50,10 @@ def make(case: Case, variant: str, threads: int) -> Work:
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
         return _generation(case)
+    if case["kind"] == "pretrained":
+        from tests.benchmarks import pretrained  # here, since it is written in terms of this file
+
+        return pretrained.make(case, variant, threads)
     name, inputs, options = op_of(case, variant)
     return _op(name, inputs, options, threads)
 

@@ -1,0 +1,195 @@
+"""What is to be done with a real model, SmolLM2-135M-Instruct in float32, and how NumPy does it.
+
+    prompt         a text of 512 tokens is read, keys and values are stored, to the logits of its last position
+    generation     128 tokens, always the likeliest, after a prompt of 16 which is read within the time
+    LoRA step      forward, backward and AdamW on 4 texts of 128 tokens, rank 8 on the seven matrices of each block
+    first word     a new process: libraries and model are loaded, a prompt is read, its likeliest next word is printed
+
+Prompt and generation leave the threads to BLAS, as `chat` does. A step cuts its batch into a shard a thread and leaves
+BLAS one thread each, as `train` does. The first word is `python -m numpy_attention sample smollm2 --tokens 1`, which
+dequantizes the GGUF file; transformers would take many times as long for that, and is given a folder with the same
+weights in float32.
+
+Two floors. "products alone", of a prompt and of a step: the rows times the matrices of the model, in a step there and
+back, and nothing around them, not even attention. "reading alone", of generation: for every token it reads as many
+numbers as the model has. A token needs them all, the table of a tied model as the head.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import numpy as np
+
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.models.generate import stream
+from numpy_attention.models.gpt import GPT
+from numpy_attention.pretrained.fetch import located
+from numpy_attention.pretrained.gguf_files import read_gguf
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.low_rank import add_low_rank, matrices
+from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
+from numpy_attention.runs.memory import keep_freed_memory
+from numpy_attention.runs.parallel import Workers, loss_and_gradients
+from numpy_attention.training.optimizers import AdamW
+from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Unavailable, Work
+
+MODEL = "smollm2"
+SHORT_PROMPT, FIRST_PROMPT = 16, "The capital of France is"
+BATCH, RANK, NUM_BATCHES = 4, 8, 4
+
+
+def cases(quick: bool) -> list[Case]:
+    """The cases of the kind; `tokens` are those that go through the model."""
+    prompt, generated, T = (64, 16, 16) if quick else (512, 128, 128)
+    tokens = {"prompt": prompt, "generation": generated, "LoRA step": BATCH * T}
+    return [{"kind": "pretrained", "name": name, "tokens": count} for name, count in tokens.items()] + [
+        {"kind": "pretrained", "name": "first word"}
+    ]
+
+
+def make(case: Case, variant: str, threads: int) -> Work:
+    """Our side of a case: "ours" as the commands do it, "products" and "reading" the floors."""
+    if case["name"] == "first word":
+        options = ["--prompt", FIRST_PROMPT, "--tokens", "1", "--temperature", "0"]
+        return first_word([sys.executable, "-m", "numpy_attention", "sample", MODEL, *options], threads)
+    path = located(MODEL)
+    if variant == "reading":
+        numbers = sum(math.prod(stored.shape) for stored in read_gguf(path)[1].values())
+        return reading(numbers, case["tokens"], threads)
+    if variant == "products":
+        return products(load_pretrained(path).model, case, threads)
+    return work_of(load_pretrained(path).model, text_ids(path), case, threads)
+
+
+def text_ids(path: Path) -> np.ndarray:
+    """Some thousand ids of an English text that every Python brings along."""
+    settings, _ = read_gguf(path)
+    return tokenizer_of_gguf(settings).encode(" ".join(topics.values())[:20_000])
+
+
+def batches(ids: np.ndarray, tokens: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Batches from the beginning of a text; the targets are the ids one step later."""
+    T = tokens // BATCH
+    rows = ids[: NUM_BATCHES * BATCH * (T + 1)].reshape(NUM_BATCHES, BATCH, T + 1)
+    return [(batch[:, :-1], batch[:, 1:]) for batch in rows]
+
+
+def work_of(model: GPT, ids: np.ndarray, case: Case, threads: int) -> Work:
+    """A case that runs in this process."""
+    if case["name"] == "LoRA step":
+        return _low_rank_step(model, batches(ids, case["tokens"]), threads)
+    _let_blas_have(threads)
+    if case["name"] == "generation":
+        prompt = ids[:SHORT_PROMPT]
+        return Work(
+            lambda: list(stream(model, prompt, case["tokens"], temperature=0.0)),
+            lambda: [float(token) for token in stream(model, prompt, 32, temperature=0.0)],
+        )
+    prompt = ids[None, : case["tokens"]]
+
+    def last_logits() -> np.ndarray:
+        past = [KeyValueCache(model.config.context_length) for _ in model.blocks]
+        logits, _ = model.forward(prompt, past=past, last_only=True)
+        return logits[0, -1]
+
+    return Work(last_logits, lambda: summary(last_logits()))
+
+
+def summary(logits: np.ndarray) -> list[float]:
+    """Numbers that agree when logits do: their length as a vector, the likeliest token, the 16 highest."""
+    highest = np.sort(logits)[-16:]
+    return [float(np.linalg.norm(logits.astype(np.float64))), float(np.argmax(logits)), *highest.tolist()]
+
+
+def with_low_rank(model: GPT) -> GPT:
+    """The model with changes of low rank to learn, the same for every contender."""
+    add_low_rank(model, RANK, rng=np.random.default_rng(0))
+    return model
+
+
+def _low_rank_step(model: GPT, batches: Sequence[tuple[np.ndarray, np.ndarray]], threads: int) -> Work:
+    keep_freed_memory()
+    workers = Workers(threads)
+    workers.__enter__()  # until the process ends
+    optimizer = AdamW(with_low_rank(model).parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
+    turns = iter(range(10**9))
+
+    def step() -> float:
+        batch = batches[next(turns) % len(batches)]
+        loss, grads = loss_and_gradients(model, batch, threads, workers, [None] * threads)
+        optimizer.step(grads)
+        return float(loss)
+
+    return Work(step, lambda: [step() for _ in range(3)])
+
+
+def products(model: GPT, case: Case, threads: int) -> Work:
+    """The rows of a prompt times every matrix; in a step, where each thread has its rows, also back through each."""
+    step = case["name"] == "LoRA step"
+    shards = threads if step else 1
+    if not step:
+        _let_blas_have(threads)
+    rows = case["tokens"] // shards
+    table = model.token_embedding.table
+    factors = [(rows, w) for *_, w in matrices(model)] + [(rows if step else 1, table.T)]  # a prompt needs its last row
+    vectors = {width: np.ones((rows, width), table.dtype) for _, w in factors for width in w.shape}
+    workers = Workers(shards)
+    workers.__enter__()  # until the process ends
+
+    def one(_: int) -> None:
+        for n, w in factors:
+            d_in, d_out = w.shape
+            vectors[d_in][:n] @ w  # y = x w
+            if step:
+                vectors[d_out][:n] @ w.T  # dx = dy w^T
+
+    return Work(lambda: list(workers.map(one, range(shards))), list)
+
+
+def reading(numbers: int, tokens: int, threads: int) -> Work:
+    """Read so many float32 numbers for every token, a thread each its part: the quickest that needs every number."""
+    parts = np.ones((threads, numbers // threads), np.float32)
+    pool = ThreadPoolExecutor(threads)
+
+    def once() -> list[np.float32]:
+        return list(pool.map(np.max, parts))
+
+    return Work(lambda: [once() for _ in range(tokens)], list)
+
+
+def first_word(command: list[str], threads: int) -> Work:
+    """A command from its start to its end; what it prints must be the same for all contenders."""
+    limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+    def said() -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | limits)
+        if done.returncode:
+            raise Unavailable((done.stderr.strip().splitlines() or ["it says nothing"])[-1])
+        return done.stdout.strip()
+
+    return Work(said, lambda: [float(zlib.crc32(said().encode()))], _peak_of_commands)
+
+
+def _peak_of_commands() -> int | None:
+    """The most bytes that a command of this process had in memory, where the system tells it as Linux does."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+
+
+def _let_blas_have(threads: int) -> None:
+    """BLAS is held to one thread where the threads are ours; here they are its own."""
+    try:
+        import threadpoolctl
+    except ImportError:
+        raise Unavailable("threadpoolctl is not installed: pip install '.[bench]'") from None
+    threadpoolctl.threadpool_limits(threads, user_api="blas")
