@@ -10,6 +10,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 # The tutorials run in kernels of their own, which find the package by this, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+# Those about real models go on with their stand-in, whatever has been fetched here, unless a folder of models is named.
+os.environ.setdefault("NUMPY_ATTENTION_CACHE", str(ROOT / "build" / "no models"))
 
 import numpy_attention  # noqa: E402
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.pretrained.test_real_models import brought
+
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("[0-9][0-9]-*.md"))
 CELL = re.compile(r"^```\{code-cell\} ipython3\n(?::[^\n]*\n)*\n?(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADER = """---
@@ -23,6 +25,7 @@ kernelspec:
 """
 
 each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+OF_REAL_MODELS = [path for path in TUTORIALS if "write_stand_in" in path.read_text()]
 
 
 def code_cells(text: str) -> list[str]:
@@ -56,15 +59,30 @@ def test_there_are_tutorials_numbered_from_one() -> None:
     assert TUTORIALS
 
 
-@each_tutorial
-def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def run_all(path: Path) -> dict[str, Any]:
+    """Run every cell in turn; the names that they leave."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     pictures = 0
     for n, source in enumerate(code_cells(path.read_text()), start=1):
         shown = run_cell(source, namespace, f"{path.name}, cell {n}")
         pictures += hasattr(shown, "_repr_png_")
     assert pictures, "a tutorial shows its idea in a picture"
+    return namespace
+
+
+@each_tutorial
+def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "no models"))
+    assert run_all(path).get("real") is not True  # of those with a real model; tutorial 14 has a number of that name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OF_REAL_MODELS, ids=lambda path: path.stem)
+def test_it_runs_with_the_real_model_too(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought("smollm2")
+    monkeypatch.chdir(tmp_path)
+    assert run_all(path)["real"]
 
 
 @each_tutorial

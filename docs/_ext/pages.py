@@ -160,7 +160,7 @@ def write_tutorials(made: set[Path]) -> None:
     import nbformat
     from myst_nb.core.read import read_myst_markdown_notebook
 
-    index = [*heading("Tutorials"), ("From one dot product to a trained transformer, every gradient computed and "
+    index = [*heading("Tutorials"), ("From one dot product to a real language model, every gradient computed and "
              "checked. Each tutorial is a notebook; begin with the first."), "", ".. toctree::", "   :maxdepth: 1", ""]
     for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
         text = path.read_text()
