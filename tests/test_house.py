@@ -23,7 +23,7 @@ STOREYS = [
     "tasks gallery", "grade", "cli", "__main__ __init__",
 ]
 FLOORS = {room: floor for floor, rooms in enumerate(STOREYS) for room in rooms.split()}
-EXTRAS = {"cupy", "hypothesis", "matplotlib", "mpi4py", "safetensors", "threadpoolctl", "tqdm"}
+EXTRAS = {"cupy", "gguf", "hypothesis", "matplotlib", "mpi4py", "safetensors", "threadpoolctl", "tokenizers", "tqdm"}
 
 MIRRORED = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))  # in tests/, file by file
 PROVEN = "test_properties.py and test_table.py drive every line of it"
@@ -34,7 +34,7 @@ TESTED_ELSEWHERE = {  # a source file without a test file of its name, and why
     "gallery/norms": KILLED, "gallery/softmax_and_loss": KILLED, "gallery/training": KILLED,
 }
 WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # none, or the op names it
-BOOK = ("ops", "layers", "models", "training", "runs")
+BOOK = ("ops", "layers", "models", "training", "runs", "pretrained")
 TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
 PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
 
@@ -199,7 +199,7 @@ def test_the_package_lists_its_chapters_as_they_are() -> None:
     listed, room = {}, ""
     for line in (importlib.import_module("numpy_attention").__doc__ or "").splitlines():
         names = set(re.findall(r"\b[a-z]+\b", line)) & set(BOOK)
-        room = names.pop() if re.match(r"(Part \w+)? +[a-z]+  ", line) and names else room
+        room = names.pop() if re.match(r"(Part \w+)? +[a-z]+ +\d", line) and names else room
         listed |= {int(number): f"{room}/{name}" for number, name in re.findall(r"\b(\d+) ([a-z_0-9]+)\b", line)}
     assert listed == {number: files[0] for number, files in sorted(chapters().items())}
 
@@ -336,7 +336,8 @@ def test_the_public_face() -> None:
     assert len(set(na.__all__)) == len(na.__all__)
     for room in ("ops", "layers", "models", "training"):
         assert set(importlib.import_module(f"numpy_attention.{room}").__all__) <= set(na.__all__)
-    assert {"gradcheck", "plots", "export_safetensors", "import_safetensors"} <= set(na.__all__) <= set(dir(na))
+    parts = {"gradcheck", "plots", "load_pretrained", "export_safetensors", "import_safetensors"}
+    assert parts <= set(na.__all__) <= set(dir(na))
     for name in na.__all__:
         assert inspect.getdoc(getattr(na, name)), f"na.{name} says nothing of itself"
     with pytest.raises(AttributeError, match=r"numpy_attention.*'sofmax'"):
@@ -349,7 +350,7 @@ def test_pictures_and_files_are_imported_with_their_first_use() -> None:
         "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('numpy_attention.')}\n"
         "assert not rooms & {'plots', 'pretrained', 'runs', 'tasks', 'catalogue', 'gallery', 'grade', 'cli'}, rooms\n"
         "assert 'importlib' not in vars(na) and 'Any' not in vars(na)\n"
-        "na.plots.matrix_map, na.import_safetensors\n"
+        "na.plots.matrix_map, na.import_safetensors, na.load_pretrained\n"
         "assert {'numpy_attention.plots', 'numpy_attention.pretrained'} <= set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
