@@ -57,6 +57,10 @@ class Layer:
         """All that learn, by dotted name: the live arrays, so that `p[...] = value` changes the layer."""
         return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
 
+    def frozen_arrays(self) -> list[str]:
+        """The dotted names of the arrays that do not learn: what `parameters` leaves out."""
+        return [dotted for dotted, owner, name in self.arrays() if name in owner.frozen]
+
     def freeze(self) -> None:
         """From now on nothing under this layer learns: `parameters` is empty, until a part is put in that does."""
         for _, owner, name in list(self.arrays()):

@@ -62,11 +62,10 @@ class Model(Layer):
         """
         from numpy_attention.files import save_arrays  # here, that `import numpy_attention` stays quick
 
-        parameters = self.parameters()
-        if left_out := sum(dotted not in parameters for dotted, *_ in self.arrays()):
+        if left_out := len(self.frozen_arrays()):
             fix = "call merge_low_rank or unfreeze first, or export_safetensors, which writes changes of low rank alone"
             raise ValueError(f"{type(self).__name__}.save: {left_out} arrays are frozen and would be left out; {fix}")
-        arrays = {f"parameters.{name}": p for name, p in parameters.items()}
+        arrays = {f"parameters.{name}": p for name, p in self.parameters().items()}
         save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
 
     @classmethod

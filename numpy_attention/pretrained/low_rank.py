@@ -111,7 +111,8 @@ def add_low_rank(
 
     Without an rng a is zero and learns nothing: for parameters that are loaded afterwards.
 
-    Raises: ValueError for a rank below 1, an alpha that is not above 0, or a model that has such changes already.
+    Raises: ValueError for a rank that is no integer from 1 on, an alpha that is not above 0 and finite, or a model that
+    has such changes already.
     """
     if low_rank_of(model) is not None:
         raise ValueError("add_low_rank: the model has changes of low rank already; merge_low_rank adds them to it")

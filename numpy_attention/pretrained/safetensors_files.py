@@ -56,7 +56,7 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
         about["low_rank"] = {"rank": changes[0], "alpha": changes[1]}
         about["learned_on"] = _checksum(model)
         arrays = _changes(model)
-    elif left_out := sum(dotted not in arrays for dotted, *_ in model.arrays()):
+    elif left_out := len(model.frozen_arrays()):
         said = f"{left_out} arrays are frozen and would be left out; call unfreeze first"
         raise ValueError(f"export_safetensors: {said}")
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}

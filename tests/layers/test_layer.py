@@ -162,7 +162,9 @@ def test_what_is_frozen_is_no_parameter_until_it_learns_again(rng):
     block.norm_1.frozen = ("gamma",)
     assert "norm_1.beta" in block.parameters()
     assert "norm_1.gamma" not in block.parameters()
+    assert sorted([*block.frozen_arrays(), *block.parameters()]) == sorted(names)
     block.freeze()
+    assert block.frozen_arrays() == names
     assert block.parameters() == {}
     assert block.num_parameters() == 0
     block.feed_forward.unfreeze()
