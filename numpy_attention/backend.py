@@ -12,6 +12,7 @@ a chapter must say: where an array lives that it makes from nothing (`like=x`), 
 a look costs no wait (`on_host`). `docs/gpu.md` holds these rules and the others. This file alone knows CuPy's name.
 """
 
+import functools
 import importlib
 import os
 import platform
@@ -131,6 +132,7 @@ def move(tree: Any, to: Callable[[Any], Any]) -> Any:
 def hosted(op: Any, op_backward: Any, backend: NumPyBackend) -> tuple[Any, Any]:
     """The same op and backward for arrays of the host, computed where the backend says; for checks and tests."""
 
+    @functools.wraps(op)
     def op_there(*inputs: Any, **options: Any) -> tuple[Any, Any]:
         y, cache = op(*move(inputs, backend.asarray), **move(options, backend.asarray))
         return move(y, backend.to_host), cache

@@ -7,34 +7,31 @@
 Each returns a report or raises GradientError, an AssertionError whose message is the report.
 The package can itself be called: `numpy_attention.gradcheck(...)` is `numpy_attention.gradcheck.gradcheck(...)`.
 
-How it works, file by file:
+How it works:
 
-    problem       op, function or layer in one form: a function of named arrays, and the gradients it claims
-    claims        the backward is asked with a random dy, and the round-off in its answer is measured
-    line          L = sum(dy y), a single number, along a line through one of the arrays
-    differences   the derivative of L along that line, with its own error bar
-    elements      small arrays: each element by its own differences
-    directions    large arrays: random directions, then bisection down to the element
-    report        what was found, in words
-    check         all of this in turn
+    problems        op, function or layer in one form: a function of named arrays, and the gradients it claims
+    numbers         the claims beside two witnesses: differences, and steps into the complex plane
+    circumstances   the same in any memory layout, with any dy, after any other call
+    words           the likely mistake
+    report          what was found, on a screen
+    check           all of this in turn
+    curvature       the backward's own derivative: the Hessian times a vector
 
-    evidence      what is known once something is wrong, and two ways to ask further
-    relations     how the wrong gradient relates to the right one: a sign, a factor, a transpose, a term
-    experiments   when does the backward become right? With nothing masked, with gamma all ones, ...
-    paths         which part of dy reaches which part of a gradient?
-    diagnosis     the likely mistake, from all of these
-
-    spec, strategies      inputs for property tests: arrays whose sizes agree by name
+    spec, draws, examples, strategies      inputs for property tests: arrays whose sizes agree by name
+    pytest_plugin                          the same as fixtures and a marker of pytest
+    adapters, torch_adapter, bridge        functions of PyTorch, JAX, autograd and CuPy
 """
 
 import sys
 from types import ModuleType
 
 from numpy_attention.gradcheck.check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
+from numpy_attention.gradcheck.curvature import hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 
 __all__ = [
     "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model", "gradcheck_vjp",
+    "hvp", "hvp_layer", "hvp_vjp",
 ]
 
 

@@ -1,61 +1,88 @@
-"""The check itself: ask the backward, ask the differences, and believe neither without an error bar.
+"""The check itself: ask the backward, ask two witnesses, and believe none without an error bar.
 
-    |claim - difference|  <=  8 (error bar of the difference + round-off of the claim)        for every element
+    |claim - derivative|  <=  8 (error bar of the derivative + round-off of the claim)        for every element
 
-So there is no tolerance to choose. A gradient in float32 is held to float32's round-off, an element that the
-differences cannot resolve raises no alarm, and where they resolve ten digits, ten digits must agree.
+So there is no tolerance to choose. Complex steps give the derivative to the last digits; where differences do not
+confirm them, since the function is not analytic or cannot take complex numbers, differences judge. A gradient in
+float32 is held to float32's round-off, and where a witness resolves ten digits, ten digits must agree. What neither
+resolves to four digits is not called right.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import ask_backward, claims
-from numpy_attention.gradcheck.diagnosis import diagnose
-from numpy_attention.gradcheck.differences import taylor_slope
-from numpy_attention.gradcheck.directions import check_directions
-from numpy_attention.gradcheck.elements import check_elements
-from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.line import Scalar
-from numpy_attention.gradcheck.problem import (
+from numpy_attention.errors import value_error
+from numpy_attention.gradcheck.circumstances.structure import check_structure
+from numpy_attention.gradcheck.numbers.claims import ask_backward, claims
+from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep
+from numpy_attention.gradcheck.numbers.differences import measure_stairs, taylor_slope
+from numpy_attention.gradcheck.numbers.directions import at_corners, check_directions
+from numpy_attention.gradcheck.numbers.elements import check_elements
+from numpy_attention.gradcheck.numbers.exactly import check_exactly, confirmed
+from numpy_attention.gradcheck.numbers.kinks import check_ties
+from numpy_attention.gradcheck.numbers.line import Scalar, rms
+from numpy_attention.gradcheck.numbers.low_precision import hold_to_float64, in_double
+from numpy_attention.gradcheck.numbers.round_off import SAFETY
+from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
+from numpy_attention.gradcheck.problems.options import Options, split_options
+from numpy_attention.gradcheck.problems.problem import (
+    Arrays,
     Inputs,
     Problem,
     in_float64,
     problem_of_function,
-    problem_of_layer,
     problem_of_op,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
+from numpy_attention.gradcheck.words.diagnosis import diagnose
+from numpy_attention.gradcheck.words.evidence import Evidence
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one
+RESOLVED = 1e-4  # what a witness must resolve, relative to the gradient's size, or the element is not called right
+WITNESSES = ("both", "complex", "differences")
 
 
 def gradcheck(
-    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, *, seed: int = 0, **options: Any
+    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, *, seed: int = 0, witness: str = "both",
+    no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None,
+    **more: Any,
 ) -> Report:
-    """Compare `op_backward` with differences of `op` in float64; raise GradientError with a report, or return it.
+    """Compare `op_backward` with the derivative of `op` in float64; raise GradientError with a report, or return it.
 
     Formula: dL/dx = J^T dy for L = sum(dy * y), with a random dy drawn from `seed`
 
     `inputs`: a dict by argument name, or a tuple in argument order. Integer and boolean arrays are passed on but not
-    differentiated. Options go to `op`; a `Generator` among them is copied for every call, so dropout stays fixed.
+    differentiated. Options go to `op`, by keyword or, if their names are those of options of the check, in `options`;
+    a `Generator` among them is copied for every call, so dropout stays fixed.
+
+    `witness`: "complex" steps, "differences", or "both". `no_gradient`: the arguments for which None is right.
+    `rtol`, `atol`: errors that are allowed on top, relative to the largest element of a gradient, and absolute; for
+    an `op` that stops an iteration at a tolerance.
 
     Raises: GradientError, an AssertionError whose message is the report, when a gradient is wrong; what `op` raises.
 
-    Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
+    Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982); Squire, Trapp, Using Complex Variables to
+    Estimate Derivatives of Real Functions (1998).
 
     >>> def square(x): return x * x, x
     >>> def square_backward(dy, x): return 2 * x * dy
     >>> gradcheck(square, square_backward, {"x": np.array([[1.0, -2.0]])}).ok
     True
     """
-    return check(problem_of_op(op, op_backward, inputs, options), seed)
+    own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
+    problem = problem_of_op(op, op_backward, inputs, split_options(op, options, more, own), no_gradient)
+    return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
 def gradcheck_vjp(
-    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, seed: int = 0, **options: Any
+    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, seed: int = 0, witness: str = "both",
+    no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None,
+    **more: Any,
 ) -> Report:
     """The same for a plain function `y = f(x, ...)` and its product `dx, ... = vjp(dy, x, ...)`.
 
@@ -66,17 +93,24 @@ def gradcheck_vjp(
     >>> gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), {"x": np.array([0.3, 2.0])}).ok
     True
     """
-    return check(problem_of_function(f, vjp, inputs, options), seed)
+    own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
+    problem = problem_of_function(f, vjp, inputs, split_options(f, options, more, own), no_gradient)
+    return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
-def gradcheck_layer(layer: Any, inputs: Inputs, *, seed: int = 0, **options: Any) -> Report:
+def gradcheck_layer(
+    layer: Any, inputs: Inputs, *, seed: int = 0, witness: str = "both", no_gradient: Sequence[str] = (),
+    rtol: float = 0.0, atol: float = 0.0, options: Options | None = None, **more: Any,
+) -> Report:
     """The same for a layer (`forward`) or a model (`loss`): every input, every parameter. The layer stays as it is.
 
     Formula: dL/dx and dL/dp = J^T dy, for every input x that has a gradient and every parameter p
 
     Raises: GradientError, when a gradient is wrong; what the layer raises.
     """
-    return check(problem_of_layer(layer, inputs, options), seed)
+    own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
+    problem = problem_of_layer(layer, inputs, split_options(forward_of(layer), options, more, own), no_gradient)
+    return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
 gradcheck_model = gradcheck_layer
@@ -84,38 +118,111 @@ gradcheck_model = gradcheck_layer
 
 def check(
     problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_calls: int = MOST_CALLS,
-    sample: int | None = None,
+    sample: int | None = None, witness: str = "both", rtol: float = 0.0, atol: float = 0.0, structure: bool = True,
 ) -> Report:
-    """Check a problem: first the form of what the backward claims, then its numbers.
+    """Check a problem: first the form of what the backward claims, then its numbers; unless `structure` is off, then
+    whether it says the same in other circumstances.
 
     Arrays of up to `exhaustive` elements are checked element by element, larger ones by random directions and
     bisection in at most about `most_calls` calls. `sample` is for checks by the thousand: of the arrays that go element
     by element, so many elements altogether, drawn from `seed`.
     """
+    if witness not in WITNESSES:
+        raise value_error("gradcheck", "witness", f"one of {', '.join(WITNESSES)}", repr(witness))
     dy, grads = ask_backward(problem, seed)
     exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
     scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
-    found = claims(problem, exact, dy, grads, scalar.terms)
-    chosen = _sample({claim.name: claim.gradient.size for claim in found}, sample, seed)
-    rng = np.random.default_rng([seed, 11])
-    reports: dict[str, ArgumentReport] = {}
+    double = in_double(problem, exact, scalar.dy, grads)
+    low = claims(problem, dy, grads, scalar.terms)[0] if double is not None else []
+    if double is not None:
+        found, moves = claims(replace(problem, inputs=exact), scalar.dy, double, scalar.terms)
+    else:
+        found, moves = claims(problem, dy, grads, scalar.terms)
+
     for claim in found:
-        x = exact[claim.name]
-        if x.size <= exhaustive:
-            reports[claim.name] = check_elements(scalar, x, claim, chosen.get(claim.name))
-        else:
-            reports[claim.name] = check_directions(scalar, x, claim, rng, most_calls)
+        claim.base += (atol + rtol * float(np.max(np.abs(claim.gradient), initial=0.0))) / SAFETY
+
+    rng = np.random.default_rng([seed, 11])
+    names = [claim.name for claim in found]
+    measure_stairs(scalar.through((exact[name] for name in names), (_relative(exact[name], rng) for name in names)))
+    step, why_not = _complex_step(problem, exact, scalar, witness)
+    chosen = _sample({claim.name: claim.gradient.size for claim in found}, sample, seed)
+    reports: dict[str, ArgumentReport] = {}
+    believed = {claim.name: step for claim in found}
+    calls = 0
+    if step is not None and witness == "both":
+        large = [claim for claim in found if claim.gradient.size > exhaustive]
+        smooth = {claim.name: ~at_corners(exact[claim.name], claim) for claim in large}
+        believed, why_not, calls = _believed(scalar, exact, names, step, rng, chosen | smooth)
+    for claim in found:
+        some, by_step = chosen.get(claim.name), believed[claim.name]
+        report = None
+        if claim.gradient.size > exhaustive:
+            report = check_directions(problem, scalar, exact, claim, moves, rng, most_calls, by_step)
+        elif by_step is not None:
+            report = check_exactly(problem, scalar, exact, claim, moves, by_step, some)
+        reports[claim.name] = report or check_elements(problem, scalar, exact, claim, moves, some)
+    calls += check_ties(scalar, exact, reports)
+    for claim in low:
+        hold_to_float64(reports[claim.name], claim)
     largest = max((report.largest for report in reports.values()), default=0.0)
-    for report in reports.values():
+    for claim in found:
+        report = reports[claim.name]
         report.size = max(report.largest, 1e-3 * largest, 1e-6 * scalar.terms) or 1.0
-    result = Report(problem.name, reports, seed, sum(report.calls for report in reports.values()))
-    if not result.ok:
+        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
+        report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
+    calls += sum(report.calls for report in reports.values())
+    result = Report(problem.name, reports, seed, calls, why_not=why_not)
+    if result.wrong:
         evidence = Evidence(problem, exact, scalar, result)
-        result.slope = _second_opinion(evidence, rng)
-        result.diagnosis = diagnose(evidence)
+        # What is asked for the words only must not stop the report: a function may raise beside its inputs.
+        with np.errstate(all="ignore"):
+            with contextlib.suppress(Exception):
+                result.slope = _second_opinion(evidence, rng)
+            with contextlib.suppress(Exception):
+                result.diagnosis = diagnose(evidence)
+    if not result.ok:
         raise GradientError(str(result), result)
+    if structure:  # last, since numbers that are wrong everywhere tell more
+        result.notes = check_structure(problem, dy, grads, seed, rtol, atol)
     return result
+
+
+def _complex_step(problem: Problem, exact: Arrays, scalar: Scalar, witness: str) -> tuple[ComplexStep | None, str]:
+    """The complex step, if it was asked for and can be taken; and why not."""
+    if witness == "differences":
+        return None, ""
+    try:
+        return ComplexStep(problem, exact, scalar.y, scalar.dy), ""
+    except NoComplexStep as error:
+        if witness == "complex":
+            raise GradientError(f"gradcheck {problem.name}: no complex step: {error}; use witness='both'") from None
+        return None, str(error)
+
+
+def _believed(
+    scalar: Scalar, exact: Arrays, names: list[str], step: ComplexStep, rng: np.random.Generator,
+    moving: dict[str, np.ndarray],
+) -> tuple[dict[str, ComplexStep | None], str, int]:
+    """The complex step for each array in which differences confirm it: asked for all at once, then one by one."""
+    doubt, calls = confirmed(scalar, exact, names, step, rng, moving)
+    believed: dict[str, ComplexStep | None] = dict.fromkeys(names, step)
+    if not doubt:
+        return believed, "", calls
+    why_not = ""
+    for name in names:
+        doubt, more = confirmed(scalar, exact, [name], step, rng, moving)
+        calls += more
+        if doubt:
+            believed[name], why_not = None, doubt
+    return believed, why_not, calls
+
+
+def _relative(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A direction in which each element moves in proportion to its size, a zero as its neighbours do."""
+    size = np.abs(x)
+    return np.where(size > 0, size, rms(x) or 1.0) * rng.choice([-1.0, 1.0], x.shape)
 
 
 def _sample(sizes: dict[str, int], sample: int | None, seed: int) -> dict[str, np.ndarray]:

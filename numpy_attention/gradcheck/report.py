@@ -8,6 +8,7 @@
     60 calls of softmax; repeat with seed=0
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,6 +40,10 @@ class ArgumentReport:
     pattern: str = ""
     notes: list[str] = field(default_factory=list)
     by_direction: float | None = None  # the relative disagreement along a direction, of a large array
+    doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # what the witness leaves open, for each element
+    unresolved: np.ndarray = field(default_factory=lambda: np.zeros((), dtype=bool))
+    witness: str = "differences"
+    tie: str = ""  # what is wrong about a tie
 
     @property
     def symbol(self) -> str:
@@ -68,15 +73,26 @@ class ArgumentReport:
         score = np.where(self.wrong, off, -1.0)
         return tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), self.shape))
 
+    def open_question(self) -> str:
+        """One line: how much of the gradient the witness cannot resolve, and what to do."""
+        count, of = int(self.unresolved.sum()), self.analytic.size
+        doubt = float(np.max(np.where(self.unresolved, self.doubt, 0.0)))
+        return (
+            f"{self.symbol} {self.shape}: {count} of {of} elements known to {doubt:.1e} only, where the gradient's "
+            f"size is {self.size:.1e}: the function is noisy or singular there; move the inputs away, or allow "
+            "for it: rtol=..."
+        )
+
     def line(self) -> str:
         """One line: argument, index, analytic, numeric, ratio, resolution."""
         index = self.worst
         analytic, numeric = float(self.analytic[index]), float(self.numeric[index])
         ratio = f"{analytic / numeric:.6g}" if numeric else "-"
         where = f"{self.symbol}[{', '.join(map(str, index))}]"
+        says = "say" if self.witness == "differences" else "says"
         return (
-            f"  {where:<22} backward says {analytic:<14.9g} differences say {numeric:<14.9g} "
-            f"ratio {ratio:<10} resolution {float(self.resolution[index]):.1e}"
+            f"  {where:<22} backward says {analytic:<14.9g} {self.witness} {says} {numeric:<14.9g} ratio {ratio:<10} "
+            f"resolution {float(self.resolution[index]):.1e}"
         )
 
 
@@ -90,6 +106,8 @@ class Report:
     calls: int
     diagnosis: str = ""
     slope: float | None = None
+    why_not: str = ""  # differences judge, and not the complex step
+    notes: list[str] = field(default_factory=list)
 
     @property
     def wrong(self) -> list[ArgumentReport]:
@@ -98,7 +116,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        return not self.wrong
+        return not self.wrong and not self.unresolved
+
+    @property
+    def unresolved(self) -> list[ArgumentReport]:
+        """The arguments with elements that no witness can tell from wrong ones."""
+        return [argument for argument in self.arguments.values() if argument.unresolved.any()]
 
     @property
     def error(self) -> float:
@@ -111,12 +134,14 @@ class Report:
         return sum(int(argument.kinks.sum()) for argument in self.arguments.values())
 
     def __str__(self) -> str:
-        bad = self.wrong
+        bad, vague = self.wrong, self.unresolved
+        names = ", ".join(argument.symbol for argument in bad or vague)
         if bad:
-            names = ", ".join(argument.symbol for argument in bad)
             lines = [f"gradcheck {self.name}: {names} wrong (relative to the gradient's size: {self.error:.1e})"]
+        elif vague:
+            lines = [f"gradcheck {self.name}: {names} not resolved: neither right nor wrong can be told"]
         else:
-            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}"]
+            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._witness()}"]
         for argument in bad[:6]:
             count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
             of = f"{visited} visited of {argument.analytic.size}" if visited < argument.analytic.size else f"{visited}"
@@ -127,6 +152,8 @@ class Report:
             lines.append(argument.line())
         if len(bad) > 6:
             lines.append(f"... and {len(bad) - 6} more: " + ", ".join(argument.symbol for argument in bad[6:]))
+        if not bad:
+            lines += [argument.open_question() for argument in vague[:6]]
         good = [argument.symbol for argument in self.arguments.values() if not argument.wrong.any()]
         if bad and good:
             lines.append("right: " + ", ".join(good[:12]) + (" ..." if len(good) > 12 else ""))
@@ -135,11 +162,21 @@ class Report:
                 f"{self.kinks} element{'s' * (self.kinks > 1)} at a kink (a corner of relu, a tie in a max): "
                 "no derivative there, any slope between the two sides is accepted"
             )
-        lines += [note for argument in self.arguments.values() for note in argument.notes][:4]
+        lines += [*(note for argument in self.arguments.values() for note in argument.notes), *self.notes][:4]
+        if bad and self.error < 1e-4:
+            allowed = 10.0 ** math.ceil(math.log10(self.error))
+            lines.append(f"if {self.name} stops an iteration at a tolerance, allow for it: rtol={allowed:.0e}")
         if self.slope is not None:
             verdict = "about 2 is right, about 1 is wrong" if bad else "2 is right"
             lines.append(f"second opinion: the Taylor remainder falls with slope {self.slope:.2f} ({verdict})")
+        if self.why_not:
+            lines.append(f"judged by differences where the complex step cannot be used: {self.why_not}"[:150])
         if self.diagnosis:
             lines.append("likely mistake: " + self.diagnosis)
         lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)
+
+    def _witness(self) -> str:
+        witnesses = {argument.witness for argument in self.arguments.values()}
+        names = {"complex step": "the complex step", "differences": "differences"}
+        return f" from {' and '.join(names[one] for one in sorted(witnesses))}" if witnesses else ""

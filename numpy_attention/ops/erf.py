@@ -67,7 +67,8 @@ def erf(x: np.ndarray) -> np.ndarray:
     Derivation: Chapter 10, appendix, the head of numpy_attention/ops/erf.py.
     """
     require_float("erf", x=x)
-    size = np.abs(wide(x))
+    sign = np.where(x < 0.0, -1.0, 1.0).astype(wide(x).dtype)
+    size = sign * wide(x)  # |x|, in a form that has a derivative along the complex plane as well
 
     near = np.minimum(size, 0.46875)
     square = near * near
@@ -82,7 +83,7 @@ def erf(x: np.ndarray) -> np.ndarray:
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)
 
     erf_size = np.where(size <= 0.46875, erf_near, 1.0 - np.where(size <= 4.0, erfc_middle, erfc_far))
-    return np.copysign(erf_size, x).astype(x.dtype, copy=False)
+    return (sign * erf_size).astype(x.dtype, copy=False)
 
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:

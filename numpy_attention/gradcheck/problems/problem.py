@@ -1,0 +1,237 @@
+"""What is checked, in one form: a function of named arrays, and the gradients it claims.
+
+    an op            y, cache = op(x, w)                dx, dw = op_backward(dy, cache)
+    a function       y = f(x, w)                        dx, dw = vjp(dy, x, w)
+    a layer, a model                                    see `layer`
+
+Inputs and outputs may be trees of arrays (see `trees`): a problem has names for all leaves, `params.w`, and puts the
+trees together again whenever the function is called.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.gradcheck.numbers.line import Evaluate, Outputs
+from numpy_attention.gradcheck.problems.options import Options, fresh, name_of, parameters_of, with_own_generators
+from numpy_attention.gradcheck.problems.returned import Gradients, name_gradients
+from numpy_attention.gradcheck.problems.trees import (
+    Arrays,
+    cotangent_of,
+    kind_of,
+    leaves,
+    outputs_of,
+    put_together,
+    taken_apart,
+    tree_map,
+)
+
+__all__ = [
+    "Arrays", "Gradients", "Inputs", "Problem", "are_real", "in_float64", "is_float", "is_meant", "is_number",
+    "name_inputs", "problem_of_call", "problem_of_function", "problem_of_op",
+]
+
+Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
+Call = Callable[[Arrays, Arrays], tuple[Any, Any]]
+
+
+@dataclass
+class Problem:
+    """`run(arrays)` gives outputs and a cache, `pull_back(dy, cache)` the gradients by name.
+
+    `bind(arrays)` gives a call without arguments that always reads the arrays as they are now.
+    """
+
+    name: str
+    inputs: Arrays
+    run: Callable[[Arrays], tuple[Outputs, Any]]
+    pull_back: Callable[[Outputs, Any], Gradients]
+    bind: Callable[[Arrays], Evaluate]
+    options: Options
+    with_options: "Callable[[Options], Problem]"
+    parameters: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()  # arrays of floats that have no gradient
+    complex: bool = False  # complex numbers among the inputs or, known once it has run, among the outputs
+    conjugate: Callable[[Outputs, Any], Outputs] | None = None  # of dy, for the outputs that a cache belongs to
+    # Of a cache: what `run` copied the outputs from, and another forward of the very layer that made it.
+    returned: Callable[[Any], list[np.ndarray]] | None = None
+    use_again: Callable[[Any, Arrays], object] | None = None
+
+    @property
+    def differentiable(self) -> list[str]:
+        """The names of the arrays of floats."""
+        return [name for name, value in self.inputs.items() if is_float(value)]
+
+    def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
+        """What the backward says at these arrays."""
+        return self.pull_back(dy, self.run(arrays)[1])
+
+
+def is_float(value: object) -> bool:
+    """Whether this input is an array of floats, which alone are differentiated."""
+    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
+
+
+def is_number(value: object) -> bool:
+    """The same for floats and complex numbers."""
+    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") in ("f", "c")
+
+
+def in_float64(arrays: Mapping[str, Any]) -> Arrays:
+    """Copies of the arrays of floats in float64, made to be moved in place; all else as it is."""
+    return {
+        name: np.array(value, np.float64, order="C") if is_float(value) or isinstance(value, np.floating) else value
+        for name, value in arrays.items()
+    }
+
+
+def are_real(arrays: Mapping[str, Any]) -> bool:
+    """Whether no complex step is being taken: the arrays of a problem are real, only this witness makes others."""
+    return not any(kind_of(array) == "c" for array in arrays.values())
+
+
+def problem_of_op(
+    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, options: Options,
+    no_gradient: Sequence[str] = (),
+) -> Problem:
+    """An op and its backward, in the contract `y, cache = op(...)`, `op_backward(dy, cache)`."""
+    name = name_of(op)
+    named, in_order = name_inputs(op, inputs)
+
+    def call(arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        given = [arguments.pop(one) for one in in_order]
+        answer = op(*given, **arguments, **options)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(
+                f"gradcheck: {name} must return (y, cache), got {type(answer).__name__}; "
+                "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)"
+            )
+        return answer
+
+    return problem_of_call(
+        name, named, call, op_backward, options,
+        lambda other: problem_of_op(op, op_backward, inputs, other, no_gradient), no_gradient,
+    )
+
+
+def problem_of_function(
+    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, options: Options, no_gradient: Sequence[str] = ()
+) -> Problem:
+    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
+    named, in_order = name_inputs(f, inputs)
+
+    def call(arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        given = [arguments.pop(one) for one in in_order]
+        kept = with_own_generators(options)  # what the function draws, its product must draw again
+        return f(*given, **arguments, **options), (given, arguments, kept)
+
+    def product(dy: Any, cache: Any) -> Any:
+        given, arguments, options = cache
+        return vjp(dy, *given, **arguments, **with_own_generators(options))
+
+    return problem_of_call(
+        name_of(f), named, call, product, options,
+        lambda other: problem_of_function(f, vjp, inputs, other, no_gradient), no_gradient,
+    )
+
+
+def problem_of_call(
+    name: str, arguments: Arrays, call: Call, backward: Callable[..., Any], options: Options,
+    with_options: Callable[[Options], Problem], no_gradient: Sequence[str] = (),
+) -> Problem:
+    """`y, cache = call(arguments, options)`, with `backward(dy, cache)`; arguments and y are trees."""
+    flat: Arrays = {}
+    for argument, value in arguments.items():
+        flat |= taken_apart(value, argument)
+    without = _without(name, flat, no_gradient)
+    _require_floats(name, arguments, flat, without)
+
+    def run(arrays: Arrays) -> tuple[Outputs, Any]:
+        given = {argument: put_together(value, argument, arrays) for argument, value in arguments.items()}
+        y, cache = call(given, fresh(options, arrays))
+        real = are_real(arrays)
+        problem.complex |= real and any(kind_of(leaf) == "c" for _, leaf in leaves(y))
+        outputs = outputs_of(y, split=real)
+        if not outputs:
+            kinds = ", ".join(_kind(leaf) for _, leaf in leaves(y)) or "nothing"
+            raise TypeError(f"gradcheck {name}: it must return floats to be differentiated, got {kinds}")
+        return outputs, (y, real, cache)
+
+    def pull_back(dy: Outputs, cache: Any) -> Gradients:
+        y, real, inner = cache
+        grads = name_gradients(name, backward(cotangent_of(y, dy, split=real), inner), arguments)
+        return {one: None if one in without else grad for one, grad in grads.items()}
+
+    def conjugate(dy: Outputs, cache: Any) -> Outputs:
+        return outputs_of(tree_map(lambda _, one: None if one is None else np.conj(one), cotangent_of(cache[0], dy)))
+
+    problem = Problem(
+        name, flat, run, pull_back, lambda arrays: lambda: run(arrays)[0], options, with_options, without=without,
+        complex=any(kind_of(leaf) == "c" for value in arguments.values() for _, leaf in leaves(value)),
+        returned=lambda cache: [leaf for _, leaf in leaves(cache[0]) if isinstance(leaf, np.ndarray)],
+        conjugate=conjugate,
+    )
+    return problem
+
+
+def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
+    """The names of the arrays that were said to have no gradient."""
+    names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
+    for one in names:
+        if not any(is_meant(leaf, one) for leaf in flat):
+            raise ValueError(f"gradcheck {name}: no_gradient names {one!r}, but the inputs are {', '.join(flat)}")
+    return frozenset(leaf for leaf in flat if any(is_meant(leaf, one) for one in names))
+
+
+def is_meant(leaf: str, name: str) -> bool:
+    """Whether a leaf goes by that name: its own, or that of a branch it hangs on."""
+    return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
+
+
+def _require_floats(name: str, arguments: Arrays, flat: Arrays, without: frozenset[str]) -> None:
+    """Refuse arrays of another library, and inputs that hold nothing to differentiate."""
+    for one, leaf in flat.items():
+        library = type(leaf).__module__.partition(".")[0]
+        numbers = not str(getattr(leaf, "dtype", "key")).startswith("key")  # JAX's random keys are passed through
+        if library in ("torch", "jax", "jaxlib", "cupy") and numbers:
+            check = f"numpy_attention.gradcheck.adapters.check_{library.removesuffix('lib')}"
+            raise TypeError(f"gradcheck {name}: {one} is an array of {library}'s; use {check}, or pass one of NumPy's")
+    if not any(is_float(leaf) and one not in without for one, leaf in flat.items()):
+        kinds = ", ".join(f"{one} is {_kind(leaf)}" for one, leaf in flat.items()) or "there are none"
+        fix = "" if without else "; convert what is to be differentiated: x.astype(float)"
+        raise ValueError(f"gradcheck {name}: the inputs hold no floats that have a gradient ({kinds}){fix}")
+
+
+def _kind(leaf: Any) -> str:
+    return str(leaf.dtype) if hasattr(leaf, "dtype") else type(leaf).__name__
+
+
+def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str]]:
+    """The inputs by argument name, and the names of those that are passed by position."""
+    parameters = parameters_of(f)
+    kinds = {parameter.kind for parameter in parameters.values()}
+    names = [
+        one for one, parameter in parameters.items()
+        if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if isinstance(inputs, Mapping):  # in argument order, for so the gradients come
+        named = {name: inputs[name] for name in [*names, *inputs] if name in inputs}
+        unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds]
+        if not unknown:
+            return named, list(itertools.takewhile(named.__contains__, names))
+        if names:
+            known = ", ".join(parameters)
+            raise TypeError(f"gradcheck {name_of(f)}: it has no argument called {unknown[0]!r}; it takes {known}")
+        return named, list(named)
+    if not isinstance(inputs, (tuple, list)):
+        raise TypeError(
+            f"gradcheck {name_of(f)}: inputs must be a dict by argument name or a tuple in argument order, "
+            f"got {type(inputs).__name__}; for one array write (x,)"
+        )
+    names += [f"argument{i}" for i in range(len(names), len(inputs))]
+    named = dict(zip(names, inputs, strict=False))
+    return named, list(named)

@@ -1,0 +1,78 @@
+"""Of a backward that is wrong only where a value is, the words name the value, a plain threshold, and what is there."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from numpy_attention.gradcheck.report import ArgumentReport
+from numpy_attention.gradcheck.words.branches import branch, plain
+
+
+def told(f, vjp, *inputs: np.ndarray) -> str:  # type: ignore[no-untyped-def]
+    with pytest.raises(GradientError) as failure:
+        gradcheck_vjp(f, vjp, inputs)
+    assert failure.value.report is not None
+    return failure.value.report.diagnosis
+
+
+def test_a_threshold_on_the_own_value_and_what_is_wrong_beyond_it(rng: np.random.Generator) -> None:
+    x = 3 * rng.standard_normal((4, 6))
+    words = told(np.sin, lambda dy, x: dy * np.where(x > 3, -1, 1) * np.cos(x), x)
+    assert words == "dx: wrong just where x > 3, and there the sign is wrong"
+
+
+def test_a_size_is_a_threshold_too(rng: np.random.Generator) -> None:
+    x = 2 * rng.standard_normal((5, 6))
+    words = told(lambda x: np.clip(x, -1, 1), lambda dy, x: dy, x)
+    assert words == "dx: wrong just where |x| > 1: the gradient must be zero there"
+
+
+def test_a_single_value(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5))
+    x[0, 2] = x[2, 1] = 0.0
+    words = told(lambda x: x**3, lambda dy, x: dy * np.where(x == 0, 5.0, 3 * x * x), x)
+    assert "wrong only where x is exactly 0" in words
+
+
+def test_the_value_of_another_argument(rng: np.random.Generator) -> None:
+    x, t = rng.standard_normal((4, 6)), rng.choice([-1.0, 1.0], (4, 6))
+    words = told(lambda x, t: t * np.exp(x), lambda dy, x, t: (dy * np.exp(x), dy * np.exp(x)), x, t)
+    assert words.startswith("dx: wrong just where t < 0, and there the sign is wrong")
+
+
+def test_the_largest_of_a_row(rng: np.random.Generator) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.asarray(dy * np.cos(x) * np.where(x == x.max(1, keepdims=True), 3, 1))
+
+    assert "wrong just where x is the largest along axis 1" in told(np.sin, vjp, rng.standard_normal((5, 6)))
+
+
+def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Generator) -> None:
+    x = np.sort(rng.standard_normal(12))
+    wrong = np.zeros(12, dtype=bool)
+    wrong[-1] = True
+    report = ArgumentReport("x", x + wrong, x, np.full(12, 1e-12), wrong, np.zeros(12, dtype=bool), 0)
+    assert branch(report, {"x": x}, (np.ones(12),), (np.ones(12),)) == ""
+
+
+@pytest.mark.parametrize(("low", "high", "number"), [
+    (-0.3, 2.0, 0.0), (2.7, 3.2, 3.0), (0.41, 0.52, 0.5), (-1.2, -0.9, -1.0), (0.1234, 0.1236, 0.1234),
+])
+def test_the_plainest_number_between_two(low: float, high: float, number: float) -> None:
+    assert plain(low, high) == pytest.approx(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.0, "x is exactly 0"), (1.0, "x is exactly 1"), (2.5, "x and t are equal")]
+)
+def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Generator) -> None:
+    x, t = rng.standard_normal((3, 5)), rng.standard_normal((3, 5))
+    x[1, 2], t[1, 2] = value, 2.5
+
+    def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> Any:
+        return dy * t * np.where(x == value, 7.0, np.cos(x)), dy * np.sin(x)
+
+    with pytest.raises(GradientError, match=f"wrong only where {words}: is that a case of its own"):
+        gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
