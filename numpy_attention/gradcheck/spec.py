@@ -5,19 +5,32 @@
     ids: int<V> B T, targets: int<V|-100> B T      integers below V, with repeats; a few of them -100
     q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or a sum of others
 
-A kind is `float` (the default), `positive`, `bool` (a mask, some of its rows all False) or `int<limit>`.
+A kind is one of
+
+    float (the default)  positive  distinct  sorted  simplex  unit  complex      an array, or rows of it (`draws.py`)
+    spd  orthogonal                                                              matrices; the last two sizes are alike
+    bool  int<limit>  int<limit|extra>                                           masks, some rows all False; ids
+
+In front of sizes a word of four or more small letters is a kind, and an error if there is none of that name: a kind
+that is misspelt must not become a size. A size of such a name needs its kind in front: `x: float batch time d`.
 """
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from numpy_attention.gradcheck.draws import NUMBERS, draw_ids, draw_mask, draw_numbers
+
 Sizes = dict[str, int | tuple[int, ...]]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_KIND = re.compile(r"(float|positive|bool|int<([^<>|]+)(?:\|(-?\d+))?>)\Z")
+_INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
+_KINDS = [*NUMBERS, "bool", "int"]
+_LONG = re.compile(r"[a-z]{4,}")  # what reads as a word rather than as a size
+_OF_ROWS, _OF_MATRICES = ("sorted", "simplex", "unit"), ("spd", "orthogonal")
 
 
 @dataclass(frozen=True)
@@ -137,43 +150,40 @@ def draw_inputs(
     spec: Spec | str,
     sizes: Mapping[str, int | tuple[int, ...]],
     seed: int | np.random.Generator = 0,
-    dtype: type[np.floating] | np.dtype = np.float64,
+    dtype: np.typing.DTypeLike = np.float64,
+    *,
+    special: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Draw one array per argument: normal floats, masks with rows that see nothing, ids with repeats."""
+    """Draw one array per argument: normal floats, masks with rows that see nothing, ids with repeats.
+
+    With `special` there are zeros, ties, exact integers, large rows and small ones among them, and arrays of one shape
+    that agree here and there.
+    """
     spec = parse(spec) if isinstance(spec, str) else spec
     rng = np.random.default_rng(seed)
     inputs: dict[str, np.ndarray] = {}
     for argument in spec.arguments:
         shape = spec.shape(argument, sizes)
         if argument.kind == "bool":
-            inputs[argument.name] = _mask(shape, rng)
+            inputs[argument.name] = draw_mask(shape, rng, special)
         elif argument.kind == "int":
-            inputs[argument.name] = _ids(shape, spec.size(argument.limit, sizes), argument.extra, rng)
+            limit = spec.size(argument.limit, sizes)
+            inputs[argument.name] = draw_ids(shape, limit, argument.extra, rng, special)
         else:
-            values = rng.standard_normal(shape)
-            inputs[argument.name] = np.asarray(np.exp(values) if argument.kind == "positive" else values, dtype=dtype)
+            inputs[argument.name] = draw_numbers(argument.kind, shape, rng, dtype, special)
+    if special:
+        _agree_here_and_there(spec, inputs, rng)
     return inputs
 
 
-def _mask(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    mask = np.asarray(rng.random(shape) < 0.65)
-    rows = mask.reshape(-1, shape[-1]) if shape and mask.size else mask.reshape(1, -1)
-    if len(rows) > 1:
-        rows[rng.integers(len(rows))] = False
-    elif mask.size:  # a single row is hidden whole only now and then
-        rows[0, rng.integers(rows.shape[1])] = rng.random() < 0.9
-    return mask
-
-
-def _ids(shape: tuple[int, ...], limit: int, extra: int | None, rng: np.random.Generator) -> np.ndarray:
-    ids = np.asarray(rng.integers(0, limit, shape))
-    flat = ids.reshape(-1)
-    if extra is not None and flat.size:
-        flat[rng.random(flat.size) < 0.3] = extra
-    if flat.size > 1:  # a repeat for certain
-        first, second = rng.choice(flat.size, 2, replace=False)
-        flat[second] = flat[first]
-    return ids
+def _agree_here_and_there(spec: Spec, inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    """Copy some elements of an array to the next of its kind and shape: what is wrong where x == y must show."""
+    before: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+    for argument in spec.arguments:
+        array = inputs[argument.name]
+        other = before.setdefault((argument.kind, array.shape), array)
+        if argument.kind in ("float", "positive", "complex") and other is not array and rng.random() < 0.5:
+            np.copyto(array, other, where=rng.random(array.shape) < 0.5)
 
 
 def _argument(part: str, text: str) -> Argument:
@@ -183,19 +193,39 @@ def _argument(part: str, text: str) -> Argument:
     if not colon or not _NAME.fullmatch(name):
         raise ValueError(f"spec: {part!r} in {text!r} must read 'name: [kind] sizes', as in 'x: B T d'")
     dims = rest.split()
-    kind, limit, extra = "float", "", None
-    found = _KIND.match(dims[0]) if dims else None
-    if found:
-        dims = dims[1:]
-        kind = found[1].partition("<")[0]
-        limit = (found[2] or "").replace(" ", "")
-        extra = int(found[3]) if found[3] else None
+    kind, limit, extra = _kind(dims, text)
+    dims = dims[1:] if kind else dims
     for expression in dims:
         if expression != "..." and not _is_expression(expression):
             raise ValueError(f"spec: {expression!r} in {text!r} is no size; write a name, a number, 2*d or T+1")
     if dims.count("...") > 1:
         raise ValueError(f"spec: {name} has '...' twice in {text!r}")
-    return Argument(name, kind, tuple(dims), limit, extra, optional)
+    if kind in _OF_ROWS and (not dims or dims[-1] == "..."):
+        raise ValueError(f"spec: {part!r} in {text!r} has no rows; {kind} needs a size last, as in 'p: {kind} B d'")
+    if kind in _OF_MATRICES and (len(dims) < 2 or dims[-1] != dims[-2]):
+        raise ValueError(
+            f"spec: {part!r} in {text!r} is no square matrix; {kind} needs one size twice, as in 'a: {kind} B n n'"
+        )
+    return Argument(name, kind or "float", tuple(dims), limit, extra, optional)
+
+
+def _kind(dims: list[str], text: str) -> tuple[str, str, int | None]:
+    """The kind that the first word says ("" if it is a size), with the limit and the extra value of ids."""
+    first = dims[0] if dims else ""
+    if found := _INT.fullmatch(first):
+        return "int", found[1].replace(" ", ""), int(found[2]) if found[2] else None
+    if first == "int":
+        raise ValueError(f"spec: int in {text!r} needs a limit, as in 'ids: int<V> B T' for integers from 0 to V - 1")
+    if first in _KINDS:
+        return first, "", None
+    near = difflib.get_close_matches(first, _KINDS, 1, 0.7)
+    if _LONG.fullmatch(first) and (near or len(dims) > 1):
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(
+            f"spec: {first!r} in {text!r} is no kind; {meant}There are {', '.join(NUMBERS)}, bool and int<limit>. "
+            f"If it is a size, say the kind first: 'float {' '.join(dims)}'"
+        )
+    return "", "", None
 
 
 def _is_expression(expression: str) -> bool:

@@ -65,9 +65,49 @@ def test_the_same_seed_draws_the_same() -> None:
 
 @pytest.mark.parametrize(("text", "quoted"), [
     ("", "no arguments"), ("x B T", "x B T"), ("x: B, x: T", "x appears twice"), ("x: B-1", "'B-1'"),
-    ("x: ... ...", "'...' twice"), ("x: B; H", "'H'"), ("x: H; H = G-1", "H = G-1"),
+    ("x: ... ...", "'...' twice"), ("x: B; H", "'H'"), ("x: H; H = G-1", "H = G-1"), ("ids: int B T", "int<V>"),
+    ("a: spd n", "one size twice"), ("a: spd B n m", "one size twice"), ("a: orthogonal ... n", "one size twice"),
+    ("p: simplex", "a size last"), ("p: unit ...", "a size last"),
 ])
 def test_a_mistake_in_a_spec_is_quoted(text: str, quoted: str) -> None:
     with pytest.raises(ValueError, match="spec: ") as error:
         parse(text)
     assert quoted in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "meant"), [
+    ("x: poistive d", "did you mean positive?"), ("x: positve", "did you mean positive?"),
+    ("a: sdp n n, b: simplx n", "did you mean simplex?"), ("m: bools T T", "did you mean bool?"),
+    ("x: gaussian d", "There are float, positive"), ("x: rows cols", "'float rows cols'"),
+])
+def test_a_misspelt_kind_is_no_size(text: str, meant: str) -> None:
+    with pytest.raises(ValueError, match="is no kind") as error:
+        parse(text)
+    assert meant in str(error.value)
+    assert "int<limit>" in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("x: float batch time d", ("batch", "time", "d")), ("w: in out", ("in", "out")), ("x: B batch", ("B", "batch")),
+    ("x: seq d, y: n_heads d", ("seq", "d", "n_heads")), ("b: width, m: bool width", ("width",)),
+])
+def test_what_is_a_size_stays_one(text: str, names: tuple[str, ...]) -> None:
+    assert parse(text).size_names == names
+
+
+def test_usual_draws_stay_what_they_were() -> None:
+    arrays = draw_inputs("x: 2, w: positive 2, ids: int<9|-100> 4, mask: bool 2 2", {}, 5)
+    assert arrays["x"].tolist() == np.random.default_rng(5).standard_normal(2).tolist()
+    assert arrays["w"].round(6).tolist() == [0.780078, 1.522639]
+    assert arrays["ids"].tolist() == [8, -100, 8, 3]
+    assert arrays["mask"].tolist() == [[False, False], [False, False]]
+
+
+def test_with_special_values_arrays_of_one_shape_agree_here_and_there() -> None:
+    agree = differ = 0
+    for seed in range(20):
+        x, y, _ = draw_inputs("x: 4 5, y: 4 5, z: 5 4", {}, seed, special=True).values()
+        agree += bool((x == y).any())
+        differ += bool((x != y).any())
+    assert agree > 5
+    assert differ > 15

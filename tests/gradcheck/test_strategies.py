@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from numpy_attention.gradcheck import GradientError, gradcheck
+from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_vjp
+from numpy_attention.gradcheck.spec import draw_inputs
 from numpy_attention.gradcheck.strategies import DrawnInputs, inputs
 
 ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask: bool T_q T_k; H = G*H_kv"
@@ -31,6 +32,57 @@ def test_an_optional_argument_is_sometimes_absent() -> None:
 
     look()
     assert seen == {True, False}
+
+
+def seen_by(**options: Any) -> list[DrawnInputs]:
+    """What 25 examples hold."""
+    seen: list[DrawnInputs] = []
+
+    @settings(max_examples=25, database=None, derandomize=True)
+    @given(inputs("x: B d, y: B d", **options))
+    def look(drawn: DrawnInputs) -> None:
+        seen.append(drawn)
+
+    look()
+    return seen
+
+
+def test_special_values_are_drawn_unless_they_are_left_out() -> None:
+    x = np.concatenate([drawn["x"].ravel() for drawn in seen_by()])
+    assert {0.0, 1.0, -1.0} <= set(x.tolist())
+    assert np.signbit(x[x == 0]).any()
+    assert np.abs(x).max() > 10
+    assert any((drawn["x"] == drawn["y"]).any() for drawn in seen_by())
+    usual = np.concatenate([drawn["x"].ravel() for drawn in seen_by(special=False)])
+    assert not {0.0, 1.0, -1.0} & set(usual.tolist())
+    assert np.abs(usual).max() < 6
+
+
+def first_failure(vjp: Any) -> DrawnInputs:
+    failed: list[DrawnInputs] = []
+
+    @settings(max_examples=25, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(inputs("x: d", largest=3))
+    def holds(drawn: DrawnInputs) -> None:
+        try:
+            gradcheck_vjp(lambda x: x + x**3, vjp, drawn)
+        except GradientError:
+            failed.append(drawn)
+            raise
+
+    with pytest.raises(GradientError):
+        holds()
+    return failed[-1]
+
+
+def test_a_failure_has_special_values_only_where_it_needs_them() -> None:
+    needed = first_failure(lambda dy, x: dy * np.where(x == 0, 2.0, 1 + 3 * x * x))
+    assert needed.special
+    assert "; special values; x: float64" in repr(needed)
+    assert np.array_equal(draw_inputs(needed.spec, needed.sizes, needed.seed, special=True)["x"], needed["x"])
+    needless = first_failure(lambda dy, x: dy * (1 + 2 * x * x))
+    assert not needless.special
+    assert np.array_equal(draw_inputs(needless.spec, needless.sizes, needless.seed)["x"], needless["x"])
 
 
 def my_norm(x: np.ndarray, gamma: np.ndarray) -> Any:

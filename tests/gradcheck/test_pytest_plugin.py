@@ -1,0 +1,257 @@
+"""The plugin for pytest, in a pytest of its own: examples become tests, and a failure says how to repeat it."""
+
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from numpy_attention.gradcheck.pytest_plugin import signs_of_life
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = ("-p", "numpy_attention.gradcheck.pytest_plugin")
+ROOT = Path(__file__).parents[2]
+SCALE = """
+    import numpy as np
+    import pytest
+
+    def scale(x, w):
+        return x * w, (x, w)
+
+    def scale_backward(dy, cache):
+        x, w = cache
+        return dy * w, (dy * x).reshape(-1, w.size).sum(0)
+
+    def wrong_at_zero(dy, cache):
+        x, w = cache
+        dx, dw = scale_backward(dy, cache)
+        return np.where(x == 0, 2 * dx, dx), dw
+"""
+
+
+@pytest.fixture
+def mine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project that allows no warning and no unknown marker; what it starts finds the package."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others that happen to be installed cost seconds
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config\n")
+    return pytester
+
+
+def write(mine: pytest.Pytester, test: str) -> None:
+    source = "\n".join(line[4:] for line in SCALE.splitlines()) + "\n" + test
+    mine.makepyfile(test_mine=source)
+
+
+RIGHT = """
+@pytest.mark.gradcheck("x: ... d, w: d", examples=7)
+def test_scale(gradcheck, drawn):
+    gradcheck(scale, scale_backward, drawn)
+"""
+WRONG = RIGHT.replace("scale_backward", "wrong_at_zero").replace("7", "25")
+
+
+def test_each_example_is_a_test_named_by_its_seed_and_sizes(mine: pytest.Pytester) -> None:
+    write(mine, RIGHT)
+    result = mine.runpytest(*PLUGIN, "-v")
+    result.assert_outcomes(passed=7)
+    names = re.findall(r"test_scale\[(.*?)\]", result.stdout.str())
+    assert [name.split("-")[0] for name in names] == [f"seed{i}" for i in range(7)]
+    assert all(re.fullmatch(r"seed\d(-leading\d+(x\d+)*)?-d\d+", name) for name in names)
+    mine.runpytest(*PLUGIN, "-k", "seed3-").assert_outcomes(passed=1, deselected=6)
+
+
+def test_the_report_of_what_passed_is_there_to_be_asked_for(mine: pytest.Pytester) -> None:
+    write(mine, RIGHT)
+    result = mine.runpytest(*PLUGIN, "-rP", "-k", "seed1-")
+    result.stdout.fnmatch_lines(["*Captured gradcheck*", "gradcheck scale: right, *", "*repeat with seed=1"])
+
+
+def test_a_failure_is_repeated_by_its_seed(mine: pytest.Pytester) -> None:
+    write(mine, WRONG)
+    result = mine.runpytest(*PLUGIN)
+    counts = result.parseoutcomes()
+    assert counts["failed"] >= 2
+    assert counts["passed"] >= 2
+    said = result.stdout.str()
+    assert "GradientError: gradcheck scale: dx wrong" in said
+    assert "check.py:" not in said, "the way through the checker is hidden"
+    node, seed = re.findall(r'pytest "(.*)" --gradcheck-seed (\d+)', said)[-1]
+    result = mine.runpytest(*PLUGIN, node, "--gradcheck-seed", seed)
+    result.assert_outcomes(failed=1)
+    assert f"gradcheck.examples.draw_example('x: ... d, w: d', {seed})" in result.stdout.str()
+
+
+def test_the_command_line_chooses_seed_and_number(mine: pytest.Pytester) -> None:
+    write(mine, RIGHT)
+    result = mine.runpytest(*PLUGIN, "-v", "--gradcheck-seed", "1234")
+    result.assert_outcomes(passed=1)
+    assert "seed1234" in result.stdout.str()
+    mine.runpytest(*PLUGIN, "--gradcheck-examples", "3").assert_outcomes(passed=3)
+    result = mine.runpytest(*PLUGIN, "--gradcheck-seed", "-1")
+    assert "'-1' is not one of 0, 1, 2" in result.stderr.str()
+
+
+def test_the_marker_passes_on_what_it_is_told_about_sizes_and_types(mine: pytest.Pytester) -> None:
+    write(mine, """
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.gradcheck(
+    "x: ... d, w?: d", examples=2, seed=9, fixed={"d": 3, "...": 2}, dtype=np.float32, special=False,
+)
+def test_options(drawn, sign):
+    assert drawn["x"].shape == (2, 3)
+    assert drawn["x"].dtype == np.float32
+    assert drawn.seed in (9, 10)
+    assert not drawn.special
+""")
+    result = mine.runpytest(*PLUGIN, "-v")
+    result.assert_outcomes(passed=4)
+    assert "seed10-leading2-d3" in result.stdout.str()
+
+
+def test_functions_and_layers_and_a_test_without_a_spec(mine: pytest.Pytester) -> None:
+    write(mine, """
+def test_vjp(gradcheck):
+    assert gradcheck.vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(3),), seed=5).seed == 5
+
+def test_layer(gradcheck):
+    from numpy_attention import Linear
+    layer = Linear(3, 2, np.random.default_rng(0), dtype=np.float64)
+    assert gradcheck.layer(layer, {"x": np.ones((4, 3))}).seed == 0
+""")
+    mine.runpytest(*PLUGIN).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(("marker", "said"), [
+    ('"x: poistive d"', "did you mean positive?"), ('"x: d", exmples=3', "did you mean examples?"),
+    ("", "takes one spec"), ('"x: d", 3', "takes one spec"),
+])
+def test_a_mistake_in_the_marker_is_one_line(mine: pytest.Pytester, marker: str, said: str) -> None:
+    write(mine, f"@pytest.mark.gradcheck({marker})\ndef test_it(drawn): pass\n")
+    result = mine.runpytest(*PLUGIN)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"test_it: @pytest.mark.gradcheck: *{said}*"])
+    assert "Traceback" not in result.stdout.str()
+    assert "During handling" not in result.stdout.str()
+
+
+def test_marker_and_argument_need_each_other(mine: pytest.Pytester) -> None:
+    write(mine, '@pytest.mark.gradcheck("x: d")\ndef test_it(gradcheck): pass\n')
+    mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: *take them: def test_it(gradcheck, drawn)"])
+    write(mine, "def test_it(drawn): pass\n")
+    mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: drawn needs a marker with a spec: *"])
+
+
+def test_loaded_twice_it_is_one_plugin(mine: pytest.Pytester) -> None:
+    write(mine, RIGHT)
+    mine.makeconftest('pytest_plugins = ["numpy_attention.gradcheck.pytest_plugin"]')
+    mine.runpytest().assert_outcomes(passed=7)
+    mine.runpytest(*PLUGIN, *PLUGIN).assert_outcomes(passed=7)
+
+
+def test_installed_it_is_there_and_may_be_named_besides(mine: pytest.Pytester) -> None:
+    """Beside the package lies what an installer writes: a folder with the entry points."""
+    info = mine.path / "site" / "numpy_attention-0.dist-info"
+    info.mkdir(parents=True)
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: numpy-attention\nVersion: 0\n")
+    entry = re.search(r"\[project\.entry-points\.pytest11\]\n(.*)\n", (ROOT / "pyproject.toml").read_text())
+    assert entry
+    info.joinpath("entry_points.txt").write_text(f"[pytest11]\n{entry[1].replace(chr(34), '')}\n")
+    write(mine, RIGHT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(mine.path / "site"), str(ROOT)]))
+        patch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+        mine.runpytest_subprocess().assert_outcomes(passed=7)
+        mine.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=7)
+        mine.makeconftest('pytest_plugins = ["numpy_attention.gradcheck.pytest_plugin"]')
+        mine.runpytest_subprocess().assert_outcomes(passed=7)
+
+
+def test_workers_run_the_same_examples(mine: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    write(mine, WRONG.replace("25", "6"))
+    alone = mine.runpytest(*PLUGIN)
+    shared = mine.runpytest_subprocess(*PLUGIN, "-p", "xdist.plugin", "-n", "2")
+    counts = alone.parseoutcomes()
+    shared.assert_outcomes(passed=counts["passed"], failed=counts["failed"])
+    assert "--gradcheck-seed" in shared.stdout.str()
+
+
+def test_hypothesis_is_not_needed(mine: pytest.Pytester) -> None:
+    write(mine, RIGHT)
+    mine.makeconftest("""
+        import sys
+
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] == "hypothesis":
+                    raise ImportError(name)
+
+        sys.meta_path.insert(0, Refuse())
+    """)
+    mine.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=7)
+
+
+def test_a_start_imports_neither_the_catalogue_nor_hypothesis(mine: pytest.Pytester) -> None:
+    code = (
+        "import sys, numpy_attention; before = set(sys.modules); import numpy_attention.gradcheck.pytest_plugin\n"
+        "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "assert not new & {'hypothesis', 'xdist'}, new\n"
+        "ours = {name for name in set(sys.modules) - before if name.startswith('numpy_attention')}\n"
+        "assert ours == {'numpy_attention.gradcheck.pytest_plugin'}, ours\n"
+    )
+    result = mine.run(sys.executable, "-c", code)
+    assert result.ret == 0, result.stderr.str()
+
+
+def test_a_long_check_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numpy_attention.gradcheck.pytest_plugin.EVERY", 0.001)
+    said, twice = [], threading.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == 2:
+            twice.set()
+
+    with signs_of_life("gradcheck test_it", say):
+        assert twice.wait(60)
+    count = len(said)
+    assert re.fullmatch(r"gradcheck test_it: \d+ s so far", said[0])
+    assert threading.active_count() >= 1
+    assert not [thread for thread in threading.enumerate() if thread.name.endswith("(watch)")]
+    assert len(said) == count
+
+
+SLOW = """
+import threading
+import numpy_attention.gradcheck.pytest_plugin as plugin
+
+def test_slow(gradcheck, request, monkeypatch):
+    monkeypatch.setattr(plugin, "EVERY", 0.001)
+    heard = threading.Event()
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        write = reporter.write_line
+        monkeypatch.setattr(reporter, "write_line", lambda line: (write(line), heard.set()))
+
+    def slow(x):
+        assert not LOUD or heard.wait(60)
+        return x * x
+
+    print("captured all the same")
+    gradcheck.vjp(slow, lambda dy, x: 2 * x * dy, (np.ones(3),))
+"""
+
+
+def test_signs_of_life_are_shown_where_asked_for_and_never_captured(mine: pytest.Pytester) -> None:
+    write(mine, SLOW.replace("LOUD", "True"))
+    result = mine.runpytest(*PLUGIN, "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["gradcheck test_slow: * s so far"])
+    assert "captured all the same" not in result.stdout.str()
+    write(mine, SLOW.replace("LOUD", "False"))
+    assert "so far" not in mine.runpytest(*PLUGIN).stdout.str()
