@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend, hosted
-from numpy_attention.gradcheck.problem import (
-    Arrays,
-    Problem,
-    arrays_of,
-    is_float,
-    layer_as_op,
-    problem_of_layer,
-    problem_of_op,
-)
+from numpy_attention.gradcheck.problems.layer import arrays_of, layer_as_op, problem_of_layer
+from numpy_attention.gradcheck.problems.problem import Arrays, Problem, is_float, problem_of_op
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
 LIMIT = 200  # numbers in the inputs of one case, where its sizes can be so small
@@ -104,11 +97,14 @@ class Case:
 
     def problem(self, backend: NumPyBackend | None = None) -> Problem:
         """The same as a problem for the checker; with a backend its op and backward are computed there."""
-        if backend is not None and backend.name != "numpy":
-            return problem_of_op(*hosted(self.op, self.op_backward, backend), self.inputs, self.options)
         if self.layer is None:
-            return problem_of_op(self.op, self.op_backward, self.inputs, self.options)
-        return problem_of_layer(self.layer, self.own_inputs, self.options)
+            here = problem_of_op(self.op, self.op_backward, self.inputs, self.options)
+        else:
+            here = problem_of_layer(self.layer, self.own_inputs, self.options)
+        if backend is None or backend.name == "numpy":
+            return here
+        there = hosted(self.op, self.op_backward, backend)
+        return problem_of_op(*there, self.inputs, self.options, tuple(here.without))
 
     @property
     def own_inputs(self) -> Arrays:

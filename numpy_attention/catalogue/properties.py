@@ -13,9 +13,10 @@ import numpy as np
 from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.catalogue.plain import PLAIN, low_rank, multi_head_attention
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import random_cotangent
-from numpy_attention.gradcheck.line import Outputs
-from numpy_attention.gradcheck.problem import Arrays, Gradients, is_float
+from numpy_attention.gradcheck.circumstances.layouts import laid, strided
+from numpy_attention.gradcheck.numbers.claims import random_cotangent
+from numpy_attention.gradcheck.numbers.line import Outputs
+from numpy_attention.gradcheck.problems.problem import Arrays, Gradients, is_float
 from numpy_attention.gradcheck.spec import Sizes
 
 Property = Callable[[Entry, int, Sizes | None], None]
@@ -87,7 +88,7 @@ def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -
     case = entry.case(seed, np.float64, sizes)
     problem = case.problem()
     y, dy, grads = _run(case, seed)
-    y_2, cache = problem.run({name: strided(value) for name, value in case.inputs.items()})
+    y_2, cache = problem.run({name: laid(value, strided) for name, value in case.inputs.items()})
     grads_2 = problem.pull_back(tuple(strided(one) for one in dy), cache)
     assert close(y, y_2), f"{entry.name}: other strides, other outputs"
     for name, grad in grads.items():
@@ -162,16 +163,6 @@ def close(a: Any, b: Any) -> bool:
         return all(close(x, y) for x, y in zip(a, b, strict=True))
     size = float(np.max(np.abs(a), initial=0.0))
     return a.shape == b.shape and bool(np.all(np.abs(a - b) <= 1e-11 * max(size, 1e-3)))
-
-
-def strided(value: Any) -> Any:
-    """The same numbers in an array whose elements lie backwards, with gaps, and with axes in another order."""
-    if not isinstance(value, np.ndarray) or value.ndim == 0:
-        return value
-    spaced = np.empty(tuple(2 * n + 1 for n in value.shape), dtype=value.dtype, order="F")
-    view = spaced[tuple(slice(2 * n - 1, None, -2) if n else slice(0, 0) for n in value.shape)]
-    view[...] = value
-    return view
 
 
 def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:

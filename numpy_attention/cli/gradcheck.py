@@ -1,4 +1,4 @@
-"""gradcheck: prove every backward by finite differences."""
+"""gradcheck: prove every backward by complex steps and finite differences."""
 
 import argparse
 import importlib
@@ -10,7 +10,8 @@ from numpy_attention.backend import NAMES, get_backend
 
 def add_parser(commands: Any) -> None:
     """The arguments of `gradcheck`."""
-    parser = commands.add_parser("gradcheck", help="prove every backward by finite differences", allow_abbrev=False)
+    words = "prove every backward by complex steps and finite differences"
+    parser = commands.add_parser("gradcheck", help=words, allow_abbrev=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
@@ -19,7 +20,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """One line an entry with its worst error; 1 if one fails."""
+    """One line an entry with its worst error against the complex step; 1 if one fails."""
     if arguments.gallery:
         survivors: int = importlib.import_module("numpy_attention.gallery").print_gallery(sys.stdout)
         return 1 if survivors else 0

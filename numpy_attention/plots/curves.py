@@ -1,4 +1,4 @@
-"""Pictures that are lines: training, the flow of gradients, the error of differences."""
+"""Pictures that are lines: training, its curvature, the flow of gradients, the error of differences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -125,6 +125,38 @@ def step_error(
     axes.set_xscale("log")
     axes.set_yscale("log")
     dress(axes, title, "step h", "relative error", grid=True)
+    legend(axes)
+    return figure
+
+
+def largest_curvature(
+    steps: np.ndarray, curvatures: Mapping[float, np.ndarray], title: str = "The largest curvature along training"
+) -> Any:
+    """Draw the largest curvature of the loss against the step, a line for each learning rate.
+
+    The level 2 / learning rate of each is drawn in its colour: above it, a step along the direction of that curvature
+    ends further from the minimum than it began.
+
+    Shapes: steps (n,), curvatures {learning rate: (n,)} -> Figure
+
+    Raises: ValueError when a learning rate has not one curvature for each step.
+    """
+    steps = np.asarray(steps)
+    figure = new_figure(6.4, 4.2)
+    axes = figure.subplots()
+    for n, (rate, values) in enumerate(curvatures.items()):
+        values = np.asarray(values)
+        if values.shape != steps.shape or steps.ndim != 1:
+            expected = f"(n,) like steps {steps.shape}"
+            raise shape_error("largest_curvature", f"curvatures[{rate}]", expected, values.shape)
+        colour = COLOURS[n % 5]
+        look = {"color": colour, "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
+        axes.plot(steps, values, **look, markersize=4, linewidth=1.4, label=f"learning rate {rate:g}")
+        axes.axhline(2 / rate, color=colour, linestyle=":", linewidth=1.2)
+        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        font: dict[str, Any] = {"fontsize": 8, "color": colour, "family": FONT}
+        axes.annotate(f"2 / {rate:g}", (1, 2 / rate), xytext=(4, 0), va="center", **beside, **font)
+    dress(axes, title, "step", "largest curvature", grid=True)
     legend(axes)
     return figure
 

@@ -43,4 +43,5 @@ def one_of_each(rng: np.random.Generator) -> dict[str, Figure]:
         "training_curves": plots.training_curves(log, {"guessing": 1.0}),
         "gradient_flow": plots.gradient_flow(grads),
         "step_error": plots.step_error(10.0 ** -np.arange(1, 6), {"central": 10.0 ** -np.arange(2, 7)}),
+        "largest_curvature": plots.largest_curvature(np.arange(3), {0.1: np.array([5.0, 30.0, 21.0])}),
     }

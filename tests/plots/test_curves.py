@@ -45,6 +45,21 @@ def test_steps_and_errors_must_be_equally_many() -> None:
         plots.step_error(np.ones(3), {"central": np.ones(2)})
 
 
+def test_each_learning_rate_has_its_line_and_its_level() -> None:
+    curvatures = {0.1: np.array([4.0, 25.0]), 0.05: np.array([3.0, 41.0])}
+    axes = plots.largest_curvature(np.array([0, 10]), curvatures).axes[0]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["learning rate 0.1", "learning rate 0.05"]
+    assert [t.get_text() for t in axes.texts] == ["2 / 0.1", "2 / 0.05"]
+    heights = [list(line.get_ydata()) for line in axes.lines]
+    assert heights == [[4.0, 25.0], [20.0, 20.0], [3.0, 41.0], [40.0, 40.0]]
+    assert axes.lines[0].get_color() == axes.lines[1].get_color() != axes.lines[2].get_color()
+
+
+def test_steps_and_curvatures_must_be_equally_many() -> None:
+    with pytest.raises(ValueError, match=r"largest_curvature: curvatures\[0.1\] must be \(n,\)"):
+        plots.largest_curvature(np.ones(3), {0.1: np.ones(2)})
+
+
 def test_the_line_is_the_root_mean_square_of_each_layer(rng: np.random.Generator) -> None:
     table, w_q, w_o, head = rng.normal(size=(7, 3)), rng.normal(size=(3, 5)), rng.normal(size=4), rng.normal(size=2)
     grads = {"table": table, "blocks.10.attention.w_q": w_q, "blocks.10.attention.w_o": w_o, "head.w": head}

@@ -1,0 +1,193 @@
+"""Curvature for nothing: the complex step of a hand-written backward
+
+A backward is a function too: it computes dx = J^T dy, the gradient of L = sum(dy y). So it has a derivative of its own,
+the second one of L, and the sideways step finds it as it found the first (`complex_step.py`):
+
+    dx(x + i h v) = dx(x) + i h H v - h^2 (...)        so        H v = Im dx(x + i h v) / h
+
+with H the matrix of second derivatives, the Hessian, which is never built: for n numbers it has n^2. One run of the
+forward and of the backward on complex arrays gives H v to the last digits, for all parameters of a model at once. For
+a loss that is what optimizers of second order ask for, and its largest eigenvalue says how long a step may be.
+
+A right backward has a symmetric H, since it does not matter which derivative is taken first:
+
+    u^T H v = v^T H u        for all u and v
+
+To see it hold to the last digits is a fine demonstration, but no proof: the gradient of another function is symmetric
+as well, and so is a mistake that does not depend on x.
+
+Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), does the same with a derivation for each layer;
+Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), the step.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import shape_error, value_error
+from numpy_attention.gradcheck.numbers.claims import random_cotangent
+from numpy_attention.gradcheck.numbers.complex_step import H as STEP
+from numpy_attention.gradcheck.numbers.complex_step import NoComplexStep, complex_numbers, in_complex
+from numpy_attention.gradcheck.numbers.line import Outputs, rms
+from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
+from numpy_attention.gradcheck.problems.options import Options, split_options
+from numpy_attention.gradcheck.problems.problem import (
+    Inputs,
+    Problem,
+    is_float,
+    name_inputs,
+    problem_of_function,
+    problem_of_op,
+)
+from numpy_attention.gradcheck.problems.trees import taken_apart
+
+ByName = dict[str, np.ndarray]
+
+
+def hvp_layer(
+    layer: Any, inputs: Inputs, v: Mapping[str, Any], *, dy: Any = None, options: Options | None = None, **more: Any
+) -> ByName:
+    """The second derivatives of a model's loss times a direction through its parameters; the model stays as it is.
+
+    Formula: H v = Im dp(p + i h v) / h, for the gradient dp of the loss and every parameter p
+
+    Shapes: v by the names of parameters (and of inputs that have a gradient), each shaped as its array; what is not
+    named stays where it is -> a dict of every array that has a gradient, in float64
+
+    `dy` is needed for a layer whose result is no single number: H belongs to sum(dy y).
+
+    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep where complex numbers cannot go.
+
+    Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994).
+
+    >>> from numpy_attention import Linear
+    >>> layer = Linear(2, 1, np.random.default_rng(0), bias=False)
+    >>> moved = hvp_layer(layer, {"x": np.array([[3.0, 4.0]])}, {"w": np.array([[1.0], [0.0]])}, dy=np.ones((1, 1)))
+    >>> moved["x"].tolist()  # dx = dy w^T, so it moves as w does
+    [[1.0, 0.0]]
+    """
+    given = split_options(forward_of(layer), options, more)
+    return hessian_times(problem_of_layer(layer, inputs, given), v, dy)
+
+
+def hvp(
+    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, v: Inputs, *, dy: Any = None,
+    options: Options | None = None, **more: Any,
+) -> ByName:
+    """The same for an op and its backward, called as `gradcheck` calls them; v is given as the inputs are.
+
+    Formula: H v = Im dx(x + i h v) / h, for dx = J^T dy
+
+    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep where complex numbers cannot go.
+
+    >>> def cube(x): return x**3, x
+    >>> def cube_backward(dy, x): return dy * 3 * x * x
+    >>> hvp(cube, cube_backward, (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),), dy=np.ones(2))["x"].tolist()
+    [6.0, 12.0]
+    """
+    return hessian_times(problem_of_op(op, op_backward, inputs, split_options(op, options, more)), _named(op, v), dy)
+
+
+def hvp_vjp(
+    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, v: Inputs, *, dy: Any = None,
+    options: Options | None = None, **more: Any,
+) -> ByName:
+    """The same for a plain function `y = f(x, ...)` and its product `dx, ... = vjp(dy, x, ...)`.
+
+    Formula: H v = Im vjp(dy, x + i h v) / h
+
+    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep where complex numbers cannot go.
+
+    >>> x, v = np.array([3.0, 4.0]), np.array([1.0, 0.0])
+    >>> hvp_vjp(lambda x: (x**4).sum(), lambda dy, x: dy * 4 * x**3, (x,), (v,))["x"].round(9).tolist()
+    [108.0, 0.0]
+    """
+    return hessian_times(problem_of_function(f, vjp, inputs, split_options(f, options, more)), _named(f, v), dy)
+
+
+def hessian_times(problem: Problem, v: Mapping[str, Any], dy: Any = None) -> ByName:
+    """H v for a problem, where `dy` is one array, or one for each output; 1 for an output that is a single number."""
+    if problem.complex:
+        raise NoComplexStep(f"hvp {problem.name}: its numbers are complex, so there is no direction to step aside")
+    arrays = in_complex(problem.inputs)
+    for name, direction in _checked(problem, v).items():
+        arrays[name].imag = STEP * direction
+    try:
+        with complex_numbers(), np.errstate(all="ignore"):
+            y, cache = problem.run(arrays)
+            grads = problem.pull_back(_cotangent(problem, y, dy), cache)
+    except (TypeError, np.exceptions.ComplexWarning) as error:
+        raise NoComplexStep(f"hvp {problem.name}: it does not take complex arrays: {error}") from error
+    moved = {}
+    for name, grad in grads.items():
+        if grad is None or not is_float(problem.inputs.get(name)):
+            continue
+        if np.asarray(grad).dtype.kind != "c":
+            raise NoComplexStep(f"hvp {problem.name}: d{name} comes back real; does its backward take abs, or .real?")
+        moved[name] = np.imag(grad) / STEP
+    return moved
+
+
+def symmetry(problem: Problem, seed: int = 0) -> float:
+    """How far u^T H v and v^T H u are apart for random u and v, relative to the terms of both sums and of L.
+
+    Formula: |u^T H v - v^T H u| / sum(|u H v| + |v H u|, |dy y|), with u and v as large as the arrays
+
+    Near 1e-16 for a right backward. A larger number proves a mistake; a small one proves nothing.
+
+    Raises: NoComplexStep where complex numbers cannot go; what the function raises.
+    """
+    rng = np.random.default_rng([seed, 17])
+    y, cache = problem.run(problem.inputs)
+    dy = random_cotangent(y, seed)
+    known = [name for name, grad in problem.pull_back(dy, cache).items() if grad is not None and name in problem.inputs]
+    u, v = ({name: _random_direction(problem.inputs[name], rng) for name in known} for _ in range(2))
+    Hu, Hv = hessian_times(problem, u, dy), hessian_times(problem, v, dy)
+    uHv = [u[name] * Hv[name] for name in known]
+    vHu = [v[name] * Hu[name] for name in known]
+    terms = [*uHv, *vHu, *(a * b for a, b in zip(dy, y, strict=True))]
+    apart = sum(float(one.sum()) for one in uHv) - sum(float(one.sum()) for one in vHu)
+    return abs(apart) / (sum(float(np.abs(one).sum()) for one in terms) or 1.0)
+
+
+def _random_direction(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A normal direction about as long as x."""
+    return rng.standard_normal(x.shape) * (rms(np.asarray(x, np.float64)) or 1.0)
+
+
+def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:
+    """dy for each output, in the output's dtype."""
+    if dy is None:
+        if len(y) != 1 or y[0].size != 1:
+            shapes = ", ".join(str(one.shape) for one in y)
+            fix = "H belongs to the single number sum(dy y); which outputs count, and how much?"
+            raise shape_error(f"hvp {problem.name}", "dy", f"given for an output of shape {shapes}", dy, fix)
+        return (np.ones_like(y[0]),)
+    given = dy if isinstance(dy, (tuple, list)) else (dy,)
+    shapes_given, shapes_of_y = [np.shape(one) for one in given], [one.shape for one in y]
+    if shapes_given != shapes_of_y:
+        raise shape_error(f"hvp {problem.name}", "dy", f"of the shape of the output, {shapes_of_y}", shapes_given)
+    return tuple(np.asarray(one, dtype=of.dtype) for one, of in zip(given, y, strict=True))
+
+
+def _named(f: Callable[..., Any], v: Inputs) -> Mapping[str, Any]:
+    """The direction by argument name, as the inputs are."""
+    return v if isinstance(v, Mapping) else name_inputs(f, v)[0]
+
+
+def _checked(problem: Problem, v: Mapping[str, Any]) -> ByName:
+    """The direction, leaf by leaf, once every part of it fits its array."""
+    known = [name for name in problem.differentiable if name not in problem.without]
+    flat: dict[str, Any] = {}
+    for argument, tree in v.items():
+        flat |= taken_apart(tree, argument)
+    checked = {}
+    for name, part in flat.items():
+        if name not in known:
+            raise value_error(f"hvp {problem.name}", "v", f"by the names of {', '.join(known)}", repr(name))
+        checked[name] = np.asarray(part, np.float64)
+        if checked[name].shape != problem.inputs[name].shape:
+            expected = f"{problem.inputs[name].shape}, as {name} is"
+            raise shape_error(f"hvp {problem.name}", f"v[{name!r}]", expected, checked[name].shape)
+    return checked

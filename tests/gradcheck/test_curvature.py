@@ -1,0 +1,193 @@
+"""The complex step of a backward: it is the Hessian times a direction, and its symmetry tells some mistakes."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention import ops
+from numpy_attention.catalogue.table import CATALOGUE
+from numpy_attention.catalogue.trials import TRIALS
+from numpy_attention.gallery import MUTANTS, kill
+from numpy_attention.gallery.weaker import Weakness
+from numpy_attention.gradcheck import hvp, hvp_layer, hvp_vjp
+from numpy_attention.gradcheck.curvature import hessian_times, symmetry
+from numpy_attention.gradcheck.numbers.claims import random_cotangent
+from numpy_attention.gradcheck.numbers.complex_step import NoComplexStep
+from numpy_attention.gradcheck.problems.problem import Problem
+from numpy_attention.models import GPT, GPTConfig
+
+Arrays = dict[str, np.ndarray]
+
+# No difference can see these: weights of 1 - 1e-100, and a slope that jumps.
+SATURATED = {"softmax: scores of 500", "cross_entropy: logits of 1e4"}
+CORNER = {"relu: on the corner"}
+
+
+def tiny_gpt(rng: np.random.Generator, dtype: Any = np.float64) -> tuple[GPT, dict[str, np.ndarray]]:
+    config = GPTConfig(vocab_size=5, context_length=4, d_model=4, num_heads=2, num_layers=1, d_ff=3)
+    return GPT(config, rng, dtype), {"ids": rng.integers(0, 5, (2, 3)), "targets": rng.integers(0, 5, (2, 3))}
+
+
+def a_direction(problem: Problem, dy: Any, rng: np.random.Generator) -> Arrays:
+    known = [name for name, grad in problem.gradients(problem.inputs, dy).items() if grad is not None]
+    return {name: rng.standard_normal(problem.inputs[name].shape) for name in known}
+
+
+def by_differences(problem: Problem, v: Arrays, dy: Any, h: float) -> Arrays:
+    """The same by Richardson's differences of the backward."""
+
+    def at(t: float) -> Any:
+        moved = {name: x + t * v[name] if name in v else x for name, x in problem.inputs.items()}
+        return problem.gradients(moved, dy)
+
+    def central(h: float) -> Arrays:
+        there, back = at(h), at(-h)
+        return {name: (there[name] - back[name]) / (2 * h) for name in v}
+
+    wide, narrow = central(h), central(h / 2)
+    return {name: (4 * narrow[name] - wide[name]) / 3 for name in v}
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - SATURATED - CORNER))
+def test_it_is_the_difference_of_the_backward(name: str, rng: np.random.Generator) -> None:
+    problem = CATALOGUE[name].case(1).problem()
+    y, _ = problem.run(problem.inputs)
+    dy = random_cotangent(y, 1)
+    v = a_direction(problem, dy, rng)
+    exact = hessian_times(problem, v, dy)
+    assert exact.keys() == v.keys()
+    size = max(float(np.abs(one).max(initial=0.0)) for one in exact.values())
+    natural = max(float(np.abs(a * b).max(initial=0.0)) for a, b in zip(dy, y))
+    found = [by_differences(problem, v, dy, h) for h in (1e-3, 1e-4, 1e-5, 1e-6)]
+    off = [max(float(np.abs(one[name] - exact[name]).max(initial=0.0)) for name in v) for one in found]
+    assert min(off) <= 1e-7 * size + 1e-9 * natural
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_every_entry_of_the_catalogue_is_symmetric(seed: int) -> None:
+    apart = {name: symmetry(entry.case(seed).problem(), seed) for name, entry in CATALOGUE.items()}
+    assert max(apart.values()) < 1e-12, max(apart, key=lambda name: apart[name])
+    assert np.median(list(apart.values())) < 1e-15
+
+
+def test_symmetry_catches_as_many_mistakes_of_the_gallery_as_the_page_says() -> None:
+    def symmetric(problem: Problem, seed: int) -> None:
+        assert symmetry(problem, seed) < 1e-9, "not symmetric"
+
+    alone = Weakness("symmetry alone", symmetric, gradients_only=True, trials=dict.fromkeys(TRIALS))
+    said = [kill(mutant, alone) for mutant in MUTANTS.values()]
+    caught, asymmetric = sum(one != "" for one in said), sum(one.startswith("not symmetric") for one in said)
+    assert 0 < asymmetric < caught < len(said)  # some stop where shapes do not meet, many get through
+    page = " ".join((Path(__file__).parents[2] / "docs" / "complex_step.md").read_text().split())
+    sentence = f"of the gallery's {len(said)} wrong backwards it catches {caught}: {asymmetric} because"
+    assert sentence in page, f"docs/complex_step.md must say: {sentence}"
+
+
+def test_all_columns_together_are_the_hessian_of_a_plain_function(rng: np.random.Generator) -> None:
+    A = rng.standard_normal((4, 4))
+    x = rng.standard_normal(4)
+
+    def f(x: np.ndarray) -> Any:
+        return np.exp(x @ A @ x / 10)
+
+    def vjp(dy: Any, x: np.ndarray) -> Any:
+        return dy * f(x) * (A + A.T) @ x / 10
+
+    H = np.array([hvp_vjp(f, vjp, (x,), (e,))["x"] for e in np.eye(4)])
+    g = (A + A.T) @ x / 10
+    np.testing.assert_allclose(H, f(x) * (np.outer(g, g) + (A + A.T) / 10), rtol=1e-13)
+
+
+def test_an_op_is_called_as_gradcheck_calls_it_with_options_and_a_dy(rng: np.random.Generator) -> None:
+    x, v, dy = rng.standard_normal((3, 2, 5))
+    moved = hvp(ops.softmax, ops.softmax_backward, {"x": x}, {"x": v}, dy=dy, axis=0)["x"]
+    again = hvp(ops.softmax, ops.softmax_backward, (x,), (v,), dy=dy, options={"axis": 0})["x"]
+    y = ops.softmax(x, axis=0)[0]
+    dy_moved = y * (v - (y * v).sum(axis=0))  # of y itself: J v
+    average = (dy * y).sum(axis=0)
+    expected = dy_moved * (dy - average) - y * (dy * dy_moved).sum(axis=0)
+    np.testing.assert_allclose(moved, expected, atol=1e-14)
+    assert np.array_equal(moved, again)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_model_of_either_dtype_is_left_as_it_is_and_answers_in_float64(dtype: Any, rng: np.random.Generator) -> None:
+    model, batch = tiny_gpt(rng, dtype)
+    before = {name: p.copy() for name, p in model.parameters().items()}
+    v = {"head.b": np.ones(5)} if "head.b" in before else {"blocks.0.feed_forward.w_1": np.ones((4, 3))}
+    moved = hvp_layer(model, batch, v)
+    assert moved.keys() == before.keys()
+    assert {one.dtype for one in moved.values()} == {np.dtype(np.float64)}
+    assert any(np.any(one) for one in moved.values())
+    assert all(np.array_equal(p, before[name]) and p.dtype == dtype for name, p in model.parameters().items())
+
+
+def test_dropout_draws_the_same_mask_for_every_direction(rng: np.random.Generator) -> None:
+    layer = na.FeedForward(3, 4, rng, "gelu", dropout=0.5, dtype=np.float64)
+    x, dy = rng.standard_normal((2, 5, 3))
+    v = {"x": rng.standard_normal((5, 3))}
+    first, again = (hvp_layer(layer, {"x": x}, v, dy=dy, rng=np.random.default_rng(2)) for _ in range(2))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["w_1"], hvp_layer(layer, {"x": x}, v, dy=dy)["w_1"])
+
+
+def test_trees_go_by_the_names_of_their_leaves(rng: np.random.Generator) -> None:
+    class Weights(NamedTuple):
+        a: np.ndarray
+        b: np.ndarray
+
+    def f(p: Weights) -> Any:
+        return (p.a * p.b).sum()
+
+    p, v = (Weights(*rng.standard_normal((2, 3))) for _ in range(2))
+
+    def vjp(dy: Any, p: Weights) -> Weights:
+        return Weights(dy * p.b, dy * p.a)
+
+    moved = hvp_vjp(f, vjp, {"p": p}, {"p": v})
+    np.testing.assert_allclose(moved["p.a"], v.b)
+    np.testing.assert_allclose(moved["p.b"], v.a)
+    assert not np.any(hvp_vjp(f, vjp, {"p": p}, {"p.a": v.a})["p.a"])
+
+
+def test_a_direction_that_does_not_fit_is_refused(rng: np.random.Generator) -> None:
+    model, batch = tiny_gpt(rng)
+    with pytest.raises(ValueError, match=r"hvp GPT: v must be by the names of .*, got 'head.z'"):
+        hvp_layer(model, batch, {"head.z": np.ones(3)})
+    name, p = next(iter(model.parameters().items()))
+    with pytest.raises(ValueError, match=r"hvp GPT: v\[.*\] must be \(5, 4\), as .* is, got \(4,\)"):
+        hvp_layer(model, batch, {name: p[0]})
+
+
+def test_an_output_of_several_numbers_needs_a_dy(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((2, 3))
+    with pytest.raises(ValueError, match=r"hvp softmax: dy must be given for an output of shape \(2, 3\), got None"):
+        hvp(ops.softmax, ops.softmax_backward, (x,), (x,))
+    with pytest.raises(ValueError, match=r"dy must be of the shape of the output, \[\(2, 3\)\], got \[\(3,\)\]"):
+        hvp(ops.softmax, ops.softmax_backward, (x,), (x,), dy=np.ones(3))
+
+
+def test_what_complex_numbers_cannot_pass_is_said(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(3)
+
+    def f(x: np.ndarray) -> Any:
+        return (x * np.floor(x)).sum()
+
+    with pytest.raises(NoComplexStep, match="hvp f: it does not take complex arrays: ufunc 'floor'"):
+        hvp_vjp(f, lambda dy, x: dy * np.floor(x), (x,), (x,))
+    with pytest.raises(NoComplexStep, match="it does not take complex arrays: Casting complex values to real"):
+        hvp_vjp(lambda x: (x * x).sum(), lambda dy, x: (2 * dy * x).astype(np.float64), (x,), (x,))
+    with pytest.raises(NoComplexStep, match="dx comes back real"):
+        hvp_vjp(lambda x: (x * x).sum(), lambda dy, x: 2 * x.real, (x,), (x,))
+    with pytest.raises(NoComplexStep, match="its numbers are complex"):
+        hvp_vjp(lambda x, w: (x * w).real.sum(), lambda dy, x, w: (dy * w.real, dy * x), (x, 1j * x), (x,))
+
+
+def test_outside_our_ops_still_refuse_complex_arrays(rng: np.random.Generator) -> None:
+    model, batch = tiny_gpt(rng)
+    hvp_layer(model, batch, {})
+    with pytest.raises(TypeError, match="softmax: x must be an array of floats, got complex128"):
+        ops.softmax(np.ones(3) + 0j)
