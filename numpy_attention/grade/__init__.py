@@ -1,12 +1,21 @@
 """The tutor: exercises, three hints for each, and a look at an answer in numbers.
 
-    softmax.py --> run --------> worker -------> grading ------------> recognize -------> tutor
-                   which         a Python of     each property in      the gallery's      the example in numbers,
-                   exercise?     its own, with   turn, until one       wrong answers      the likely mistake, and
-                   is there      a limit on      fails: the smallest   beside this one:   the known mistake by name
-                   an answer?    its time        example against it    the same one?
+    softmax.py --> run --------> remote ~~~~~~> worker        another Python, with limits: it imports the file last,
+                   which         starts it,  <~~~~~~ arrays    and calls its functions as it is told
+                   exercise?       |
+                                   v
+                                 grading ----------> recognize --------> tutor
+                                 each property in    the gallery's       the example in numbers, the likely mistake,
+                                 turn, until one     wrong answers       and the known mistake by name
+                                 fails: the smallest beside this one:
+                                 example against it  the same one?
 
     exercises     the list, in the order of the tutorials
     exercise      what an exercise is: what the file must hold, on which inputs it is tried
     hints         the first says where to look, the last is almost the answer
+    wire          what travels between the two processes: arrays, and no objects
+    proxies       the functions and layers of the other process, to be called as if they were here
+    guard         what is no answer: the package's own backward, a program that derives, differences of the forward
+    formula       is a gradient as exact as a formula makes it?
+    limits        on memory and time;    stopped: an exception, on its way from one process to the other
 """

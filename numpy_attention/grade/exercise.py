@@ -6,9 +6,8 @@
 The right answers are the package's own ops, `ours()`; they are tried in the same way.
 """
 
-import tracemalloc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +16,10 @@ import numpy as np
 from numpy_attention import layers, ops
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gallery.registry import Mutant, mutants_of
+from numpy_attention.gradcheck.problems.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.hints import HINTS
+from numpy_attention.grade.limits import peak_memory
 from numpy_attention.pretrained.low_rank import LowRank
 from numpy_attention.training.optimizers import Adam
 
@@ -48,6 +49,23 @@ class Try:
         )
 
 
+def beside(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
+    """A draw for the checker: the gradients are those of a student's backward, what is differenced is our own forward.
+
+    So it does not matter how theirs computes, or in which process, as long as it gives the same (which is a property of
+    its own).
+    """
+    theirs, ours = (one.case(seed, np.float64, sizes).problem() for one in (entry, right))
+    return _beside(theirs, ours)
+
+
+def _beside(theirs: Problem, ours: Problem) -> Problem:
+    def with_options(options: Mapping[str, Any]) -> Problem:
+        return _beside(theirs.with_options(options), ours.with_options(options))
+
+    return replace(theirs, bind=ours.bind, with_options=with_options)
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One file of exercises; `trials` are checks of what has no gradient, by the name of the thing on trial."""
@@ -60,6 +78,7 @@ class Exercise:
     imprints: Mapping[str, Callable[[Any], list[np.ndarray]]] = field(default_factory=dict)
     leave_out: tuple[str, ...] = ()  # mutants of options that this exercise does not have
     memory: Callable[[Any], None] | None = None
+    parts: tuple[str, ...] = ()  # backwards and layers of the package that an answer may use
 
     @property
     def needed(self) -> dict[str, str]:
@@ -118,10 +137,7 @@ def no_square_array(module: Any) -> None:
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 1200, 4))
     y, cache = module.tiled_attention(q, k, v, block_size=60)
-    tracemalloc.start()
-    module.tiled_attention_backward(rng.standard_normal(y.shape), cache)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peak = peak_memory(module.tiled_attention_backward, rng.standard_normal(y.shape), cache)
     assert peak < 1200 * 1200 * 8 / 2, (
         f"the backward of 1200 tokens used {peak / 1e6:.1f} MB at once; one array of 1200 x 1200 has "
         f"{1200 * 1200 * 8 / 1e6:.1f} MB, a tile of 60 x 60 has 0.03 MB: is a whole T_q x T_k array built?"

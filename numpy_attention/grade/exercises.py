@@ -124,6 +124,9 @@ _LIST = (
             Try("MultiHeadAttention", SELF, "self", build=_attention, fixed=SMALL),
             Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed=SMALL),
         ),
+        parts=(
+            "linear_backward", "split_heads_backward", "concat_heads_backward", "scaled_dot_product_attention_backward",
+        ),
     ),
     Exercise(
         "causal_mask", "the causal mask, and a softmax that minds it",
@@ -144,6 +147,7 @@ _LIST = (
     Exercise(
         "encoder_block", "the gradients of a whole encoder block", f"{DIFFERENCES}: for x and for every parameter.",
         (Try("EncoderBlock", SELF, build=_block, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
+        parts=("MultiHeadAttention", "FeedForward", "LayerNorm"),
     ),
     Exercise(
         "adam", "one step of Adam",

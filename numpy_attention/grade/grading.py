@@ -17,10 +17,12 @@ import numpy as np
 
 from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.gradcheck.claims import explain_shape, random_cotangent
-from numpy_attention.gradcheck.problem import is_float
+from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.numbers.claims import explain_shape, random_cotangent
+from numpy_attention.gradcheck.problems.problem import is_float
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, ours
+from numpy_attention.grade.exercise import Exercise, beside, ours
+from numpy_attention.grade.formula import as_exact_as_a_formula
 from numpy_attention.grade.tutor import explain
 
 EXAMPLES = 20
@@ -53,6 +55,7 @@ class Failure:
     entry: Entry | None
     seed: int
     sizes: Sizes | None
+    right: Entry | None = None  # the same with our own functions
 
 
 def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:
@@ -68,7 +71,7 @@ def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> G
                 grade.lines.append(f"  right    {subject}: {words}")
                 continue
             state, lines, summary = explain(
-                exercise, module, subject, failure.error, failure.entry, failure.seed, failure.sizes
+                exercise, module, subject, failure.error, failure.entry, failure.seed, failure.sizes, failure.right
             )
             grade.state = max(grade.state, state, key=STATES.index)
             grade.summary = grade.summary or summary
@@ -100,16 +103,23 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
             "was handed out, so put it back: only the backward is yours to write"
         )
 
+    def gradients_agree(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+        """The backward gives the gradients of the formula's forward, and as exactly as a formula gives them."""
+        problem = beside(entry, own[id(entry)], seed, sizes)
+        report = check(problem, seed)
+        assert report.error <= entry.tolerance, f"{subject}: off by {report.error:.1e}"
+        as_exact_as_a_formula(subject, problem, own[id(entry)].case(seed, np.float64, sizes).problem(), seed)
+
     in_turn: list[tuple[str, properties.Property]] = [
         ("the forward is still that of the formula", forward_as_given),
         ("the backward returns arrays of the right number, shape and dtype", _form),
-        ("every element agrees with differences of the forward", properties.gradients_agree_with_differences),
+        ("every element agrees with differences of the forward", gradients_agree),
         ("inputs, dy and cache stay as they were; called twice it says the same", properties.nothing_is_changed),
         ("a second use before the backward disturbs nothing", properties.two_uses_do_not_disturb_each_other),
         ("float32 stays float32", properties.dtype_is_kept),
     ]
     for words, property_ in in_turn:
-        yield words, partial(_smallest, property_, entries)
+        yield words, partial(_smallest, property_, list(zip(entries, own.values())))
     if exercise.memory is not None:
         memory = exercise.memory
         yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
@@ -187,12 +197,12 @@ def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> 
     return None
 
 
-def _smallest(property_: properties.Property, entries: list[Entry], examples: int) -> Failure | None:
+def _smallest(property_: properties.Property, entries: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
     """The smallest example against a property, of the first entry that has one."""
-    return next(filter(None, (_smallest_of(property_, entry, examples) for entry in entries)), None)
+    return next(filter(None, (_smallest_of(property_, *pair, examples) for pair in entries)), None)
 
 
-def _smallest_of(property_: properties.Property, entry: Entry, examples: int) -> Failure | None:
+def _smallest_of(property_: properties.Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
     """Let Hypothesis look for an example, and shrink it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
@@ -211,7 +221,7 @@ def _smallest_of(property_: properties.Property, entry: Entry, examples: int) ->
             with np.errstate(all="ignore"):
                 property_(entry, seed, sizes)
         except Exception as error:
-            found[:] = [Failure(error, entry, seed, sizes)]
+            found[:] = [Failure(error, entry, seed, sizes, right)]
             raise AssertionError from error
 
     try:

@@ -5,22 +5,23 @@
     python -m numpy_attention grade --all                   how far am I?
 """
 
+import importlib
 import importlib.util
-import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
 from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.exercises import EXERCISES
-from numpy_attention.grade.grading import Grade
+from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
+from numpy_attention.grade.stopped import printable
 
 TIME_LIMIT = 60.0  # seconds a file
+MOST_SECONDS = 86_400.0
+PRINTED, WIDEST, LONGEST = 12, 200, 2000  # lines of what a file prints, letters of each, letters of a refusal
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
 
 
@@ -41,6 +42,8 @@ def main(
     Raises: GradeError, in one line, where there is nothing to grade, or no such hint.
     """
     out = sys.stdout if stream is None else stream
+    if not 0 < time_limit <= MOST_SECONDS:
+        raise GradeError(f"grade: --time-limit must be seconds above 0 and up to a day, got {time_limit:g}")
     if everything:
         return _all(_folder(files), time_limit, out)
     if not files:
@@ -62,43 +65,51 @@ def main(
 
 
 def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
-    """Grade a file in another process, which is stopped when its time is over."""
+    """Grade a file, whose functions run in another process; that is stopped when its time is over."""
     _require_hypothesis()
-    with tempfile.TemporaryDirectory() as folder:
-        answer, where = Path(folder, "answer.json"), Path(folder, "where.txt")
-        command = [
-            sys.executable, "-m", "numpy_attention.grade.worker", str(file.resolve()), exercise.name,
-            str(answer), str(where), str(time_limit)
-        ]
-        root = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
-            "OPENBLAS_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": folder
-        }
+    with Remote(file, exercise, time_limit) as module:
+        importlib.import_module("numpy_attention.gradcheck.strategies")  # while the other process starts
         try:
-            done = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                errors="replace", timeout=time_limit + 30, check=False
-            )
-            said = done.stdout + done.stderr
-        except subprocess.TimeoutExpired:
-            said = ""
-        if answer.exists():
-            return Grade(**json.loads(answer.read_text(encoding="utf-8")))
-        stuck = where.read_text(encoding="utf-8", errors="replace") if where.exists() else ""
-        return _no_answer(file, exercise, stuck, said, time_limit)
+            reply = module.load()
+            if "failed" in reply:
+                text = printable(str(reply["failed"])[:LONGEST])
+                state = "wrong" if reply.get("refused") else "broken"
+                grade = Grade(exercise.name, state, lines=["  " + text], summary=text)
+            else:
+                grade = grade_module(exercise, module)
+        except Ended:
+            grade = _no_answer(file, exercise, module)
+    grade.lines += _printed(module.printed)
+    return grade
 
 
-def _no_answer(file: Path, exercise: Exercise, stuck: str, said: str, time_limit: float) -> Grade:
+def _no_answer(file: Path, exercise: Exercise, module: Remote) -> Grade:
     """The other process ended without a word: out of time, or out of memory, or it left Python."""
-    if "Timeout" in stuck:
+    stuck, state = module.why(), "broken"
+    if module.broken:
+        text = module.broken
+    elif module.size > FLOOD:
+        text = f"{file.name} printed more than {FLOOD / 1e6:.0f} MB: is there a print in a loop that never ends?"
+    elif "Timeout" in stuck:
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
         place = f" It was in {at[2]}, line {at[1]} of {file.name}: does a loop there ever end?" if at else ""
-        text = f"No answer after {time_limit:.0f} seconds.{place}"
-        return Grade(exercise.name, "too slow", lines=["  " + text], summary=text)
-    last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
-    text = f"{file.name} ended Python itself before it could be graded: {last}"
-    return Grade(exercise.name, "broken", lines=["  " + text], summary=text)
+        text, state = f"No answer after {module.seconds:g} seconds.{place}", "too slow"
+    else:
+        text = f"{file.name} ended Python itself before it could be graded"
+    return Grade(exercise.name, state, lines=["  " + text], summary=text)
+
+
+def _printed(data: bytes) -> list[str]:
+    """A student looks for a mistake with print: show it, but not all of it."""
+    said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
+    if not said:
+        return []
+    shown = [printable(line)[:WIDEST] for line in said[:PRINTED]]
+    if len(data) >= SHOWN:
+        shown.append("... and much more")
+    elif len(said) > PRINTED:
+        shown.append(f"... and {len(said) - PRINTED} lines more")
+    return ["", "  The file printed:", *(f"    {line}" for line in shown)]
 
 
 def _answer(file: str, exercise: Exercise, grade: Grade) -> str:

@@ -13,11 +13,13 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.numbers.claims import random_cotangent
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise
+from numpy_attention.grade.exercise import Exercise, beside
+from numpy_attention.grade.guard import NotYours
 from numpy_attention.grade.recognize import recognize
+from numpy_attention.grade.stopped import Stopped
 
 SHOWN = 24  # an array of more numbers is shown by its shape
 MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
@@ -25,9 +27,11 @@ MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
 
 def explain(
     exercise: Exercise, module: Any, subject: str, error: BaseException, entry: Entry | None, seed: int,
-    sizes: Sizes | None
+    sizes: Sizes | None, right: Entry | None = None
 ) -> tuple[str, list[str], str]:
-    """State, lines and a summary in one line."""
+    """State, lines and a summary in one line; `right` is the entry with our own functions."""
+    if isinstance(error, NotYours):
+        return "wrong", [str(error)], str(error)
     place = where(error, module)
     if isinstance(error, NotImplementedError):
         todo = f"not written yet{place}"
@@ -48,7 +52,7 @@ def explain(
         for argument in wrong[:MOST_ARGUMENTS]:
             yours, differences = _told_apart(argument.analytic, argument.numeric)
             lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
-        said = _report_of_a_larger_example(entry) or str(error)
+        said = _report_of_a_larger_example(entry, right or entry) or str(error)
         lines += ["", *said.splitlines()]
         summary = _likely_mistake(said) or summary
     else:
@@ -63,7 +67,9 @@ def explain(
 
 
 def where(error: BaseException, module: Any) -> str:
-    """The innermost line of the student's own file."""
+    """The innermost line of the student's own file; an error from another process brings it along."""
+    if isinstance(error, Stopped):
+        return error.place
     file = getattr(module, "__file__", None)
     at = _frame(error.__traceback__, file) if file else None
     return f" ({Path(file).name}, line {at.lineno}: {at.line})" if at and file else ""
@@ -107,12 +113,12 @@ def _numbers(value: Any, digits: int = 4) -> str:
     return text.replace("\n", "")
 
 
-def _report_of_a_larger_example(entry: Entry) -> str:
+def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
     """What the checker says of a draw with sizes all different."""
     for seed in range(8):
         try:
             with np.errstate(all="ignore"):
-                check(entry.case(seed).problem(), seed)
+                check(beside(entry, right, seed, None), seed)
         except GradientError as error:
             if error.report is not None:
                 return str(error)

@@ -91,6 +91,12 @@ def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixt
     (["no_such_file.py"], "there is no file no_such_file.py"),
     ([__file__], "is no exercise; one of softmax"),
     (["--all", __file__], "--all takes one folder"),
+    (["softmax.py", "--time-limit", "nan"], "--time-limit must be seconds above 0 and up to a day, got nan"),
+    (["softmax.py", "--time-limit", "inf"], "--time-limit must be seconds above 0 and up to a day, got inf"),
+    (["softmax.py", "--time-limit", "-1"], "--time-limit must be seconds above 0 and up to a day, got -1"),
+    (["softmax.py", "--time-limit", "1e300"], "--time-limit must be seconds above 0 and up to a day, got 1e+300"),
+    (["a\0b.py"], "there is no file a"),
+    (["--all", "a\0b"], "--all takes one folder"),
 ])
 def test_unusable_input_is_one_clear_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]

@@ -1,15 +1,17 @@
 """A file is imported before it is graded, and whatever it does then is said in plain words."""
 
-import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from numpy_attention.grade import worker
 from numpy_attention.grade.exercises import EXERCISES
-from numpy_attention.grade.run import main
-from numpy_attention.grade.worker import grade_path
+from numpy_attention.grade.run import grade_file, main
+from numpy_attention.grade.stopped import tell
+from numpy_attention.grade.wire import Parts, as_tree, from_tree
+from numpy_attention.grade.worker import Worker
 from tests.grade.hand_in import FOLDER, grade
 
 
@@ -41,18 +43,83 @@ def test_what_the_file_prints_is_shown(tmp_path: Path) -> None:
     assert "here (" in said
 
 
-def test_the_answer_is_left_as_json_with_what_the_file_printed(tmp_path: Path) -> None:
+def test_of_many_lines_that_the_file_printed_some_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "softmax.py"
-    text = (FOLDER / "softmax.py").read_text()
-    file.write_text("for i in range(20): print('line', i)\n" + text)
-    worker.main(str(file), "softmax", str(tmp_path / "answer"), str(tmp_path / "where"), "60")
-    left = json.loads((tmp_path / "answer").read_text())
-    assert (left["exercise"], left["state"]) == ("softmax", "to do")
-    assert "    line 11" in left["lines"]
-    assert left["lines"][-1].strip() == "... and 8 lines more"
+    file.write_text("for i in range(20): print('line', i)\n" + (FOLDER / "softmax.py").read_text())
+    grade = grade_file(file, EXERCISES["softmax"])
+    assert (grade.exercise, grade.state) == ("softmax", "to do")
+    assert "    line 11" in grade.lines
+    assert grade.lines[-1].strip() == "... and 8 lines more"
 
 
 def test_a_class_where_a_function_is_needed_and_the_other_way_round(tmp_path: Path) -> None:
     file = tmp_path / "adam.py"
     file.write_text("def Adam(): pass\n")
-    assert "must define the class Adam" in grade_path(file, EXERCISES["adam"]).text
+    assert "must define the class Adam" in grade_file(file, EXERCISES["adam"]).text
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Worker:
+    file = tmp_path / "softmax.py"
+    file.write_text(
+        "import numpy as np\n"
+        "def softmax(x, axis=-1):\n    return 2 * x, {'x': x}\n"
+        "def softmax_backward(dy, cache):\n    cache['x'] += 1\n    dy *= 3\n    return dy\n"
+        "class Both:\n    def __init__(self, p):\n        self.p = p\n    def step(self, g):\n        self.p -= g\n"
+    )
+    worker = Worker()
+    needed = {"softmax": "function", "softmax_backward": "function", "Both": "class"}
+    assert worker.load({"file": str(file), "needed": needed}, []) == ({}, [])
+    return worker
+
+
+def ask(worker: Worker, form: dict[str, Any], *args: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Call something with arguments; a string that begins with # stands for what is kept under that number."""
+    parts = Parts()
+    tree = as_tree(list(args), parts, lambda v: int(v[1:]) if isinstance(v, str) and v.startswith("#") else None)
+    return worker.call({"args": tree, "kwargs": {"dict": []}, **form}, parts.arrays)
+
+
+def test_a_cache_stays_and_what_a_backward_changes_is_told_by_its_place(
+    worker: Worker, rng: np.random.Generator
+) -> None:
+    x, dy = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
+    reply, arrays = ask(worker, {"name": "softmax", "pair": True}, x.copy())
+    y, number = from_tree(reply["answer"], Parts(arrays), lambda n: n)
+    assert np.array_equal(y, 2 * x)
+    assert reply["changed"] == []
+    reply, arrays = ask(worker, {"name": "softmax_backward"}, dy.copy(), f"#{number}")
+    parts = Parts(arrays)
+    assert np.array_equal(from_tree(reply["answer"], parts, int), 3 * dy)
+    changed = {(n, i): from_tree(tree, parts, int) for n, i, tree in reply["changed"]}
+    assert changed.keys() == {(0, 0), (number, 0)}
+    assert np.array_equal(changed[0, 0], 3 * dy)
+    assert np.array_equal(changed[number, 0], x + 1)
+
+
+def test_caches_are_copied_and_compared(worker: Worker, rng: np.random.Generator) -> None:
+    reply, arrays = ask(worker, {"name": "softmax", "pair": True}, rng.standard_normal(4))
+    _, number = from_tree(reply["answer"], Parts(arrays), lambda n: n)
+    copied = worker.copy({"on": number}, [])[0]["number"]
+    assert copied != number
+    assert worker.same({"two": [number, copied]}, [])[0] == {"same": True}
+    ask(worker, {"name": "softmax_backward"}, rng.standard_normal(4), f"#{number}")
+    assert worker.same({"two": [number, copied]}, [])[0] == {"same": False}
+
+
+def test_an_object_stays_and_moves_the_arrays_that_it_was_made_from(worker: Worker, rng: np.random.Generator) -> None:
+    p, g = rng.standard_normal(3), rng.standard_normal(3)
+    number = ask(worker, {"name": "Both", "new": True}, p.copy())[0]["number"]
+    reply, arrays = ask(worker, {"name": "step", "on": number}, g)
+    (of, i, tree), = reply["changed"]
+    assert (of, i) == (number, 0)
+    assert np.array_equal(from_tree(tree, Parts(arrays), int), p - g)
+
+
+def test_an_error_is_told_with_its_types_its_message_and_its_line(worker: Worker) -> None:
+    with pytest.raises(TypeError) as failure:
+        ask(worker, {"name": "softmax_backward"}, np.ones(2), None)
+    said = tell(failure.value, worker.path)
+    assert said["error"][:2] == ["TypeError", "Exception"]
+    assert "not subscriptable" in said["message"]
+    assert (said["line"], said["text"]) == (5, "cache['x'] += 1")
