@@ -30,7 +30,7 @@ def bias_summed_over_one_axis(dy: np.ndarray, cache: LinearCache) -> Any:
     Hides: with two-dimensional input there is no time axis, and (T, d) is broadcast into the bias without a word.
     """
     dx, dw, db = linear_backward(dy, cache)
-    return dx, dw, None if db is None or dy.ndim < 2 else dy.sum(axis=0)
+    return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
 
 
 @backward_of("linear")
