@@ -21,6 +21,7 @@ class Planted:
     f: Callable[..., np.ndarray]
     right: Callable[..., Arrays]  # (dy, *inputs) -> gradients
     wrong: Callable[..., Arrays]
+    spoilt_f: Callable[..., np.ndarray] | None = None  # where the function itself is spoilt, beside the wrong gradient
 
 
 def by_cache(op: Any, op_backward: Any, **options: Any) -> tuple[Callable[..., np.ndarray], Callable[..., Arrays]]:

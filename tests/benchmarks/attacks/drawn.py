@@ -1,0 +1,118 @@
+"""Errors drawn at random: any function, any of its arguments, any of some thirty ways to be wrong.
+
+The other lists were written by people who then looked at what the checker says. These nobody has seen before they are
+drawn, so they tell how good its words are at the next mistake.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tests.benchmarks.attacks.trial import Trial, changed, names
+from tests.benchmarks.strangers import STRANGERS, Arrays, Stranger
+
+ALONE = r"|element \["  # where one element alone is wrong, no more can be told
+ROWS = r"|differs from row to row"
+LAST = r"last|one short" + ALONE
+MEAN = r"mean|averag|keep its own|mixes" + ROWS
+PLACES = r"shift|revers|order|offset|another place|wrong places" + ROWS
+BRANCH = r"where [a-z]\w* |when|branch|above|below|positive|negative" + ALONE
+
+
+class Way(NamedTuple):
+    """A way to be wrong: change(gradient, dy, *inputs), and some of what a right diagnosis says."""
+
+    what: str
+    change: Callable[..., Any]
+    words: str
+
+
+def drawn(seed: int = 0, count: int = 100) -> Iterator[Trial]:
+    """So many errors, no two the same."""
+    rng, seen = np.random.default_rng([seed, 1982]), set()
+    everyone = [s for s in STRANGERS.values() if not s.tolerance]
+    while len(seen) < count:
+        s = everyone[rng.integers(len(everyone))]
+        which, inputs = int(rng.integers(len(s.kinds))), s.draw(rng)
+        ways = [*of_the_gradient(inputs[which].shape, which), *of_the_inputs(s, which, inputs)]
+        ways += of_dy(s, which, inputs)
+        what, change, words = ways[rng.integers(len(ways))]
+        name = f"{s.name}, d{names(s.f)[which]}: {what}"
+        if name not in seen and _is_wrong(s, which, change, inputs, rng):
+            seen.add(name)
+            yield Trial(name, "drawn", inputs, s.f, changed(s.vjp, which, change), names(s.f)[which], words)
+
+
+def _is_wrong(s: Stranger, which: int, change: Any, inputs: Arrays, rng: np.random.Generator) -> bool:
+    """Whether the change makes a difference, and a gradient of the same shape."""
+    y = s.f(*inputs)
+    dy = tuple(rng.standard_normal(one.shape) for one in y) if isinstance(y, tuple) else rng.standard_normal(y.shape)
+    right = s.vjp(dy, *inputs)[which]
+    wrong = np.asarray(change(np.array(right), dy, *inputs))
+    return wrong.shape == right.shape and not np.allclose(wrong, right, rtol=1e-6, atol=1e-12)
+
+
+def of_the_gradient(shape: tuple[int, ...], which: int) -> Iterator[Way]:
+    """What can happen to a gradient that was right."""
+    yield Way("sign", lambda g, *_: -g, r"sign")
+    yield Way("twice", lambda g, *_: 2 * g, r"[Tt]wice")
+    yield Way("half", lambda g, *_: g / 2, r"half|divided by 2")
+    yield Way("1 % too large", lambda g, *_: 1.01 * g, r"factor")
+    yield Way("its absolute value", lambda g, *_: np.abs(g), r"sign|abs|" + BRANCH)
+    yield Way("times its argument", lambda g, dy, *a: g * a[which], r"times|factor|once too often|multipl")
+    yield Way("zero where x < 0", lambda g, dy, *a: np.where(a[which] < 0, 0, g), BRANCH)
+    yield Way("twice where x > 0.5", lambda g, dy, *a: np.where(a[which] > 0.5, 2 * g, g), BRANCH)
+    if len(shape) == 2 and shape[0] == shape[1]:
+        yield Way("transposed", lambda g, *_: g.T, r"transpos")
+    for axis, n in enumerate(shape):
+        if n > 2:
+            last = np.arange(n).reshape([-1] + [1] * (len(shape) - axis - 1)) == n - 1
+            yield Way(f"shifted along {axis}", lambda g, *_, axis=axis: np.roll(g, 1, axis), PLACES)
+            yield Way(f"its mean along {axis}", lambda g, *_, axis=axis: 0 * g + g.mean(axis, keepdims=True), MEAN)
+            yield Way(f"its mean along {axis} taken off", lambda g, *_, axis=axis: g - g.mean(axis, keepdims=True),
+                      r"same number|mean|sum")
+            yield Way(f"the last along {axis} zero", lambda g, *_, last=last: np.where(last, 0, g), LAST)
+            yield Way(f"the last along {axis} by 1.5", lambda g, *_, last=last: np.where(last, 1.5 * g, g), LAST)
+            yield Way(f"times {n}", lambda g, *_, n=n: n * g, rf"division by {n}|{n}")
+            yield Way(f"divided by {n}", lambda g, *_, n=n: g / n, rf"divided by {n}")
+
+
+def of_the_inputs(s: Stranger, which: int, inputs: Arrays) -> Iterator[Way]:
+    """Another input left out, or its gradient given instead."""
+    for j, (other, (kind, shape)) in enumerate(zip(names(s.f), s.kinds)):
+        if j != which and kind == "real":
+
+            def left_out(g: Any, dy: Any, *a: Any, j: int = j) -> Any:
+                return s.vjp(dy, *a[:j], np.ones_like(a[j]), *a[j + 1 :])[which]
+
+            yield Way(f"{other} left out", left_out, rf"\b{other}\b")
+        if j != which and shape == inputs[which].shape:
+            yield Way(f"that of {other}", lambda g, dy, *a, j=j: s.vjp(dy, *a)[j],
+                      rf"d{other}|of {other}|exchang|swap|argument|in the right order|sign")
+
+
+def of_dy(s: Stranger, which: int, inputs: Arrays) -> Iterator[Way]:
+    """Another dy than the one that came."""
+    y = s.f(*inputs)
+    if isinstance(y, tuple):
+        return
+    if y.shape == inputs[which].shape:
+        yield Way("dy too much", lambda g, dy, *_: g + dy, r"dy")
+        yield Way("times the output", lambda g, dy, *a: g * s.f(*a), r"output|times|factor|once too often")
+    for axis, n in enumerate(y.shape):
+        if n > 2:
+            first = (slice(None),) * axis + (slice(1),)
+
+            def begun_late(g: Any, dy: Any, *a: Any, first: Any = first) -> Any:
+                less = dy.copy()
+                less[first] = 0
+                return s.vjp(less, *a)[which]
+
+            yield Way(f"the first of dy along {axis} not used", begun_late, r"first|place 0|begin")
+            yield Way(f"dy reversed along {axis}",
+                      lambda g, dy, *a, axis=axis: s.vjp(np.flip(dy, axis).copy(), *a)[which], PLACES)
+            yield Way(f"dy shifted along {axis}",
+                      lambda g, dy, *a, axis=axis: s.vjp(np.roll(dy, 1, axis), *a)[which], PLACES)
+            yield Way(f"the mean of dy along {axis}",
+                      lambda g, dy, *a, axis=axis: s.vjp(0 * dy + dy.mean(axis, keepdims=True), *a)[which], MEAN)
