@@ -1,4 +1,4 @@
-"""A backward that is wrong only where a value is: where x < 0, where |x| > 1, where two branches meet.
+"""A backward that is wrong only where a value is: where x < 0, where x > 1 or x < -1, where two branches meet.
 
 The simplest threshold, sign or equality on the argument's own value, or on what stands beside it, that parts the wrong
 elements from the right ones. Chance parts a few elements easily: of the binomial(n, k) ways in which k of n can be
