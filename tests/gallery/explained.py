@@ -43,6 +43,7 @@ EXPLAINED = (
               "These bounds keep an approximation finite where it is not used; 10 lies beyond the last digit of 1."),
     Explained("erf.erf", ("size <= 0.46875 -> size < 0.46875", "size <= 4.0 -> size < 4.0"),
               "On the seam both approximations agree to the last digit."),
+    Explained("erf.erf", ("x < 0.0 -> x <= 0.0",), "At zero the result is zero with either sign."),
     Explained("dropout.dropout", ("0.0 -> 1.0",),
               "A rate of 0 is a short cut: the long way keeps everything and multiplies by one."),
     Explained("dropout.dropout", ("1.0 -> 2.0",), "The scale of a cache without a mask is never read."),
