@@ -17,20 +17,21 @@ import numpy as np
 
 from numpy_attention.errors import value_error
 from numpy_attention.gradcheck.circumstances.structure import check_structure
-from numpy_attention.gradcheck.numbers.claims import ask_backward, claims
+from numpy_attention.gradcheck.numbers.claims import Claim, ask_backward, claims
 from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep
 from numpy_attention.gradcheck.numbers.differences import measure_stairs, taylor_slope
 from numpy_attention.gradcheck.numbers.directions import at_corners, check_directions
 from numpy_attention.gradcheck.numbers.elements import check_elements
 from numpy_attention.gradcheck.numbers.exactly import check_exactly, confirmed
 from numpy_attention.gradcheck.numbers.kinks import check_ties
-from numpy_attention.gradcheck.numbers.line import Scalar, rms
+from numpy_attention.gradcheck.numbers.line import Outputs, Scalar, rms
 from numpy_attention.gradcheck.numbers.low_precision import hold_to_float64, in_double
+from numpy_attention.gradcheck.numbers.point import Point
 from numpy_attention.gradcheck.numbers.round_off import SAFETY
 from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
 from numpy_attention.gradcheck.problems.options import Options, split_options
 from numpy_attention.gradcheck.problems.problem import (
-    Arrays,
+    Gradients,
     Inputs,
     Problem,
     in_float64,
@@ -130,52 +131,38 @@ def check(
     if witness not in WITNESSES:
         raise value_error("gradcheck", "witness", f"one of {', '.join(WITNESSES)}", repr(witness))
     dy, grads = ask_backward(problem, seed)
-    exact = in_float64(problem.inputs)
-    evaluate = problem.bind(exact)
-    scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
-    double = in_double(problem, exact, scalar.dy, grads)
-    low = claims(problem, dy, grads, scalar.terms)[0] if double is not None else []
-    if double is not None:
-        found, moves = claims(replace(problem, inputs=exact), scalar.dy, double, scalar.terms)
-    else:
-        found, moves = claims(problem, dy, grads, scalar.terms)
-
+    point, found, low = _take_stock(problem, dy, grads)
     for claim in found:
         claim.base += (atol + rtol * float(np.max(np.abs(claim.gradient), initial=0.0))) / SAFETY
-
     rng = np.random.default_rng([seed, 11])
     names = [claim.name for claim in found]
-    measure_stairs(scalar.through((exact[name] for name in names), (_relative(exact[name], rng) for name in names)))
-    step, why_not = _complex_step(problem, exact, scalar, witness)
+    directions = [_relative(point.exact[name], rng) for name in names]
+    measure_stairs(point.scalar.through((point.exact[name] for name in names), directions))
+
     chosen = _sample({claim.name: claim.gradient.size for claim in found}, sample, seed)
+    smooth = {
+        claim.name: ~at_corners(point.exact[claim.name], claim)
+        for claim in found if claim.gradient.size > exhaustive
+    }
+    believed, why_not, calls = _believed(point, names, witness, rng, chosen | smooth)
     reports: dict[str, ArgumentReport] = {}
-    believed = {claim.name: step for claim in found}
-    calls = 0
-    if step is not None and witness == "both":
-        large = [claim for claim in found if claim.gradient.size > exhaustive]
-        smooth = {claim.name: ~at_corners(exact[claim.name], claim) for claim in large}
-        believed, why_not, calls = _believed(scalar, exact, names, step, rng, chosen | smooth)
     for claim in found:
-        some, by_step = chosen.get(claim.name), believed[claim.name]
+        some, step = chosen.get(claim.name), believed.get(claim.name)
         report = None
         if claim.gradient.size > exhaustive:
-            report = check_directions(problem, scalar, exact, claim, moves, rng, most_calls, by_step)
-        elif by_step is not None:
-            report = check_exactly(problem, scalar, exact, claim, moves, by_step, some)
-        reports[claim.name] = report or check_elements(problem, scalar, exact, claim, moves, some)
-    calls += check_ties(scalar, exact, reports)
+            report = check_directions(point, claim, rng, most_calls, step)
+        elif step is not None:
+            report = check_exactly(point, claim, step, some)
+        reports[claim.name] = report or check_elements(point, claim, some)
+    calls += check_ties(point, reports)
     for claim in low:
         hold_to_float64(reports[claim.name], claim)
-    largest = max((report.largest for report in reports.values()), default=0.0)
-    for claim in found:
-        report = reports[claim.name]
-        report.size = max(report.largest, 1e-3 * largest, 1e-6 * scalar.terms) or 1.0
-        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
-        report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
+    _mark_unresolved(point.scalar, found, reports, rtol, atol)
+
     calls += sum(report.calls for report in reports.values())
     result = Report(problem.name, reports, seed, calls, why_not=why_not)
     if result.wrong:
-        evidence = Evidence(problem, exact, scalar, result)
+        evidence = Evidence(problem, point.exact, point.scalar, result)
         # What is asked for the words only must not stop the report: a function may raise beside its inputs.
         with np.errstate(all="ignore"):
             with contextlib.suppress(Exception):
@@ -189,34 +176,55 @@ def check(
     return result
 
 
-def _complex_step(problem: Problem, exact: Arrays, scalar: Scalar, witness: str) -> tuple[ComplexStep | None, str]:
-    """The complex step, if it was asked for and can be taken; and why not."""
-    if witness == "differences":
-        return None, ""
-    try:
-        return ComplexStep(problem, exact, scalar.y, scalar.dy), ""
-    except NoComplexStep as error:
-        if witness == "complex":
-            raise GradientError(f"gradcheck {problem.name}: no complex step: {error}; use witness='both'") from None
-        return None, str(error)
+def _take_stock(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
+    """The point at which it is checked, in float64, and what is claimed there; and what is in a lower precision."""
+    exact = in_float64(problem.inputs)
+    evaluate = problem.bind(exact)
+    scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
+    low: list[Claim] = []
+    double = in_double(problem, exact, scalar.dy, grads)
+    if double is not None:
+        low, _ = claims(problem, dy, grads, scalar.terms)
+        problem, dy, grads = replace(problem, inputs=exact), scalar.dy, double
+    found, moves = claims(problem, dy, grads, scalar.terms)
+    return Point(problem, exact, scalar, moves), found, low
 
 
 def _believed(
-    scalar: Scalar, exact: Arrays, names: list[str], step: ComplexStep, rng: np.random.Generator,
-    moving: dict[str, np.ndarray],
-) -> tuple[dict[str, ComplexStep | None], str, int]:
-    """The complex step for each array in which differences confirm it: asked for all at once, then one by one."""
-    doubt, calls = confirmed(scalar, exact, names, step, rng, moving)
-    believed: dict[str, ComplexStep | None] = dict.fromkeys(names, step)
-    if not doubt:
-        return believed, "", calls
+    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: dict[str, np.ndarray]
+) -> tuple[dict[str, ComplexStep], str, int]:
+    """The complex step for each array in which differences confirm it, all at once or one by one; why not; calls."""
+    if witness == "differences":
+        return {}, "", 0
+    try:
+        step = ComplexStep(point.problem, point.exact, point.scalar.y, point.scalar.dy)
+    except NoComplexStep as error:
+        if witness == "complex":
+            name = point.problem.name
+            raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
+        return {}, str(error), 0
+    believed = dict.fromkeys(names, step)
+    doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
     why_not = ""
-    for name in names:
-        doubt, more = confirmed(scalar, exact, [name], step, rng, moving)
+    for name in names if doubt else ():
+        doubt, more = confirmed(point, [name], step, rng, moving)
         calls += more
         if doubt:
-            believed[name], why_not = None, doubt
+            del believed[name]
+            why_not = doubt
     return believed, why_not, calls
+
+
+def _mark_unresolved(
+    scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
+) -> None:
+    """Say to what errors are relative, and which elements no witness can tell from wrong ones."""
+    largest = max((report.largest for report in reports.values()), default=0.0)
+    for claim in found:
+        report = reports[claim.name]
+        report.size = max(report.largest, 1e-3 * largest, 1e-6 * scalar.terms) or 1.0
+        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
+        report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
 
 
 def _relative(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The numbers: what a backward claims beside what two witnesses find, each with its own error bar.
 
     claims          the backward is asked with a random dy, and the round-off in its answer is measured
+    point           where all this is asked, and what the judges share
     line            L = sum(dy y), a single number, along a line through the arrays
     differences     the derivative of L along that line, with its own error bar
     complex_step    the same to the last digit, by a step into the complex plane

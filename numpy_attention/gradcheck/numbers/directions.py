@@ -13,14 +13,13 @@ import heapq
 
 import numpy as np
 
-from numpy_attention.gradcheck.numbers.claims import Claim, Move
+from numpy_attention.gradcheck.numbers.claims import Claim
 from numpy_attention.gradcheck.numbers.complex_step import ComplexStep
 from numpy_attention.gradcheck.numbers.differences import first_step, refined
 from numpy_attention.gradcheck.numbers.elements import check_elements
 from numpy_attention.gradcheck.numbers.line import EPS, Scalar, largest, rms
+from numpy_attention.gradcheck.numbers.point import Point, Verdict
 from numpy_attention.gradcheck.numbers.round_off import SAFETY, jumps
-from numpy_attention.gradcheck.problems.problem import Problem
-from numpy_attention.gradcheck.problems.trees import Arrays
 from numpy_attention.gradcheck.report import ArgumentReport
 
 DIRECTIONS = 3
@@ -70,60 +69,53 @@ class Search:
 
 
 def check_directions(
-    problem: Problem, scalar: Scalar, exact: Arrays, claim: Claim, moves: list[Move], rng: np.random.Generator,
-    most_calls: int, step: ComplexStep | None = None,
+    point: Point, claim: Claim, rng: np.random.Generator, most_calls: int, step: ComplexStep | None = None
 ) -> ArgumentReport:
     """Test the whole array by directions, by complex steps if there are any, by differences if not.
 
     If that fails, name elements, in at most about `most_calls` calls. Some of the elements at which the claim jumps
     when it is moved, as at corners, are looked at one by one.
     """
-    x = exact[claim.name]
+    x = point.exact[claim.name]
     corners = at_corners(x, claim)
-    numeric, bar = np.full(x.size, np.nan), np.full(x.size, np.nan)
-    wrong = np.zeros(x.size, dtype=bool)
-    kinks = np.zeros(x.size, dtype=bool)
+    found = Verdict.nothing(x.size)
     calls, resolution, failed = 0, 0.0, False
     for _ in range(DIRECTIONS + MORE):
-        search = Search(scalar, x, claim, rng, step, ~corners)
+        search = Search(point.scalar, x, claim, rng, step, ~corners)
         off, resolution = search.disagreement(0, x.size)
         failed = not abs(off) <= resolution
         if failed:
-            _bisect(search, off, resolution, numeric, bar, wrong, most_calls - calls)
+            _bisect(search, off, resolution, found, most_calls - calls)
         calls += search.calls
-        if failed and wrong.any():  # a corner that the moves did not find?
-            beside = check_elements(problem, scalar, exact, claim, moves, wrong)
+        if failed and found.wrong.any():  # a corner that the moves did not find?
+            beside = check_elements(point, claim, found.wrong)
             calls += beside.calls
-            met = wrong & beside.kinks.reshape(-1)
-            kinks, wrong, corners = kinks | met, wrong & ~met, at_corners(x, claim, met | corners)
-            failed = not met.any() or wrong.any()
+            met = found.wrong & beside.kinks.reshape(-1)
+            found.kinks |= met
+            found.wrong &= ~met
+            corners = at_corners(x, claim, met | corners)
+            failed = not met.any() or bool(found.wrong.any())
         if failed:
             break
-    shape = x.shape
-    report = ArgumentReport(
-        claim.name, claim.gradient, numeric.reshape(shape), bar.reshape(shape),
-        wrong.reshape(shape), kinks.reshape(shape), calls, doubt=np.full(shape, resolution / x.size**0.5),
-    )
-    if step is not None:
-        report.witness = "complex step"
+    found.doubt[:] = resolution / x.size**0.5
+    report = found.report(claim, calls, "differences" if step is None else "complex step")
     if not failed:
         report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)
         report.notes.append(
             f"d{claim.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
             f"error of {resolution:.1e} in one element would show (typical size {rms(claim.gradient):.1e})"
         )
-    elif not wrong.any():
+    elif not found.wrong.any():
         # The differences disagree with the claim as a whole, but no single element could be blamed.
         report.notes.append(
             f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
         )
-        wrong.reshape(-1)[int(np.argmax(np.abs(claim.gradient)))] = True
-        report.wrong = wrong.reshape(shape)
+        report.wrong.reshape(-1)[int(np.argmax(np.abs(claim.gradient)))] = True
     if corners.any():
         some = np.zeros(x.size, dtype=bool)
         some[np.flatnonzero(corners)[:CORNERS]] = True
-        beside = check_elements(problem, scalar, exact, claim, moves, some)
-        looked = some.reshape(shape)
+        beside = check_elements(point, claim, some)
+        looked = some.reshape(x.shape)
         for field in ("numeric", "resolution", "wrong", "kinks", "doubt"):
             setattr(report, field, np.where(looked, getattr(beside, field), getattr(report, field)))
         report.calls += beside.calls
@@ -139,26 +131,23 @@ def at_corners(x: np.ndarray, claim: Claim, known: np.ndarray | None = None) -> 
     return found
 
 
-def _bisect(
-    search: Search, off: float, resolution: float, numeric: np.ndarray, bar: np.ndarray, wrong: np.ndarray,
-    most_calls: int
-) -> None:
+def _bisect(search: Search, off: float, resolution: float, found: Verdict, most_calls: int) -> None:
     """Follow the piece with the largest disagreement down to single elements, several if there are several."""
     claimed = search.claim.gradient.reshape(-1)
 
     def look(i: int) -> None:
-        numeric[i], error = search.derivative(i, i + 1, unit=True)
+        found.numeric[i], error = search.derivative(i, i + 1, unit=True)
         rounding = search.claim.base + search.claim.jitter.reshape(-1)[i]
-        bar[i] = SAFETY * (error + rounding) + 32 * search.scalar.eps * search.scalar.terms
-        wrong[i] = not abs(claimed[i] - numeric[i]) <= bar[i]
+        found.bar[i] = SAFETY * (error + rounding) + 32 * search.scalar.eps * search.scalar.terms
+        found.wrong[i] = not abs(claimed[i] - found.numeric[i]) <= found.bar[i]
 
     queue = [(-abs(off), 0, search.x.size, off, resolution)]
-    found = 0
-    while queue and search.calls < most_calls and found < FOUND:
+    named = 0
+    while queue and search.calls < most_calls and named < FOUND:
         _, low, high, off, resolution = heapq.heappop(queue)
         if high - low == 1:
             look(low)
-            found += bool(wrong[low])
+            named += bool(found.wrong[low])
             continue
         middle = (low + high) // 2
         left, bar_left = search.disagreement(low, middle)
@@ -168,9 +157,9 @@ def _bisect(
         for part in ((low, middle, left, bar_left), (middle, high, right, bar_right)):
             if not abs(part[2]) <= part[3]:
                 heapq.heappush(queue, (-abs(part[2]), *part))
-    if not queue and found < FOUND:
+    if not queue and named < FOUND:
         return  # these few explain all of the disagreement
     rng = np.random.default_rng(0)
     for i in rng.choice(search.x.size, min(SAMPLE, search.x.size), replace=False):
-        if np.isnan(numeric[i]):
+        if np.isnan(found.numeric[i]):
             look(int(i))

@@ -19,9 +19,10 @@ from numpy_attention.gradcheck.numbers.claims import Claim, Move
 from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep
 from numpy_attention.gradcheck.numbers.differences import first_step, is_kink, quick, refined
 from numpy_attention.gradcheck.numbers.elements import ENOUGH, check_elements
-from numpy_attention.gradcheck.numbers.line import EPS, Scalar, largest, rms
+from numpy_attention.gradcheck.numbers.line import EPS, largest, rms
+from numpy_attention.gradcheck.numbers.point import Point, Verdict
 from numpy_attention.gradcheck.numbers.round_off import FAR, SAFETY, RoundOff, jumps
-from numpy_attention.gradcheck.problems.problem import Arrays, Problem, in_float64
+from numpy_attention.gradcheck.problems.problem import Problem, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport
 
 ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # first step and levels; smaller ones pass corners nearby
@@ -30,69 +31,88 @@ RESOLVED = 1e-5  # a difference whose error is a larger share of the terms than 
 
 
 def check_exactly(
-    problem: Problem, scalar: Scalar, exact: Arrays, claim: Claim, moves: list[Move], step: ComplexStep,
-    chosen: np.ndarray | None = None,
+    point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray | None = None
 ) -> ArgumentReport | None:
     """Look at the elements that `chosen` marks; without it, at all. None where differences contradict the step."""
-    x, before = exact[claim.name], step.calls
+    x, scalar, before = point.exact[claim.name], point.scalar, step.calls
     looked = np.ones(x.size, dtype=bool) if chosen is None else chosen
-    claimed, jitter = claim.gradient.reshape(-1), claim.jitter.reshape(-1).copy()
-    derivative, terms = np.full(x.size, np.nan), np.zeros(x.size)
+    found, terms = Verdict.nothing(x.size), np.zeros(x.size)
     for i in np.flatnonzero(looked):
-        derivative[i], terms[i] = step.along(claim.name, slice(i, i + 1), np.ones(1))
+        found.numeric[i], terms[i] = step.along(claim.name, slice(i, i + 1), np.ones(1))
     floor = 32 * EPS * max(scalar.terms, largest(terms))
     least = floor + SAFETY * claim.base
-    size = max(largest(claimed), largest(derivative[looked]))
-    off = np.abs(claimed - derivative)
-    jitter[off <= least] = 0.0  # right to the last digit at this very point
-    jumping = jumps(jitter, size)
-    bar = least + SAFETY * np.where(jumping, 0.0, jitter)
-    wrong, kinks = looked & ~(off <= bar), np.zeros(x.size, dtype=bool)
-    beside, calls = ComplexStepBeside(problem, claim.name), 0
-    round_off = RoundOff(problem, moves, beside)
-    left = np.flatnonzero(wrong)
+    claimed, jitter = claim.gradient.reshape(-1), claim.jitter.reshape(-1)
+    off = np.abs(claimed - found.numeric)
+    size = max(largest(claimed), largest(found.numeric[looked]))
+    # A claim that jumps is wrong at this very point, or right; what it does elsewhere is no round-off.
+    jumping = jumps(jitter, size) & ~(off <= least)
+    found.bar = least + SAFETY * np.where(jumping | (off <= least), 0.0, jitter)
+    found.wrong = looked & ~(off <= found.bar)
+    second = SecondLook(point, claim, found, floor, size)
+    left = np.flatnonzero(found.wrong)
     left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
     while left.size:  # a few at a time: where all of them are wrong, the others need no second look
         some, left = left[:ENOUGH], left[ENOUGH:]
-        small = some[(off[some] <= ROUNDED * size) | jumping[some]]  # what is far off is no round-off
-        jitter[small] = round_off(x, claim, small)
-        tiny = small[off[small] <= 1024 * EPS * scalar.terms]
-        jitter[tiny] = np.maximum(jitter[tiny], round_off(x, claim, tiny, FAR))
-        wrong[small] = ~(off[small] <= least + SAFETY * jitter[small])
-        bar[small] = np.where(wrong[small], bar[small], least + SAFETY * jitter[small])
-        unclear = [i for i in some[wrong[some]] if jumping[i] or not _smooth(scalar, x, int(i), derivative[i], floor)]
-        again = np.union1d(unclear, some[jumps(jitter[some], size)]).astype(int)
-        if again.size:
-            second = check_elements(problem, scalar, exact, claim, moves, _marked(x.size, again))
-            kinks |= second.kinks.reshape(-1)
-            calls += second.calls
-            agrees = np.abs(second.numeric.reshape(-1) - derivative) <= second.resolution.reshape(-1) + floor
-            if (wrong & ~kinks & ~agrees)[again].any():
-                return None
-        wrong &= ~kinks
-        if wrong[some].all():
+        if not second(some, jumping):
+            return None
+        if found.wrong[some].all():
             break
-    calls += step.calls - before + beside.calls
-    doubt, shape = bar - SAFETY * claim.base, x.shape
-    return ArgumentReport(
-        claim.name, claim.gradient, derivative.reshape(shape), bar.reshape(shape), wrong.reshape(shape),
-        kinks.reshape(shape), calls, doubt=doubt.reshape(shape), witness="complex step",
-    )
+    found.doubt = found.bar - SAFETY * claim.base
+    return found.report(claim, step.calls - before + second.calls + second.beside.calls, "complex step")
 
 
-def _smooth(scalar: Scalar, x: np.ndarray, i: int, derivative: float, floor: float) -> bool:
-    """Whether four calls or a few more find no corner at an element, and the derivative that the complex step finds."""
-    line = scalar.line(x, slice(i, i + 1), np.ones(1))
-    h = first_step(float(x.reshape(-1)[i]), rms(x))
-    with np.errstate(all="ignore"):
-        found = quick(line, h)
-        return abs(found.value - derivative) <= SAFETY * found.error + floor and not is_kink(line, found, h)
+class SecondLook:
+    """At elements that are off: is it round-off, after all; or a corner; or is the complex step itself mistaken?"""
 
+    def __init__(self, point: Point, claim: Claim, found: Verdict, floor: float, size: float) -> None:
+        self.point, self.claim, self.found, self.floor, self.size = point, claim, found, floor, size
+        self.beside = ComplexStepBeside(point.problem, claim.name)
+        self.round_off = RoundOff(point, self.beside)
+        self.off = np.abs(claim.gradient.reshape(-1) - found.numeric)
+        self.calls = 0
 
-def _marked(size: int, places: np.ndarray) -> np.ndarray:
-    marked = np.zeros(size, dtype=bool)
-    marked[places] = True
-    return marked
+    def __call__(self, some: np.ndarray, jumping: np.ndarray) -> bool:
+        """Acquit those that can be excused; False where differences contradict the complex step."""
+        found, claim = self.found, self.claim
+        rounded = self._excuse_round_off(some[(self.off[some] <= ROUNDED * self.size) | jumping[some]])
+        unclear = [i for i in some[found.wrong[some]] if jumping[i] or not self._smooth(int(i))]
+        again = np.union1d(unclear, rounded).astype(int)
+        if again.size:
+            marked = np.zeros(found.wrong.size, dtype=bool)
+            marked[again] = True
+            by_differences = check_elements(self.point, claim, marked)
+            self.calls += by_differences.calls
+            found.kinks |= by_differences.kinks.reshape(-1)
+            found.wrong &= ~found.kinks
+            apart = np.abs(by_differences.numeric.reshape(-1) - found.numeric)
+            agrees = apart <= by_differences.resolution.reshape(-1) + self.floor
+            return not (found.wrong & ~agrees)[again].any()
+        return True
+
+    def _excuse_round_off(self, small: np.ndarray) -> np.ndarray:
+        """Acquit what is off by no more than claim and derivative scatter; return those that scatter too much."""
+        found = self.found
+        jitter = self.round_off(self.claim, small)
+        tiny = self.off[small] <= 1024 * EPS * self.point.scalar.terms
+        jitter[tiny] = np.maximum(jitter[tiny], self.round_off(self.claim, small[tiny], FAR))
+        bar = self.floor + SAFETY * (self.claim.base + jitter)
+        excused = self.off[small] <= bar
+        found.wrong[small[excused]] = False
+        found.bar[small[excused]] = bar[excused]
+        scattered: np.ndarray = small[jumps(jitter, self.size)]
+        return scattered
+
+    def _smooth(self, i: int) -> bool:
+        """Whether four calls or a few more find no corner there, and the derivative that the complex step finds."""
+        x = self.point.exact[self.claim.name]
+        line = self.point.scalar.line(x, slice(i, i + 1), np.ones(1))
+        h = first_step(float(x.reshape(-1)[i]), rms(x))
+        with np.errstate(all="ignore"):
+            first = quick(line, h)
+            near = abs(first.value - self.found.numeric[i]) <= SAFETY * first.error + self.floor
+            smooth = near and not is_kink(line, first, h)
+        self.calls += line.calls
+        return smooth
 
 
 class ComplexStepBeside:
@@ -116,14 +136,13 @@ class ComplexStepBeside:
 
 
 def confirmed(
-    scalar: Scalar, exact: Arrays, names: list[str], step: ComplexStep, rng: np.random.Generator,
-    moving: Mapping[str, np.ndarray],
+    point: Point, names: list[str], step: ComplexStep, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
 ) -> tuple[str, int]:
     """Why differences do not confirm the complex step in these arrays, "" if they do; and the calls that this took.
 
     `moving` marks the elements that move, for arrays in which not all do.
     """
-    calls, other = 0, False
+    exact, scalar, calls, other = point.exact, point.scalar, 0, False
     for alike in (True, False):
         directions = {}
         for name in names:

@@ -17,7 +17,7 @@ import numpy as np
 
 from numpy_attention.gradcheck.numbers.differences import Derivative, first_step, is_kink, refined
 from numpy_attention.gradcheck.numbers.line import Scalar, rms
-from numpy_attention.gradcheck.problems.problem import Arrays
+from numpy_attention.gradcheck.numbers.point import Point
 from numpy_attention.gradcheck.report import ArgumentReport
 
 PIECES = 16  # so many pieces around a corner are looked at
@@ -25,7 +25,7 @@ SLACK = 1e-3  # slopes beside a corner are known so well
 AGREE = 1e-6  # relative to the terms: the sum over a tie must agree so well, and its difference be known so well
 
 
-def allowed_at_corner(scalar: Scalar, exact: Arrays, name: str, i: int, claimed: float, found: Derivative) -> bool:
+def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
     """Whether there is a corner at element i, and the claim is one of the slopes beside it or in between.
 
     Of three equal numbers one may move alone without the median's noticing: then the corner is seen from beside only.
@@ -33,18 +33,18 @@ def allowed_at_corner(scalar: Scalar, exact: Arrays, name: str, i: int, claimed:
     low, high = sorted((found.left, found.right))
     if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):
         return True
-    slopes, known = _of_pieces(scalar, exact, name, i)
+    slopes, known = _of_pieces(point, name, i)
     low, high = float(np.min(slopes, initial=math.inf)), float(np.max(slopes, initial=-math.inf))
     apart = high - low > max(SLACK * max(abs(low), abs(high)), known)
     return apart and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low)
 
 
-def _of_pieces(scalar: Scalar, exact: Arrays, name: str, i: int) -> tuple[np.ndarray, float]:
+def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
     """The derivative by element i at places close by, chosen at random: on the smooth pieces that meet here.
 
     And how far round-off alone may drive them apart.
     """
-    rng = np.random.default_rng(i)
+    exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
     names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
     kept = {other: exact[other].copy() for other in names}
     step = 2.0**-20 * (rms(exact[name]) or 1.0)
@@ -66,9 +66,9 @@ def _of_pieces(scalar: Scalar, exact: Arrays, name: str, i: int) -> tuple[np.nda
     return np.array([slope for slope in slopes if np.isfinite(slope)]), known
 
 
-def check_ties(scalar: Scalar, exact: Arrays, reports: dict[str, ArgumentReport]) -> int:
+def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
     """Mark claims at kinks whose sum over equal numbers is wrong though it has a derivative; return the calls."""
-    calls = 0
+    exact, scalar, calls = point.exact, point.scalar, 0
     for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
         at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
         # All equal numbers move, those too that are at no kink alone: one of three in the middle of a sort, say.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.numbers.claims import Claim, Move, moved_by
-from numpy_attention.gradcheck.problems.problem import Problem
+from numpy_attention.gradcheck.numbers.point import Point
 
 SAFETY = 8.0  # how many error bars apart is wrong
 JUMP = 1e-9  # round-off of a larger share of the gradient is looked at twice
@@ -35,15 +35,13 @@ def jumps(jitter: Any, size: float) -> Any:
 class RoundOff:
     """How much claim minus derivative scatters about these arrays; `beside` gives derivatives at moved ones."""
 
-    def __init__(self, problem: Problem, near: list[Move], beside: Callable[[Move], Derivative]) -> None:
-        self.problem, self.near, self.beside = problem, near, beside
+    def __init__(self, point: Point, beside: Callable[[Move], Derivative]) -> None:
+        self.point, self.beside = point, beside
         self.known: dict[tuple[int, ...], list[tuple[Move, Derivative]]] = {}
 
-    def __call__(
-        self, x: np.ndarray, claim: Claim, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER
-    ) -> np.ndarray:
+    def __call__(self, claim: Claim, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
         """The spread for each of these elements, from the moves that moved it; infinite where that is unknown."""
-        moves = self._moves(ulps)
+        x, moves = self.point.exact[claim.name], self._moves(ulps)
         off = np.full((len(moves) + 1, elements.size), np.nan)
         for k, (move, derivative) in enumerate(moves):
             grad = move.grads.get(claim.name)
@@ -56,9 +54,9 @@ class RoundOff:
         return np.where(np.isfinite(spread), spread, np.inf)
 
     def _moves(self, ulps: tuple[int, ...]) -> list[tuple[Move, Derivative]]:
-        if ulps not in self.known and self.near:
-            first = self.near[0]
-            rng = np.random.default_rng(len(first.arrays))
-            further = moved_by(ulps, self.problem, first.arrays, first.dy, rng)
-            self.known[ulps] = [(move, self.beside(move)) for move in [*self.near, *further]]
+        near = self.point.moves
+        if ulps not in self.known and near:
+            rng = np.random.default_rng(len(near[0].arrays))
+            further = moved_by(ulps, self.point.problem, near[0].arrays, near[0].dy, rng)
+            self.known[ulps] = [(move, self.beside(move)) for move in [*near, *further]]
         return self.known.get(ulps, [])
