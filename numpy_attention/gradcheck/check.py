@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import value_error
 from numpy_attention.gradcheck.circumstances.structure import check_structure
 from numpy_attention.gradcheck.numbers.claims import Claim, ask_backward, claims
 from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep
@@ -24,7 +23,7 @@ from numpy_attention.gradcheck.numbers.directions import at_corners, check_direc
 from numpy_attention.gradcheck.numbers.elements import check_elements
 from numpy_attention.gradcheck.numbers.exactly import check_exactly, confirmed
 from numpy_attention.gradcheck.numbers.kinks import check_ties
-from numpy_attention.gradcheck.numbers.line import Outputs, Scalar, rms
+from numpy_attention.gradcheck.numbers.line import Outputs, Scalar, sizes
 from numpy_attention.gradcheck.numbers.low_precision import hold_to_float64, in_double
 from numpy_attention.gradcheck.numbers.point import Point
 from numpy_attention.gradcheck.numbers.round_off import SAFETY
@@ -129,15 +128,15 @@ def check(
     by element, so many elements altogether, drawn from `seed`.
     """
     if witness not in WITNESSES:
-        raise value_error("gradcheck", "witness", f"one of {', '.join(WITNESSES)}", repr(witness))
+        raise ValueError(f"gradcheck: witness must be one of {', '.join(WITNESSES)}, got {witness!r}")
     dy, grads = ask_backward(problem, seed)
     point, found, low = _take_stock(problem, dy, grads)
     for claim in found:
         claim.base += (atol + rtol * float(np.max(np.abs(claim.gradient), initial=0.0))) / SAFETY
     rng = np.random.default_rng([seed, 11])
     names = [claim.name for claim in found]
-    directions = [_relative(point.exact[name], rng) for name in names]
-    measure_stairs(point.scalar.through((point.exact[name] for name in names), directions))
+    arrays = [point.exact[name] for name in names]
+    measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
 
     chosen = _sample({claim.name: claim.gradient.size for claim in found}, sample, seed)
     smooth = {
@@ -225,12 +224,6 @@ def _mark_unresolved(
         report.size = max(report.largest, 1e-3 * largest, 1e-6 * scalar.terms) or 1.0
         vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
         report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
-
-
-def _relative(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A direction in which each element moves in proportion to its size, a zero as its neighbours do."""
-    size = np.abs(x)
-    return np.where(size > 0, size, rms(x) or 1.0) * rng.choice([-1.0, 1.0], x.shape)
 
 
 def _sample(sizes: dict[str, int], sample: int | None, seed: int) -> dict[str, np.ndarray]:

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import shape_error, value_error
 from numpy_attention.gradcheck.numbers.claims import random_cotangent
 from numpy_attention.gradcheck.numbers.complex_step import H as STEP
 from numpy_attention.gradcheck.numbers.complex_step import NoComplexStep, complex_numbers, in_complex
@@ -162,12 +161,13 @@ def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:
         if len(y) != 1 or y[0].size != 1:
             shapes = ", ".join(str(one.shape) for one in y)
             fix = "H belongs to the single number sum(dy y); which outputs count, and how much?"
-            raise shape_error(f"hvp {problem.name}", "dy", f"given for an output of shape {shapes}", dy, fix)
+            raise ValueError(f"hvp {problem.name}: dy must be given for an output of shape {shapes}, got None; {fix}")
         return (np.ones_like(y[0]),)
     given = dy if isinstance(dy, (tuple, list)) else (dy,)
     shapes_given, shapes_of_y = [np.shape(one) for one in given], [one.shape for one in y]
     if shapes_given != shapes_of_y:
-        raise shape_error(f"hvp {problem.name}", "dy", f"of the shape of the output, {shapes_of_y}", shapes_given)
+        expected = f"of the shape of the output, {shapes_of_y}"
+        raise ValueError(f"hvp {problem.name}: dy must be {expected}, got {shapes_given}")
     return tuple(np.asarray(one, dtype=of.dtype) for one, of in zip(given, y, strict=True))
 
 
@@ -185,9 +185,9 @@ def _checked(problem: Problem, v: Mapping[str, Any]) -> ByName:
     checked = {}
     for name, part in flat.items():
         if name not in known:
-            raise value_error(f"hvp {problem.name}", "v", f"by the names of {', '.join(known)}", repr(name))
+            raise ValueError(f"hvp {problem.name}: v must be by the names of {', '.join(known)}, got {name!r}")
         checked[name] = np.asarray(part, np.float64)
         if checked[name].shape != problem.inputs[name].shape:
             expected = f"{problem.inputs[name].shape}, as {name} is"
-            raise shape_error(f"hvp {problem.name}", f"v[{name!r}]", expected, checked[name].shape)
+            raise ValueError(f"hvp {problem.name}: v[{name!r}] must be {expected}, got {checked[name].shape}")
     return checked

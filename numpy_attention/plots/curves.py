@@ -117,11 +117,9 @@ def step_error(
     figure = new_figure(6.4, 4.2)
     axes = figure.subplots()
     for n, (label, values) in enumerate(errors.items()):
-        values = np.asarray(values)
-        if values.shape != steps.shape or steps.ndim != 1:
-            raise shape_error("step_error", f"errors[{label!r}]", f"(n,) like steps {steps.shape}", values.shape)
-        look = {"color": COLOURS[n % 5], "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
-        axes.plot(steps, np.maximum(np.abs(values), 1e-17), **look, markersize=4, linewidth=1.4, label=label)
+        values = np.maximum(np.abs(values), 1e-17)
+        _require_one_each("step_error", f"errors[{label!r}]", values, steps)
+        axes.plot(steps, values, **_look(n), label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
     dress(axes, title, "step h", "relative error", grid=True)
@@ -145,13 +143,9 @@ def largest_curvature(
     figure = new_figure(6.4, 4.2)
     axes = figure.subplots()
     for n, (rate, values) in enumerate(curvatures.items()):
-        values = np.asarray(values)
-        if values.shape != steps.shape or steps.ndim != 1:
-            expected = f"(n,) like steps {steps.shape}"
-            raise shape_error("largest_curvature", f"curvatures[{rate}]", expected, values.shape)
-        colour = COLOURS[n % 5]
-        look = {"color": colour, "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
-        axes.plot(steps, values, **look, markersize=4, linewidth=1.4, label=f"learning rate {rate:g}")
+        _require_one_each("largest_curvature", f"curvatures[{rate}]", np.asarray(values), steps)
+        axes.plot(steps, values, **_look(n), label=f"learning rate {rate:g}")
+        colour = _look(n)["color"]
         axes.axhline(2 / rate, color=colour, linestyle=":", linewidth=1.2)
         beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         font: dict[str, Any] = {"fontsize": 8, "color": colour, "family": FONT}
@@ -159,6 +153,17 @@ def largest_curvature(
     dress(axes, title, "step", "largest curvature", grid=True)
     legend(axes)
     return figure
+
+
+def _require_one_each(op: str, argument: str, values: np.ndarray, steps: np.ndarray) -> None:
+    if values.shape != steps.shape or steps.ndim != 1:
+        raise shape_error(op, argument, f"(n,) like steps {steps.shape}", values.shape)
+
+
+def _look(n: int) -> dict[str, Any]:
+    """Of line number n in a picture."""
+    styles = {"color": COLOURS[n % 5], "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
+    return {**styles, "markersize": 4, "linewidth": 1.4}
 
 
 def _by_layer(grads: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:

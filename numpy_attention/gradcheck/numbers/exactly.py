@@ -19,7 +19,7 @@ from numpy_attention.gradcheck.numbers.claims import Claim, Move
 from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep
 from numpy_attention.gradcheck.numbers.differences import first_step, is_kink, quick, refined
 from numpy_attention.gradcheck.numbers.elements import ENOUGH, check_elements
-from numpy_attention.gradcheck.numbers.line import EPS, largest, rms
+from numpy_attention.gradcheck.numbers.line import EPS, largest, rms, sizes
 from numpy_attention.gradcheck.numbers.point import Point, Verdict
 from numpy_attention.gradcheck.numbers.round_off import FAR, SAFETY, RoundOff, jumps
 from numpy_attention.gradcheck.problems.problem import Problem, in_float64
@@ -146,9 +146,8 @@ def confirmed(
     for alike in (True, False):
         directions = {}
         for name in names:
-            size = np.abs(exact[name])
-            usual = rms(exact[name]) or 1.0
-            size = np.full_like(size, usual) if alike else np.where(size > 0, size, usual)
+            x = exact[name]
+            size = np.full(x.shape, rms(x) or 1.0) if alike else sizes(x)
             v = size * rng.choice([-1.0, 1.0], size.shape) * rng.uniform(1.0, 1.5, size.shape)
             directions[name] = v * moving[name].reshape(v.shape) if name in moving else v
         try:

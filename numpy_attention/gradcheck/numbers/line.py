@@ -103,6 +103,12 @@ def largest(x: np.ndarray) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 
+def sizes(x: np.ndarray) -> np.ndarray:
+    """How large each element is; a zero as large as is usual in x."""
+    size = np.abs(x)
+    return np.where(size > 0, size, rms(x) or 1.0)
+
+
 def rms(x: np.ndarray) -> float:
     """The root of the mean square: the usual size of an element; 0 where there is none."""
     return float(np.sqrt(np.mean(x * x))) if x.size else 0.0

@@ -1,5 +1,6 @@
 """Of a backward that is wrong only where a value is, the words name the value, a plain threshold, and what is there."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.words.branches import branch, plain
 
 
-def told(f, vjp, *inputs: np.ndarray) -> str:  # type: ignore[no-untyped-def]
+def told(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) -> str:
     with pytest.raises(GradientError) as failure:
         gradcheck_vjp(f, vjp, inputs)
     assert failure.value.report is not None
