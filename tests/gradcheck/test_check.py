@@ -49,3 +49,81 @@ def test_a_vjp_is_caught_too(rng: np.random.Generator) -> None:
     gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, x.T @ dy), (x, w))
     with pytest.raises(GradientError, match="dw: the sign is wrong"):
         gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, -x.T @ dy), (x, w))
+
+
+def test_badly_scaled_inputs_raise_no_alarm() -> None:
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x, gamma, beta = rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5)
+        small, constant = x.copy(), x.copy()
+        small[1] *= 1e-6
+        constant[1] = 0.7
+        assert na.gradcheck(ops.rms_norm, ops.rms_norm_backward, {"x": small, "gamma": gamma}, seed=seed).ok
+        inputs = {"x": constant, "gamma": gamma, "beta": beta}
+        assert na.gradcheck(ops.layer_norm, ops.layer_norm_backward, inputs, seed=seed, options={"eps": 1e-12}).ok
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
+def test_solves_raise_no_alarm_and_hide_no_error(condition: float) -> None:
+    def vjp(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> Any:
+        db = np.linalg.solve(a.T, dy)
+        return -db @ np.linalg.solve(a, b).T, db
+
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        left, right = (np.linalg.qr(rng.standard_normal((5, 5)))[0] for _ in range(2))
+        a, b = left * np.geomspace(1, 1 / condition, 5) @ right, rng.standard_normal((5, 2))
+        assert gradcheck_vjp(np.linalg.solve, vjp, (a, b), seed=seed).ok
+        with pytest.raises(GradientError, match="da"):
+            gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (1.001 * vjp(dy, a, b)[0], vjp(dy, a, b)[1]), (a, b))
+
+
+def test_a_forward_that_refuses_what_is_outside_its_domain() -> None:
+    def logarithm(x: np.ndarray) -> np.ndarray:
+        assert (x > 0).all(), "positive"
+        return np.log(x)
+
+    def of_a_simplex(x: np.ndarray) -> np.ndarray:
+        if abs(x.sum() - 1) > 1e-9:
+            raise ValueError("no simplex")
+        return np.log(x)
+
+    given = ((logarithm, np.array([1e-12, 1e-3, 1.0, 1e3])), (of_a_simplex, np.array([0.2, 0.3, 0.5])))
+    for f, x in given:
+        assert gradcheck_vjp(f, lambda dy, x: dy / x, (x,)).ok
+        with pytest.raises(GradientError, match=r"dx\["):
+            gradcheck_vjp(f, lambda dy, x: 1.001 * dy / x, (x,))
+
+
+def test_an_iteration_that_stops_at_a_tolerance_is_allowed_for() -> None:
+    def root(a: np.ndarray) -> np.ndarray:
+        x = np.ones_like(a)
+        while np.max(np.abs(np.real(x * x - a))) > 1e-6:
+            x = (x + a / x) / 2 if np.max(np.abs(np.real(x * x - a))) > 1e-1 else x - (x * x - a) / (2.1 * x)
+        return x
+
+    def vjp(dy: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return dy / (2 * np.sqrt(a))
+
+    a = np.array([0.7, 2.0, 5.0])
+    with pytest.raises(GradientError, match="stops an iteration at a tolerance, allow for it: rtol="):
+        gradcheck_vjp(root, vjp, (a,))
+    assert gradcheck_vjp(root, vjp, (a,), rtol=1e-4).ok
+    with pytest.raises(GradientError):
+        gradcheck_vjp(root, lambda dy, a: 1.01 * vjp(dy, a), (a,), rtol=1e-4)
+
+
+def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> None:
+    with pytest.raises(GradientError, match="two calls with the same arrays give different results: it is no function"):
+        gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))
+
+
+@pytest.mark.parametrize(("claim", "words"), [
+    (lambda dy, x: None, r"no gradient for the argument x; if it has none, say so: no_gradient=\['x'\]"),
+    (lambda dy, x: {"dx": dy}, "a gradient called 'dx'; gradients go by the arguments: x"),
+    (lambda dy, x: {}, "no gradient for the argument x"),
+    (lambda dy, x: dy * (1 + 1j), "dx is complex, but x is real"),
+], ids=["none", "name", "missing", "complex"])
+def test_a_check_of_nothing_is_no_check(claim: Any, words: str) -> None:
+    with pytest.raises(GradientError, match=words):
+        gradcheck_vjp(lambda x: x * 1.0, claim, (np.arange(3.0),))
