@@ -62,7 +62,8 @@ def hvp_layer(
 
     >>> from numpy_attention import Linear
     >>> layer = Linear(2, 1, np.random.default_rng(0), bias=False)
-    >>> moved = hvp_layer(layer, {"x": np.array([[3.0, 4.0]])}, {"w": np.array([[1.0], [0.0]])}, dy=np.ones((1, 1)))
+    >>> x, v = np.array([[3.0, 4.0]]), np.array([[1.0], [0.0]])
+    >>> moved = hvp_layer(layer, {"x": x}, {"w": v}, dy=np.ones((1, 1)))
     >>> moved["x"].tolist()  # dx = dy w^T, so it moves as w does
     [[1.0, 0.0]]
     """
@@ -82,7 +83,8 @@ def hvp(
 
     >>> def cube(x): return x**3, x
     >>> def cube_backward(dy, x): return dy * 3 * x * x
-    >>> hvp(cube, cube_backward, (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),), dy=np.ones(2))["x"].tolist()
+    >>> x, v = np.array([1.0, 2.0]), np.array([1.0, 1.0])
+    >>> hvp(cube, cube_backward, (x,), (v,), dy=np.ones(2))["x"].tolist()
     [6.0, 12.0]
     """
     return hessian_times(problem_of_op(op, op_backward, inputs, split_options(op, options, more)), _named(op, v), dy)

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
@@ -118,12 +119,26 @@ def served(site: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
+        def copyfile(self, source: Any, outputfile: Any) -> None:
+            with contextlib.suppress(ConnectionError):  # the browser has gone on to the next page
+                super().copyfile(source, outputfile)
+
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
+
+
+def failure_of(request: Any) -> list[str]:
+    """Why a request failed, unless the browser itself gave it up on its way to the next page."""
+    return [] if "ERR_ABORTED" in (request.failure or "") else [f"{request.url} failed: {request.failure}"]
+
+
+def refusal_of(response: Any) -> list[str]:
+    """What the server said to a request that it did not answer."""
+    return [f"{response.url}: {response.status}"] if response.status >= 400 else []
 
 
 def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> list[str]:
@@ -140,7 +155,8 @@ def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> lis
         for scheme in ("light", "dark"):
             tab = browser.new_page(viewport=DESKTOP, color_scheme=scheme)
             tab.on("pageerror", lambda error: wrong.append(f"an error in a script: {error}"))
-            tab.on("requestfailed", lambda request: wrong.append(f"{request.url} failed"))
+            tab.on("requestfailed", lambda request: wrong.extend(failure_of(request)))
+            tab.on("response", lambda response: wrong.extend(refusal_of(response)))
             for name in names if scheme == "light" else looked_at:
                 tab.set_viewport_size(DESKTOP)
                 tab.goto(f"{address}/{name}")

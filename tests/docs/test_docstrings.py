@@ -54,6 +54,14 @@ def functions_of(part: str) -> list[str]:
     return [name for name in module.__all__ if inspect.isfunction(getattr(module, name))]
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_an_example_is_no_wider_than_its_page(part: str) -> None:
+    module = importlib.import_module(f"numpy_attention.{part}")
+    for name in module.__all__:
+        for line in (inspect.getdoc(getattr(module, name)) or "").splitlines():
+            assert len(line) <= 99 or not line.lstrip().startswith((">>>", "...")), f"{name}: {line}"
+
+
 BESIDE = [(part, name) for part in ("training", "gradcheck", "plots") for name in functions_of(part)]
 
 

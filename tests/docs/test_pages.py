@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = sorted((DOCS.parent / "tutorials").glob("*.md"))
+WIDEST = 111  # columns of code that stand on a page without scrolling
 MADE_AT_THE_BUILD = {"api", "book", "notebooks", "tutorials"}
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE_AT_THE_BUILD]
+PYTHON = re.compile(r"^(`{3,})(python|\{code-cell\})[^\n]*\n(?P<code>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 CELL = re.compile(r"^(`{3,})\{code-cell\}[^\n]*\n(?P<code>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r"^(`{3,})\{literalinclude\} (?P<path>\S+)\n(?P<options>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 
@@ -51,6 +54,13 @@ def test_every_cell_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
     namespace: dict[str, object] = {"__name__": "page"}
     for line, code in cells_of(page):
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: "/".join(page.parts[-2:]))
+def test_code_is_no_wider_than_a_page(page: Path) -> None:
+    for match in PYTHON.finditer(page.read_text()):
+        for line in match["code"].splitlines():
+            assert len(line) <= WIDEST or line.startswith(":"), line
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if included(page)], ids=name_of)
