@@ -6,11 +6,10 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
-from contextvars import ContextVar
-
 import numpy as np
 
 from numpy_attention.backend import on_host
+from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
 
 
 class InputError(ValueError):
@@ -30,10 +29,6 @@ def value_error(op: str, argument: str, expected: str, got: object, fix: str = "
 def dtype_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> TypeError:
     """The error for an argument of the wrong type or dtype; the caller raises it."""
     return TypeError(_sentence(op, argument, expected, got, fix))
-
-
-# The checker alone moves arrays into the complex plane (numbers/complex_step.py there): dtype "c" is one of floats.
-COMPLEX: ContextVar[bool] = ContextVar("COMPLEX", default=False)
 
 
 def require_array(op: str, argument: str, array: object, expected: str = "an array") -> None:
@@ -64,6 +59,7 @@ def require_float(op: str, **arrays: np.ndarray | None) -> None:
             continue
         require_array(op, name, array, "an array of floats")
         dtype = array.dtype
+        # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
         if dtype.kind != "f" and not (dtype.kind == "c" and COMPLEX.get()):
             raise dtype_error(op, name, "an array of floats", dtype, f"convert it: {name}.astype(np.float32)")
         if first is None:
