@@ -23,7 +23,7 @@ from numpy_attention.gradcheck.numbers.directions import at_corners, check_direc
 from numpy_attention.gradcheck.numbers.elements import check_elements
 from numpy_attention.gradcheck.numbers.exactly import check_exactly, confirmed
 from numpy_attention.gradcheck.numbers.kinks import check_ties
-from numpy_attention.gradcheck.numbers.line import Outputs, Scalar, sizes
+from numpy_attention.gradcheck.numbers.line import Outputs, Scalar, largest, sizes
 from numpy_attention.gradcheck.numbers.low_precision import hold_to_float64, in_double
 from numpy_attention.gradcheck.numbers.point import Point
 from numpy_attention.gradcheck.numbers.round_off import SAFETY
@@ -132,7 +132,7 @@ def check(
     dy, grads = ask_backward(problem, seed)
     point, found, low = _take_stock(problem, dy, grads)
     for claim in found:
-        claim.base += (atol + rtol * float(np.max(np.abs(claim.gradient), initial=0.0))) / SAFETY
+        claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
     rng = np.random.default_rng([seed, 11])
     names = [claim.name for claim in found]
     arrays = [point.exact[name] for name in names]
@@ -218,22 +218,22 @@ def _mark_unresolved(
     scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
 ) -> None:
     """Say to what errors are relative, and which elements no witness can tell from wrong ones."""
-    largest = max((report.largest for report in reports.values()), default=0.0)
+    of_all = max((report.largest for report in reports.values()), default=0.0)
     for claim in found:
         report = reports[claim.name]
-        report.size = max(report.largest, 1e-3 * largest, 1e-6 * scalar.terms) or 1.0
+        report.size = max(report.largest, 1e-3 * of_all, 1e-6 * scalar.terms) or 1.0
         vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
         report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
 
 
-def _sample(sizes: dict[str, int], sample: int | None, seed: int) -> dict[str, np.ndarray]:
+def _sample(elements: dict[str, int], sample: int | None, seed: int) -> dict[str, np.ndarray]:
     """Which elements of each array are looked at; nothing where all are."""
-    total = sum(sizes.values())
+    total = sum(elements.values())
     if sample is None or total <= sample:
         return {}
     chosen = np.zeros(total, dtype=bool)
     chosen[np.random.default_rng([seed, 13]).choice(total, sample, replace=False)] = True
-    return dict(zip(sizes, np.split(chosen, np.cumsum(list(sizes.values()))[:-1])))
+    return dict(zip(elements, np.split(chosen, np.cumsum(list(elements.values()))[:-1])))
 
 
 def _second_opinion(evidence: Evidence, rng: np.random.Generator) -> float | None:

@@ -11,8 +11,9 @@ TUTORIALS = sorted((DOCS.parent / "tutorials").glob("*.md"))
 WIDEST = 111  # columns of code that stand on a page without scrolling
 MADE_AT_THE_BUILD = {"api", "book", "notebooks", "tutorials"}
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE_AT_THE_BUILD]
-PYTHON = re.compile(r"^(`{3,})(python|\{code-cell\})[^\n]*\n(?P<code>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
-CELL = re.compile(r"^(`{3,})\{code-cell\}[^\n]*\n(?P<code>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+FENCED = r"^(`{3,})(?:%s)[^\n]*\n(?P<code>.*?)^\1\s*$"
+CELL = re.compile(FENCED % r"\{code-cell\}", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(FENCED % r"\{code-cell\}|python", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r"^(`{3,})\{literalinclude\} (?P<path>\S+)\n(?P<options>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 
 

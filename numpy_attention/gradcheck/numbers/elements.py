@@ -30,9 +30,9 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray | None = None)
     x, scalar = point.exact[claim.name], point.scalar
     looked = np.flatnonzero(np.ones(x.size, dtype=bool) if chosen is None else chosen)
     lines = {int(i): scalar.line(x, slice(i, i + 1), np.ones(1)) for i in looked}
-    steps = np.ones(x.size)
+    steps, usual = np.ones(x.size), rms(x)
     for i in lines:
-        steps[i] = first_step(float(x.reshape(-1)[i]), rms(x))
+        steps[i] = first_step(float(x.reshape(-1)[i]), usual)
     beside = DifferencesBeside(point, claim.name, steps)
     claimed, jitter, error = claim.gradient.reshape(-1), claim.jitter.reshape(-1).copy(), np.zeros(x.size)
     found = Verdict.nothing(x.size)

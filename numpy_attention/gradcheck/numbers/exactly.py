@@ -48,7 +48,7 @@ def check_exactly(
     jumping = jumps(jitter, size) & ~(off <= least)
     found.bar = least + SAFETY * np.where(jumping | (off <= least), 0.0, jitter)
     found.wrong = looked & ~(off <= found.bar)
-    second = SecondLook(point, claim, found, floor, size)
+    second = SecondLook(point, claim, found, off, floor, size)
     left = np.flatnonzero(found.wrong)
     left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
     while left.size:  # a few at a time: where all of them are wrong, the others need no second look
@@ -64,11 +64,12 @@ def check_exactly(
 class SecondLook:
     """At elements that are off: is it round-off, after all; or a corner; or is the complex step itself mistaken?"""
 
-    def __init__(self, point: Point, claim: Claim, found: Verdict, floor: float, size: float) -> None:
-        self.point, self.claim, self.found, self.floor, self.size = point, claim, found, floor, size
+    def __init__(
+        self, point: Point, claim: Claim, found: Verdict, off: np.ndarray, floor: float, size: float
+    ) -> None:
+        self.point, self.claim, self.found, self.off, self.floor, self.size = point, claim, found, off, floor, size
         self.beside = ComplexStepBeside(point.problem, claim.name)
         self.round_off = RoundOff(point, self.beside)
-        self.off = np.abs(claim.gradient.reshape(-1) - found.numeric)
         self.calls = 0
 
     def __call__(self, some: np.ndarray, jumping: np.ndarray) -> bool:
