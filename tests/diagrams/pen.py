@@ -1,0 +1,249 @@
+"""A pen for the site's diagrams: boxes, arrows, words and cells, written as SVG, and remembered for the tests.
+
+Every drawing is 420 units wide, about as wide as a phone, so its words are read there at nearly their own size. One
+colour means one thing in all of them: see `KINDS`. A page holds the drawing itself and decides between light and dark;
+opened alone, or shown by a program that knows pictures only, the drawing asks the system, and brings its own ground.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from numpy_attention.plots.style import COLOURS, INK
+
+WIDTH, SIZE, LINE = 420, 13, 17
+BLUE, ORANGE, GREEN, PURPLE, _ = COLOURS
+LIGHT = {
+    "ground": "#ffffff", "ink": INK, "soft": "#595959", "faint": "#f1f1f1",
+    "blue": BLUE, "orange": ORANGE, "green": GREEN, "purple": PURPLE,
+    "pale-blue": "#e4eff8", "pale-orange": "#fcebdf", "pale-green": "#e1f2e8", "pale-purple": "#f2e8f6",
+}
+DARK = {
+    "ground": "#131416", "ink": "#e4e4e4", "soft": "#a8adb3", "faint": "#26292c",
+    "blue": "#78b4e6", "orange": "#f2965c", "green": "#62c493", "purple": "#c99be2",
+    "pale-blue": "#15293c", "pale-orange": "#3d2413", "pale-green": "#123020", "pale-purple": "#301d3a",
+}
+KINDS = {  # what a box is: its fill and its stroke
+    "data": ("ground", "ink"),  # an array
+    "step": ("pale-blue", "blue"),  # a function
+    "weights": ("pale-purple", "purple"),  # a parameter
+    "gradient": ("pale-orange", "orange"),  # or the one to look at
+    "kept": ("pale-green", "green"),  # stored for later
+    "quiet": ("faint", "soft"),
+    "frame": ("none", "soft"),
+}
+SANS = "-apple-system,BlinkMacSystemFont,'Segoe UI',Helvetica,Arial,sans-serif"
+MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono','DejaVu Sans Mono',monospace"
+
+# Thousandths of the size, in DejaVu Sans, the widest of the usual fonts: what fits there fits everywhere.
+_WIDTHS = {
+    227: "′", 278: "ijl'", 295: "IJ", 318: " ,.·", 337: "/:;|\\", 352: "f", 390: "()[]-", 401: "!₀₁₂₃₄", 411: "r",
+    460: '"', 500: "_*–", 521: "st", 550: "cz", 592: "kxvy", 615: "aeoTYP", 636: "0123456789bdghnpqu?√βγμσ",
+    698: "ABCEFKLRSVXZ", 787: "DGHNOQU", 780: "&", 838: "+<=>−×→←↓↑~⊙≥≤w#∞", 863: "M", 974: "m", 1000: "@WW…—",
+}
+_WIDTH_OF = {character: width / 1000 for width, characters in _WIDTHS.items() for character in characters}
+_MONO_WIDTH = 0.602
+
+
+class Box(NamedTuple):
+    """A place on the paper, with the points where arrows meet it."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+    kind: str = "data"
+
+    @property
+    def right(self) -> float:
+        return self.x + self.w
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.h
+
+    @property
+    def cx(self) -> float:
+        return self.x + self.w / 2
+
+    @property
+    def cy(self) -> float:
+        return self.y + self.h / 2
+
+
+class Word(NamedTuple):
+    """A line of text and the room it takes."""
+
+    text: str
+    place: Box
+    box: Box | None  # the one it was written into
+
+
+def width_of(text: str, mono: bool = False, bold: bool = False) -> float:
+    """The width of a line, in units."""
+    if mono:
+        return SIZE * _MONO_WIDTH * len(text)
+    return SIZE * (1.15 if bold else 1.0) * sum(_WIDTH_OF[character] for character in text)
+
+
+def wrapped(text: str, width: float) -> str:
+    """The text in lines of at most this width."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        lines[-1:] = [longer] if width_of(longer) <= width or not lines[-1] else [lines[-1], word]
+    return "\n".join(lines)
+
+
+class Drawing:
+    """A sheet of paper. Places are in units from its upper left corner."""
+
+    def __init__(self, name: str, title: str, description: str, height: float) -> None:
+        self.name, self.title, self.description, self.height = name, title, description, height
+        self.boxes: list[Box] = []
+        self.words: list[Word] = []
+        self.lines: list[tuple[float, float, float, float]] = []
+        self.quoted: list[tuple[str, str]] = []  # (file, line of code that must stand in it)
+        self._parts: list[str] = []
+
+    def box(self, cx: float, y: float, w: float, text: str = "", kind: str = "data", h: float = 0) -> Box:
+        """A box with its lines in the middle; a line in `backticks` is code, one in *stars* is bold."""
+        lines = text.split("\n") if text else []
+        h = h or 13 + LINE * len(lines)
+        box = Box(cx - w / 2, y, w, h, kind)
+        radius = 4 if kind == "frame" else 5
+        self._rect(box, radius)
+        self.boxes.append(box)
+        for n, line in enumerate(lines):
+            if line:
+                self._line(cx, box.cy + (n - (len(lines) - 1) / 2) * LINE + 4.5, line, "middle", "ink", box)
+        return box
+
+    def say(self, x: float, y: float, text: str, at: str = "start", role: str = "ink") -> None:
+        """Words on the paper, y the base of the first line."""
+        for n, line in enumerate(text.split("\n")):
+            self._line(x, y + n * LINE, line, at, role, None)
+
+    def code(self, x: float, y: float, text: str, file: str) -> None:
+        """Code that stands in a file; where a line is too long for the paper it goes on in the next."""
+        self.quoted.append((file, " ".join(text.split())))
+        self.say(x, y, "\n".join(f"`{line}`" for line in text.split("\n")))
+
+    def arrow(self, *points: tuple[float, float], role: str = "ink", head: bool = True, dashed: bool = False) -> None:
+        """A line through the points, round at its corners, with a head at its end."""
+        for (x0, y0), (x1, y1) in pairwise(points):
+            self.lines.append((x0, y0, x1, y1))
+        end, before = points[-1], points[-2]
+        length = math.dist(end, before)
+        along = ((end[0] - before[0]) / length, (end[1] - before[1]) / length)
+        stop = (end[0] - 6 * along[0], end[1] - 6 * along[1]) if head else end
+        path = f"M{_n(points[0][0])} {_n(points[0][1])}"
+        for a, corner, b in zip(points, points[1:], points[2:]):
+            r = min(7.0, math.dist(a, corner) / 2, math.dist(corner, b) / 2)
+            start, finish = _towards(corner, a, r), _towards(corner, b, r)
+            path += f"L{_p(start)}Q{_p(corner)} {_p(finish)}"
+        path += f"L{_p(stop)}"
+        dashes = ' stroke-dasharray="5 4"' if dashed else ""
+        self._parts.append(f'<path class="line" d="{path}" stroke="var(--{role})"{dashes}/>')
+        if head:
+            left = (end[0] - 9 * along[0] - 4.5 * along[1], end[1] - 9 * along[1] + 4.5 * along[0])
+            right = (end[0] - 9 * along[0] + 4.5 * along[1], end[1] - 9 * along[1] - 4.5 * along[0])
+            self._parts.append(f'<path d="M{_p(end)}L{_p(left)}L{_p(right)}Z" fill="var(--{role})"/>')
+
+    def plus(self, cx: float, cy: float) -> Box:
+        """A sum."""
+        box = Box(cx - 9, cy - 9, 18, 18, "sum")
+        self._parts.append(f'<circle class="data" cx="{_n(cx)}" cy="{_n(cy)}" r="9"/>')
+        cross = f"M{_n(cx - 4.5)} {_n(cy)}h9M{_n(cx)} {_n(cy - 4.5)}v9"
+        self._parts.append(f'<path class="line" d="{cross}" stroke="var(--ink)"/>')
+        self.boxes.append(box)
+        return box
+
+    def cells(
+        self, x: float, y: float, rows: int, columns: int, size: float, kind_of: Callable[[int, int], str],
+        text_of: Callable[[int, int], str] = lambda i, j: "", wide: float = 0,
+    ) -> Box:
+        """A matrix: the kind of a cell is one of `KINDS`, or "hidden", which is crossed out."""
+        wide = wide or size
+        for i in range(rows):
+            for j in range(columns):
+                kind = kind_of(i, j)
+                look = "quiet" if kind == "hidden" else kind
+                cell = Box(x + j * wide + 1, y + i * size + 1, wide - 2, size - 2, look)
+                self._rect(cell, 2)
+                if kind == "hidden":
+                    slash = f"M{_n(cell.x + 1)} {_n(cell.bottom - 1)}L{_n(cell.right - 1)} {_n(cell.y + 1)}"
+                    self._parts.append(f'<path class="thin" d="{slash}" stroke="var(--soft)"/>')
+                if text_of(i, j):
+                    self._line(cell.cx, cell.cy + 4.5, text_of(i, j), "middle", "ink", cell)
+        grid = Box(x, y, columns * wide, rows * size, "grid")
+        self.boxes.append(grid)
+        return grid
+
+    def svg(self) -> str:
+        """The file."""
+        name, size = self.name, f"{WIDTH} {_n(self.height)}"
+        measures = f'width="{WIDTH}" height="{_n(self.height)}"'
+        spoken = f'role="img" aria-labelledby="{name}-title {name}-description"'
+        head = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram" viewBox="0 0 {size}" {measures} {spoken}>',
+            f'<title id="{name}-title">{escape(self.title)}</title>',
+            f'<desc id="{name}-description">{escape(self.description)}</desc>',
+            f"<style>{_style()}</style>",
+            f'<rect width="{WIDTH}" height="{_n(self.height)}" rx="6" fill="var(--ground)"/>',
+        ]
+        return "\n".join([*head, *self._parts, "</svg>"]) + "\n"
+
+    def _rect(self, box: Box, radius: float) -> None:
+        place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.w)}" height="{_n(box.h)}"'
+        self._parts.append(f'<rect class="{box.kind}" {place} rx="{_n(radius)}"/>')
+
+    def _line(self, x: float, y: float, text: str, at: str, role: str, box: Box | None) -> None:
+        mono, bold = text.startswith("`"), text.startswith("*")
+        text = text.strip("`") if mono else text.strip("*")
+        width = width_of(text, mono, bold)
+        left = {"start": x, "middle": x - width / 2, "end": x - width}[at]
+        self.words.append(Word(text, Box(left, y - 10.5, width, 14), box))
+        look = (' class="code"' if mono else ' class="bold"' if bold else "")
+        look += f' text-anchor="{at}"' if at != "start" else ""
+        look += f' style="fill:var(--{role})"' if role != "ink" else ""
+        self._parts.append(f'<text x="{_n(x)}" y="{_n(y)}"{look}>{escape(text)}</text>')
+
+
+def _style() -> str:
+    light, dark = (";".join(f"--{name}:{value}" for name, value in look.items()) for look in (LIGHT, DARK))
+    kinds = [
+        f".diagram .{kind}{{fill:{'none' if fill == 'none' else f'var(--{fill})'};stroke:var(--{stroke})}}"
+        for kind, (fill, stroke) in KINDS.items()
+    ]
+    return "\n".join([
+        f".diagram{{{light}}}",
+        f"@media screen and (prefers-color-scheme:dark){{.diagram{{{dark}}}}}",
+        f"[data-theme=light] .diagram{{{light}}}",
+        f"@media screen{{[data-theme=dark] .diagram{{{dark}}}}}",
+        f".diagram text{{font:{SIZE}px {SANS};fill:var(--ink);white-space:pre}}",
+        f".diagram .code{{font-family:{MONO}}}",
+        ".diagram .bold{font-weight:600}",
+        ".diagram :is(rect,circle){stroke-width:1.4}",
+        ".diagram .line{fill:none;stroke-width:1.6}",
+        ".diagram .thin{fill:none;stroke-width:1}",
+        *kinds,
+        ".diagram .frame{stroke-dasharray:5 4}",
+    ])
+
+
+def _towards(a: tuple[float, float], b: tuple[float, float], r: float) -> tuple[float, float]:
+    share = r / math.dist(a, b)
+    return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1])
+
+
+def _n(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def _p(point: tuple[float, float]) -> str:
+    return f"{_n(point[0])} {_n(point[1])}"
