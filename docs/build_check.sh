@@ -19,3 +19,4 @@ if ! command -v chromium >/dev/null; then
 fi
 "$python" -m pip install -q 'playwright>=1.45'   # drives the browser that is there, and downloads none
 timeout 900 "$python" tests/docs/check_site.py build/site --browser --chromium "$(command -v chromium)"
+"$python" tests/docs/check_fingers.py build/site --chromium "$(command -v chromium)"

@@ -1,0 +1,462 @@
+// Attention under your fingers: one small head, forward and backward, computed anew at every touch.
+//
+//     scores = scale q k^T        weights = softmax(scores)                     y = weights v
+//     dv = weights^T dy           dweights = dy v^T
+//     dscores = weights * (dweights - rowsum(dweights * weights))
+//     dq = scale dscores k        dk = scale dscores^T q
+//
+// Plain JavaScript in one file. Its numbers are held against those of numpy_attention by tests/docs/check_fingers.py.
+"use strict";
+(() => {
+
+// ---- The numbers: matrices are arrays of rows ----
+
+const range = n => [...Array(n).keys()];
+const sum = numbers => numbers.reduce((a, b) => a + b, 0);
+const matrix = (rows, columns, value) => range(rows).map(i => range(columns).map(j => value(i, j)));
+const turned = a => matrix(a[0].length, a.length, (i, j) => a[j][i]);
+const times = (a, b) => matrix(a.length, b[0].length, (i, j) => sum(range(b.length).map(n => a[i][n] * b[n][j])));
+const scaled = (a, factor) => a.map(row => row.map(x => x * factor));
+const mapped = (a, b, f) => matrix(a.length, a[0].length, (i, j) => f(a[i][j], b[i][j], i, j));
+const largest = a => Math.max(0, ...a.flat().map(Math.abs).filter(Number.isFinite));
+
+function softmax(scores) {                        // a row that may look at nothing gets zeros
+  return scores.map(row => {
+    const most = Math.max(...row), e = row.map(x => most === -Infinity ? 0 : Math.exp(x - most));
+    const total = Math.max(sum(e), 1);
+    return e.map(x => x / total);
+  });
+}
+
+function forward({ q, k, v, scale, mask }) {
+  const scores = mapped(scaled(times(q, turned(k)), scale), mask, (x, open) => open ? x : -Infinity);
+  const weights = softmax(scores);
+  return { scores, weights, y: times(weights, v) };
+}
+
+function softmaxBackward(dweights, weights) {
+  const average = dweights.map((row, i) => sum(row.map((x, j) => x * weights[i][j])));
+  return mapped(dweights, weights, (x, w, i) => w * (x - average[i]));
+}
+
+// The names are those of the gallery of wrong backwards.
+const MISTAKES = {
+  sum_without_weights: "the softmax subtracts the plain sum of dweights, not the weighted one",
+  diagonal_only: "only the diagonal of the softmax's Jacobian, w (1 - w)",
+  softmax_of_the_columns: "the softmax's sum runs over the queries, not over the keys",
+  zero: "the softmax gives no gradient at all",
+  scale_left_out: "the scale is missing in dq and dk",
+  scale_applied_twice: "the scale stands twice in dq and dk",
+  mask_in_the_forward_only: "the backward makes the weights again and forgets the mask",
+  dk_not_transposed: "dk = dscores q, where dscores^T q belongs",
+  dv_not_transposed: "dv = weights dy, where weights^T dy belongs",
+};
+
+function backward(inputs, { weights }, mistake = "") {
+  const { q, k, v, dy, scale, mask } = inputs, made = name => mistake === name;
+  const dv = times(made("dv_not_transposed") ? weights : turned(weights), dy);
+  const dweights = times(dy, turned(v));
+  let dscores = softmaxBackward(dweights, weights);
+  if (made("sum_without_weights")) dscores = mapped(dweights, weights, (x, w, i) => w * (x - sum(dweights[i])));
+  if (made("diagonal_only")) dscores = mapped(dweights, weights, (x, w) => w * (1 - w) * x);
+  if (made("softmax_of_the_columns")) dscores = turned(softmaxBackward(turned(dweights), turned(weights)));
+  if (made("zero")) dscores = scaled(weights, 0);
+  if (made("mask_in_the_forward_only")) {
+    const open = mask.map(row => row.map(() => true));
+    dscores = softmaxBackward(dweights, forward({ ...inputs, mask: open }).weights);
+  }
+  const factor = made("scale_left_out") ? 1 : made("scale_applied_twice") ? scale * scale : scale;
+  const dq = scaled(times(dscores, k), factor);
+  const dk = scaled(times(made("dk_not_transposed") ? dscores : turned(dscores), q), factor);
+  return { dweights, dscores, dq, dk, dv };
+}
+
+const compute = inputs => {
+  const found = forward(inputs);
+  return { ...found, ...backward(inputs, found, inputs.mistake) };
+};
+
+const loss = inputs => sum(mapped(forward(inputs).y, inputs.dy, (a, b) => a * b).flat());     // L = sum(dy * y)
+
+// ---- What each number is made of: a sentence, and the cells that it comes from ----
+
+const number = x => x === -Infinity ? "−∞" : (Object.is(x, -0) ? 0 : x).toFixed(2).replace("-", "−");
+const signed = x => x < 0 ? `(${number(x)})` : number(x);
+const at = (name, i, j) => `${name}[${i}, ${j}]`;
+
+function products(pairs, all, before = "") {
+  const factors = pairs.map(([a, b]) => [all[a[0]][a[1]][a[2]], all[b[0]][b[1]][b[2]]]);
+  const wrap = text => before && pairs.length > 1 ? `(${text})` : text;
+  return {
+    cells: pairs.flat(),
+    names: before.replace(/[\d.−]+/, "scale") + wrap(pairs.map(([a, b]) => `${at(...a)} · ${at(...b)}`).join(" + ")),
+    numbers: before + wrap(factors.map(([a, b]) => `${signed(a)} · ${signed(b)}`).join(" + ")),
+  };
+}
+
+function explain(name, i, j, all) {
+  const { T, d, scale } = all, scaling = `${number(scale)} · `;
+  const over = (n, pair) => range(n).map(pair);
+  switch (name) {
+    case "scores": {
+      if (!all.mask[i][j]) return { cells: [], names: "hidden by the mask", numbers: "−∞" };
+      return products(over(d, n => [["q", i, n], ["k", j, n]]), all, scaling);
+    }
+    case "weights": {
+      const row = range(T).filter(n => all.mask[i][n]);
+      if (!all.mask[i][j]) return { cells: [["scores", i, j]], names: `exp(${at("scores", i, j)}) / …`, numbers: "exp(−∞) / …" };
+      return {
+        cells: row.map(n => ["scores", i, n]),
+        names: `exp(${at("scores", i, j)}) / (${row.map(n => `exp(${at("scores", i, n)})`).join(" + ")})`,
+        numbers: `exp(${number(all.scores[i][j])}) / (${row.map(n => `exp(${number(all.scores[i][n])})`).join(" + ")})`,
+      };
+    }
+    case "y": return products(over(T, n => [["weights", i, n], ["v", n, j]]), all);
+    case "dweights": return products(over(d, n => [["dy", i, n], ["v", j, n]]), all);
+    case "dv": return products(over(T, n => [["weights", n, i], ["dy", n, j]]), all);
+    case "dq": return products(over(T, n => [["dscores", i, n], ["k", n, j]]), all, scaling);
+    case "dk": return products(over(T, n => [["dscores", n, i], ["q", n, j]]), all, scaling);
+    case "dscores": {
+      const part = products(over(T, n => [["dweights", i, n], ["weights", i, n]]), all);
+      return {
+        cells: part.cells,
+        names: `${at("weights", i, j)} · (${at("dweights", i, j)} − (${part.names}))`,
+        numbers: `${signed(all.weights[i][j])} · (${signed(all.dweights[i][j])} − (${part.numbers}))`,
+      };
+    }
+  }
+  const [used, cells] = {                         // an input: where it goes
+    q: [`row ${i} of scores`, range(T).map(n => ["scores", i, n])],
+    k: [`column ${i} of scores`, range(T).map(n => ["scores", n, i])],
+    v: [`column ${j} of y`, range(T).map(n => ["y", n, j])],
+    dy: [`row ${i} of dweights and column ${j} of dv`, [...range(T).map(n => ["dweights", i, n]),
+      ...range(T).map(n => ["dv", n, j])]],
+  }[name];
+  return { cells, names: `goes into ${used}`, numbers: "" };
+}
+
+// ---- What can be chosen ----
+
+function randomNumbers(seed) {                    // normal, and the same in every browser (mulberry32, Box and Muller)
+  const uniform = () => {
+    seed = (seed + 0x6D2B79F5) | 0;
+    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+  return () => Math.round(10 * Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform())) / 10;
+}
+
+const MASKS = {
+  none: ["every key is seen", () => true],
+  causal: ["causal: only keys so far", (i, j) => j <= i],
+  padding: ["the last key is padding", (i, j, T) => j < T - 1],
+  nothing: ["the last query sees nothing", (i, j, T) => i < T - 1],
+};
+const VALUES = {
+  random: ["random", (i, j, x) => x],
+  identity: ["the identity: y is the weights", (i, j) => Number(i === j)],
+};
+const COTANGENTS = {
+  random: ["random", (i, j, x) => x],
+  ones: ["all ones", () => 1],
+  one: ["one number", (i, j) => Number(i === 1 && j === 0)],
+};
+const INPUTS = ["q", "k", "v", "dy"];
+const PANELS = [                                  // name, what computes it, what it is
+  ["q", "", "queries"], ["k", "", "keys"], ["v", "", "values"],
+  ["scores", "scale q kᵀ", "how well they match"], ["weights", "softmax(scores)", "rows sum to one"], ["y", "weights v", "the result"],
+  ["dy", "", "the gradient that arrives"], ["dweights", "dy vᵀ", ""], ["dscores", "weights ∗ (dweights − rowsum(dweights ∗ weights))", ""],
+  ["dv", "weightsᵀ dy", ""], ["dq", "scale dscores k", ""], ["dk", "scale dscoresᵀ q", ""],
+];
+const SMALL = ["q", "k", "weights", "dscores", "dq"];
+
+// ---- The page ----
+
+const make = (tag, attributes = {}, ...children) => {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+};
+const svg = (tag, attributes, ...children) => {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+};
+
+class Fingers {
+  constructor(place) {
+    this.small = "small" in place.dataset;
+    this.shown = PANELS.filter(([name]) => !this.small || SMALL.includes(name));
+    Object.assign(this, { T: this.small ? 3 : 4, d: this.small ? 2 : 3, seed: 1, chosen: ["q", 1, 0], mistake: "" });
+    Object.assign(this, { values: "random", cotangent: "random", maskName: "causal", step: 5 });
+    this.scale = 1 / Math.sqrt(this.d);
+    this.draw();
+    this.grids = {};
+    const board = make("div", { class: "fingers-board" });
+    for (const [name, formula, words] of this.shown) board.append(this.panel(name, formula, words));
+    this.said = make("output", { class: "fingers-said", "aria-live": "polite" });
+    this.slider = make("input", {
+      type: "range", min: -3, max: 3, step: 0.1, oninput: () => this.set(Number(this.slider.value)),
+    });
+    this.sliderName = make("span");
+    this.hide = make("button", { type: "button", onclick: () => this.toggle() });
+    const hand = make("div", { class: "fingers-hand" }, make("label", {}, this.sliderName, this.slider), this.hide);
+    const foot = make("div", { class: "fingers-foot" }, hand, this.said);
+    place.replaceChildren(...(this.small ? [] : [this.controls()]), make("div", {}, board, foot));
+    if (!this.small) place.append(this.valley());
+    this.build();
+  }
+
+  draw() {                                        // new numbers for this seed; those that stay, stay
+    const normal = randomNumbers(1000 * this.seed);
+    const drawn = Object.fromEntries(INPUTS.map(name => [name, matrix(6, 4, normal)]));
+    const cut = (name, f) => matrix(this.T, this.d, (i, j) => f(i, j, drawn[name][i][j]));
+    this.q = cut("q", (i, j, x) => x);
+    this.k = cut("k", (i, j, x) => x);
+    this.v = cut("v", VALUES[this.values][1]);
+    this.dy = cut("dy", COTANGENTS[this.cotangent][1]);
+    this.mask = matrix(this.T, this.T, (i, j) => MASKS[this.maskName][1](i, j, this.T));
+  }
+
+  inputs() {
+    const { q, k, v, dy, scale, mask, mistake } = this;
+    return { q, k, v, dy, scale, mask, mistake };
+  }
+
+  // ---- controls ----
+
+  controls() {
+    const again = () => { this.draw(); this.build(); };
+    const select = (title, options, field, words = ([text]) => text) => {
+      const box = make("select", { "data-control": field, onchange: () => { this[field] = box.value; again(); } });
+      for (const [name, option] of Object.entries(options)) box.append(make("option", { value: name }, words(option)));
+      box.value = this[field];
+      return make("label", {}, title, box);
+    };
+    const size = (title, field, most) => {
+      const box = make("input", { type: "range", min: 1, max: most, step: 1, value: this[field], "data-control": field });
+      const shown = make("span", {}, String(this[field]));
+      box.addEventListener("input", () => {
+        this[field] = Number(box.value);
+        shown.textContent = box.value;
+        if (field === "d") this.setScale(1 / Math.sqrt(this.d));
+        again();
+      });
+      return make("label", {}, title, box, shown);
+    };
+    this.scaleBox = make("input", {
+      type: "range", min: 0, max: 3, step: 0.01, "data-control": "scale",
+      oninput: () => { this.setScale(Number(this.scaleBox.value)); this.update(); },
+    });
+    this.scaleShown = make("span");
+    this.setScale(this.scale);
+    const mistake = make("select", { "data-control": "mistake", onchange: () => { this.mistake = mistake.value; this.update(); } },
+      make("option", { value: "" }, "none: the right backward"));
+    for (const [name, words] of Object.entries(MISTAKES)) mistake.append(make("option", { value: name }, words));
+    return make("div", { class: "fingers-controls" },
+      size("words T", "T", 6), size("width d", "d", 4),
+      make("label", {}, "scale", this.scaleBox, this.scaleShown),
+      select("mask", MASKS, "maskName"), select("v", VALUES, "values"), select("dy", COTANGENTS, "cotangent"),
+      make("button", { type: "button", "data-control": "new", onclick: () => { this.seed += 1; again(); } }, "new numbers"),
+      make("label", { class: "fingers-wide" }, "mistake", mistake));
+  }
+
+  setScale(scale) {
+    this.scale = scale;
+    if (!this.scaleBox) return;
+    this.scaleBox.value = scale;
+    const usual = Math.abs(scale - 1 / Math.sqrt(this.d)) < 0.005;
+    this.scaleShown.textContent = `${scale.toFixed(2)}${usual ? " = 1/√d" : ""}`;
+  }
+
+  // ---- matrices ----
+
+  panel(name, formula, words) {
+    const grid = make("table", { role: "grid", "data-matrix": name, onkeydown: event => this.key(event, name) });
+    this.grids[name] = grid;
+    const caption = make("figcaption", {}, make("b", {}, name), formula ? make("code", {}, ` = ${formula}`) : ` ${words}`);
+    const moved = INPUTS.includes(name) ? " fingers-input" : "";
+    return make("figure", { class: `fingers-matrix${moved}`, "data-panel": name }, caption, grid);
+  }
+
+  build() {                                       // the cells; their numbers come with update()
+    const rows = Math.min(this.chosen[1], this.T - 1);
+    const columns = name => ["scores", "weights", "dweights", "dscores"].includes(name) ? this.T : this.d;
+    this.pointed = null;
+    this.chosen = [this.chosen[0], rows, Math.min(this.chosen[2], columns(this.chosen[0]) - 1)];
+    for (const [name, grid] of Object.entries(this.grids)) {
+      grid.setAttribute("aria-label", `${name}, ${this.T} by ${columns(name)}`);
+      grid.replaceChildren(make("tbody", {}, ...range(this.T).map(i => make("tr", {}, ...range(columns(name)).map(j => {
+        const cell = make("td", { role: "gridcell", tabindex: i || j ? -1 : 0, "data-cell": `${name},${i},${j}` });
+        cell.addEventListener("focus", () => this.choose(name, i, j));
+        cell.addEventListener("mouseenter", () => this.point([name, i, j]));
+        cell.addEventListener("mouseleave", () => this.point(null));
+        if (INPUTS.includes(name)) this.drag(cell);
+        return cell;
+      })))));
+    }
+    this.update();
+  }
+
+  cell(name, i, j) { return this.grids[name]?.rows[i]?.cells[j]; }
+
+  drag(cell) {                                    // to the right is more
+    cell.addEventListener("pointerdown", start => {
+      const [name, i, j] = cell.dataset.cell.split(","), from = this[name][i][j];
+      cell.focus();
+      cell.setPointerCapture(start.pointerId);
+      const move = event => this.set(Math.round(10 * from + (event.clientX - start.clientX) / 4) / 10);
+      const end = () => { cell.removeEventListener("pointermove", move); };
+      cell.addEventListener("pointermove", move);
+      cell.addEventListener("pointerup", end, { once: true });
+      cell.addEventListener("pointercancel", end, { once: true });
+    });
+  }
+
+  key(event, name) {
+    const [, i, j] = this.chosen, steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (event.key in steps) {
+      const [down, right] = steps[event.key];
+      this.cell(name, i + down, j + right)?.focus();
+    } else if ("+=-".includes(event.key) && INPUTS.includes(name)) {
+      this.set(this[name][i][j] + (event.key === "-" ? -0.1 : 0.1));
+    } else if (event.key === "m" && ["scores", "weights"].includes(name)) {
+      this.toggle();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  choose(...chosen) {                             // to be moved
+    this.chosen = chosen;
+    this.update();
+  }
+
+  point(pointed) {                                // to be explained
+    this.pointed = pointed;
+    this.update();
+  }
+
+  set(value) {
+    const [name, i, j] = this.chosen;
+    if (!INPUTS.includes(name)) return;
+    this[name][i][j] = Math.max(-3, Math.min(3, Math.round(10 * value) / 10));
+    this.update();
+  }
+
+  toggle() {                                      // hide a pair, or show it again
+    const [, i, j] = this.chosen;
+    this.mask[i][j] = !this.mask[i][j];
+    this.update();
+  }
+
+  update() {
+    const all = { ...this.inputs(), ...compute(this.inputs()), T: this.T, d: this.d };
+    const right = compute({ ...this.inputs(), mistake: "" });
+    const [name, i, j] = this.chosen, looked = this.pointed ?? this.chosen;
+    const told = explain(...looked, { ...all, ...right });
+    const lit = new Set(told.cells.map(cell => cell.join(",")));
+    const gradients = Math.max(...["dweights", "dscores", "dq", "dk", "dv"].map(one => largest(right[one])), 1e-12);
+    for (const [one, grid] of Object.entries(this.grids)) {
+      const most = one in right && one.startsWith("d") ? gradients : one === "weights" ? 1 : Math.max(largest(all[one]), 1e-12);
+      let apart = 0;
+      for (const cell of grid.querySelectorAll("td")) {
+        const [, row, column] = cell.dataset.cell.split(","), value = all[one][row][column];
+        const wrong = one in right && Math.abs(value - right[one][row][column]) > 1e-12;
+        apart += wrong;
+        cell.textContent = number(value);
+        cell.dataset.value = value;
+        cell.style.setProperty("--strength", Math.min(1, Math.abs(Number.isFinite(value) ? value : 0) / most));
+        cell.classList.toggle("minus", value < 0);
+        cell.classList.toggle("hidden-pair", ["scores", "weights"].includes(one) && !this.mask[row][column]);
+        cell.classList.toggle("wrong", wrong);
+        cell.classList.toggle("lit", lit.has(cell.dataset.cell));
+        cell.setAttribute("aria-selected", cell.dataset.cell === this.chosen.join(","));
+      }
+      grid.parentElement.dataset.wrong = apart ? `${apart} of ${grid.querySelectorAll("td").length} wrong` : "";
+    }
+    this.say(...looked, all, right, told);
+    const input = INPUTS.includes(name);
+    this.slider.disabled = !input;
+    this.slider.value = input ? all[name][i][j] : 0;
+    this.sliderName.textContent = input ? `move ${at(name, i, j)}` : "choose a number of q, k, v or dy to move it";
+    this.slider.setAttribute("aria-label", this.sliderName.textContent);
+    this.hide.hidden = !["scores", "weights"].includes(name);
+    this.hide.textContent = this.hide.hidden || this.mask[i][j] ? "hide this pair" : "show this pair";
+    if (!this.small) this.drawValley(all);
+  }
+
+  say(name, i, j, all, right, told) {
+    const value = all[name][i][j], wrong = name in right && Math.abs(value - right[name][i][j]) > 1e-12;
+    const lines = INPUTS.includes(name)
+      ? [`${at(name, i, j)} = ${number(value)} ${told.names}`]
+      : [`${at(name, i, j)} = ${told.names}`, `= ${told.numbers}`, `= ${wrong ? number(right[name][i][j]) : number(value)}`];
+    if (wrong) lines.push(`the mistake says ${number(value)}`);
+    this.said.replaceChildren(...lines.map(line => make("div", {}, line)));
+  }
+
+  // ---- the finite difference against its step ----
+
+  valley() {
+    this.plot = svg("svg", { viewBox: "0 0 560 300", role: "img" });
+    this.stepBox = make("input", {
+      type: "range", min: 0, max: 15, step: 0.25, value: this.step, "data-control": "step",
+      oninput: () => { this.step = Number(this.stepBox.value); this.update(); },
+    });
+    this.stepSaid = make("output", { class: "fingers-said" });
+    return make("section", { class: "fingers-valley" }, this.plot, make("label", {}, "step h", this.stepBox), this.stepSaid);
+  }
+
+  differences(step) {                             // of L = sum(dy * y), by the number last moved
+    const [name, i, j] = this.moved, inputs = this.inputs(), x = inputs[name][i][j];
+    const value = h => loss({ ...inputs, [name]: mapped(inputs[name], inputs[name], (one, _, a, b) => a === i && b === j ? x + h : one) });
+    return { plus: value(step), minus: value(-step), here: value(0) };
+  }
+
+  drawValley(all) {
+    const [name, i, j] = this.chosen;
+    if (["q", "k", "v"].includes(name)) this.moved = this.chosen;
+    else if (["dq", "dk", "dv"].includes(name)) this.moved = [name.slice(1), i, j];
+    this.moved = [this.moved[0], Math.min(this.moved[1], this.T - 1), Math.min(this.moved[2], this.d - 1)];
+    const claim = all[`d${this.moved[0]}`][this.moved[1]][this.moved[2]];
+    const size = Math.abs(claim) || 1, place = e => [50 + e * 32, h => 20 + Math.min(16, Math.max(0, -Math.log10(h))) * 15];
+    const estimates = e => {
+      const h = 10 ** -e, { plus, minus, here } = this.differences(h);
+      return { plus, minus, central: (plus - minus) / (2 * h), "one-sided": (plus - here) / h };
+    };
+    const drawn = [];
+    for (const kind of ["one-sided", "central"]) {
+      const points = range(61).map(n => {
+        const [x, y] = place(n / 4);
+        return `${x},${y(Math.abs(estimates(n / 4)[kind] - claim) / size)}`;
+      });
+      drawn.push(svg("polyline", { points: points.join(" "), class: `fingers-${kind}` }));
+    }
+    const axis = [0, 5, 10, 15].map(e => svg("text", { x: place(e)[0], y: 285, "text-anchor": "middle" }, e ? `1e−${e}` : "1"));
+    const scale = [0, 4, 8, 12, 16].map(e => svg("text", { x: 42, y: 24 + e * 15, "text-anchor": "end" }, e ? `1e−${e}` : "1"));
+    const [here] = place(this.step), now = estimates(this.step), off = Math.abs(now.central - claim) / size;
+    const target = at(`d${this.moved[0]}`, this.moved[1], this.moved[2]);
+    this.plot.setAttribute("aria-label", `Error of the difference for ${target} against the step`);
+    this.plot.replaceChildren(
+      svg("path", { d: "M50 20 V260 H530", class: "fingers-axis" }), ...axis, ...scale, ...drawn,
+      svg("line", { x1: here, x2: here, y1: 20, y2: 260, class: "fingers-here" }),
+      svg("text", { x: 530, y: 16, "text-anchor": "end" }, `relative error of the difference for ${target}, against h`),
+      svg("text", { x: 66, y: 60, class: "fingers-one-sided" }, "one-sided"), svg("text", { x: 66, y: 80, class: "fingers-central" }, "central"));
+    this.stepSaid.replaceChildren(...[
+      `h = ${(10 ** -this.step).toExponential(1)}`, `L(x + h) = ${now.plus.toFixed(15)}`, `L(x − h) = ${now.minus.toFixed(15)}`,
+      `(L(x + h) − L(x − h)) / 2h = ${now.central.toFixed(15)}`, `${target} = ${claim.toFixed(15)}`,
+      `${Math.abs(claim) ? "relative error" : "error"} ${off.toExponential(1)}`,
+    ].map(line => make("div", {}, line)));
+  }
+}
+
+window.fingers = { compute, explain, MISTAKES, all: [] };
+for (const place of document.querySelectorAll(".fingers")) window.fingers.all.push(new Fingers(place));
+})();
