@@ -21,7 +21,9 @@ project_copyright = "2026, " + author
 version = release = numpy_attention.__version__
 language = "en"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings", "typography"]
+extensions = [
+    "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings", "typography", "diagrams",
+]
 exclude_patterns = ["_ext", "notebooks", "**/.ipynb_checkpoints"]
 
 # Notebooks: run at the build, kept until their code changes; an error in one is an error of the build.
@@ -55,6 +57,7 @@ html_theme = "furo"
 html_title = "numpy_attention"
 html_static_path = ["_static"]
 html_css_files = ["book.css"]
+html_js_files = ["print.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

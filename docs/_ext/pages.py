@@ -11,6 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
+from asserts import fold_asserts
 from docstrings import to_rst
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ REFERENCE = {
 }
 HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
-LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)?)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
+LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+){0,2})\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
 
 
 @functools.cache
@@ -171,7 +172,7 @@ def write_tutorials(made: set[Path]) -> None:
         link = f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`"
         title = re.search(r"^# .+$", text, re.MULTILINE)
         text = f"{text[: title.end()]}\n\n{link}{text[title.end() :]}" if title else text
-        write(DOCS / "tutorials" / path.name, [relink(text, path.parent)], made)
+        write(DOCS / "tutorials" / path.name, [relink(fold_asserts(text), path.parent)], made)
         index.append(f"   {path.stem}")
     write(DOCS / "tutorials" / "index.rst", index, made)
 

@@ -1,0 +1,54 @@
+"""On a tutorial's page the asserts of each cell are folded away, and nothing of the lesson changes."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+from asserts import CELL, fold_asserts  # noqa: E402
+
+TUTORIALS = sorted((ROOT / "tutorials").glob("[0-9]*.md"))
+
+
+def cells(text: str) -> list[tuple[bool, list[str]]]:
+    """Of each cell whether it is folded, and its statements."""
+    return [
+        ("hide-input" in cell["options"], [ast.dump(one) for one in ast.parse(cell["code"]).body])
+        for cell in CELL.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_every_statement_is_still_there_and_asserts_are_folded(path: Path) -> None:
+    before, after = cells(path.read_text()), cells(fold_asserts(path.read_text()))
+    assert sorted(one for _, code in before for one in code) == sorted(one for _, code in after for one in code)
+    plain = [one for _, code in before for one in code if not one.startswith("Assert")]
+    assert plain == [one for folded, code in after for one in code if not one.startswith("Assert")]
+    assert all(one.startswith("Assert") for folded, code in after if folded for one in code)
+    asserted = sum(one.startswith("Assert") for _, code in before for one in code)
+    left = sum(one.startswith("Assert") for folded, code in after if not folded for one in code)
+    assert asserted
+    assert left <= asserted / 10
+
+
+def test_an_assert_stays_where_what_it_asserts_changes_later() -> None:
+    text = "```{code-cell} ipython3\nx = 1\nassert x == 1\nx = 2\nprint(x)\n# twice\nassert x == 2\n```\n"
+    folded = fold_asserts(text)
+    first, second = CELL.finditer(folded)
+    assert first["code"] == "x = 1\nassert x == 1\nx = 2\nprint(x)\n"
+    assert second["code"] == "# twice\nassert x == 2\n"
+
+
+@pytest.mark.parametrize("later", ["x[0] = 2", "x += 1", "x.y = 3", "def x(): pass"])
+def test_what_writes_into_it_counts_as_a_change(later: str) -> None:
+    text = f"```{{code-cell}} ipython3\nassert x\n{later}\n```\n"
+    assert fold_asserts(text) == text
+
+
+def test_a_cell_of_nothing_but_asserts_stays_as_it_is() -> None:
+    text = "```{code-cell} ipython3\nassert 1 < 2\nassert 2 < 3\n```\n"
+    assert fold_asserts(text) == text
