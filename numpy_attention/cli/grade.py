@@ -17,6 +17,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")
     parser.add_argument("--all", action="store_true", dest="everything", help="a table of all exercises (in FOLDER)")
     parser.add_argument("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
+    parser.add_argument(
+        "--solution", action="append", default=[], metavar="NAME",
+        help="show a worked solution, once the exercise is passed or when this is given twice",
+    )
     parser.add_argument("--exercise", metavar="NAME", help="the exercise, when the file has another name")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for a file (default: 60)")
     parser.set_defaults(run=run)
@@ -28,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     with hypothesis_elsewhere():
         try:
             a = arguments
-            code: int = grade.main(a.files, a.everything, a.hint, a.exercise, a.time_limit)
+            code: int = grade.main(a.files, a.everything, a.hint, a.exercise, a.time_limit, a.solution)
         except grade.GradeError as error:
             raise InputError(str(error)) from None
     return code

@@ -1,4 +1,4 @@
-"""The gallery of wrong backwards: mistakes seen in public hand-written transformers, each anew in our contracts.
+"""The gallery of wrong backwards: mistakes of a kind that hand-written transformers have, in our contracts.
 
     MUTANTS                 all of them by name; `wrong` says why it is wrong, `hides` how it goes unnoticed
     mutants_of("softmax")   those of one op, layer or function
@@ -9,7 +9,7 @@ The mistakes: basics, softmax_and_loss, norms, attention, layers, training. Besi
 
     registry                what a mutant is, and the decorators that put it in its place
     imprint                 all that one run shows: are two answers the same mistake?
-    weaker                  the check with one thing taken away, as tests in the wild have it
+    weaker                  the check with one thing taken away, as tests often are
     killing, show           the properties against the mutants, and the whole on the screen
 """
 

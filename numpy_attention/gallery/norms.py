@@ -32,7 +32,7 @@ def gamma_left_out(dy: np.ndarray, cache: NormCache) -> Any:
 def gamma_at_the_end(dy: np.ndarray, cache: NormCache) -> Any:
     """dx is multiplied by gamma at the end; gamma must enter before the means are taken.
 
-    Hides: exact while gamma is all ones, as at initialisation.
+    Hides: exact while all gammas are equal, as the ones are at initialisation.
     """
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
     return _through_x_hat(dy, cache) * cache.gamma, dgamma, dbeta

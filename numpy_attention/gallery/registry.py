@@ -82,17 +82,23 @@ def mutants_of(*covers: str) -> list[Mutant]:
     return [mutant for mutant in MUTANTS.values() if mutant.covers in covers]
 
 
+def mutant_of(made: Callable[..., Any], covers: str, part: str, **others: Any) -> Mutant:
+    """What is made, as this part of a mutant of its name, with the words of its docstring."""
+    wrong, _, hides = (" ".join(text.split()) for text in (inspect.getdoc(made) or "").partition("Hides:"))
+    name = made.__name__
+    assert wrong, f"mutant {name}: its docstring must say why it is wrong"
+    assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
+    parts: dict[str, Any] = {part: made, **others}
+    return Mutant(name, covers, wrong, hides, **parts)
+
+
 def _register(covers: str, part: str, **others: Any) -> Callable[[Made], Made]:
-    """Enter what is decorated as this part of a mutant of its name, with the words of its docstring."""
+    """Enter what is decorated into the gallery."""
 
     def add(made: Made) -> Made:
-        wrong, _, hides = (" ".join(text.split()) for text in (inspect.getdoc(made) or "").partition("Hides:"))
-        name = made.__name__
-        assert wrong, f"mutant {name}: its docstring must say why it is wrong"
-        assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
-        assert name not in MUTANTS, f"two mutants are called {name}"
-        parts: dict[str, Any] = {part: made, **others}
-        MUTANTS[name] = Mutant(name, covers, wrong, hides, **parts)
+        mutant = mutant_of(made, covers, part, **others)
+        assert mutant.name not in MUTANTS, f"two mutants are called {mutant.name}"
+        MUTANTS[mutant.name] = mutant
         return made
 
     return add

@@ -32,7 +32,7 @@ def zero(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
 def diagonal_only(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
     """Only the diagonal of the Jacobian, y (1 - y): as if raising one score did not lower all other weights.
 
-    Hides: sign and size are right, so the loss still falls.
+    Hides: the direction is roughly right, so with usual scores the loss still falls.
     """
     y, _ = cache
     return y * (1.0 - y) * dy

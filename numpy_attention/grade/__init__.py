@@ -5,14 +5,16 @@
                    exercise?       |
                                    v
                                  grading ----------> recognize --------> tutor
-                                 each property in    the gallery's       the example in numbers, the likely mistake,
-                                 turn, until one     wrong answers       and the known mistake by name
-                                 fails: the smallest beside this one:
-                                 example against it  the same one?
+                                 each property in    the gallery's       the example in numbers, and the known mistake
+                                 turn, until one     wrong answers, and  by name, or else the likely one
+                                 fails: the smallest the slips, beside
+                                 example against it  this one: the same?
 
     exercises     the list, in the order of the tutorials
     exercise      what an exercise is: what the file must hold, on which inputs it is tried
-    hints         the first says where to look, the last is almost the answer
+    references    the right answers;    slips: wrong ones that are known, beside those of the gallery
+    quiz          for a function without a gradient: questions, and its answers beside the right ones;    quizzes: all
+    hints         the first says where to look, the last is almost the answer;    solution: the answer, and why
     wire          what travels between the two processes: arrays, and no objects
     proxies       the functions and layers of the other process, to be called as if they were here
     guard         what is no answer: the package's own backward, a program that derives, differences of the forward

@@ -3,25 +3,22 @@
     Try         one set of inputs for an op with its backward, or for a layer class: a line of the catalogue in small
     Exercise    one file: its tries, its trials for what has no gradient, the mutants that are its known wrong answers
 
-The right answers are the package's own ops, `ours()`; they are tried in the same way.
+The right answers, `references.ours()`, are tried in the same way.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from numpy_attention import layers, ops
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gallery.registry import Mutant, mutants_of
 from numpy_attention.gradcheck.problems.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.hints import HINTS
 from numpy_attention.grade.limits import peak_memory
-from numpy_attention.pretrained.low_rank import LowRank
-from numpy_attention.training.optimizers import Adam
+from numpy_attention.grade.slips import slips_of
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,8 @@ class Exercise:
     leave_out: tuple[str, ...] = ()  # mutants of options that this exercise does not have
     memory: Callable[[Any], None] | None = None
     parts: tuple[str, ...] = ()  # backwards and layers of the package that an answer may use
+    from_nothing: bool = False  # the forward is the student's to write, too
+    theirs_to_write: tuple[str, ...] = ()  # what else of the package an answer may not use
 
     @property
     def needed(self) -> dict[str, str]:
@@ -96,25 +95,20 @@ class Exercise:
         return list(dict.fromkeys([*self.trials, *(one.name for one in self.tries)]))
 
     @property
+    def answers(self) -> list[str]:
+        """What the package has of this, besides its backwards, and an answer may not call."""
+        return [*self.trials, *(self.subjects if self.from_nothing else ()), *self.theirs_to_write]
+
+    @property
     def hints(self) -> tuple[str, ...]:
         """The first says where to look, the last is almost the answer."""
         return HINTS[self.name]
 
     @property
     def mutants(self) -> list[Mutant]:
-        """The known wrong answers."""
-        return [mutant for mutant in mutants_of(*self.subjects) if mutant.name not in self.leave_out]
-
-
-def _causal_softmax(x: np.ndarray, mask: np.ndarray) -> Any:
-    y, _ = ops.softmax(np.where(mask, x, -np.inf))
-    return y, y
-
-
-def _causal_softmax_backward(dy: np.ndarray, cache: np.ndarray) -> np.ndarray:
-    y = cache
-    dx: np.ndarray = y * (dy - (dy * y).sum(axis=-1, keepdims=True))
-    return dx
+        """The known wrong answers, those of the gallery and the slips."""
+        known = mutants_of(*self.subjects) + slips_of(*self.subjects)
+        return [mutant for mutant in known if mutant.name not in self.leave_out]
 
 
 def masks_imprint(make: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
@@ -142,17 +136,3 @@ def no_square_array(module: Any) -> None:
         f"the backward of 1200 tokens used {peak / 1e6:.1f} MB at once; one array of 1200 x 1200 has "
         f"{1200 * 1200 * 8 / 1e6:.1f} MB, a tile of 60 x 60 has 0.03 MB: is a whole T_q x T_k array built?"
     )
-
-
-_OURS = SimpleNamespace(
-    **{name: getattr(ops, name) for name in ops.__all__},
-    causal_softmax=_causal_softmax, causal_softmax_backward=_causal_softmax_backward,
-    MultiHeadAttention=layers.MultiHeadAttention, Adam=Adam, LowRank=LowRank,
-    EncoderBlock=lambda d_model, num_heads, d_ff, rng, dtype: layers.EncoderBlock(
-        d_model, num_heads, d_ff, rng, pre_norm=True, activation="gelu", dtype=dtype),
-)
-
-
-def ours() -> Any:
-    """The reference answers, under the names that the exercises use."""
-    return _OURS

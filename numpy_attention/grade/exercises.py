@@ -1,7 +1,7 @@
 """The list of exercises, in reading order: name, title, what is claimed of a right answer, and its tries.
 
-A new exercise is an entry here, three hints in `hints`, and a file of its name in tutorials/exercises with the forward
-written and the backward left to do.
+A new exercise is an entry here, three hints in `hints`, a page of its name in `solutions`, and a file of its name in
+tutorials/exercises with the forward written and the backward left to do.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,20 @@ import numpy as np
 from numpy_attention.catalogue.trials import trial_of_adam, trial_of_causal_mask
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.exercise import Exercise, Try, adam_imprint, masks_imprint, no_square_array
+from numpy_attention.grade.quizzes import QUIZZES
 
 ATTENTION = "scaled_dot_product_attention"
 QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"
 GROUPED = "q: B H_q T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v"
 DIFFERENCES = "Every element of the gradient agrees with differences of the forward, for a random dy"
+
+
+def _off(_: Sizes) -> dict[str, Any]:
+    return {"rate": 0.4, "rng": None}
+
+
+def _on(_: Sizes) -> dict[str, Any]:
+    return {"rate": 0.4, "rng": np.random.default_rng(3)}
 
 
 def _heads(sizes: Sizes) -> dict[str, Any]:
@@ -51,6 +60,15 @@ def _block(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
     return cls(_width(sizes), sizes["H"], 5, rng, dtype=dtype)
 
 
+def _of_results(name: str, title: str, claim: str, *functions: str, theirs_to_write: tuple[str, ...] = ()) -> Exercise:
+    """An exercise whose functions have no gradient: their results are compared."""
+    quizzes = {function: QUIZZES[function] for function in functions}
+    return Exercise(
+        name, title, claim, trials={function: quiz.trial for function, quiz in quizzes.items()},
+        imprints={function: quiz.imprint for function, quiz in quizzes.items()}, theirs_to_write=theirs_to_write,
+    )
+
+
 SELF = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
 CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_model = H*d_k"
 SMALL = {"B": 2, "H": 2}
@@ -66,8 +84,9 @@ _LIST = (
     Exercise(
         "linear", "the gradients of a linear map", f"{DIFFERENCES} and any number of leading axes.",
         (
-            Try("linear", "x: ... d_in, w: d_in d_out, b: d_out"),
+            Try("linear", "x: N d_in, w: d_in d_out, b: d_out", "a batch of rows"),
             Try("linear", "x: B T d_in, w: d_in d_out, b: d_out", "a batch of sequences"),
+            Try("linear", "x: ... d_in, w: d_in d_out, b: d_out", "any leading axes"),
         ),
     ),
     Exercise(
@@ -77,24 +96,10 @@ _LIST = (
             Try("embedding", "ids: int<V> N, table: V d", "one sentence"),
         ),
     ),
-    Exercise(
-        "layer_norm", "the gradients of layer norm", f"{DIFFERENCES} and a random gamma.",
-        (
-            Try("layer_norm", "x: ... d, gamma: d, beta: d", at_least={"d": 3}),
-            Try("layer_norm", "x: B T d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
-        ),
-    ),
-    Exercise(
-        "gelu", "the gradient of GELU (tanh form)", f"{DIFFERENCES}, to nine digits: the erf form is only near.",
-        (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix")),
-    ),
-    Exercise(
-        "cross_entropy", "the gradient of the cross-entropy", f"{DIFFERENCES}; ignored places get exactly zero.",
-        (
-            Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
-            Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
-            Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2}),
-        ),
+    _of_results(
+        "attention_forward", "attention from nothing",
+        "Both results agree with the formula, with T_q != T_k, masks that hide whole rows, and scores of a thousand.",
+        "attention", theirs_to_write=(ATTENTION, "tiled_attention"),
     ),
     Exercise(
         "attention", "the gradients of attention", f"{DIFFERENCES}, T_q != T_k, and masks that hide whole rows.",
@@ -103,6 +108,17 @@ _LIST = (
             Try(ATTENTION, "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes"),
         ),
         leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group"),
+    ),
+    Exercise(
+        "causal_mask", "the causal mask, and a softmax that minds it",
+        "mask[i, j] is True exactly when key j is not after query i, the last query standing at the last key; "
+        "rows that see nothing get zero gradient, never NaN.",
+        (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
+        trials={"causal_mask": trial_of_causal_mask}, imprints={"causal_mask": masks_imprint},
+    ),
+    Exercise(
+        "heads", "splitting and joining heads", f"{DIFFERENCES}; every number goes back to where it came from.",
+        (Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}), Try("concat_heads", "x: ... H T d_v")),
     ),
     Exercise(
         "attention_options", "attention with bias, dropout and shared heads",
@@ -114,8 +130,10 @@ _LIST = (
         ),
     ),
     Exercise(
-        "heads", "splitting and joining heads", f"{DIFFERENCES}; every number goes back to where it came from.",
-        (Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}), Try("concat_heads", "x: ... H T d_v")),
+        "dropout", "dropout from nothing", f"{DIFFERENCES}, with a generator and without.",
+        (Try("dropout", "x: N d", "in training", _on), Try("dropout", "x: ... d", "in use", _off)),
+        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker runs a second, and says so
+        from_nothing=True,
     ),
     Exercise(
         "multi_head_attention", "the gradients of multi-head attention",
@@ -129,11 +147,74 @@ _LIST = (
         ),
     ),
     Exercise(
-        "causal_mask", "the causal mask, and a softmax that minds it",
-        "mask[i, j] is True exactly when key j is not after query i, the last query standing at the last key; "
-        "rows that see nothing get zero gradient, never NaN.",
-        (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
-        trials={"causal_mask": trial_of_causal_mask}, imprints={"causal_mask": masks_imprint},
+        "rotary", "rotary positions from nothing", f"{DIFFERENCES}; and every vector keeps its length.",
+        (
+            Try("rotary", "x: T 2*d, positions: int<60> T", "one sequence"),
+            Try("rotary", "x: B H T 2*d, positions: int<60> T", "a batch of heads, another base", {"base": 100.0}),
+        ),
+        from_nothing=True,
+    ),
+    Exercise(
+        "layer_norm", "the gradients of layer norm", f"{DIFFERENCES} and a random gamma.",
+        (
+            Try("layer_norm", "x: B T d, gamma: d, beta: d", "a batch of sequences", at_least={"d": 3}),
+            Try("layer_norm", "x: N d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+            Try("layer_norm", "x: ... d, gamma: d, beta: d", "any leading axes", at_least={"d": 3}),
+        ),
+    ),
+    Exercise(
+        "rms_norm", "RMS norm from nothing", f"{DIFFERENCES} and a random gamma.",
+        (
+            Try("rms_norm", "x: B T d, gamma: d", "a batch of sequences", at_least={"d": 3}),
+            Try("rms_norm", "x: N d, gamma: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+            Try("rms_norm", "x: ... d, gamma: d", "any leading axes", at_least={"d": 3}),
+        ),
+        from_nothing=True,
+    ),
+    Exercise(
+        "gelu", "the gradient of GELU (tanh form)", f"{DIFFERENCES}, to nine digits: the erf form is only near.",
+        (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix")),
+    ),
+    Exercise(
+        "encoder_block", "the gradients of a whole encoder block", f"{DIFFERENCES}: for x and for every parameter.",
+        (Try("EncoderBlock", SELF, build=_block, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
+        parts=("MultiHeadAttention", "FeedForward", "LayerNorm"),
+    ),
+    _of_results(
+        "differences", "a gradient by differences", "Each element is the central difference of sum(dy * f(x)).",
+        "differences",
+    ),
+    Exercise(
+        "cross_entropy", "the gradient of the cross-entropy", f"{DIFFERENCES}; ignored places get exactly zero.",
+        (
+            Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
+            Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
+            Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2}),
+        ),
+    ),
+    Exercise(
+        "adam", "one step of Adam",
+        "Four steps agree with steps by hand, element by element, tiny gradients among them.",
+        trials={"Adam": trial_of_adam}, imprints={"Adam": adam_imprint},
+    ),
+    Exercise(
+        "tied_table", "the two gradients of a tied table", f"{DIFFERENCES} and ids that repeat.",
+        (
+            Try("tied_table", "ids: int<V> B T, table: V d, w: d d", "a batch"),
+            Try("tied_table", "ids: int<V> N, table: V d, w: d d", "one sentence"),
+        ),
+    ),
+    _of_results(
+        "byte_pairs", "byte pairs from nothing", "The same merges and the same ids, ties and repeats among them.",
+        "learn_merges", "encode", theirs_to_write=("merged", "count_chunks"),
+    ),
+    _of_results(
+        "kv_cache", "attention with stored keys", "The outputs and the longer store, of one new token and of several.",
+        "next_outputs", theirs_to_write=(ATTENTION, "tiled_attention", "causal_mask"),
+    ),
+    _of_results(
+        "top_p", "the next token, by top-p", "The probabilities that are kept, and the token for a number u in [0, 1).",
+        "top_p", "draw",
     ),
     Exercise(
         "tiled_attention", "attention in little memory",
@@ -144,15 +225,9 @@ _LIST = (
         ),
         memory=no_square_array,
     ),
-    Exercise(
-        "encoder_block", "the gradients of a whole encoder block", f"{DIFFERENCES}: for x and for every parameter.",
-        (Try("EncoderBlock", SELF, build=_block, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
-        parts=("MultiHeadAttention", "FeedForward", "LayerNorm"),
-    ),
-    Exercise(
-        "adam", "one step of Adam",
-        "Four steps agree with steps by hand, element by element, tiny gradients among them.",
-        trials={"Adam": trial_of_adam}, imprints={"Adam": adam_imprint},
+    _of_results(
+        "several_workers", "one gradient from several workers", "The gradient of the mean over the places of all.",
+        "joined_gradient",
     ),
     Exercise(
         "low_rank", "the gradients of a change of low rank",

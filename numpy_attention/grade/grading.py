@@ -21,8 +21,10 @@ from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.numbers.claims import explain_shape, random_cotangent
 from numpy_attention.gradcheck.problems.problem import is_float
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside, ours
+from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.formula import as_exact_as_a_formula
+from numpy_attention.grade.quiz import shown
+from numpy_attention.grade.references import ours
 from numpy_attention.grade.tutor import explain
 
 EXAMPLES = 20
@@ -95,10 +97,12 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
     entries = [one.entry(module) for one in tries]
     own = {id(entry): one.entry(ours()) for entry, one in zip(entries, tries)}
 
-    def forward_as_given(entry: Entry, seed: int, sizes: Sizes | None) -> None:
-        """The forward was right when it was handed out."""
+    def forward_is_right(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+        """The forward gives what the formula gives; where it was handed out, it was right then."""
         theirs, right = (_output(one.case(seed, np.float64, sizes), subject) for one in (entry, own[id(entry)]))
         assert properties.close(theirs, right), (
+            f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(right)}"
+            if exercise.from_nothing else
             f"the forward no longer gives what it should, {_short(right)}, but {_short(theirs)}; it was right as it "
             "was handed out, so put it back: only the backward is yours to write"
         )
@@ -111,7 +115,7 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
         as_exact_as_a_formula(subject, problem, own[id(entry)].case(seed, np.float64, sizes).problem(), seed)
 
     in_turn: list[tuple[str, properties.Property]] = [
-        ("the forward is still that of the formula", forward_as_given),
+        (f"the forward is {'' if exercise.from_nothing else 'still '}that of the formula", forward_is_right),
         ("the backward returns arrays of the right number, shape and dtype", _form),
         ("every element agrees with differences of the forward", gradients_agree),
         ("inputs, dy and cache stay as they were; called twice it says the same", properties.nothing_is_changed),
@@ -180,7 +184,7 @@ def _form_of_array(what: str, grad: Any, value: np.ndarray) -> None:
 def _output(case: Case, subject: str) -> np.ndarray:
     answer = case.op(**case.inputs, **copy.deepcopy(case.options))
     pair = isinstance(answer, tuple) and len(answer) == 2
-    assert pair, f"{subject} must return (y, cache), as it did when it was handed out"
+    assert pair, f"{subject} must return two things, (y, cache), got {type(answer).__name__}"
     return np.asarray(answer[0])
 
 

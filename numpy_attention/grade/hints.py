@@ -99,6 +99,85 @@ low_rank
      know. scale belongs to the second.
   2. db = scale z^T dy and dz = scale dy b^T, then da = x^T dz. Flatten to rows before you multiply the transposes.
   3. x goes both ways, so dx = dy w^T + dz a^T. x^T dy, as large as w, is nobody's gradient: leave it out.
+
+attention_forward
+  1. Three lines: scores = q k^T / sqrt(d_k), weights = softmax(scores), y = weights v. Transpose with swapaxes(-1,
+     -2), so that it works for any number of leading axes.
+  2. Hidden scores are -inf, so that their weights are exp(-inf) = 0. Subtract the row's largest score before the
+     exponential, or a score of 1000 overflows.
+  3. In a row that sees nothing the largest score is -inf: take np.maximum(largest, np.finfo(scores.dtype).min). All
+     its exponentials are 0, so divide by np.maximum(sum, 1). Elsewhere the largest gives exp(0) = 1, and the sum is
+     1 or more.
+
+rotary
+  1. angles = positions[..., None] * frequencies, with frequencies = base ** (-np.arange(0, d_k, 2) / d_k). Then cut
+     x into halves, x_1 = x[..., :d_k // 2] and x_2 the rest.
+  2. A turn of a pair: y_1 = x_1 cos - x_2 sin, y_2 = x_2 cos + x_1 sin. Lay both side by side. For the backward ask
+     which matrix that is, and what its transpose does.
+  3. The transpose of a turn is the turn back: dx_1 = dy_1 cos + dy_2 sin, dx_2 = dy_2 cos - dy_1 sin. The forward
+     with -sin for sin. cos and sin in the dtype of x keep float32.
+
+rms_norm
+  1. r = 1 / sqrt(mean(x^2) + eps), one number a row; x_hat = x r; y = gamma x_hat. It is layer norm without the
+     mean and without beta.
+  2. dx_hat = dy gamma, and dgamma sums dy x_hat over all axes but the last. x_j moves its own x_hat and, by r, all
+     of its row: dx_hat_i/dx_j = r [i = j] - r x_hat_i x_hat_j / d.
+  3. Multiply by dx_hat_i and sum over i: dx = r * (dx_hat - x_hat * mean(dx_hat * x_hat)), the mean over the last
+     axis with keepdims=True.
+
+dropout
+  1. With kept drawn, y is x where kept and 0 elsewhere, and what is kept is divided by the share that is kept, 1 -
+     rate, so that the expectation stays x.
+  2. Without a generator nothing is dropped, and nothing is divided: y is x. The cache must tell the backward which
+     of the two it was.
+  3. For a mask that is drawn, y is linear in x: dx = dy * kept / (1 - rate), with the very mask of this call, out
+     of the cache. (kept / (1 - rate)).astype(x.dtype) is a factor for both directions, in use simply 1.
+
+differences
+  1. To find dx at one place, move x at that place alone by h, up and down, and see how far L = sum(dy * f(x)) goes.
+     All else stays where it was.
+  2. dx_i = (L(x + h e_i) - L(x - h e_i)) / (2 h), where e_i is 1 at place i and 0 elsewhere. np.ndindex(x.shape)
+     visits all places.
+  3. For each i: step = np.zeros_like(x); step[i] = h; dx[i] = ((f(x + step) - f(x - step)) * dy).sum() / (2 * h).
+
+tied_table
+  1. The table stands in two lines, x = table[ids] and logits = h table^T. Derive each as if the other's table were
+     another array, and add.
+  2. From logits = h table^T: dh = dlogits table, and the table's first gradient is dlogits^T h over all rows. Then
+     h = x w gives dw = x^T dh and dx = dh w^T.
+  3. The second: np.add.at(dtable, ids, dx), into the same dtable that holds the first. Flatten to rows with
+     reshape(-1, ...) before you multiply transposes.
+
+byte_pairs
+  1. Counter(pairwise(ids)) counts all neighbours; the best pair is the most frequent, of equals min(...). The new
+     id is 256 plus the number of merges so far.
+  2. One function does the replacing for both: walk from the left, and where two neighbours are the pair, put the
+     new id and step over both, else copy one.
+  3. learn_merges: count, stop if the best stands less than twice, replace, append, and again. encode: for i, pair
+     in enumerate(merges) replace the pair by 256 + i.
+
+kv_cache
+  1. A key depends on its own token alone, so that of a stored one never changes: only x @ w_k and x @ w_v are new.
+     Put them behind the store.
+  2. Then it is attention with fewer queries than keys. Query i stands at position i + stored, and sees the keys up
+     to there, its own included.
+  3. np.tri(new, stored + new, stored, dtype=bool) is that mask; for one new token it is all True. Scores hidden to
+     -inf, softmax, times v; return y, k, v with the longer k and v.
+
+top_p
+  1. Softmax, then sort: order = np.argsort(-y, axis=-1). How far do the sums of the likelier tokens, before each,
+     come?
+  2. A token stays if the sum of all likelier ones is below p: np.cumsum(ranked) - ranked < p. So the first always
+     stays, and so does the one that takes the sum past p.
+  3. np.put_along_axis(kept, order, ..., axis=-1) puts them back at their places; divide by the sum. draw: the first
+     token with cumulative > u is number (cumulative <= u).sum().
+
+several_workers
+  1. Worker w sends the gradient of (1 / n_w) sum of its losses. Wanted is that of (1 / n) sum of all, n = n_1 + n_2
+     + ...
+  2. n_w times what it sends is the gradient of its sum of losses, and sums add up.
+  3. For each name: sum of n_w * grads[w][name] over the workers, divided by max(n, 1), so that no places at all
+     give 0 and not 0 / 0.
 """
 
 

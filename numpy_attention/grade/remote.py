@@ -52,7 +52,7 @@ class Remote:
         self._folder = tempfile.TemporaryDirectory()
         self._where = Path(self._folder.name, "where.txt")
         command = [
-            sys.executable, "-W", "ignore", "-m", "numpy_attention.grade.worker", " ".join(exercise.trials),
+            sys.executable, "-W", "ignore", "-m", "numpy_attention.grade.worker", " ".join(exercise.answers),
             " ".join(exercise.parts)
         ]
         root = str(Path(__file__).parents[2])

@@ -2,6 +2,7 @@
 
     python -m numpy_attention grade softmax.py              what is right already, and what is not
     python -m numpy_attention grade softmax.py --hint 1     three hints, one at a time
+    python -m numpy_attention grade --solution softmax      a worked solution, once the exercise is passed
     python -m numpy_attention grade --all                   how far am I?
 """
 
@@ -17,6 +18,7 @@ from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
+from numpy_attention.grade.solution import told
 from numpy_attention.grade.stopped import printable
 
 TIME_LIMIT = 60.0  # seconds a file
@@ -35,15 +37,20 @@ def main(
     hint: int | None = None,
     exercise: str | None = None,
     time_limit: float = TIME_LIMIT,
+    solutions: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> int:
     """Grade files, or all exercises; the exit code is 0 when all is right, 1 when not.
 
-    Raises: GradeError, in one line, where there is nothing to grade, or no such hint.
+    `solutions` are the exercises whose solution is asked for, by name; one that is not passed must stand there twice.
+
+    Raises: GradeError, in one line, where there is nothing to grade, or no such hint or solution.
     """
     out = sys.stdout if stream is None else stream
     if not 0 < time_limit <= MOST_SECONDS:
         raise GradeError(f"grade: --time-limit must be seconds above 0 and up to a day, got {time_limit:g}")
+    if solutions:
+        return _solutions(solutions, files, time_limit, out)
     if everything:
         return _all(_folder(files), time_limit, out)
     if not files:
@@ -117,6 +124,7 @@ def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
     command = f"python -m numpy_attention grade {file}"
     if grade.state == "right":
         lines.append(f"All {grade.of} properties hold. Checked: {exercise.claim}")
+        lines.append(f"A worked solution, to compare with: {command} --solution {exercise.name}")
     elif grade.state == "to do":
         lines += ["", f"{grade.passed} of {grade.of} properties hold. To begin: {command} --hint 1"]
     elif grade.of:
@@ -132,6 +140,36 @@ def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
     print(f"Hint {number} of {count}: {exercise.hints[number - 1]}", file=out)
     if number < count:
         print(f"Try again, and if it does not help: --hint {number + 1}", file=out)
+
+
+def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, out: TextIO) -> int:
+    """Show each solution that is passed, or asked for twice; of the others the last hint."""
+    exercises = {name: _exercise_of("", name) for name in dict.fromkeys(asked)}
+    if len(files) > 1:
+        raise GradeError(f"grade: --solution takes one file or folder, that of your answer, got {' '.join(files)}")
+    shown = True
+    for name, exercise in exercises.items():
+        file = _own_file(name, files)
+        if asked.count(name) > 1 or (file is not None and grade_file(file, exercise, time_limit).state == "right"):
+            print(f"{name}: {exercise.title}\n\n{told(name)}\n", file=out)
+            continue
+        shown = False
+        print(
+            f"{name}: {f'{file} is not right yet' if file else 'there is no answer of yours here'}, so the last hint "
+            f"first.\n{exercise.hints[-1]}\n\nThe solution all the same? Ask for it twice: "
+            f"python -m numpy_attention grade --solution {name} --solution {name}\n", file=out,
+        )
+    return 0 if shown else 1
+
+
+def _own_file(name: str, files: Sequence[str]) -> Path | None:
+    """The student's answer: the file given, or that of the exercise's name in the folder given, or near by."""
+    if files and not Path(files[0]).exists():
+        raise GradeError(f"grade: there is no file {files[0]}")
+    if files and Path(files[0]).is_file():
+        return Path(files[0])
+    folders = [Path(files[0])] if files else [Path("."), Path("tutorials/exercises")]
+    return next((folder / f"{name}.py" for folder in folders if (folder / f"{name}.py").is_file()), None)
 
 
 def _all(folder: Path, time_limit: float, out: TextIO) -> int:

@@ -18,10 +18,11 @@ from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.guard import NotYours
+from numpy_attention.grade.quiz import SHOWN, shown
 from numpy_attention.grade.recognize import recognize
 from numpy_attention.grade.stopped import Stopped
 
-SHOWN = 24  # an array of more numbers is shown by its shape
+LIKELY = "likely mistake: "
 MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
 
 
@@ -37,6 +38,7 @@ def explain(
         todo = f"not written yet{place}"
         return "to do", [todo, "", "What will be checked: " + exercise.claim], "not written yet"
     lines: list[str] = []
+    known = recognize(exercise, module, subject)
     report = error.report if isinstance(error, GradientError) else None
     summary = str(error).splitlines()[0] if str(error) else type(error).__name__
     if not isinstance(error, AssertionError):
@@ -53,13 +55,13 @@ def explain(
             yours, differences = _told_apart(argument.analytic, argument.numeric)
             lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
         said = _report_of_a_larger_example(entry, right or entry) or str(error)
-        lines += ["", *said.splitlines()]
+        # Where the mistake is known, nobody need guess.
+        lines += ["", *(line for line in said.splitlines() if not (known and line.startswith(LIKELY)))]
         summary = _likely_mistake(said) or summary
     else:
         lines += str(error).splitlines()
         if entry is not None:
             lines += ["", "The smallest example found:", *_inputs(entry, seed, sizes)]
-    known = recognize(exercise, module, subject)
     for mutant in known:
         lines += ["", f"A known mistake, `{mutant.name}`: {mutant.wrong}", f"How it hides: {mutant.hides}"]
         summary = f"known mistake `{mutant.name}`: {mutant.wrong}"
@@ -84,7 +86,7 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
     case = entry.case(seed, np.float64, sizes)
     parameters = case.layer.parameters() if case.layer is not None else {}
     left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
-    lines = [f"  {name} = {_numbers(value)}" for name, value in case.inputs.items() if name not in left_out]
+    lines = [f"  {name} = {shown(value)}" for name, value in case.inputs.items() if name not in left_out]
     lines += [f"  and {len(left_out)} random parameters"] if left_out else []
     lines += [
         f"  {name} = {value!r}" for name, value in case.options.items() if not isinstance(value, np.random.Generator)
@@ -92,7 +94,7 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
     try:
         with np.errstate(all="ignore"):
             y, _ = case.problem().run(case.inputs)
-        lines += [f"  dy = {_numbers(one)}" for one in random_cotangent(y, seed)]
+        lines += [f"  dy = {shown(one)}" for one in random_cotangent(y, seed)]
     except Exception:  # the forward itself may be what stops
         pass
     return lines
@@ -100,17 +102,8 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
 
 def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
     """Both in numbers, with as many digits as it takes to see that they differ."""
-    digits = next((n for n in range(4, 16, 2) if _numbers(yours, n) != _numbers(differences, n)), 16)
-    return _numbers(yours, digits), _numbers(differences, digits)
-
-
-def _numbers(value: Any, digits: int = 4) -> str:
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    if value.size > SHOWN:
-        return f"an array {value.shape}"
-    text = np.array2string(value, precision=digits, suppress_small=True, separator=", ", max_line_width=10_000)
-    return text.replace("\n", "")
+    digits = next((n for n in range(4, 16, 2) if shown(yours, n) != shown(differences, n)), 16)
+    return shown(yours, digits), shown(differences, digits)
 
 
 def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
@@ -128,5 +121,5 @@ def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
 
 
 def _likely_mistake(report: str) -> str:
-    found = [line for line in report.splitlines() if line.startswith("likely mistake: ")]
+    found = [line for line in report.splitlines() if line.startswith(LIKELY)]
     return found[0] if found else ""

@@ -231,7 +231,8 @@ def main() -> None:
     os.dup2(2, 1)
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    importlib.import_module("numpy_attention.pretrained.low_rank")  # what is there already can be guarded
+    for answer in ("pretrained.low_rank", "training.byte_pairs"):  # what is there already can be guarded
+        importlib.import_module(f"numpy_attention.{answer}")
     guard_answers(sys.argv[1].split(), sys.argv[2].split())
     sys.meta_path.insert(0, RefuseImports())
     serve(requests, replies)

@@ -10,8 +10,8 @@ The last line is easy; gamma and beta serve all rows, so their gradients add up 
 
     dbeta_i = sum_n dy_ni       dgamma_i = sum_n dy_ni x_hat_ni       dx_hat_i = dy_i gamma_i
 
-Note that gamma enters here, before what follows. Left out, or multiplied in at the end, it goes unnoticed as long
-as gamma is all ones, as at initialisation.
+Note that gamma enters here, before what follows. Left out, it goes unnoticed as long as gamma is all ones, as at
+initialisation; multiplied in at the end, as long as all gammas are equal, ones or not.
 
 x_hat depends on x_j in three ways: directly, through the mean, and through r. From the definitions
 dmean/dx_j = 1/d, and dr/dx_j = -r^2 x_hat_j / d (since dvar/dx_j = 2 (x_j - mean) / d; the path from var through

@@ -17,9 +17,10 @@ Every output depends on every input of its row. For a loss with gradient dy the 
 
                dx = y * (dy - sum(dy * y))
 
-So the (T, T) Jacobian is never built: the backward is one line. Read it as "what this weight earns beyond the
-average earning of its row". Two checks a reader can make in the head: the rows of dx sum to zero, because a
-constant added to all scores changes nothing; and for dy all ones dx is zero, because the sum is always one.
+So the (T, T) Jacobian is never built: the backward is one line. Read dy as a price, what the loss pays for a little
+more of a weight, and dx as what this weight costs beyond the average of its row: a score dearer than the average has
+a positive gradient, and a step pushes it down. Two checks a reader can make in the head: the rows of dx sum to zero,
+because a constant added to all scores changes nothing; and for dy all ones dx is zero, because the sum is always one.
 (That is why a gradient check with dy of ones proves nothing here.)
 
 A row in which every score is -inf has nothing to choose from. We define its weights as zeros, so that a query
@@ -84,7 +85,7 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
     dx = np.empty_like(y) if out is None else out
     # y = softmax(x)
-    average = dot_in_rows(wide(dy), wide(y), axis)  # what the row earns on average
+    average = dot_in_rows(wide(dy), wide(y), axis)  # what the row pays on average
     np.subtract(dy, average, out=dx)
     dx *= y
     return dx

@@ -20,4 +20,8 @@ def test_the_options_reach_the_grader_and_its_verdict_is_the_exit_code(monkeypat
     monkeypatch.setattr(numpy_attention.grade.run, "main", graded)
     assert main(["grade", "a.py", "b.py", "--time-limit", "3"]) == 0
     assert main(["grade", "a.py", "--hint", "2", "--exercise", "softmax"]) == 1
-    assert asked == [(["a.py", "b.py"], False, None, None, 3.0), (["a.py"], False, 2, "softmax", 60.0)]
+    assert main(["grade", "--solution", "gelu", "--solution", "gelu"]) == 2
+    assert asked == [
+        (["a.py", "b.py"], False, None, None, 3.0, []), (["a.py"], False, 2, "softmax", 60.0, []),
+        ([], False, None, None, 60.0, ["gelu", "gelu"]),
+    ]

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from numpy_attention import ops
-from numpy_attention.grade.exercise import Try, ours
+from numpy_attention.grade.exercise import Try
 from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.grade.references import ours
 
 
 def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
@@ -37,3 +38,15 @@ def test_mutants_of_options_that_an_exercise_lacks_are_left_out() -> None:
     assert "scale_left_out" in names
     assert "dv_before_dropout" not in names
     assert "dv_before_dropout" in {mutant.name for mutant in EXERCISES["attention_options"].mutants}
+
+
+def test_what_is_theirs_to_write_the_package_does_not_lend() -> None:
+    assert EXERCISES["softmax"].answers == []
+    assert EXERCISES["rotary"].answers == ["rotary"]
+    assert EXERCISES["adam"].answers == ["Adam"]
+    assert "scaled_dot_product_attention" in EXERCISES["attention_forward"].answers
+
+
+def test_the_slips_of_an_exercise_are_among_its_mutants() -> None:
+    names = {mutant.name for mutant in EXERCISES["softmax"].mutants}
+    assert {"sign_of_the_sum", "diagonal_only"} <= names

@@ -3,9 +3,9 @@
 
 import pytest
 
-from numpy_attention.grade.exercise import ours
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import grade_module
+from numpy_attention.grade.references import ours
 from tests.grade.hand_in import FOLDER
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from numpy_attention import layers
 from numpy_attention.gallery import MUTANTS
-from numpy_attention.grade.exercise import ours
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import grade_module
+from numpy_attention.grade.references import ours
 from tests.grade.hand_in import answer_of, grade
 
 
@@ -53,7 +53,7 @@ def test_a_whole_square_array_is_noticed() -> None:
     ),
     (
         "rows = dy.reshape(-1, w.shape[1])\n    return rows @ w.T, x.reshape(-1, w.shape[0]).T @ rows, rows.sum(0)",
-        "is missing, or a reshape to the shape of the argument"
+        "the right number of elements: a reshape is missing"
     ),
     (
         "rows = dy.reshape(-1, w.shape[1])\n    return dy @ w.T, rows.sum(0), x.reshape(-1, w.shape[0]).T @ rows",

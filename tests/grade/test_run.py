@@ -26,6 +26,17 @@ def test_a_right_answer_passes(tmp_path: Path) -> None:
     assert "All 6 properties hold" in said
 
 
+def test_a_forward_of_the_package_is_no_forward_from_nothing(tmp_path: Path) -> None:
+    code, said = grade(
+        tmp_path, "rotary", "return na.rotary(x, positions, base)", before="import numpy_attention as na\n")
+    assert code == 1
+    assert "rotary of the package is somebody else's answer" in said
+    theirs = "return byte_pairs.learn_merges({bytes(ids).decode(): 1}, 256 + num_merges)"
+    code, said = grade(tmp_path, "byte_pairs", theirs, before="from numpy_attention.training import byte_pairs\n")
+    assert code == 1
+    assert "learn_merges of the package is somebody else's answer" in said
+
+
 LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
         dz = self.scale * rows @ self.b.T
         db = self.scale * z.reshape(-1, z.shape[-1]).T @ rows
@@ -69,6 +80,34 @@ def test_hints_unfold_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "must be 1 to 3" in capsys.readouterr().err
 
 
+def test_a_solution_is_shown_once_the_exercise_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(FOLDER / "softmax.py", tmp_path)
+    asked = ["grade", str(tmp_path), "--solution", "softmax"]
+    assert command_line(asked) == 1
+    said = capsys.readouterr().out
+    assert f"{tmp_path / 'softmax.py'} is not right yet, so the last hint first." in said
+    assert EXERCISES["softmax"].hints[-1] in said
+    assert "grade --solution softmax --solution softmax" in said
+    assert "def softmax_backward" not in said
+    code, said = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
+    assert code == 0
+    assert f"{tmp_path / 'softmax.py'} --solution softmax" in said
+    for own in (tmp_path, tmp_path / "softmax.py"):
+        assert command_line(["grade", str(own), "--solution", "softmax"]) == 0
+        assert "def softmax_backward" in capsys.readouterr().out
+
+
+def test_a_solution_is_shown_to_whoever_asks_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["grade", str(tmp_path), "--solution", "gelu"]
+    assert command_line(asked) == 1
+    assert "there is no answer of yours here, so the last hint first" in capsys.readouterr().out
+    assert command_line([*asked, "--solution", "gelu"]) == 0
+    said = capsys.readouterr().out
+    assert "y = x P(x) is a product" in said
+    assert "def gelu_backward" in said
+    assert not list(tmp_path.iterdir()), "nothing is left where the student works"
+
+
 def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("softmax", "linear", "adam"):
         shutil.copy(FOLDER / f"{name}.py", tmp_path)
@@ -95,6 +134,9 @@ def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixt
     (["softmax.py", "--time-limit", "inf"], "--time-limit must be seconds above 0 and up to a day, got inf"),
     (["softmax.py", "--time-limit", "-1"], "--time-limit must be seconds above 0 and up to a day, got -1"),
     (["softmax.py", "--time-limit", "1e300"], "--time-limit must be seconds above 0 and up to a day, got 1e+300"),
+    (["--solution", "relu"], "relu is no exercise; one of softmax"),
+    (["--solution", "gelu", "no_such_folder"], "there is no file no_such_folder"),
+    (["--solution", "gelu", "a.py", "b.py"], "--solution takes one file or folder, that of your answer, got a.py b.py"),
     (["a\0b.py"], "there is no file a"),
     (["--all", "a\0b"], "--all takes one folder"),
 ])

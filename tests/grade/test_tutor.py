@@ -11,12 +11,19 @@ from numpy_attention.grade.tutor import where
 from tests.grade.hand_in import grade
 
 
-def test_a_wrong_answer_gets_its_numbers_its_diagnosis_and_its_name(tmp_path: Path) -> None:
+def test_a_wrong_answer_gets_its_numbers_and_its_name(tmp_path: Path) -> None:
     code, said = grade(tmp_path, "softmax", "return y * (1 - y) * dy")
     assert code == 1
-    parts = ("smallest example", "x = [", "dx, yours:", "dx, differences:", "likely mistake", "`diagonal_only`")
-    for words in parts:
+    for words in ("smallest example", "x = [", "dx, yours:", "dx, differences:", "A known mistake, `diagonal_only`"):
         assert words in said
+    assert "likely mistake" not in said, "where it is known nobody need guess"
+
+
+def test_a_mistake_that_nobody_knows_gets_a_diagnosis(tmp_path: Path) -> None:
+    code, said = grade(tmp_path, "softmax", "return 3 * y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
+    assert code == 1
+    assert "likely mistake: dx: " in said
+    assert "A known mistake" not in said
 
 
 def test_a_gradient_wrong_in_a_late_digit_is_shown_with_that_digit(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ something that stands in the formula. Experiments: run the backward again with g
 with ids that do not repeat, and see when it becomes right. Places: only the last row is wrong, only the diagonal.
 """
 
+import itertools
+
 import numpy as np
 
 from numpy_attention.gradcheck.problems.trees import Arrays
+from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.words.branches import at_one_value
 from numpy_attention.gradcheck.words.conventions import in_the_other_convention
 from numpy_attention.gradcheck.words.evidence import Evidence
@@ -26,6 +29,8 @@ def diagnose(evidence: Evidence) -> str:
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
     if other := in_the_other_convention(evidence):
         return other
+    if swapped := _exchanged(evidence):
+        return swapped
     if len(evidence.scalar.dy) > 1:  # whoever ignores one of several outputs seems to lack a term, or to take a mean
         deaf = "; ".join(deaf_to_outputs(evidence, [report.name for report in evidence.wrong]))
         if deaf:
@@ -49,6 +54,21 @@ def diagnose(evidence: Evidence) -> str:
     if not sentences:
         sentences = [place_in_words(report) for report in evidence.wrong]
     return "; ".join(sentences[:2])
+
+
+def _exchanged(evidence: Evidence) -> str:
+    """Whether two wrong gradients are right under each other's name."""
+    for one, other in itertools.combinations(evidence.wrong, 2):
+        if one.shape == other.shape and _near(one.analytic, other) and _near(other.analytic, one):
+            for report in (one, other):
+                report.pattern = place(report.wrong, np.isfinite(report.numeric))
+            return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
+    return ""
+
+
+def _near(claimed: np.ndarray, report: ArgumentReport) -> bool:
+    seen = np.isfinite(report.numeric)
+    return bool(seen.any()) and np.allclose(claimed[seen], report.numeric[seen], rtol=1e-6, atol=1e-6 * report.size)
 
 
 def _arrays(evidence: Evidence) -> Arrays:

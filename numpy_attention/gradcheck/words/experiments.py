@@ -90,14 +90,22 @@ def _forwards(evidence: Evidence, name: str) -> np.ndarray:
 
 
 def _where_ids_repeat(evidence: Evidence) -> Iterator[str]:
-    """Whether just those rows of a table are wrong that were looked up more than once."""
+    """Whether just those rows of a table are wrong that were looked up more than once, and hold one of their terms."""
     for name, value in evidence.exact.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(evidence.wrong) == 1:
             numbers, counts = np.unique(value, return_counts=True)
-            wrong = evidence.wrong[0].wrong
+            wrong, claimed = evidence.wrong[0].wrong, evidence.wrong[0].analytic
             rows = set(np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim)))).tolist())
-            if rows and rows == set(numbers[counts > 1].tolist()):
+            if rows and rows == set(numbers[counts > 1].tolist()) and _one_term_each(evidence, value, claimed, rows):
                 yield f"wrong just where a number in {name} repeats: {REPEATED.format(name=name)}"
+
+
+def _one_term_each(evidence: Evidence, ids: np.ndarray, claimed: np.ndarray, rows: set[int]) -> bool:
+    """Whether each of these rows is dy at one of its places; yes where dy has another form and it cannot be told."""
+    dy = evidence.scalar.dy[0]
+    if len(evidence.scalar.dy) > 1 or dy.shape != ids.shape + claimed.shape[1:]:
+        return True
+    return all(any(np.allclose(one, claimed[row]) for one in dy[ids == row]) for row in rows)
 
 
 def _without_options(evidence: Evidence, names: list[str]) -> Iterator[str]:

@@ -84,7 +84,8 @@ def _known_factors(
                 shapes.setdefault(f"{which} of the output", math.prod(dy.shape[axis] for axis in axes))
     for where, n in shapes.items():
         if n > 1:
-            yield n, f"a division by {n} ({where}) is missing: a mean whose 1/n was forgotten?"
+            forgotten = "a mean whose 1/n was forgotten, or a scale 1/sqrt(n) upside down?"
+            yield n, f"a division by {n} ({where}) is missing: {forgotten}"
             yield 1 / n, f"divided by {n} ({where}) once too often: a mean taken where a sum belongs, or twice?"
             yield math.sqrt(n), f"sqrt({n}) ({where}) too large: is the scale 1/sqrt(d) left out of the backward?"
             yield 1 / math.sqrt(n), f"sqrt({n}) ({where}) too small: is the scale 1/sqrt(d) applied twice?"

@@ -32,6 +32,18 @@ def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None
         gradcheck_layer(Forgetful(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
 
 
+def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Generator) -> None:
+    q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
+
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dq, dk, dv, dbias = ops.scaled_dot_product_attention_backward(dy, cache)
+        return dq, dv, dk, dbias
+
+    message, report = caught(ops.scaled_dot_product_attention, backward, {"q": q, "k": k, "v": v})
+    assert not report.arguments["q"].wrong.any()
+    assert "likely mistake: dk and dv are exchanged: each holds the other's gradient" in message
+
+
 def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
     class Uneven(LayerNorm):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:

@@ -54,6 +54,21 @@ def test_only_repeated_ids(rng: np.random.Generator) -> None:
     assert "np.add.at" in message
 
 
+def test_a_mean_over_repeated_ids_is_not_called_a_lost_term(rng: np.random.Generator) -> None:
+    ids, table = np.array([0, 1, 1, 0, 1]), rng.standard_normal((2, 3))
+
+    def mean_of_all(dy: np.ndarray, cache: Any) -> np.ndarray:
+        return np.zeros_like(table) + dy.mean(axis=0)
+
+    def mean_of_its_own(dy: np.ndarray, cache: Any) -> np.ndarray:
+        return ops.embedding_backward(dy, cache) / np.bincount(ids)[:, None]
+
+    for backward in (mean_of_all, mean_of_its_own):
+        message, report = caught(ops.embedding, backward, {"ids": ids, "table": table})
+        assert report.arguments["table"].wrong.all(), "every row is read twice or more"
+        assert "only one of their contributions" not in message
+
+
 def test_a_backward_that_forgets_dy(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     message, _ = caught(lambda x: (np.sin(x), x), lambda dy, x: np.cos(x), {"x": x})

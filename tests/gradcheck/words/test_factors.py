@@ -18,6 +18,12 @@ def test_a_known_factor(rng: np.random.Generator, factor: float, words: str) -> 
     assert words in told(np.sin, lambda dy, x: factor * dy * np.cos(x), rng.standard_normal((3, 5)))
 
 
+def test_a_scale_upside_down_is_thought_of(rng: np.random.Generator) -> None:
+    scale = 1 / np.sqrt(7)
+    words = told(lambda x: scale * np.sin(x), lambda dy, x: dy * np.cos(x) / scale, rng.standard_normal((5, 7)))
+    assert "a mean whose 1/n was forgotten, or a scale 1/sqrt(n) upside down?" in words
+
+
 def test_the_elements_of_the_output_that_a_mean_was_taken_over(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return dy, dy.mean((0, 2))

@@ -1,0 +1,49 @@
+"""Slips in attention from nothing, as a student writes them."""
+
+import pytest
+
+from tests.grade.hand_in import told
+
+FORWARD = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype)
+    if mask is not None:
+        scores = {hidden}
+    e = np.exp(scores - scores.max(axis={axis}, keepdims=True))
+    weights = e / e.sum(axis={axis}, keepdims=True)
+    {behind}
+    return weights @ v, weights"""
+STORED = """k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
+    s = x @ w_q @ k.T / np.sqrt(k.shape[1])
+    {}
+    e = np.exp(s - s.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True) @ v, k, v"""
+MASKED = "np.where(mask, scores, -np.inf)"
+
+
+def forward(hidden: str = MASKED, axis: int = -1, behind: str = "") -> str:
+    return FORWARD.format(hidden=hidden, axis=axis, behind=behind)
+
+
+@pytest.mark.parametrize(("name", "exercise", "answer"), [
+    ("scores_not_scaled", "attention_forward", forward().replace("q.shape[-1]", "1")),
+    ("softmax_over_the_queries", "attention_forward", forward(axis=-2)),
+    ("mask_behind_the_softmax", "attention_forward",
+     forward("scores", behind="weights = weights if mask is None else weights * mask")),
+    ("hidden_scores_of_zero", "attention_forward", forward("scores * mask")),
+    ("evenly_over_what_is_hidden", "attention_forward", forward("np.where(mask, scores, -1e9).astype(q.dtype)")),
+    ("nan_where_nothing_is_seen", "attention_forward", forward()),
+    ("no_mask_among_the_new", "kv_cache", STORED.format("")),
+    ("mask_from_the_first_key", "kv_cache", STORED.format("s = np.where(np.tri(*s.shape) > 0, s, -np.inf)")),
+    ("own_key_not_seen", "kv_cache",
+     STORED.format("s = np.where(np.tri(*s.shape, len(past_k) - 1) > 0, s, -1e300)")),
+    ("store_ignored", "kv_cache",
+     STORED.format("s = np.where(np.tri(*s.shape) > 0, s, -np.inf)").replace("[past_k, x @ w_k]", "[x @ w_k]").replace(
+         "[past_v, x @ w_v]", "[x @ w_v]")),
+])
+def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None:
+    assert f"A known mistake, `{name}`" in told(exercise, answer), told(exercise, answer)
+
+
+def test_the_first_wrong_answer_is_shown_in_numbers() -> None:
+    said = told("attention_forward", forward())
+    assert "a mask whose second row may look at nothing: number 0 of what it returns is nan at [1, 0]" in said
+    assert "mask = [[False, True, False], [False, False, False]]" in said

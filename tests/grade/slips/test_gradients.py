@@ -1,0 +1,101 @@
+"""Slips in a derivation, as a student writes them: each is told what it is, and nothing else is guessed."""
+
+import re
+
+import pytest
+
+from tests.grade.hand_in import told
+
+ATTENTION = """dweights = dy @ v.swapaxes(-1, -2)
+    dv = weights.swapaxes(-1, -2) @ dy
+    dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
+    return dscores @ k / scale, dscores.swapaxes(-1, -2) @ q / scale, dv"""
+GELU = """du = {}
+    return dy * ((1 + np.tanh(u)) / 2 + x * (1 - np.tanh(u) ** 2) / 2 * du)"""
+ADAM = """self.steps += 1
+        b1, b2, t = self.beta_1, self.beta_2, self.steps
+        for name, p in self.parameters.items():
+            g = grads[name]
+            m = self.m[name] = b1 * self.m[name] + (1 - b1) * g
+            v = self.v[name] = b2 * self.v[name] + (1 - b2) * g**2
+            {}"""
+HATS = "m_hat, v_hat = m / (1 - b1**t), v / (1 - b2**t)"
+STEP = "p -= self.learning_rate * m_hat / (np.sqrt(v_hat) + self.eps)"
+
+
+def adam(*lines: str) -> str:
+    return ADAM.format("\n            ".join(lines))
+
+
+PLANTED = {
+    "sign_of_the_sum": (
+        "softmax", "return y * (dy + (dy * y).sum(axis=axis, keepdims=True))", "its sign is flipped"),
+    "y_missing_from_dy": (
+        "softmax", "return dy - y * (dy * y).sum(axis=axis, keepdims=True)", "the factor y before dy is missing"),
+    "y_missing_before_the_bracket": (
+        "softmax", "return dy - (dy * y).sum(axis=axis, keepdims=True)", "the factor y before it is missing"),
+    "log_softmax": (
+        "softmax", "return dy - y * dy.sum(axis=axis, keepdims=True)", "the gradient of log(softmax(x))"),
+    "mean_of_all_places": (
+        "embedding", "dtable[...] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)\n    return dtable",
+        "Every row of the table gets the mean of all dy"),
+    "mean_of_all_places_for_the_rows_read": (
+        "embedding", "dtable[ids] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)\n    return dtable",
+        "Every row that was read gets the mean of all dy"),
+    "mean_of_its_places": (
+        "embedding",
+        "for v in ids.reshape(-1):\n        dtable[v] = dy[ids == v].mean(axis=0)\n    return dtable",
+        "gets the mean of its n terms, where they must be added up"),
+    "scale_upside_down": ("attention", ATTENTION, "sqrt(d_k) is upside down"),
+    "root_missing_in_du": ("gelu", GELU.format("1 + 3 * 0.044715 * x**2"), "lacks the factor sqrt(2 / pi)"),
+    "three_missing_in_du": ("gelu", GELU.format("C * (1 + 0.044715 * x**2)"), "the 3 is missing"),
+    "RootLeftOut": (
+        "adam", adam(HATS, "p -= self.learning_rate * m_hat / (v_hat + self.eps)"), "must be divided by its root"),
+    "PowerOfTheBracket": (
+        "adam", adam("m_hat, v_hat = m / (1 - b1) ** t, v / (1 - b2) ** t", STEP), "the correction is 1 - beta^t"),
+    "CorrectedMeansStored": (
+        "adam", adam(HATS, "self.m[name], self.v[name] = m_hat, v_hat", STEP), "m_hat and v_hat are stored"),
+    "CorrectedMeanStored": (
+        "adam", adam(HATS, "self.m[name] = m_hat", STEP), "m_hat is stored as the new m"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_slip_is_told_in_words_that_are_true_of_it(name: str) -> None:
+    exercise, answer, words = PLANTED[name]
+    said = told(exercise, answer)
+    assert f"A known mistake, `{name}`" in said, said
+    assert words in said
+    assert said.count("A known mistake") == 1
+    assert "likely mistake" not in said, "where the mistake is known nobody need guess"
+
+
+def test_a_wrong_dtype_hides_no_slip() -> None:
+    """n counts in int64, so the quotient of float32 is float64: that is another mistake, and the smaller one."""
+    answer = """np.add.at(dtable, ids, dy)
+    n = np.bincount(ids.reshape(-1), minlength=len(table))
+    return dtable / np.maximum(n, 1)[:, None]"""
+    assert "A known mistake, `mean_of_its_places`" in told("embedding", answer)
+
+
+def test_keys_and_values_exchanged_are_told() -> None:
+    answer = """dj, dw_o, _ = linear_backward(dy, linear_o)
+        dq, dk, dv, _ = scaled_dot_product_attention_backward(concat_heads_backward(dj, heads_o), attention)
+        dx_q, dw_q, _ = linear_backward(split_heads_backward(dq, heads_q), linear_q)
+        dx_k, dw_k, _ = linear_backward(split_heads_backward(dk, heads_k), linear_k)
+        dx_v, dw_v, _ = linear_backward(split_heads_backward(dv, heads_v), linear_v)
+        grads = {"w_q": dw_q, "w_k": dw_v, "w_v": dw_k, "w_o": dw_o}
+        return (dx_q, dx_k + dx_v, grads) if cross else (dx_q + dx_k + dx_v, grads)"""
+    said = told("multi_head_attention", answer, examples=2)
+    assert re.search(r"likely mistake: dw_[kv] and dw_[kv] are exchanged: each holds the other's gradient", said)
+    assert "by no simple rule" not in said
+
+
+@pytest.mark.parametrize(("exercise", "answer"), [
+    ("linear", "return dy @ w.T, x.T @ dy, dy.sum(axis=0)"),
+    ("layer_norm", "return r * dy * gamma, (dy * x_hat).sum(axis=0), dy.sum(axis=0)"),
+])
+def test_the_first_example_is_a_batch_and_no_lone_vector(exercise: str, answer: str) -> None:
+    said = told(exercise, answer)
+    assert "x = [[[" in said, said
+    assert "the sum over the batch axes" in said

@@ -1,0 +1,24 @@
+"""Exercise: RMS norm from nothing
+
+    r = 1 / sqrt(mean(x^2) + eps)        the mean over the last axis
+    y = gamma * x r
+
+Write: rms_norm(x, gamma, eps), which returns y and a cache, and rms_norm_backward(dy, cache), which returns dx, dgamma.
+
+It is layer norm without the mean and without beta: derive it in the same way. What goes into the cache is your choice.
+
+    python -m numpy_attention grade rms_norm.py            what is right already, and what is not
+    python -m numpy_attention grade rms_norm.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+
+def rms_norm(x, gamma, eps=1e-6):
+    """x (..., d), gamma (d,) -> y (..., d), cache."""
+    raise NotImplementedError
+
+
+def rms_norm_backward(dy, cache):
+    """dy (..., d) -> dx (..., d), dgamma (d,)."""
+    raise NotImplementedError

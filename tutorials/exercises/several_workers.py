@@ -1,0 +1,22 @@
+"""Exercise: one gradient from several workers
+
+Worker w has its own part of the batch, with n_w places that count in the loss (padding does not). It computes
+
+    loss_w = (1 / n_w) sum of the losses at its places        and sends the gradient of that, and n_w
+
+Write: joined_gradient(grads, counts), which returns the gradient of the loss of the whole batch,
+
+    loss = (1 / n) sum of the losses at all places            n = n_1 + n_2 + ...
+
+A worker whose part is all padding has n_w = 0, and sends zeros.
+
+    python -m numpy_attention grade several_workers.py            what is right already, and what is not
+    python -m numpy_attention grade several_workers.py --hint 1   three hints, one at a time
+"""
+
+import numpy as np
+
+
+def joined_gradient(grads, counts):
+    """A list of dicts of arrays, one for each worker, a list of ints -> a dict of arrays of the same names."""
+    raise NotImplementedError
