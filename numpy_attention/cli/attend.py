@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention import plots
-from numpy_attention.cli.source import add_model, encoded, pretrained_path, trained
+from numpy_attention.cli.source import add_model, encoded, named, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
 from numpy_attention.pretrained.load import load_pretrained
@@ -24,6 +24,7 @@ from numpy_attention.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_C
 from numpy_attention.training.data import CharVocabulary, Vocabulary
 
 PANELS = 36  # heads in a picture of all layers
+TEXT = "The value of the expression is"  # for the small GPT that comes with the book
 LONGEST = 512  # tokens for a pretrained model, whose many heads' weights are held at once
 
 
@@ -41,8 +42,9 @@ class Scene(NamedTuple):
 def add_parser(commands: Any) -> None:
     """The arguments of `attend`."""
     parser = commands.add_parser("attend", help="draw a model's attention", allow_abbrev=False)
-    add_model(parser, "smollm2 or minilm")
-    parser.add_argument("--text", required=True, help="what the model reads, at most as long as its context")
+    add_model(parser, "smollm2 or minilm", shipped=True)
+    said = f"what the model reads, at most as long as its context; needed with a MODEL (without one: {TEXT!r})"
+    parser.add_argument("--text", default=None, help=said)
     place = "(default: attention.png, in the directory of a run beside its checkpoint)"
     parser.add_argument("--out", type=Path, default=None, help=f"the picture, .png, .svg or .pdf {place}")
     default = f"(default: all, or with more than {PANELS} heads the layer that looks least at the first token)"
@@ -54,13 +56,16 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the picture and say where it is."""
     a = arguments
-    if not a.text:
+    if a.text is None and a.model is not None:
+        raise InputError(f"--text is needed: what shall {a.model} read?")
+    text = TEXT if a.text is None else a.text
+    if not text:
         raise InputError("--text must hold at least one character")
     if a.head is not None and a.layer is None:
         raise InputError(f"--head {a.head} needs --layer: every layer has a head {a.head}")
     if a.out is not None and not a.out.suffix:
         raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
-    scene, folder = _scene(a.model, a.text)
+    scene, folder = _scene(named(a.model), text)
     count, num_heads = len(scene.weights), next(iter(scene.weights.values())).shape[1]
     _check_index("--layer", a.layer, count)
     _check_index("--head", a.head, num_heads)
@@ -68,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if layer is None and count * num_heads > PANELS:
         layer = int(np.argmin([w[..., 0].mean() for w in scene.weights.values()]))
         why = f" (of {count} layers the one that looks least at the first token; --layer draws another)"
-    out = a.out or folder / "attention.png"
+    out = a.out or (Path() if a.model is None else folder) / "attention.png"
     try:
         plots.save(_draw(scene, layer, a.head), out)
     except ModuleNotFoundError as error:

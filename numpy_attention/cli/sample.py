@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 from numpy_attention.backend import NAMES, get_backend
-from numpy_attention.cli.source import add_model, encoded, load_model
+from numpy_attention.cli.source import add_model, encoded, load_model, named
 from numpy_attention.cli.words import add_sampling, sampling, words
 from numpy_attention.errors import InputError
 from numpy_attention.models.generate import stream
@@ -16,7 +16,7 @@ from numpy_attention.pretrained.tokenizer import Tokenizer
 def add_parser(commands: Any) -> None:
     """The arguments of `sample`."""
     parser = commands.add_parser("sample", help="continue a prompt with a trained model", allow_abbrev=False)
-    add_model(parser, "smollm2")
+    add_model(parser, "smollm2", shipped=True)
     parser.add_argument("--prompt", default="The ", help="the text to continue (default: 'The ')")
     add_sampling(parser, tokens=200, temperature=0.8)
     parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not a.prompt:
         raise InputError("--prompt must hold at least one character")
     options = sampling(a)
-    model, vocabulary = load_model(a.model, GPT, "continue a prompt")
+    model, vocabulary = load_model(named(a.model), GPT, "continue a prompt")
     model.to(get_backend(a.backend))
     prompt = encoded(vocabulary, a.prompt)
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()

@@ -1,6 +1,7 @@
 """Which model a command means: a pretrained one, or what `train` has written."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy_attention.files import read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located, there
 from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.shipped import FOLDER, SAID
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
@@ -21,10 +23,19 @@ from numpy_attention.training.data import Vocabulary
 FILES = "a .gguf file, a folder in Hugging Face's layout, or what `train` has written"
 
 
-def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES) -> None:
-    """The argument that names the model; `known` are those of `fetch` that will do."""
+def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES, shipped: bool = False) -> None:
+    """The argument that names the model, which may be left out with `shipped`; `known` are those of `fetch` that do."""
     text = f"{known} (see fetch), {files}; if a file or folder is called like a known model, that is taken"
-    parser.add_argument("model", metavar="MODEL", help=text)
+    text += " (default: the small GPT that comes with the book)" if shipped else ""
+    parser.add_argument("model", metavar="MODEL", help=text, nargs="?" if shipped else None)
+
+
+def named(model: str | None) -> str:
+    """The model that was named, or the one that comes with the book, which is said beside the output."""
+    if model is None:
+        print(SAID, file=sys.stderr)
+        return str(FOLDER)
+    return model
 
 
 def pretrained_path(model: str) -> Path | None:

@@ -82,7 +82,7 @@ def checkpoint_path(directory: Path) -> Path:
 
 
 def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
-    """The trained GPT of a checkpoint and its vocabulary."""
+    """The trained GPT of a checkpoint and its vocabulary; numbers kept in float16, to save room, are widened."""
     try:
         config = config_from(GPTConfig, meta["model"])
         vocabulary = vocabulary_from(meta["task"])
@@ -93,7 +93,8 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
         model = GPT(config, None)
     except (TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
         raise InputError(f"the checkpoint's description of its model does not hold: {error}") from None
-    read_into(model.parameters(), arrays, "parameters.", "model")
+    wide = {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}
+    read_into(model.parameters(), wide, "parameters.", "model")
     return model, vocabulary
 
 

@@ -12,6 +12,7 @@ from numpy_attention import plots
 from numpy_attention.cli import main
 from numpy_attention.files import read_into
 from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.shipped import FOLDER, SAID
 from numpy_attention.runs.restore import load_run
 from numpy_attention.tasks import make_task
 from numpy_attention.tasks.dates import START, STOP, encode_dates
@@ -38,6 +39,20 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     assert main(["train", "--text", str(folder / "text.txt"), "--out", str(folder / "run"), *SIZES]) == 0
     return folder / "run"
+
+
+def test_without_a_model_the_one_that_comes_with_the_book_is_drawn_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(FOLDER.iterdir())
+    assert main(["attend", "--layer", "2", "--head", "1"]) == 0
+    printed = capsys.readouterr()
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(FOLDER.iterdir()) == before, "nothing is written into the package"
+    assert printed.err == SAID + "\n"
+    assert "'The value of the expression is'" in printed.out
+    assert "--text is needed" in refused(capsys, "attend", FOLDER)
 
 
 def test_every_head_of_every_layer_is_drawn_with_the_characters_as_labels(

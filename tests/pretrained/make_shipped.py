@@ -1,0 +1,32 @@
+"""Write `numpy_attention/pretrained/small_gpt` from a finished run: python -m tests.pretrained.make_shipped RUN
+
+The run is that of the default settings: python -m numpy_attention train --workers 2 --out RUN
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from numpy_attention.files import save_arrays
+from numpy_attention.pretrained.shipped import FOLDER
+from numpy_attention.runs import checkpoint
+from numpy_attention.runs.restore import load_run
+
+LEFT_OUT = ("format", "version")  # which save_arrays writes itself
+
+
+def make(run: Path) -> None:
+    """The run without the optimizer's moments, its parameters in float16."""
+    _, arrays, meta = load_run(run)
+    half = {name: array.astype(np.float16) for name, array in arrays.items() if name.startswith("parameters.")}
+    FOLDER.mkdir(exist_ok=True)
+    meta = {key: value for key, value in meta.items() if key not in LEFT_OUT}
+    save_arrays(FOLDER / checkpoint.NAME, half, meta)
+    for name in ("config.json", "log.jsonl"):
+        shutil.copyfile(run / name, FOLDER / name)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))
