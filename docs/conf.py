@@ -24,7 +24,7 @@ language = "en"
 extensions = [
     "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings", "typography", "diagrams",
 ]
-exclude_patterns = ["_ext", "notebooks", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_ext", "notes", "notebooks", "**/.ipynb_checkpoints"]
 
 # Notebooks: run at the build, kept until their code changes; an error in one is an error of the build.
 nb_execution_mode = "cache"

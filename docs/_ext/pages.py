@@ -13,6 +13,7 @@ from pathlib import Path
 
 from asserts import fold_asserts
 from docstrings import to_rst
+from notes import code_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "numpy_attention"
@@ -25,9 +26,9 @@ PARTS = {
     "runs": "Part IV, continued. Long runs",
     "tasks": "What is learned",
     "pretrained": "Part V. Real weights",
-    "gradcheck": "The proof: the checker",
-    "catalogue": "The proof: every op, layer and model",
-    "gallery": "The proof: wrong backwards",
+    "gradcheck": "Checking: the checker",
+    "catalogue": "Checking: every op, layer and model",
+    "gallery": "Checking: wrong backwards",
     "grade": "The tutor",
     "": "Under all rooms",  # the files that stand in no room
 }
@@ -106,11 +107,12 @@ def heading(title: str, underline: str = "=") -> list[str]:
 
 
 def write_book(made: set[Path]) -> None:
-    """One page a chapter: the head of the file as prose, then the file."""
+    """One page a chapter: the head of the file as prose, then the file, with the notes on it."""
     names = set(public_names())
     intro = (
         "Every chapter is a file of the package, and this is that file: its head as prose, then its code. Cover a "
-        "backward with your hand, derive it, and compare line by line."
+        "backward with your hand, derive it, and compare line by line. Beside the lines of Parts I and II stands what "
+        "they compute, in the letters of the :doc:`derivations </derivations/index>`."
     )
     index = [*heading("The book"), intro, ""]
     for part, part_title in PARTS.items():
@@ -121,12 +123,10 @@ def write_book(made: set[Path]) -> None:
         index += [".. toctree::", f"   :caption: {part_title}", "   :maxdepth: 1", "", *listed, ""]
         for page, title, path, docstring in pages:
             first_line = ast.parse(path.read_text()).body[0].end_lineno + 2
-            source = path.relative_to(ROOT)
             body = [
                 ":hide-toc:", "",  # of one heading; the room goes to the code, which is written in 120 columns
                 *heading(title), *to_rst(docstring.partition("\n")[2], names), *heading("The code", "-"),
-                f".. literalinclude:: /../{source}", "   :language: python", f"   :lines: {first_line}-",
-                f"   :lineno-start: {first_line}", f"   :caption: {source}", "   :class: chapter",
+                *code_of(path, first_line),
             ]
             write(DOCS / "book" / f"{page}.rst", body, made)
     write(DOCS / "book" / "index.rst", index, made)
@@ -161,8 +161,11 @@ def write_tutorials(made: set[Path]) -> None:
     import nbformat
     from myst_nb.core.read import read_myst_markdown_notebook
 
-    index = [*heading("Tutorials"), ("From one dot product to a real language model, every gradient computed and "
-             "checked. Each tutorial is a notebook; begin with the first."), "", ".. toctree::", "   :maxdepth: 1", ""]
+    intro = (
+        "From one dot product to a real language model, every gradient computed and checked. Each tutorial is a "
+        "notebook. The first says why, in ten minutes; the gradients begin with number 1."
+    )
+    index = [*heading("Tutorials"), intro, "", ".. toctree::", "   :maxdepth: 1", ""]
     for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
         text = path.read_text()
         notebook = read_myst_markdown_notebook(text, add_source_map=False)

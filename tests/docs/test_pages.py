@@ -10,7 +10,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 TUTORIALS = sorted((DOCS.parent / "tutorials").glob("*.md"))
 WIDEST = 111  # columns of code that stand on a page without scrolling
 MADE_AT_THE_BUILD = {"api", "book", "notebooks", "tutorials"}
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE_AT_THE_BUILD]
+NO_PAGES = {*MADE_AT_THE_BUILD, "notes"}
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in NO_PAGES]
 FENCED = r"^(`{3,})(?:%s)[^\n]*\n(?P<code>.*?)^\1\s*$"
 CELL = re.compile(FENCED % r"\{code-cell\}", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(FENCED % r"\{code-cell\}|python", re.MULTILINE | re.DOTALL)
@@ -87,6 +88,19 @@ def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> 
         for part in ("Formula", "Index by index", "In matrices", "Line for line", "What could be made again instead"):
             assert f"\n## {part}\n" in text, f"{name}: no part '{part}'"
         assert re.search(r"^assert .*nbytes|moments == ", text, re.MULTILINE), f"{name} asserts no number of bytes"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "derivations").glob("[!i]*.md")), ids=name_of)
+def test_a_derivation_asks_before_it_answers(page: Path) -> None:
+    text = page.read_text()
+    asked = re.findall(
+        r"^\*\*Predict\.\*\* (?:[^\n]+\n)+\n<details>\n<summary>The answer</summary>\n\n(.+?)\n\n</details>\n",
+        text, re.MULTILINE | re.DOTALL,
+    )
+    assert 1 <= len(asked) == text.count("**Predict.**") == text.count("<details>") == text.count("</details>")
+    for answer in asked:
+        assert "\n#" not in answer, "a heading is folded away"
+        assert "{code-cell}" not in answer, "code is folded away"
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "derivations").glob("[!i]*.md")), ids=name_of)

@@ -1,0 +1,142 @@
+r"""Notes beside the code of a chapter: the part of the derivation that these lines compute.
+
+docs/notes/ops/softmax.md holds the notes on numpy_attention/ops/softmax.py. Under the name of a function each note says
+by a piece of code, which must stand in one line of that function, where it begins; each line of it is one on the page:
+
+    ## softmax_backward
+
+    `average = dot_in_rows(`
+    : $\sum_i dy_i\,y_i$, one number a row.
+
+Its lines of code end where the next note begins, at a blank line, or with the function; or "`first` to `last`" says it.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+NOTES = ROOT / "docs" / "notes"
+SECTION = re.compile(r"^## (?P<name>[\w.]+)\n", re.MULTILINE)
+NOTE = re.compile(r"`(?P<first>[^`\n]+)`(?: to `(?P<last>[^`\n]+)`)?\n: (?P<text>.+(?:\n  \S.*)*)\n+")
+
+
+class Note(NamedTuple):
+    """What a note says, and the lines it stands beside, counted from 1."""
+
+    function: str
+    first: int
+    last: int
+    text: str
+
+
+class Piece(NamedTuple):
+    """Lines of a file, from `first` to `last`, and the note beside them or none."""
+
+    first: int
+    last: int
+    text: str
+
+
+def source_of(notes: Path) -> Path:
+    """The file of the package that a file of notes belongs to."""
+    return (ROOT / "numpy_attention" / notes.relative_to(NOTES)).with_suffix(".py")
+
+
+def read_notes(notes: Path, source: str) -> list[Note]:
+    """The notes in a file, placed beside the lines of their source; an error says which of them has no place there."""
+    lines, where = source.splitlines(), functions(source)
+    _, *sections = re.split(r"^(?=## )", notes.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found: list[Note] = []
+    for section in sections:
+        title = SECTION.match(section)
+        name = title["name"] if title else section.partition("\n")[0]
+        if name not in where:
+            raise ValueError(f"{notes}: {name} is no function of the source; was it renamed?")
+        start, end = where[name]
+        text = section[title.end() :].strip() + "\n" if title else ""
+        while text:
+            match = NOTE.match(text)
+            if not match:
+                raise ValueError(f"{notes}, {name}: expected a note, `code` and a line ': ...', got {text[:60]!r}")
+            text = text[match.end() :]
+            first = _line(notes, name, match["first"], lines, start, end)
+            last = _line(notes, name, match["last"], lines, first, end) if match["last"] else None
+            if found and first <= found[-1].first:
+                raise ValueError(f"{notes}, {name}: the note at `{match['first']}` must come before the one above it")
+            blank = next((n for n in range(first, end) if not lines[n].strip()), end)  # the line before a blank one
+            found.append(Note(name, first, last or blank, match["text"].replace("\n  ", "\n")))
+    return [
+        note if after is None else note._replace(last=min(note.last, after.first - 1))
+        for note, after in zip(found, [*found[1:], None], strict=True)
+    ]
+
+
+def functions(source: str) -> dict[str, tuple[int, int]]:
+    """First and last line of every function and method, by name and by Class.name."""
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = (node.lineno, node.end_lineno or node.lineno)
+        if isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    found[f"{node.name}.{part.name}"] = (part.lineno, part.end_lineno or part.lineno)
+    return found
+
+
+def _line(notes: Path, name: str, code: str, lines: list[str], start: int, end: int) -> int:
+    hits = [n for n in range(start, end + 1) if code in lines[n - 1]]
+    if len(hits) != 1:
+        got = f"it stands in lines {', '.join(map(str, hits))}" if hits else "it stands in none; was the line changed?"
+        raise ValueError(f"{notes}, {name}: `{code}` must stand in exactly one line of the function, but {got}")
+    return hits[0]
+
+
+def pieces(source: str, notes: list[Note], first: int) -> list[Piece]:
+    """All lines of a source from line `first` on, cut where a note begins or ends."""
+    lines = source.splitlines()
+    found = []
+    for note, after in zip(notes, [*(note.first for note in notes), len(lines) + 1][1:], strict=True):
+        if note.first > first:
+            found.append(Piece(first, note.first - 1, ""))
+        between = "".join(lines[note.last : after - 1]).strip()
+        found.append(Piece(note.first, note.last if between else after - 1, note.text))  # blank lines are no piece
+        first = found[-1].last + 1
+    return [*found, Piece(first, len(lines), "")] if first <= len(lines) else found
+
+
+def code_of(path: Path, first: int) -> list[str]:
+    """The code of a chapter in reStructuredText, from line `first` on, with its notes."""
+    source = path.read_text(encoding="utf-8")
+    notes = (NOTES / path.relative_to(ROOT / "numpy_attention")).with_suffix(".md")
+    out: list[str] = []
+    for piece in pieces(source, read_notes(notes, source) if notes.exists() else [], first):
+        caption = [f"   :caption: {path.relative_to(ROOT)}"] if piece.first == first else []
+        code = [
+            f".. literalinclude:: /../{path.relative_to(ROOT)}", "   :language: python", "   :class: chapter",
+            f"   :lines: {piece.first}-{piece.last}", f"   :lineno-start: {piece.first}", *caption,
+        ]
+        if piece.text:
+            said = [f"| {_to_rst(line)}" for line in piece.text.split("\n")]
+            code = [".. container:: noted", "", *_indented([".. container:: beside", "", *_indented(said), "", *code])]
+        out += [*code, ""]
+    return out
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["   " + line if line else line for line in lines]
+
+
+def _to_rst(line: str) -> str:
+    """One line of a note: $formulas$ and `code` marked up, all other characters as they are."""
+    marked = []
+    for part in re.split(r"(\$[^$]+\$|`[^`]+`)", line):
+        if part.startswith("$"):
+            marked.append(f":math:`{part[1:-1]}`")
+        elif part.startswith("`"):
+            marked.append(f"`{part}`")
+        else:
+            marked.append(re.sub(r"([\\`*_|])", r"\\\1", part))
+    return "\\ ".join(part for part in marked if part)
