@@ -1,4 +1,4 @@
-"""Diagrams of one attention: its backward, its masks, its heads, and where it is told of positions."""
+"""Diagrams of one attention: beside a recurrence, its backward, masks and heads, and where it is told of positions."""
 
 from itertools import pairwise
 
@@ -8,6 +8,36 @@ import numpy_attention as na
 from tests.diagrams.pen import Drawing
 
 TUTORIAL_4 = "tutorials/04-scaled-dot-product-attention.md"
+
+
+def chain_and_pairs() -> Drawing:
+    """Five words in a recurrence and in attention, and in both the way from one of them to another."""
+    d = Drawing(
+        "chain-and-pairs", "A chain of states, and all pairs at once",
+        "Five words, twice. Above, each state is made of one word and of the state before it: from cat to the state "
+        "of it lead four arrows in a row. Below, an arrow leads from every word to every result: from cat to it, one.",
+        408,
+    )
+    names, xs = ("The", "cat", "slept", "because", "it"), [50 + 80 * n for n in range(5)]
+    d.say(16, 24, "*recurrence*")
+    d.say(402, 24, "T steps, one after the other", "end", "soft")
+    states = [d.box(x, 42, 46, f"`h{n}`", "gradient" if n > 1 else "step") for n, x in enumerate(xs, start=1)]
+    words = [d.box(x, 116, 68, name, "gradient" if name == "cat" else "data") for name, x in zip(names, xs)]
+    for n, (word, state) in enumerate(zip(words, states)):
+        d.arrow((word.cx, word.y), (state.cx, state.bottom), role="orange" if n == 1 else "soft")
+    for n, (a, b) in enumerate(pairwise(states)):
+        d.arrow((a.right, a.cy), (b.x, b.cy), role="orange" if n else "soft")
+    d.say(16, 172, "from cat to it: four arrows, and each is a factor", role="orange")
+    d.say(16, 222, "*attention*")
+    d.say(402, 222, "T × T pairs, all at once", "end", "soft")
+    results = [d.box(x, 240, 46, f"`y{n}`", "gradient" if n == 5 else "step") for n, x in enumerate(xs, start=1)]
+    words = [d.box(x, 346, 68, name, "gradient" if name == "cat" else "data") for name, x in zip(names, xs)]
+    pairs = sorted(((i, j) for i in range(5) for j in range(5)), key=lambda pair: pair == (1, 4))  # that one on top
+    for i, j in pairs:
+        look = "orange" if (i, j) == (1, 4) else "soft"
+        d.arrow((words[i].cx, 346), (results[j].cx, results[j].bottom), role=look, head=look == "orange")
+    d.say(16, 398, "from cat to it: one arrow, as between any two", role="orange")
+    return d
 
 
 def backward() -> Drawing:
