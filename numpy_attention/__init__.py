@@ -19,8 +19,8 @@ Part IV    training   25 optimizers     26 schedules      27 data            28 
            runs       29 trainer        30 checkpoint     31 parallel        32 mpi
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
-The proof  gradcheck  complex steps and differences, for functions of your own too
-           catalogue  every op, layer and model above, proven; gallery: wrong backwards; grade: exercises
+Checking   gradcheck  complex steps and differences, for functions of your own too
+           catalogue  every op, layer and model above, checked; gallery: wrong backwards; grade: exercises
 """
 
 from typing import TYPE_CHECKING

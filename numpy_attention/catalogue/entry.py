@@ -27,7 +27,7 @@ Build = Callable[[Sizes, np.random.Generator, Any], Any]
 class Entry:
     """One line of the catalogue. A layer has `build(sizes, rng, dtype)` in place of `op` and `op_backward`.
 
-    `covers`    the op or class it proves
+    `covers`    the op or class it checks
     `options`   keyword options, or a function of the sizes that gives them
     `prepare`   changes the drawn inputs: saturated scores, a zero for relu, a table of too many ids
     `wrong`     calls that must be refused: "w+0" grows w along axis 0, "w:float32" changes its dtype, "k.T" swaps axes

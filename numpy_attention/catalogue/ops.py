@@ -1,4 +1,4 @@
-"""Every op in every variant, with the spec of its inputs: what Part I has to prove.
+"""Every op in every variant, with the spec of its inputs: what Part I is checked with.
 
 A line adds a variant: `_entry("softmax", "x: A B C", "axis 0", options={"axis": 0})`. The sizes A, B, C are drawn, all
 different; `wrong` lists the calls that must be refused (see `Entry`).

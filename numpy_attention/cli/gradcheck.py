@@ -1,4 +1,4 @@
-"""gradcheck: prove every backward by complex steps and finite differences."""
+"""gradcheck: check every backward by complex steps and finite differences."""
 
 import argparse
 import importlib
@@ -10,7 +10,7 @@ from numpy_attention.backend import NAMES, get_backend
 
 def add_parser(commands: Any) -> None:
     """The arguments of `gradcheck`."""
-    words = "prove every backward by complex steps and finite differences"
+    words = "check every backward by complex steps and finite differences"
     parser = commands.add_parser("gradcheck", help=words, allow_abbrev=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")

@@ -1,4 +1,4 @@
-"""The proof: gradient checks for our ops, and for anyone's.
+"""Checking: gradients of our ops and of anyone's.
 
     gradcheck(op, op_backward, {"x": x, "w": w})       # y, cache = op(x, w);  dx, dw = op_backward(dy, cache)
     gradcheck_vjp(f, vjp, (x, w))                      # y = f(x, w);          dx, dw = vjp(dy, x, w)

@@ -1,4 +1,4 @@
-"""`gradcheck`: the proof, and its exit code."""
+"""`gradcheck`: what it prints, and its exit code."""
 
 from numpy_attention.catalogue import table
 from numpy_attention.cli import main

@@ -12,7 +12,7 @@ from tests.diagrams.pen import Drawing, wrapped
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 TUTORIAL_11 = "tutorials/11-training.md"
 BOOK = ("ops", "training", "layers", "models", "runs", "pretrained", "tasks")
-PROOF = ("gradcheck", "catalogue", "gallery", "grade")
+CHECKS = ("gradcheck", "catalogue", "gallery", "grade")
 LOOP = "numpy_attention/training/loop.py"
 
 
@@ -102,13 +102,13 @@ def house() -> Drawing:
         deepest = max(text.count("\n") for text in texts)
         height = 51 + 17 * deepest
         for n, (room, text) in enumerate(zip(rooms, texts)):
-            kind = "step" if room in BOOK else "kept" if room in PROOF else "quiet"
+            kind = "step" if room in BOOK else "kept" if room in CHECKS else "quiet"
             text += "\n" * (deepest - text.count("\n"))  # all names of a floor in one line
             d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{room}`\n{text}", kind, height - 4)
         y += height
     d.arrow((left - 8, 90), (210, 10), (right + 8, 90), head=False)
     d.say(210, 78, "a file uses its own floor and those below", "middle", "soft")
-    for x, kind, what in ((22, "step", "the book"), (150, "kept", "proof and tutor"), (318, "quiet", "tools")):
+    for x, kind, what in ((22, "step", "the book"), (150, "kept", "checks and tutor"), (318, "quiet", "tools")):
         d.cells(x, y + 10, 1, 1, 20, lambda i, j, kind=kind: kind)
         d.say(x + 28, y + 25, what, role="soft")
     d.height = y + 42
