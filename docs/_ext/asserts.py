@@ -51,8 +51,8 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _assigned(node: ast.AST) -> set[str]:
-    """Names that a statement makes, or into whose arrays or objects it writes."""
-    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    """Names that a statement makes or deletes, or into whose arrays or objects it writes."""
+    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     for one in ast.walk(node):
         if isinstance(one, (ast.Subscript, ast.Attribute)) and isinstance(one.ctx, ast.Store):
             found |= _names(one)

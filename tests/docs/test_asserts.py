@@ -43,7 +43,7 @@ def test_an_assert_stays_where_what_it_asserts_changes_later() -> None:
     assert second["code"] == "# twice\nassert x == 2\n"
 
 
-@pytest.mark.parametrize("later", ["x[0] = 2", "x += 1", "x.y = 3", "def x(): pass"])
+@pytest.mark.parametrize("later", ["x[0] = 2", "x += 1", "x.y = 3", "def x(): pass", "del x"])
 def test_what_writes_into_it_counts_as_a_change(later: str) -> None:
     text = f"```{{code-cell}} ipython3\nassert x\n{later}\n```\n"
     assert fold_asserts(text) == text
