@@ -448,7 +448,8 @@ class Fingers {
       svg("path", { d: "M50 20 V260 H530", class: "fingers-axis" }), ...axis, ...scale, ...drawn,
       svg("line", { x1: here, x2: here, y1: 20, y2: 260, class: "fingers-here" }),
       svg("text", { x: 530, y: 16, "text-anchor": "end" }, `relative error of the difference for ${target}, against h`),
-      svg("text", { x: 66, y: 60, class: "fingers-one-sided" }, "one-sided"), svg("text", { x: 66, y: 80, class: "fingers-central" }, "central"));
+      svg("text", { x: 524, y: 226, "text-anchor": "end", class: "fingers-one-sided" }, "one-sided"),
+      svg("text", { x: 524, y: 246, "text-anchor": "end", class: "fingers-central" }, "central"));
     this.stepSaid.replaceChildren(...[
       `h = ${(10 ** -this.step).toExponential(1)}`, `L(x + h) = ${now.plus.toFixed(15)}`, `L(x − h) = ${now.minus.toFixed(15)}`,
       `(L(x + h) − L(x − h)) / 2h = ${now.central.toFixed(15)}`, `${target} = ${claim.toFixed(15)}`,
