@@ -332,6 +332,7 @@ class Fingers {
       return;
     }
     event.preventDefault();
+    event.stopPropagation();                      // to the site an arrow key means the next page
   }
 
   choose(...chosen) {                             // to be moved
