@@ -65,13 +65,13 @@ def _beside(theirs: Problem, ours: Problem) -> Problem:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One file of exercises; `trials` are checks of what has no gradient, by the name of the thing on trial."""
+    """One file of exercises; `trials` check, each in words, what has no gradient, by the name of the thing on trial."""
 
     name: str
     title: str
     claim: str
     tries: tuple[Try, ...] = ()
-    trials: Mapping[str, Callable[[Any, int], None]] = field(default_factory=dict)
+    trials: Mapping[str, Mapping[str, Callable[[Any, int], None]]] = field(default_factory=dict)
     imprints: Mapping[str, Callable[[Any], list[np.ndarray]]] = field(default_factory=dict)
     leave_out: tuple[str, ...] = ()  # mutants of options that this exercise does not have
     memory: Callable[[Any], None] | None = None

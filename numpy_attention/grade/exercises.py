@@ -64,7 +64,7 @@ def _of_results(name: str, title: str, claim: str, *functions: str, theirs_to_wr
     """An exercise whose functions have no gradient: their results are compared."""
     quizzes = {function: QUIZZES[function] for function in functions}
     return Exercise(
-        name, title, claim, trials={function: quiz.trial for function, quiz in quizzes.items()},
+        name, title, claim, trials={function: quiz.trials for function, quiz in quizzes.items()},
         imprints={function: quiz.imprint for function, quiz in quizzes.items()}, theirs_to_write=theirs_to_write,
     )
 
@@ -114,7 +114,7 @@ _LIST = (
         "mask[i, j] is True exactly when key j is not after query i, the last query standing at the last key; "
         "rows that see nothing get zero gradient, never NaN.",
         (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
-        trials={"causal_mask": trial_of_causal_mask}, imprints={"causal_mask": masks_imprint},
+        trials={"causal_mask": {"does what it says": trial_of_causal_mask}}, imprints={"causal_mask": masks_imprint},
     ),
     Exercise(
         "heads", "splitting and joining heads", f"{DIFFERENCES}; every number goes back to where it came from.",
@@ -195,7 +195,7 @@ _LIST = (
     Exercise(
         "adam", "one step of Adam",
         "Four steps agree with steps by hand, element by element, tiny gradients among them.",
-        trials={"Adam": trial_of_adam}, imprints={"Adam": adam_imprint},
+        trials={"Adam": {"does what it says": trial_of_adam}}, imprints={"Adam": adam_imprint},
     ),
     Exercise(
         "tied_table", "the two gradients of a tied table", f"{DIFFERENCES} and ids that repeat.",

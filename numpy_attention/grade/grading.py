@@ -89,9 +89,9 @@ def _wrapped(line: str) -> list[str]:
 
 def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Callable[[int], Failure | None]]]:
     """Each property in words, with the function that looks for an example against it."""
-    trial = exercise.trials.get(subject)
-    if trial is not None:
-        yield "does what it says", partial(_first_seed, trial, getattr(module, subject))
+    if subject in exercise.trials:
+        for words, trial in exercise.trials[subject].items():
+            yield words, partial(_first_seed, trial, getattr(module, subject))
         return
     tries = [one for one in exercise.tries if one.name == subject]
     entries = [one.entry(module) for one in tries]

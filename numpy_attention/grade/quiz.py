@@ -1,7 +1,7 @@
 """A function whose results are compared, since it has no gradient: what it is asked, and who knows the answer.
 
     Quiz(right, ask)       ask(rng) yields questions: what is asked, in words, and the arguments
-    quiz.trial(f, seed)    the first question that f answers in another way, in numbers
+    quiz.trials            each question by its words; trial(f, seed) tells in numbers of another answer
     quiz.imprint(f)        all its answers, to be compared with those of known mistakes
 """
 
@@ -9,6 +9,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,19 @@ class Quiz:
     right: Callable[..., Any]
     ask: Callable[[np.random.Generator], Questions]
 
-    def trial(self, made: Callable[..., Any], seed: int) -> None:
-        """Put all questions of a seed.
+    @property
+    def trials(self) -> dict[str, Callable[[Any, int], None]]:
+        """Each question in words, with what puts it: the same words for every seed, and other arguments."""
+        return {words: partial(self.put, words) for words, _ in self.ask(np.random.default_rng(0))}
 
-        Raises: AssertionError at the first wrong answer, with the arguments and both answers.
+    def put(self, question: str, made: Callable[..., Any], seed: int) -> None:
+        """Put one question of a seed.
+
+        Raises: AssertionError at a wrong answer, with the arguments and both answers.
         """
         for words, arguments in self.ask(np.random.default_rng(seed)):
+            if words != question:
+                continue
             given, expected = copy.deepcopy(arguments), self.right(*copy.deepcopy(arguments))
             with np.errstate(all="ignore"):
                 answer = made(*given)
@@ -40,7 +48,7 @@ class Quiz:
             if complaint or not same(arguments, given):
                 names = list(inspect.signature(self.right).parameters)
                 raise AssertionError("\n".join([
-                    f"{words}: {complaint or 'the arguments were changed in place; they belong to the caller'}",
+                    complaint or "the arguments were changed in place; they belong to the caller",
                     *(f"  {name} = {shown(one)}" for name, one in zip(names, arguments)),
                     f"  yours: {shown(answer)}", f"  right: {shown(expected)}",
                 ]))

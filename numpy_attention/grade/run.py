@@ -223,4 +223,7 @@ def _exercise_of(file: str, name: str | None) -> Exercise:
 
 def _require_hypothesis() -> None:
     if importlib.util.find_spec("hypothesis") is None:
-        raise GradeError("grade: needs Hypothesis to look for the smallest wrong example: pip install hypothesis")
+        raise GradeError(
+            "grade: needs Hypothesis to look for the smallest wrong example: pip install hypothesis, or, in a copy of "
+            "the repository, pip install '.[tutorials]'"
+        )

@@ -4,6 +4,7 @@ Three kinds of failure: not written yet, which is no mistake; a stop, with the s
 smallest example shows the numbers best, a larger one with sizes all different the pattern behind them.
 """
 
+import re
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -46,17 +47,24 @@ def explain(
         lines += [summary + place]
         if "matmul" in summary and ".T" in place:
             lines += ["`.T` turns all axes round, those of the batch too; swapaxes(-1, -2) turns the last two alone."]
+        unfit = "could not be broadcast" in summary
+        if unfit and _lacks_one_axis(summary):
+            lines += ["The shapes differ by one axis that is missing: a sum, mean or max without keepdims=True?"]
         if entry is not None:
-            lines += ["", "The smallest example found on which it stops:", *_inputs(entry, seed, sizes)]
+            # Where shapes do not fit, no number is to blame.
+            inputs = _inputs(entry, seed, sizes, numbers=not unfit)
+            lines += ["", "The smallest example found on which it stops:", *inputs]
     elif report is not None and entry is not None:
         lines += ["The smallest example found:", *_inputs(entry, seed, sizes)]
         wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
         for argument in wrong[:MOST_ARGUMENTS]:
             yours, differences = _told_apart(argument.analytic, argument.numeric)
             lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
-        said = _report_of_a_larger_example(entry, right or entry) or str(error)
+        other = _report_of_a_larger_example(entry, right or entry)
+        said = other or str(error)
+        lines += ["", "On another draw, whose arrays are not shown:"] if other else [""]
         # Where the mistake is known, nobody need guess.
-        lines += ["", *(line for line in said.splitlines() if not (known and line.startswith(LIKELY)))]
+        lines += [*(line for line in said.splitlines() if not (known and line.startswith(LIKELY)))]
         summary = _likely_mistake(said) or summary
     else:
         lines += str(error).splitlines()
@@ -82,11 +90,23 @@ def _frame(trace: TracebackType | None, file: str) -> traceback.FrameSummary | N
     return own[-1] if own else None
 
 
-def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
+def _lacks_one_axis(message: str) -> bool:
+    """Whether the first two shapes of a message are the same but for one axis that one of them lacks."""
+    shapes = [tuple(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\([\d, ]*\)", message)]
+    if len(shapes) < 2:
+        return False
+    short, long = sorted(shapes[:2], key=len)
+    return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
+
+
+def _inputs(entry: Entry, seed: int, sizes: Sizes | None, numbers: bool = True) -> list[str]:
+    def told(value: Any) -> str:
+        return f"= {shown(value)}" if numbers else f"of shape {np.shape(value)}"
+
     case = entry.case(seed, np.float64, sizes)
     parameters = case.layer.parameters() if case.layer is not None else {}
     left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
-    lines = [f"  {name} = {shown(value)}" for name, value in case.inputs.items() if name not in left_out]
+    lines = [f"  {name} {told(value)}" for name, value in case.inputs.items() if name not in left_out]
     lines += [f"  and {len(left_out)} random parameters"] if left_out else []
     lines += [
         f"  {name} = {value!r}" for name, value in case.options.items() if not isinstance(value, np.random.Generator)
@@ -94,7 +114,7 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None) -> list[str]:
     try:
         with np.errstate(all="ignore"):
             y, _ = case.problem().run(case.inputs)
-        lines += [f"  dy = {shown(one)}" for one in random_cotangent(y, seed)]
+        lines += [f"  dy {told(one)}" for one in random_cotangent(y, seed)]
     except Exception:  # the forward itself may be what stops
         pass
     return lines

@@ -21,14 +21,17 @@ QUIZ = Quiz(halves, ask)
 
 
 def test_the_right_answer_passes() -> None:
-    QUIZ.trial(halves, 0)
+    for trial in QUIZ.trials.values():
+        trial(halves, 0)
 
 
-def test_the_first_wrong_answer_is_told_with_its_question() -> None:
+def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> None:
+    assert list(QUIZ.trials) == ["zeros", "numbers at random"]
+    QUIZ.put("zeros", lambda x: (x, len(x)), 0)
     with pytest.raises(AssertionError) as failure:
-        QUIZ.trial(lambda x: (x, len(x)), 0)
+        QUIZ.put("numbers at random", lambda x: (x, len(x)), 0)
     first, *lines = str(failure.value).splitlines()
-    assert first.startswith("numbers at random: number 0 of what it returns is 0.12573 at [0], and must be 0.062865")
+    assert first.startswith("number 0 of what it returns is 0.12573 at [0], and must be 0.062865")
     assert lines == [
         "  x = [ 0.1257, -0.1321,  0.6404]", "  yours: [ 0.1257, -0.1321,  0.6404], 3",
         "  right: [ 0.0629, -0.0661,  0.3202], 3",
@@ -40,8 +43,8 @@ def test_arguments_that_are_changed_are_told() -> None:
         x /= 2
         return x.copy(), len(x)
 
-    with pytest.raises(AssertionError, match="numbers at random: the arguments were changed in place"):
-        QUIZ.trial(careless, 0)
+    with pytest.raises(AssertionError, match="the arguments were changed in place"):
+        QUIZ.put("numbers at random", careless, 0)
 
 
 def test_an_imprint_holds_all_answers_and_none_for_a_stop() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from numpy_attention.cli import main as command_line
 from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.grade.run import GradeError
 from tests.grade.hand_in import FOLDER, grade
 
 
@@ -147,3 +148,9 @@ def test_unusable_input_is_one_clear_line(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_without_hypothesis_the_way_to_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(GradeError, match=r"pip install hypothesis, or, .*pip install '\.\[tutorials\]'$"):
+        grade(tmp_path, "softmax", "return dy")

@@ -39,6 +39,28 @@ def test_a_transpose_of_too_many_axes_is_explained(tmp_path: Path) -> None:
     assert "swapaxes(-1, -2) turns the last two alone" in said
 
 
+def test_the_draw_behind_the_smallest_example_is_said_to_be_another(tmp_path: Path) -> None:
+    _, said = grade(tmp_path, "embedding", "dtable[ids[..., :1]] += dy[..., :1, :]; return dtable")
+    smallest, _, other = said.partition("On another draw, whose arrays are not shown:")
+    assert "dtable, yours:" in smallest
+    assert "likely mistake: " not in smallest
+    assert "likely mistake: " in other
+
+
+@pytest.mark.parametrize(("backward", "hint"), [
+    ("dw = dy @ v.swapaxes(-1, -2); ds = weights * (dw - (dw * weights).sum(axis=-1)); return ds @ k, k, v", True),
+    ("return np.zeros(96) + np.zeros(97), k, v", False),
+])
+def test_shapes_that_do_not_fit_are_shown_without_numbers(tmp_path: Path, backward: str, hint: bool) -> None:
+    code, said = grade(tmp_path, "attention", backward)
+    assert code == 1
+    assert "could not be broadcast together" in said
+    assert ("without keepdims=True?" in said) == hint
+    example = said.partition("The smallest example found on which it stops:")[2]
+    assert re.search(r"q of shape \(.*k of shape \(.*v of shape \(.*dy of shape \(", example, re.DOTALL)
+    assert " = " not in example
+
+
 @pytest.mark.parametrize("left", ["p", "self.parameters[name]"])
 def test_an_optimizer_that_makes_new_arrays_is_told_so(tmp_path: Path, left: str) -> None:
     step = "for name, p in self.parameters.items():\n            g = grads[name]\n            "

@@ -83,6 +83,18 @@ def mean_of_its_places(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
     return embedding_backward(dy, cache) / np.maximum(uses, 1).astype(dy.dtype)[:, None]
 
 
+@slip("embedding")
+def ids_not_flattened(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
+    """The loop takes ids for one list: of two axes each v is a whole row of ids, and += keeps the last of its repeats.
+
+    Hides: right for ids of one axis, a sentence without a batch, and for a batch of which no row repeats an id.
+    """
+    dtable = np.zeros_like(cache.table)
+    for n, v in enumerate(cache.ids):
+        dtable[v] += dy[n]
+    return dtable
+
+
 @slip("scaled_dot_product_attention")
 def scale_upside_down(dy: np.ndarray, cache: AttentionCache) -> Any:
     """dq and dk are divided by the scale 1/sqrt(d_k), where they must be multiplied by it: sqrt(d_k) is upside down.

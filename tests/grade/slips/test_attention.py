@@ -45,5 +45,13 @@ def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None
 
 def test_the_first_wrong_answer_is_shown_in_numbers() -> None:
     said = told("attention_forward", forward())
-    assert "a mask whose second row may look at nothing: number 0 of what it returns is nan at [1, 0]" in said
+    assert "a mask whose second row may look at nothing number 0 of what it returns is nan at [1, 0]" in said
     assert "mask = [[False, True, False], [False, False, False]]" in said
+
+
+def test_each_question_is_a_property_of_its_own() -> None:
+    without_mask = forward("scores").replace("if mask is not None:", "if False:")
+    said = told("attention_forward", without_mask)
+    right = "right attention: two queries and three keys, no mask right attention: a batch of heads"
+    assert said.startswith(f"{right} WRONG attention: a mask")
+    assert "right attention: a mask WRONG attention: a mask whose second row" in told("attention_forward", forward())

@@ -46,6 +46,9 @@ PLANTED = {
         "embedding",
         "for v in ids.reshape(-1):\n        dtable[v] = dy[ids == v].mean(axis=0)\n    return dtable",
         "gets the mean of its n terms, where they must be added up"),
+    "ids_not_flattened": (
+        "embedding", "for n, v in enumerate(ids):\n        dtable[v] += dy[n]\n    return dtable",
+        "each v is a whole row of ids"),
     "scale_upside_down": ("attention", ATTENTION, "sqrt(d_k) is upside down"),
     "root_missing_in_du": ("gelu", GELU.format("1 + 3 * 0.044715 * x**2"), "lacks the factor sqrt(2 / pi)"),
     "three_missing_in_du": ("gelu", GELU.format("C * (1 + 0.044715 * x**2)"), "the 3 is missing"),
