@@ -41,6 +41,7 @@ def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
     path = Path(path)
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
     with rc_context({"svg.hashsalt": "numpy_attention"}):
+        _lay_out(figure)
         figure.savefig(path, dpi=dpi, metadata={dated: None} if dated else None)
     return path
 
@@ -95,5 +96,11 @@ def printable(tokens: Sequence[object], spaces: bool = True) -> list[str]:
 
 def _png(figure: Any) -> bytes:
     buffer = io.BytesIO()
+    _lay_out(figure)
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
+
+
+def _lay_out(figure: Any) -> None:
+    """Find a place for everything: with square cells one pass, which drawing makes, leaves long labels cut off."""
+    figure.draw_without_rendering()

@@ -43,6 +43,14 @@ def test_labels_of_rows_say_nothing_of_columns() -> None:
         plots.matrix_map(np.eye(3), columns=["a"])
 
 
+@pytest.mark.parametrize("longest", [3, 8, 12, 20])
+def test_long_labels_of_rows_have_room(rng: np.random.Generator, longest: int) -> None:
+    rows = [f"{'w' * (longest - 2)} {n}" for n in range(8)]
+    figure = plots.matrix_map(rng.standard_normal((8, 6)), rows=rows)
+    figure._repr_png_()
+    assert min(label.get_window_extent().x0 for label in figure.axes[0].get_yticklabels()) >= 0
+
+
 def test_positions_run_along_and_dimensions_down() -> None:
     table = na.sinusoidal_positions(50, 64)
     axes = plots.positions_map(table).axes[0]
