@@ -17,7 +17,9 @@ from numpy_attention.grade.quizzes import QUIZZES
 ATTENTION = "scaled_dot_product_attention"
 QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"
 GROUPED = "q: B H_q T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v"
-DIFFERENCES = "Every element of the gradient agrees with differences of the forward, for a random dy"
+DIFFERENCES = (
+    "float32 in, float32 out; every element of the gradient agrees with differences of the forward, for a random dy"
+)
 
 
 def _off(_: Sizes) -> dict[str, Any]:
@@ -98,7 +100,8 @@ _LIST = (
     ),
     _of_results(
         "attention_forward", "attention from nothing",
-        "Both results agree with the formula, with T_q != T_k, masks that hide whole rows, and scores of a thousand.",
+        "Both results agree with the formula, with T_q != T_k, masks that hide whole rows, scores of a thousand; "
+        "float32 in, float32 out.",
         "attention", theirs_to_write=(ATTENTION, "tiled_attention"),
     ),
     Exercise(
@@ -112,7 +115,7 @@ _LIST = (
     Exercise(
         "causal_mask", "the causal mask, and a softmax that minds it",
         "mask[i, j] is True exactly when key j is not after query i, the last query standing at the last key; "
-        "rows that see nothing get zero gradient, never NaN.",
+        "rows that see nothing get zero gradient, never NaN; float32 in, float32 out.",
         (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
         trials={"causal_mask": {"does what it says": trial_of_causal_mask}}, imprints={"causal_mask": masks_imprint},
     ),

@@ -7,8 +7,7 @@ looks for an example and shrinks it, the tutor explains it, and what comes after
 
 import copy
 import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,10 +17,9 @@ import numpy as np
 from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.numbers.claims import explain_shape, random_cotangent
-from numpy_attention.gradcheck.problems.problem import is_float
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.exercise import Exercise, beside
+from numpy_attention.grade.form import right_form
 from numpy_attention.grade.formula import as_exact_as_a_formula
 from numpy_attention.grade.quiz import shown
 from numpy_attention.grade.references import ours
@@ -116,7 +114,7 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
 
     in_turn: list[tuple[str, properties.Property]] = [
         (f"the forward is {'' if exercise.from_nothing else 'still '}that of the formula", forward_is_right),
-        ("the backward returns arrays of the right number, shape and dtype", _form),
+        ("the backward returns arrays of the right number, shape and dtype", right_form),
         ("every element agrees with differences of the forward", gradients_agree),
         ("inputs, dy and cache stay as they were; called twice it says the same", properties.nothing_is_changed),
         ("a second use before the backward disturbs nothing", properties.two_uses_do_not_disturb_each_other),
@@ -127,58 +125,6 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
     if exercise.memory is not None:
         memory = exercise.memory
         yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
-
-
-def _form(entry: Entry, seed: int, sizes: Sizes | None) -> None:
-    """What came back, before anyone looks at the numbers."""
-    case = entry.case(seed, np.float64, sizes)
-    forward, backward = case.functions()
-    y, cache = forward(**case.own_inputs, **copy.deepcopy(case.options))
-    answer = backward(random_cotangent((np.asarray(y),), seed)[0], cache)
-    floats = {name: value for name, value in case.own_inputs.items() if is_float(value)}
-    if case.layer is not None:
-        _form_of_layer(case, floats, answer)
-        return
-    what = f"{entry.covers}_backward"
-    wanted = ", ".join(f"d{name} {value.shape}" for name, value in floats.items())
-    assert answer is not None, f"{what} returned None; is there a `return` at its end? It must return {wanted}"
-    got = answer if isinstance(answer, (tuple, list)) else (answer,)
-    if len(got) != len(floats):
-        got = tuple(one for one in got if one is not None)  # None stands for an option that is off
-    assert len(got) == len(floats), f"{what} returned {len(got)} gradients, expected {len(floats)}: {wanted}"
-    shapes, expected = [getattr(grad, "shape", None) for grad in got], [value.shape for value in floats.values()]
-    assert shapes == expected or Counter(shapes) != Counter(expected), (
-        f"{what} returned arrays of the shapes {', '.join(map(str, shapes))}: the right ones in another order. "
-        f"It must return {wanted}"
-    )
-    for (name, value), grad in zip(floats.items(), got):
-        _form_of_array(f"{what}: d{name}", grad, value)
-
-
-def _form_of_layer(case: Case, floats: Mapping[str, np.ndarray], answer: Any) -> None:
-    wanted = ", ".join([*(f"d{name}" for name in floats), "grads"])
-    assert isinstance(answer, tuple), f"backward returned {type(answer).__name__}, expected a tuple: {wanted}"
-    assert len(answer) == len(floats) + 1, f"backward returned {len(answer)} things, expected {wanted}"
-    *grads_of_inputs, grads = answer
-    assert isinstance(grads, dict), f"the last thing returned must be the dict grads, got {type(grads).__name__}"
-    for (name, value), grad in zip(floats.items(), grads_of_inputs):
-        _form_of_array(f"backward: d{name}", grad, value)
-    names = case.layer.parameters()
-    missing, unknown = sorted(names.keys() - grads.keys()), sorted(grads.keys() - names.keys())
-    assert not missing, f"grads has no gradient for the parameter {', '.join(missing)}"
-    assert not unknown, f"grads holds {', '.join(unknown)}, and there is no such parameter"
-    for name, grad in grads.items():
-        _form_of_array(f"backward: grads[{name!r}]", grad, names[name])
-
-
-def _form_of_array(what: str, grad: Any, value: np.ndarray) -> None:
-    kind = "a single number" if isinstance(grad, (float, np.number)) else type(grad).__name__
-    assert isinstance(grad, np.ndarray), f"{what} must be an array of shape {value.shape}, got {kind}"
-    assert grad.shape == value.shape, (
-        f"{what} must have the shape of its argument, {value.shape}, got {grad.shape}: "
-        f"{explain_shape(grad.shape, value.shape)}"
-    )
-    assert grad.dtype.kind == "f", f"{what} must hold floats, got {grad.dtype}"
 
 
 def _output(case: Case, subject: str) -> np.ndarray:

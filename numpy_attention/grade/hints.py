@@ -2,8 +2,8 @@
 
 TEXT = """
 softmax
-  1. Raising x_j raises y_j and lowers every other y_i of the row. By the quotient rule dy_i/dx_j = y_i ([i = j]
-     - y_j).
+  1. Raising x_j raises y_j and lowers every other y_i of the row. By the quotient rule the slope of y_i for
+     x_j is y_i ([i = j] - y_j).
   2. Sum over all i: dx_j = sum_i dy_i y_i ([i = j] - y_j). The bracket splits the sum in two.
   3. dx_j = dy_j y_j - y_j sum_i dy_i y_i. The last sum is one number a row: .sum(axis=axis, keepdims=True).
 
@@ -22,8 +22,8 @@ embedding
 layer_norm
   1. The last line first: y = gamma * x_hat + beta. gamma and beta serve all rows, so dgamma and dbeta sum over
      every axis but the last, and dx_hat = dy * gamma.
-  2. x_hat_i depends on x_j directly, through the mean, and through r: dx_hat_i/dx_j = r [i = j] - r / d - r
-     x_hat_i x_hat_j / d.
+  2. x_hat_i depends on x_j directly, through the mean, and through r. The slope of x_hat_i for x_j is
+     r [i = j] - r / d - r x_hat_i x_hat_j / d.
   3. Multiply by dx_hat_i and sum over i: dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat)), each
      mean over the last axis with keepdims=True.
 
@@ -121,7 +121,7 @@ rms_norm
   1. r = 1 / sqrt(mean(x^2) + eps), one number a row; x_hat = x r; y = gamma x_hat. It is layer norm without the
      mean and without beta.
   2. dx_hat = dy gamma, and dgamma sums dy x_hat over all axes but the last. x_j moves its own x_hat and, by r, all
-     of its row: dx_hat_i/dx_j = r [i = j] - r x_hat_i x_hat_j / d.
+     of its row: the slope of x_hat_i for x_j is r [i = j] - r x_hat_i x_hat_j / d.
   3. Multiply by dx_hat_i and sum over i: dx = r * (dx_hat - x_hat * mean(dx_hat * x_hat)), the mean over the last
      axis with keepdims=True.
 

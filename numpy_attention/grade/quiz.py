@@ -19,6 +19,11 @@ from numpy_attention.catalogue.properties import same
 Questions = Iterator[tuple[str, tuple[Any, ...]]]
 SHOWN = 24  # an array of more numbers is shown by its shape
 SEEDS = (0, 1, 2)
+OF_DTYPE = " must be of "
+WIDENED = (
+    "np.zeros makes float64: use np.zeros_like(...), or np.zeros(..., dtype=...dtype). np.sqrt of a whole number is of "
+    "float64, too, and widens float32; math.sqrt does not."
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Quiz:
 
     right: Callable[..., Any]
     ask: Callable[[np.random.Generator], Questions]
+    returns: tuple[str, ...] = ()  # the names of what it returns, where that is a tuple
 
     @property
     def trials(self) -> dict[str, Callable[[Any, int], None]]:
@@ -44,13 +50,16 @@ class Quiz:
             given, expected = copy.deepcopy(arguments), self.right(*copy.deepcopy(arguments))
             with np.errstate(all="ignore"):
                 answer = made(*given)
-            complaint = difference(answer, expected)
+            complaint = difference(answer, expected, names=self.returns)
             if complaint or not same(arguments, given):
                 names = list(inspect.signature(self.right).parameters)
-                raise AssertionError("\n".join([
-                    complaint or "the arguments were changed in place; they belong to the caller",
+                numbers = [
                     *(f"  {name} = {shown(one)}" for name, one in zip(names, arguments)),
                     f"  yours: {shown(answer)}", f"  right: {shown(expected)}",
+                ]
+                raise AssertionError("\n".join([
+                    complaint or "the arguments were changed in place; they belong to the caller",
+                    *([] if OF_DTYPE in complaint else numbers),  # in which no dtype could be seen
                 ]))
 
     def imprint(self, made: Callable[..., Any]) -> list[Any]:
@@ -70,8 +79,8 @@ def _or_none(made: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return None
 
 
-def difference(answer: Any, expected: Any, what: str = "what it returns") -> str:
-    """How an answer differs from what is right, in words; "" if it does not."""
+def difference(answer: Any, expected: Any, what: str = "what it returns", names: tuple[str, ...] = ()) -> str:
+    """How an answer differs from what is right, in words; "" if it does not. `names` are those of a tuple's parts."""
     if answer is None:
         return f"{what} is None; is there a `return` at its end?"
     if isinstance(expected, tuple | list):
@@ -79,7 +88,8 @@ def difference(answer: Any, expected: Any, what: str = "what it returns") -> str
             return f"{what} must be a {type(expected).__name__} of {len(expected)}, got {type(answer).__name__}"
         if len(answer) != len(expected):
             return f"{what} must hold {len(expected)}, and holds {len(answer)}"
-        found = (difference(*pair, f"number {i} of {what}") for i, pair in enumerate(zip(answer, expected)))
+        parts = names or tuple(f"number {i} of {what}" for i in range(len(expected)))
+        found = (difference(*three) for three in zip(answer, expected, parts))
         return next(filter(None, found), "")
     if isinstance(expected, dict):
         if not isinstance(answer, dict) or answer.keys() != expected.keys():
@@ -98,13 +108,14 @@ def _difference_of_arrays(answer: Any, expected: np.ndarray, what: str) -> str:
     if answer.shape != expected.shape:
         return f"{what} must have the shape {expected.shape}, and has {answer.shape}"
     if answer.dtype != expected.dtype:
-        return f"{what} must be of {expected.dtype}, and is of {answer.dtype}"
+        cure = f"\n{WIDENED}" if answer.dtype == np.float64 else ""
+        return f"{what}{OF_DTYPE}{expected.dtype}, and is of {answer.dtype}{cure}"
     off = ~np.isclose(answer, expected, rtol=1e-6 if expected.dtype == np.float64 else 1e-4, atol=1e-9)
     if not off.any():
         return ""
     at = tuple(int(i) for i in np.argwhere(off)[0])
     place = f" at [{', '.join(map(str, at))}]" if at else ""
-    return f"{what} is {answer[at]:.6g}{place}, and must be {expected[at]:.6g}"
+    return f"{what}{place} is {answer[at]:.6g}, and must be {expected[at]:.6g}"
 
 
 def shown(value: Any, digits: int = 4) -> str:

@@ -15,11 +15,11 @@ def _about_attention(rng: np.random.Generator) -> Questions:
 
     yield "two queries and three keys, no mask", (*qkv(), None)
     yield "a batch of heads", (*qkv(2, 3, T_k=5), None)
-    yield "a mask", (*qkv(), np.array([[True, True, False], [False, True, True]]))
-    yield "a mask whose second row may look at nothing", (*qkv(), np.array([[False, True, False], [False] * 3]))
     q, k, v = qkv()
     yield "scores of a thousand and more, whose exponentials overflow", (1000 * q, k, v, None)
-    yield "arrays of float32", (*qkv(2, dtype=np.float32), rng.random((2, 3)) < 0.7)
+    yield "arrays of float32", (*qkv(2, dtype=np.float32), None)
+    yield "a mask", (*qkv(), np.array([[True, True, False], [False, True, True]]))
+    yield "a mask whose second row may look at nothing", (*qkv(), np.array([[False, True, False], [False] * 3]))
 
 
 def _about_stored_keys(rng: np.random.Generator) -> Questions:
@@ -91,7 +91,8 @@ def _about_workers(rng: np.random.Generator) -> Questions:
 
 QUIZZES: dict[str, Quiz] = {
     quiz.right.__name__: quiz for quiz in (
-        Quiz(references.attention, _about_attention), Quiz(references.next_outputs, _about_stored_keys),
+        Quiz(references.attention, _about_attention, ("y", "weights")),
+        Quiz(references.next_outputs, _about_stored_keys, ("y", "k", "v")),
         Quiz(references.learn_merges, _about_merges), Quiz(references.encode, _about_encoding),
         Quiz(references.top_p, _about_top_p), Quiz(references.draw, _about_drawing),
         Quiz(references.differences, _about_differences), Quiz(references.joined_gradient, _about_workers),

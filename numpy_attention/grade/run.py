@@ -1,9 +1,9 @@
 """Grading from the command line: each file in a Python of its own, with a limit on its time.
 
-    python -m numpy_attention grade softmax.py              what is right already, and what is not
-    python -m numpy_attention grade softmax.py --hint 1     three hints, one at a time
-    python -m numpy_attention grade --solution softmax      a worked solution, once the exercise is passed
-    python -m numpy_attention grade --all                   how far am I?
+    python -m numpy_attention grade tutorials/exercises/softmax.py           what is right already, and what is not
+    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1  three hints, one at a time
+    python -m numpy_attention grade --solution softmax                       a worked solution, once it is passed
+    python -m numpy_attention grade --all                                    how far am I?
 """
 
 import importlib

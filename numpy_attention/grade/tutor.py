@@ -19,7 +19,7 @@ from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.quiz import SHOWN, shown
+from numpy_attention.grade.quiz import SHOWN, WIDENED, shown
 from numpy_attention.grade.recognize import recognize
 from numpy_attention.grade.stopped import Stopped
 
@@ -45,8 +45,7 @@ def explain(
     if not isinstance(error, AssertionError):
         summary = f"stopped with {type(error).__name__}: {summary}"
         lines += [summary + place]
-        if "matmul" in summary and ".T" in place:
-            lines += ["`.T` turns all axes round, those of the batch too; swapaxes(-1, -2) turns the last two alone."]
+        lines += matmul_cures(summary, place)
         unfit = "could not be broadcast" in summary
         if unfit and _lacks_one_axis(summary):
             lines += ["The shapes differ by one axis that is missing: a sum, mean or max without keepdims=True?"]
@@ -68,11 +67,20 @@ def explain(
         summary = _likely_mistake(said) or summary
     else:
         lines += str(error).splitlines()
+        of_dtype = re.search(r"float(32|64) (in, float\d+ out|is float\d+)$", str(error))
+        if of_dtype and of_dtype[0].startswith("float32") and "float64" in of_dtype[0]:
+            lines += [WIDENED]
         if entry is not None:
-            lines += ["", "The smallest example found:", *_inputs(entry, seed, sizes)]
+            # No dtype can be seen in numbers.
+            inputs = _inputs(entry, seed, sizes, numbers=not of_dtype)
+            lines += ["", "The smallest example found:", *inputs]
+    lines += ["", "One of these known mistakes:"] if len(known) > 1 else []
     for mutant in known:
-        lines += ["", f"A known mistake, `{mutant.name}`: {mutant.wrong}", f"How it hides: {mutant.hides}"]
+        name = f"`{mutant.name}`" if len(known) > 1 else f"A known mistake, `{mutant.name}`"
+        lines += ["", f"{name}: {mutant.wrong}", f"How it hides: {mutant.hides}"]
         summary = f"known mistake `{mutant.name}`: {mutant.wrong}"
+    if len(known) > 1:
+        summary = f"one of the known mistakes {', '.join(f'`{mutant.name}`' for mutant in known)}"
     return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
 
 
@@ -83,6 +91,16 @@ def where(error: BaseException, module: Any) -> str:
     file = getattr(module, "__file__", None)
     at = _frame(error.__traceback__, file) if file else None
     return f" ({Path(file).name}, line {at.lineno}: {at.line})" if at and file else ""
+
+
+def matmul_cures(said: str, place: str) -> list[str]:
+    """What to try where a product of matrices stops; `place` is the line of the file."""
+    if "matmul" not in said:
+        return []
+    cures = ["The inner sizes of the product do not meet: is a transpose missing?"] if "core dimension" in said else []
+    if ".T" in place:
+        cures += ["`.T` turns all axes round, those of the batch too; swapaxes(-1, -2) turns the last two alone."]
+    return cures
 
 
 def _frame(trace: TracebackType | None, file: str) -> traceback.FrameSummary | None:

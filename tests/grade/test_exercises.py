@@ -21,4 +21,4 @@ def test_every_exercise_is_a_file_and_every_file_an_exercise() -> None:
     for name in EXERCISES:
         text = (FOLDER / f"{name}.py").read_text()
         assert "raise NotImplementedError" in text
-        assert f"python -m numpy_attention grade {name}.py --hint 1" in text
+        assert f"python -m numpy_attention grade tutorials/exercises/{name}.py --hint 1" in text

@@ -20,4 +20,4 @@ def test_hints_are_for_exercises_and_every_exercise_has_some() -> None:
 
 def test_a_hint_of_several_lines_is_one_sentence_after_the_other() -> None:
     assert "  " not in "".join(hint for hints in HINTS.values() for hint in hints)
-    assert HINTS["softmax"][0].endswith("dy_i/dx_j = y_i ([i = j] - y_j).")
+    assert HINTS["softmax"][0].endswith("the slope of y_i for x_j is y_i ([i = j] - y_j).")

@@ -61,6 +61,29 @@ def test_shapes_that_do_not_fit_are_shown_without_numbers(tmp_path: Path, backwa
     assert " = " not in example
 
 
+def test_a_product_whose_inner_sizes_do_not_meet_is_explained(tmp_path: Path) -> None:
+    _, said = grade(tmp_path, "linear", "return dy @ w, x, dy")
+    assert "The inner sizes of the product do not meet: is a transpose missing?" in said
+
+
+def test_a_dtype_that_was_widened_is_told_how_and_shown_without_numbers(tmp_path: Path) -> None:
+    answer = "dtable = np.zeros(table.shape); np.add.at(dtable, ids, dy); return dtable"
+    code, said = grade(tmp_path, "embedding", answer)
+    assert code == 1
+    said, _, example = said.partition("The smallest example found:")
+    assert "dtable of float32 is float64" in said
+    assert "np.zeros makes float64: use np.zeros_like(...)" in said
+    assert "table of shape (" in example
+    assert " = [" not in example
+
+
+def test_several_known_mistakes_are_said_to_be_one_of_these(tmp_path: Path) -> None:
+    _, said = grade(tmp_path, "embedding", "dtable[ids] += dy; return dtable")
+    assert said.count("One of these known mistakes:") == 1
+    assert "A known mistake" not in said
+    assert said.count("How it hides: ") == 2
+
+
 @pytest.mark.parametrize("left", ["p", "self.parameters[name]"])
 def test_an_optimizer_that_makes_new_arrays_is_told_so(tmp_path: Path, left: str) -> None:
     step = "for name, p in self.parameters.items():\n            g = grads[name]\n            "

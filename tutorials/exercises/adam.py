@@ -8,8 +8,8 @@ Both means start at zero and are too small at first; m_hat and v_hat are what th
 
 Given: everything but the step. Write: Adam.step(grads), which moves the parameters in place.
 
-    python -m numpy_attention grade adam.py            what is right already, and what is not
-    python -m numpy_attention grade adam.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/adam.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/adam.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

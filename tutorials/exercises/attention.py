@@ -8,8 +8,8 @@ Given: the forward. Write: scaled_dot_product_attention_backward(dy, cache), whi
 
 T_q and T_k differ, and so do d_k and d_v.
 
-    python -m numpy_attention grade attention.py            what is right already, and what is not
-    python -m numpy_attention grade attention.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/attention.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/attention.py --hint 1   three hints, one at a time
 """
 
 import math

@@ -8,8 +8,8 @@ Write: attention(q, k, v, mask), which returns y and weights. There is no gradie
 
 Scores may be as large as a thousand, where exp overflows; and float32 stays float32.
 
-    python -m numpy_attention grade attention_forward.py            what is right already, and what is not
-    python -m numpy_attention grade attention_forward.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/attention_forward.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/attention_forward.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

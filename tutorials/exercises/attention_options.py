@@ -8,8 +8,8 @@
 Given: the forward. Write: scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv, dbias.
 Without a bias return None for dbias.
 
-    python -m numpy_attention grade attention_options.py            what is right already, and what is not
-    python -m numpy_attention grade attention_options.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/attention_options.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/attention_options.py --hint 1   three hints, one at a time
 """
 
 import math

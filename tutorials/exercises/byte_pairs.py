@@ -11,8 +11,8 @@ encode(ids, merges), which makes the same merges in another text, in the order i
 
 Neighbours are counted one place after the other, so aaa holds (a, a) twice; they are merged from the left: (aa) a.
 
-    python -m numpy_attention grade byte_pairs.py            what is right already, and what is not
-    python -m numpy_attention grade byte_pairs.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/byte_pairs.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/byte_pairs.py --hint 1   three hints, one at a time
 """
 
 from collections import Counter

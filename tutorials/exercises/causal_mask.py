@@ -8,8 +8,8 @@ Given: the masked softmax. Write: causal_mask(T_q, T_k) and causal_softmax_backw
 
 A query that may look at nothing gets a row of zeros, and passes no gradient.
 
-    python -m numpy_attention grade causal_mask.py            what is right already, and what is not
-    python -m numpy_attention grade causal_mask.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/causal_mask.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/causal_mask.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -7,8 +7,8 @@ Given: the forward. Write: cross_entropy_backward(dloss, cache), which returns d
 
 A place whose target is ignore_index (padding) does not count: it has no loss and no share in the mean.
 
-    python -m numpy_attention grade cross_entropy.py            what is right already, and what is not
-    python -m numpy_attention grade cross_entropy.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/cross_entropy.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/cross_entropy.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

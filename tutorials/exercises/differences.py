@@ -6,8 +6,8 @@ Given: the function f, whose rows mix. Write: differences(x, dy, h), which retur
 
 Later functions will be large, so use f as it is and do not look into it. x belongs to the caller: leave it as it was.
 
-    python -m numpy_attention grade differences.py            what is right already, and what is not
-    python -m numpy_attention grade differences.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/differences.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/differences.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -7,8 +7,8 @@ Given: the draw. Write: dropout(x, rate, rng), which returns y and a cache, and 
 
 The cache must hold what this call drew: the layer may be used again before its backward runs.
 
-    python -m numpy_attention grade dropout.py            what is right already, and what is not
-    python -m numpy_attention grade dropout.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/dropout.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/dropout.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -6,8 +6,8 @@ Given: the forward. Write: embedding_backward(dy, cache), which returns dtable.
 
 Ids are integers and have no gradient. A token may stand in several places of a sentence.
 
-    python -m numpy_attention grade embedding.py            what is right already, and what is not
-    python -m numpy_attention grade embedding.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/embedding.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/embedding.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -8,8 +8,8 @@ Given: the forward. Write: EncoderBlock.backward(dy, cache), which returns dx, g
 Each part is a layer: part.backward(gradient, its_cache) returns the gradient of its input and a dict of the
 gradients of its parameters. prefixed("norm_1", that_dict) gives them the names they have in the block.
 
-    python -m numpy_attention grade encoder_block.py            what is right already, and what is not
-    python -m numpy_attention grade encoder_block.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/encoder_block.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/encoder_block.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -6,8 +6,8 @@ Given: the forward. Write: gelu_backward(dy, cache), which returns dx.
 
 Each number is changed by itself, so the Jacobian is diagonal: dx = dy * y'(x).
 
-    python -m numpy_attention grade gelu.py            what is right already, and what is not
-    python -m numpy_attention grade gelu.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/gelu.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/gelu.py --hint 1   three hints, one at a time
 """
 
 import math

@@ -7,8 +7,8 @@ Given: both forwards. Write: split_heads_backward(dy, cache) and concat_heads_ba
 
 No number changes in either; they only move. So do their gradients.
 
-    python -m numpy_attention grade heads.py            what is right already, and what is not
-    python -m numpy_attention grade heads.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/heads.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/heads.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

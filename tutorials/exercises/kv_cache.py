@@ -8,8 +8,8 @@ Write: next_outputs(x, past_k, past_v, w_q, w_k, w_v), which returns y, and k an
 
 New tokens may come one at a time or several together, as a prompt does. The scores are divided by sqrt(d_k).
 
-    python -m numpy_attention grade kv_cache.py            what is right already, and what is not
-    python -m numpy_attention grade kv_cache.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/kv_cache.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/kv_cache.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -7,8 +7,8 @@ Given: the forward. Write: layer_norm_backward(dy, cache), which returns dx, dga
 
 x moves its own x_hat, and, through the mean and the variance, all others of its row.
 
-    python -m numpy_attention grade layer_norm.py            what is right already, and what is not
-    python -m numpy_attention grade layer_norm.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/layer_norm.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/layer_norm.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

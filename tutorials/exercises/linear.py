@@ -6,8 +6,8 @@ Given: the forward. Write: linear_backward(dy, cache), which returns dx, dw, db.
 
 x may have any number of leading axes: (d_in,), (B, d_in), (B, T, d_in) ...
 
-    python -m numpy_attention grade linear.py            what is right already, and what is not
-    python -m numpy_attention grade linear.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/linear.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/linear.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

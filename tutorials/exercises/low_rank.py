@@ -6,8 +6,8 @@ Given: the forward. Write: LowRank.backward(dy, cache), which returns dx, grads;
 
 w is frozen: it has no gradient, and to leave it out is the point of the whole. x has been used twice.
 
-    python -m numpy_attention grade low_rank.py            what is right already, and what is not
-    python -m numpy_attention grade low_rank.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/low_rank.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/low_rank.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

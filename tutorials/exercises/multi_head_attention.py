@@ -9,8 +9,8 @@ dx, dcontext, grads in cross-attention; grads is {"w_q": ..., "w_k": ..., "w_v":
 Use the backwards of the parts: each takes a gradient and the cache of its forward. That of linear returns dx, dw, db,
 that of attention dq, dk, dv, dbias; there are no biases here, so db and dbias are None.
 
-    python -m numpy_attention grade multi_head_attention.py            what is right already, and what is not
-    python -m numpy_attention grade multi_head_attention.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/multi_head_attention.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/multi_head_attention.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -7,8 +7,8 @@ Write: rms_norm(x, gamma, eps), which returns y and a cache, and rms_norm_backwa
 
 It is layer norm without the mean and without beta: derive it in the same way. What goes into the cache is your choice.
 
-    python -m numpy_attention grade rms_norm.py            what is right already, and what is not
-    python -m numpy_attention grade rms_norm.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/rms_norm.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/rms_norm.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -9,8 +9,8 @@ Write: rotary(x, positions, base), which returns y and a cache, and rotary_backw
 
 Positions are integers and have no gradient. What goes into the cache is your choice.
 
-    python -m numpy_attention grade rotary.py            what is right already, and what is not
-    python -m numpy_attention grade rotary.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/rotary.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/rotary.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -10,8 +10,8 @@ Write: joined_gradient(grads, counts), which returns the gradient of the loss of
 
 A worker whose part is all padding has n_w = 0, and sends zeros.
 
-    python -m numpy_attention grade several_workers.py            what is right already, and what is not
-    python -m numpy_attention grade several_workers.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/several_workers.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/several_workers.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -6,8 +6,8 @@ Given: the forward. Write: softmax_backward(dy, cache), which returns dx.
 
 Every output depends on every input of its row, so dx_j collects from all dy_i of the row.
 
-    python -m numpy_attention grade softmax.py            what is right already, and what is not
-    python -m numpy_attention grade softmax.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/softmax.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -8,8 +8,8 @@ Given: the forward. Write: tied_table_backward(dlogits, cache), which returns dt
 
 A token may stand in several places; and every row of the table takes part in every logit.
 
-    python -m numpy_attention grade tied_table.py            what is right already, and what is not
-    python -m numpy_attention grade tied_table.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/tied_table.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/tied_table.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

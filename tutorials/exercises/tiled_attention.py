@@ -6,8 +6,8 @@ sum of exp(scores) in L. Any weight can be made again from it: w_ij = exp(scale 
 Given: the forward. Write: tiled_attention_backward(dy, cache), which returns dq, dk, dv, walking over the same
 tiles. Do not build an array of T_q x T_k; the grader looks at your memory.
 
-    python -m numpy_attention grade tiled_attention.py            what is right already, and what is not
-    python -m numpy_attention grade tiled_attention.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/tiled_attention.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/tiled_attention.py --hint 1   three hints, one at a time
 """
 
 import math

@@ -10,8 +10,8 @@ returns the token for a number u in [0, 1).
 
 The tokens stay at their places; a token of probability zero is never drawn, not even by u = 0.
 
-    python -m numpy_attention grade top_p.py            what is right already, and what is not
-    python -m numpy_attention grade top_p.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/top_p.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/top_p.py --hint 1   three hints, one at a time
 """
 
 import numpy as np

@@ -1,11 +1,14 @@
-"""Slips in attention, written from nothing, and in attention with stored keys."""
+"""Slips in attention, written from nothing or in its backward, and in attention with stored keys."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.grade import references
 from numpy_attention.grade.slips.registry import slip
+from numpy_attention.ops.attention import AttentionCache, fold_heads, scaled_dot_product_attention_backward
+from numpy_attention.ops.dropout import dropout_backward
 from numpy_attention.ops.masks import causal_mask
 
 Array = np.ndarray
@@ -47,6 +50,15 @@ def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = 
     scores = _scores(q, k)
     weights = _weights(scores if mask is None else np.where(mask, scores, -np.inf), axis=-2)
     return weights @ v, weights
+
+
+@slip("attention", "stand_in")
+def mask_ignored(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """The mask is not used yet; that is tutorial 5: a key that a query may not see gets the score -inf.
+
+    Hides: right as long as every key is seen.
+    """
+    return references.attention(q, k, v)
 
 
 @slip("attention", "stand_in")
@@ -113,6 +125,48 @@ def largest_not_subtracted(q: Array, k: Array, v: Array, mask: Array | None = No
     total = e.sum(axis=-1, keepdims=True)
     weights = e / np.where(total == 0, 1, total)
     return weights @ v, weights
+
+
+def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array, Array], Array]) -> Any:
+    q, k, v, weights, *_ = cache
+    ddropped = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
+    full = dscores_of(dropout_backward(ddropped, cache.dropout), weights)
+    dscores = fold_heads(full, k)
+    dq, dk = dscores @ k * cache.scale, dscores.swapaxes(-1, -2) @ fold_heads(q, k) * cache.scale
+    _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    if dbias is not None:
+        shape = (1,) * (full.ndim - dbias.ndim) + dbias.shape
+        axes = tuple(i for i, size in enumerate(shape) if size == 1)
+        dbias = full.sum(axis=axes, keepdims=True).reshape(dbias.shape)
+    return dq.reshape(q.shape), dk, dv, dbias
+
+
+@slip("scaled_dot_product_attention")
+def average_left_out(dy: Array, cache: AttentionCache) -> Any:
+    """dscores = weights * dweights, without the average of dweights that the softmax subtracts from it.
+
+    Hides: where that average, weighted by the weights, happens to be zero.
+    """
+    return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
+
+
+@slip("scaled_dot_product_attention")
+def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
+    """The plain mean of dweights is subtracted, where the average weighted by the weights belongs.
+
+    Hides: right where a query looks evenly at all keys, as it nearly does at the start of training.
+    """
+    return _with_dscores(dy, cache, lambda dweights, weights: weights * (
+        dweights - dweights.mean(axis=-1, keepdims=True)))
+
+
+@slip("scaled_dot_product_attention")
+def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
+    """dweights goes on as dscores, as if the weights were the scores: the softmax has a gradient of its own.
+
+    Hides: shapes agree, and dv is right.
+    """
+    return _with_dscores(dy, cache, lambda dweights, weights: dweights)
 
 
 def _with_mask(mask: Any, x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array) -> Any:

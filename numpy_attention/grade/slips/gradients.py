@@ -24,6 +24,16 @@ def sign_of_the_sum(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
 
 
 @slip("softmax")
+def mean_not_weighted(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
+    """The plain mean of dy is subtracted, where the average weighted by y belongs: sum(dy y).
+
+    Hides: right where all weights of a row are equal, as they nearly are at the start of training.
+    """
+    y, axis = cache
+    return np.asarray(y * (dy - dy.mean(axis=axis, keepdims=True)))
+
+
+@slip("softmax")
 def y_missing_from_dy(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
     """The sum is right, the factor y before dy is missing: dx = y dy - y sum(dy y), and here stands dy - y sum(dy y).
 

@@ -11,6 +11,9 @@ FORWARD = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), 
     weights = e / e.sum(axis={axis}, keepdims=True)
     {behind}
     return weights @ v, weights"""
+BACK = """dweights = dy @ v.swapaxes(-1, -2)
+    dscores = {} * scale
+    return dscores @ k, dscores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dy"""
 STORED = """k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
     s = x @ w_q @ k.T / np.sqrt(k.shape[1])
     {}
@@ -31,6 +34,11 @@ def forward(hidden: str = MASKED, axis: int = -1, behind: str = "") -> str:
     ("hidden_scores_of_zero", "attention_forward", forward("scores * mask")),
     ("evenly_over_what_is_hidden", "attention_forward", forward("np.where(mask, scores, -1e9).astype(q.dtype)")),
     ("nan_where_nothing_is_seen", "attention_forward", forward()),
+    ("mask_ignored", "attention_forward", forward().replace("if mask is not None:", "if False:")),
+    ("average_left_out", "attention", BACK.format("weights * dweights")),
+    ("average_not_weighted", "attention",
+     BACK.format("weights * (dweights - dweights.mean(axis=-1, keepdims=True))")),
+    ("softmax_left_out", "attention", BACK.format("dweights")),
     ("no_mask_among_the_new", "kv_cache", STORED.format("")),
     ("mask_from_the_first_key", "kv_cache", STORED.format("s = np.where(np.tri(*s.shape) > 0, s, -np.inf)")),
     ("own_key_not_seen", "kv_cache",
@@ -45,7 +53,7 @@ def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None
 
 def test_the_first_wrong_answer_is_shown_in_numbers() -> None:
     said = told("attention_forward", forward())
-    assert "a mask whose second row may look at nothing number 0 of what it returns is nan at [1, 0]" in said
+    assert "a mask whose second row may look at nothing y at [1, 0] is nan, and must be 0" in said
     assert "mask = [[False, True, False], [False, False, False]]" in said
 
 
@@ -53,5 +61,7 @@ def test_each_question_is_a_property_of_its_own() -> None:
     without_mask = forward("scores").replace("if mask is not None:", "if False:")
     said = told("attention_forward", without_mask)
     right = "right attention: two queries and three keys, no mask right attention: a batch of heads"
-    assert said.startswith(f"{right} WRONG attention: a mask")
+    assert said.startswith(right)
+    assert "right attention: arrays of float32 WRONG attention: a mask" in said
+    assert "A known mistake, `mask_ignored`: The mask is not used yet; that is tutorial 5" in said
     assert "right attention: a mask WRONG attention: a mask whose second row" in told("attention_forward", forward())

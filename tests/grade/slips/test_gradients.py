@@ -30,6 +30,8 @@ def adam(*lines: str) -> str:
 PLANTED = {
     "sign_of_the_sum": (
         "softmax", "return y * (dy + (dy * y).sum(axis=axis, keepdims=True))", "its sign is flipped"),
+    "mean_not_weighted": (
+        "softmax", "return y * (dy - dy.mean(axis=axis, keepdims=True))", "The plain mean of dy is subtracted"),
     "y_missing_from_dy": (
         "softmax", "return dy - y * (dy * y).sum(axis=axis, keepdims=True)", "the factor y before dy is missing"),
     "y_missing_before_the_bracket": (
