@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from docutils import nodes
 
 from tests.diagrams.drawings import DRAWINGS, FOLDER
 from tests.diagrams.pen import DARK, KINDS, LIGHT, SIZE, WIDTH, Box, Drawing, wrapped
@@ -157,7 +158,6 @@ def test_two_roads_end_in_one_number_and_a_wrong_one_elsewhere() -> None:
 
 
 def test_the_page_holds_the_drawing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = pytest.importorskip("docutils.nodes", reason="the site's own packages are not here")
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
     extension = importlib.import_module("diagrams")
     for kind, becomes in (("html", nodes.raw), ("latex", nodes.image)):
