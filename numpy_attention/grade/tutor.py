@@ -67,7 +67,7 @@ def explain(
         summary = _likely_mistake(said) or summary
     else:
         lines += str(error).splitlines()
-        of_dtype = re.search(r"float(32|64) (in, float\d+ out|is float\d+)$", str(error))
+        of_dtype = re.search(r"float(32|64) (in, float\d+ out|is float\d+)$", summary)
         if of_dtype and of_dtype[0].startswith("float32") and "float64" in of_dtype[0]:
             lines += [WIDENED]
         if entry is not None:
