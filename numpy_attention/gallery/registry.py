@@ -59,22 +59,22 @@ MUTANTS: dict[str, Mutant] = {}
 
 def backward_of(covers: str) -> Callable[[Made], Made]:
     """A wrong backward for a right op."""
-    return _register(covers, "op_backward")
+    return enter(MUTANTS, "mutants", covers, "op_backward")
 
 
 def op_of(covers: str, op_backward: Callable[..., Any] | None = None) -> Callable[[Made], Made]:
     """A wrong op; with a backward that fits it, no gradient check can tell."""
-    return _register(covers, "op", op_backward=op_backward)
+    return enter(MUTANTS, "mutants", covers, "op", op_backward=op_backward)
 
 
 def method_of(covers: str, method: str) -> Callable[[Made], Made]:
     """A wrong method of a layer or model."""
-    return _register(covers, "stand_in", method=method)
+    return enter(MUTANTS, "mutants", covers, "stand_in", method=method)
 
 
 def stands_in_for(covers: str) -> Callable[[Made], Made]:
     """A wrong class or function as a whole: a layer, an optimizer, a mask, a way to generate."""
-    return _register(covers, "stand_in")
+    return enter(MUTANTS, "mutants", covers, "stand_in")
 
 
 def mutants_of(*covers: str) -> list[Mutant]:
@@ -82,23 +82,17 @@ def mutants_of(*covers: str) -> list[Mutant]:
     return [mutant for mutant in MUTANTS.values() if mutant.covers in covers]
 
 
-def mutant_of(made: Callable[..., Any], covers: str, part: str, **others: Any) -> Mutant:
-    """What is made, as this part of a mutant of its name, with the words of its docstring."""
-    wrong, _, hides = (" ".join(text.split()) for text in (inspect.getdoc(made) or "").partition("Hides:"))
-    name = made.__name__
-    assert wrong, f"mutant {name}: its docstring must say why it is wrong"
-    assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
-    parts: dict[str, Any] = {part: made, **others}
-    return Mutant(name, covers, wrong, hides, **parts)
-
-
-def _register(covers: str, part: str, **others: Any) -> Callable[[Made], Made]:
-    """Enter what is decorated into the gallery."""
+def enter(table: dict[str, Mutant], kind: str, covers: str, part: str, **others: Any) -> Callable[[Made], Made]:
+    """Enter what is decorated into a table, as this part of a mutant of its name, with the words of its docstring."""
 
     def add(made: Made) -> Made:
-        mutant = mutant_of(made, covers, part, **others)
-        assert mutant.name not in MUTANTS, f"two mutants are called {mutant.name}"
-        MUTANTS[mutant.name] = mutant
+        wrong, _, hides = (" ".join(text.split()) for text in (inspect.getdoc(made) or "").partition("Hides:"))
+        name = made.__name__
+        assert wrong, f"mutant {name}: its docstring must say why it is wrong"
+        assert hides, f"mutant {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
+        assert name not in table, f"two {kind} are called {name}"
+        parts: dict[str, Any] = {part: made, **others}
+        table[name] = Mutant(name, covers, wrong, hides, **parts)
         return made
 
     return add

@@ -8,24 +8,16 @@ The docstring is that of a mutant: why it is wrong, and after `Hides:` where it 
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from numpy_attention.gallery.registry import Mutant, mutant_of
+from numpy_attention.gallery.registry import Made, Mutant, enter
 
-Made = TypeVar("Made", bound=Callable[..., Any])
 SLIPS: dict[str, Mutant] = {}
 
 
 def slip(covers: str, part: str = "op_backward", **others: Any) -> Callable[[Made], Made]:
     """Enter what is decorated among the slips, as a mutant of this part."""
-
-    def add(made: Made) -> Made:
-        mutant = mutant_of(made, covers, part, **others)
-        assert mutant.name not in SLIPS, f"two slips are called {mutant.name}"
-        SLIPS[mutant.name] = mutant
-        return made
-
-    return add
+    return enter(SLIPS, "slips", covers, part, **others)
 
 
 def slips_of(*covers: str) -> list[Mutant]:
