@@ -26,22 +26,35 @@ def clip_each_array(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndar
     return np.sqrt(squares)
 
 
-@stands_in_for("Adam")
-class NoBiasCorrection(Adam):
-    """The moments start at zero and are never corrected, so the first steps are far too small or too large.
-
-    Hides: it trains anyway, and after a thousand steps it is Adam.
-    """
+class AdamByTheBook(Adam):
+    """Adam line by line as the formula stands; `move` is for a mistake to change."""
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """One step, the moments used as they are."""
+        """One step."""
         rate = self.learning_rate if learning_rate is None else learning_rate
         self.steps += 1
         for name, p in self.parameters.items():
             m, v, g = self.m[name], self.v[name], grads[name]
             m += (1 - self.beta_1) * (g - m)
             v += (1 - self.beta_2) * (g * g - v)
-            p -= rate * m / (np.sqrt(v) + self.eps)
+            self.move(p, m, v, rate)
+
+    def move(self, p: np.ndarray, m: np.ndarray, v: np.ndarray, rate: float) -> None:
+        """Change p in place."""
+        m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
+        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
+
+
+@stands_in_for("Adam")
+class NoBiasCorrection(AdamByTheBook):
+    """The moments start at zero and are never corrected, so the first steps are far too small or too large.
+
+    Hides: it trains anyway, and after a thousand steps it is Adam.
+    """
+
+    def move(self, p: np.ndarray, m: np.ndarray, v: np.ndarray, rate: float) -> None:
+        """With the moments as they are."""
+        p -= rate * m / (np.sqrt(v) + self.eps)
 
 
 @stands_in_for("Adam")
@@ -59,22 +72,16 @@ class CorrectedFromStepZero(Adam):
 
 
 @stands_in_for("Adam")
-class EpsInsideTheRoot(Adam):
+class EpsInsideTheRoot(AdamByTheBook):
     """It divides by sqrt(v_hat + eps), so the step vanishes for gradients below 1e-4.
 
     Hides: the same wherever gradients are large.
     """
 
-    def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """One step with eps under the root."""
-        rate = self.learning_rate if learning_rate is None else learning_rate
-        self.steps += 1
-        c_1, c_2 = 1 - self.beta_1**self.steps, 1 - self.beta_2**self.steps
-        for name, p in self.parameters.items():
-            m, v, g = self.m[name], self.v[name], grads[name]
-            m += (1 - self.beta_1) * (g - m)
-            v += (1 - self.beta_2) * (g * g - v)
-            p -= rate * (m / c_1) / np.sqrt(v / c_2 + self.eps)
+    def move(self, p: np.ndarray, m: np.ndarray, v: np.ndarray, rate: float) -> None:
+        """With eps under the root."""
+        m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
+        p -= rate * m_hat / np.sqrt(v_hat + self.eps)
 
 
 @stands_in_for("AdamW")

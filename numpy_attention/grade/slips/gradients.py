@@ -1,16 +1,15 @@
 """Slips in a derivation: a factor that went missing, a sign, a mean for a sum."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from numpy_attention.gallery.training import AdamByTheBook
 from numpy_attention.grade.slips.registry import slip
 from numpy_attention.ops.attention import AttentionCache, scaled_dot_product_attention_backward
 from numpy_attention.ops.embedding import EmbeddingCache, embedding_backward
 from numpy_attention.ops.softmax import SoftmaxCache
-from numpy_attention.training.optimizers import Adam
 
 
 @slip("softmax")
@@ -151,27 +150,8 @@ def three_missing_in_du(x: np.ndarray) -> Any:
     return _keeps_x(x)
 
 
-class _AdamWithASlip(Adam):
-    """Adam by its formula; one line of it is for a slip to change."""
-
-    def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """One step."""
-        rate = self.learning_rate if learning_rate is None else learning_rate
-        self.steps += 1
-        for name, p in self.parameters.items():
-            m, v, g = self.m[name], self.v[name], grads[name]
-            m += (1 - self.beta_1) * (g - m)
-            v += (1 - self.beta_2) * (g * g - v)
-            self.move(p, m, v, rate)
-
-    def move(self, p: np.ndarray, m: np.ndarray, v: np.ndarray, rate: float) -> None:
-        """Change p in place."""
-        m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
-        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
-
-
 @slip("Adam", "stand_in")
-class RootLeftOut(_AdamWithASlip):
+class RootLeftOut(AdamByTheBook):
     """It divides by v_hat, the mean of the squares; the step must be divided by its root, which is as large as g is.
 
     Hides: where gradients are near 1, the root is near 1 too.
@@ -184,7 +164,7 @@ class RootLeftOut(_AdamWithASlip):
 
 
 @slip("Adam", "stand_in")
-class PowerOfTheBracket(_AdamWithASlip):
+class PowerOfTheBracket(AdamByTheBook):
     """It divides by (1 - beta)^t, where the correction is 1 - beta^t: only beta is raised to the power of the step.
 
     Hides: the first step is right; by the third the division is by almost nothing.
@@ -197,7 +177,7 @@ class PowerOfTheBracket(_AdamWithASlip):
 
 
 @slip("Adam", "stand_in")
-class CorrectedMeansStored(_AdamWithASlip):
+class CorrectedMeansStored(AdamByTheBook):
     """m_hat and v_hat are stored as the new m and v; they are for this step only, the means must go on uncorrected.
 
     Hides: the first step is right.
@@ -211,7 +191,7 @@ class CorrectedMeansStored(_AdamWithASlip):
 
 
 @slip("Adam", "stand_in")
-class CorrectedMeanStored(_AdamWithASlip):
+class CorrectedMeanStored(AdamByTheBook):
     """m_hat is stored as the new m; it is for this step only, the mean must go on uncorrected.
 
     Hides: the first step is right.
