@@ -4,6 +4,7 @@ A gradient is compared with differences of these forwards; a result without a gr
 """
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -114,11 +115,17 @@ def function_of_rows(x: np.ndarray) -> np.ndarray:
 
 def differences(x: np.ndarray, dy: np.ndarray, h: float) -> np.ndarray:
     """Central differences of sum(dy * f(x)), element by element."""
+    f = function_of_rows
+    return element_by_element(x, h, lambda step: ((f(x + step) - f(x - step)) * dy).sum() / (2 * h))
+
+
+def element_by_element(x: np.ndarray, h: float, quotient: Callable[[np.ndarray], float]) -> np.ndarray:
+    """The quotient for every element of x: that of the step which is h there, and 0 elsewhere."""
     dx = np.zeros_like(x)
     for i in np.ndindex(x.shape):
         step = np.zeros_like(x)
         step[i] = h
-        dx[i] = ((function_of_rows(x + step) - function_of_rows(x - step)) * dy).sum() / (2 * h)
+        dx[i] = quotient(step)
     return dx
 
 
