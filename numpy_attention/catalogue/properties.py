@@ -22,6 +22,14 @@ from numpy_attention.gradcheck.spec import Sizes
 Property = Callable[[Entry, int, Sizes | None], None]
 
 
+class OtherDtype(AssertionError):
+    """Something came out in another dtype than went in; `widened` says that it is float64, where float32 went in."""
+
+    def __init__(self, message: str, came: np.dtype[Any]) -> None:
+        super().__init__(message)
+        self.widened = came == np.float64
+
+
 def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
     """dx = J^T dy, to what float64 differences can resolve."""
     a_sample_of_the_gradients_agrees(entry, seed, sizes, None)
@@ -45,9 +53,11 @@ def dtype_is_kept(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
     for dtype in (np.float32, np.float64):
         y, _, grads = _run(entry.case(seed, dtype, sizes), seed)
         for one in y:
-            assert one.dtype == dtype, f"{entry.name}: {np.dtype(dtype)} in, {one.dtype} out"
+            if one.dtype != dtype:
+                raise OtherDtype(f"{entry.name}: {np.dtype(dtype)} in, {one.dtype} out", one.dtype)
         for name, grad in grads.items():
-            assert grad is None or grad.dtype == dtype, f"{entry.name}: d{name} of {np.dtype(dtype)} is {grad.dtype}"
+            if grad is not None and grad.dtype != dtype:
+                raise OtherDtype(f"{entry.name}: d{name} of {np.dtype(dtype)} is {grad.dtype}", grad.dtype)
 
 
 def nothing_is_changed(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.properties import OtherDtype
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.numbers.claims import random_cotangent
 from numpy_attention.gradcheck.report import GradientError
@@ -67,12 +68,11 @@ def explain(
         summary = _likely_mistake(said) or summary
     else:
         lines += str(error).splitlines()
-        of_dtype = re.search(r"float(32|64) (in, float\d+ out|is float\d+)$", summary)
-        if of_dtype and of_dtype[0].startswith("float32") and "float64" in of_dtype[0]:
+        if isinstance(error, OtherDtype) and error.widened:
             lines += [WIDENED]
         if entry is not None:
             # No dtype can be seen in numbers.
-            inputs = _inputs(entry, seed, sizes, numbers=not of_dtype)
+            inputs = _inputs(entry, seed, sizes, numbers=not isinstance(error, OtherDtype))
             lines += ["", "The smallest example found:", *inputs]
     lines += ["", "One of these known mistakes:"] if len(known) > 1 else []
     for mutant in known:

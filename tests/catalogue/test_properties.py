@@ -127,6 +127,22 @@ def test_what_breaks_a_property_is_told_so(name: str) -> None:
         getattr(properties, name)(entry, 0)
 
 
+@pytest.mark.parametrize(("dtypes", "widened"), [
+    ({"y": np.float64}, True), ({"dx": np.float64}, True),
+    ({"y": np.float32}, False), ({"dx": np.float32}, False), ({"dx": np.float16}, False),
+])
+def test_a_dtype_that_is_not_kept_is_said_to_be_widened_or_not(dtypes: dict[str, type], widened: bool) -> None:
+    def op(x: np.ndarray) -> Any:
+        return x.astype(dtypes.get("y", x.dtype)), x
+
+    def op_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy.astype(dtypes.get("dx", x.dtype))
+
+    with pytest.raises(properties.OtherDtype) as failure:
+        properties.dtype_is_kept(Entry("broken", "broken", "x: B d", op, op_backward), 0)
+    assert failure.value.widened == widened
+
+
 def test_a_forward_that_changes_its_inputs_is_told_so() -> None:
     entry = Entry("broken", "broken", "x: B d", changes_x, lambda dy, x: 2 * dy)
     with pytest.raises(AssertionError, match="the forward changed its inputs"):

@@ -77,6 +77,16 @@ def test_a_dtype_that_was_widened_is_told_how_and_shown_without_numbers(tmp_path
     assert " = [" not in example
 
 
+def test_a_dtype_that_was_narrowed_gets_no_cure_for_the_opposite(tmp_path: Path) -> None:
+    answer = "np.add.at(dtable, ids, dy); return dtable.astype(np.float16) if dy.dtype == np.float32 else dtable"
+    code, said = grade(tmp_path, "embedding", answer)
+    assert code == 1
+    said, _, example = said.partition("The smallest example found:")
+    assert "dtable of float32 is float16" in said
+    assert "makes float64" not in said
+    assert " = [" not in example
+
+
 def test_several_known_mistakes_are_said_to_be_one_of_these(tmp_path: Path) -> None:
     _, said = grade(tmp_path, "embedding", "dtable[ids] += dy; return dtable")
     assert said.count("One of these known mistakes:") == 1
