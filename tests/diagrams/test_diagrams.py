@@ -1,6 +1,5 @@
 """The diagrams are those that the script draws, stand in their pages with their descriptions, and can be read."""
 
-import importlib
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import diagrams
 import pytest
 from docutils import nodes
 
@@ -157,14 +157,12 @@ def test_two_roads_end_in_one_number_and_a_wrong_one_elsewhere() -> None:
     assert abs(wrong - claimed) > 0.1
 
 
-def test_the_page_holds_the_drawing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
-    extension = importlib.import_module("diagrams")
+def test_the_page_holds_the_drawing_itself() -> None:
     for kind, becomes in (("html", nodes.raw), ("latex", nodes.image)):
         picture, diagram = nodes.image(uri="_static/dates.png"), nodes.image(uri="_static/diagrams/block.svg")
         document = nodes.paragraph("", "", picture, diagram)
         app = SimpleNamespace(builder=SimpleNamespace(format=kind), srcdir=str(ROOT / "docs"))
-        extension.put_in(app, document, "page")
+        diagrams.put_in(app, document, "page")
         assert [type(child) for child in document] == [nodes.image, becomes]
         assert kind == "latex" or document[1].astext() == DRAWN["block"].svg()
 

@@ -1,16 +1,12 @@
 """On a tutorial's page the asserts of each cell are folded away, and nothing of the lesson changes."""
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
+from asserts import CELL, fold_asserts
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
-
-from asserts import CELL, fold_asserts  # noqa: E402
-
 TUTORIALS = sorted((ROOT / "tutorials").glob("[0-9]*.md"))
 
 

@@ -2,17 +2,13 @@
 
 import ast
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from notes import NOTES, Note, Piece, code_of, functions, pieces, read_notes, source_of
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
-
-from notes import NOTES, Note, Piece, code_of, functions, pieces, read_notes, source_of  # noqa: E402
-
 Read = Callable[[str], list[Note]]
 FILES = sorted(NOTES.rglob("*.md"))
 SOURCE = '''"""A head."""
