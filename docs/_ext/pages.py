@@ -111,8 +111,8 @@ def write_book(made: set[Path]) -> None:
     names = set(public_names())
     intro = (
         "Every chapter is a file of the package, and this is that file: its head as prose, then its code. Cover a "
-        "backward with your hand, derive it, and compare line by line. Beside the lines of Parts I and II stands what "
-        "they compute, in the letters of the :doc:`derivations </derivations/index>`."
+        "backward with your hand, derive it, and compare line by line. Beside the lines of Parts I and II, and of the "
+        "optimizers, stands what they compute, in the letters of the :doc:`derivations </derivations/index>`."
     )
     index = [*heading("The book"), intro, ""]
     for part, part_title in PARTS.items():
