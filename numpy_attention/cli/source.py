@@ -16,6 +16,7 @@ from numpy_attention.pretrained.shipped import FOLDER, SAID
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.restore import load_run, text_model
 from numpy_attention.tasks.fine_tuning import Start
 from numpy_attention.training.data import Vocabulary
@@ -52,10 +53,11 @@ def pretrained_path(model: str) -> Path | None:
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
-    """A model of that kind and its vocabulary.
+    """A model of that kind and its vocabulary, for a command that will run it many times.
 
     Raises: InputError, in one line, for another kind, or what cannot be loaded.
     """
+    keep_freed_memory()
     path, directory = pretrained_path(model), Path(model)
     found, vocabulary = trained(directory, *load_run(directory)) if path is None else load_pretrained(path)
     if not isinstance(found, kind):

@@ -18,6 +18,11 @@ ATTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(Q
 READERS = ["transformers", "numpy_attention"]
 FLOORS = {"prompt": ["products alone"], "generation": ["reading alone"], "LoRA step": ["products alone"]}
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+GENERATIONS = (
+    {"cache": True, "prompt": 16, "batch": 1},
+    {"cache": False, "prompt": 16, "batch": 1},
+    {"cache": True, "prompt": 1024, "batch": 8},
+)
 LONGEST_DENSE = 4096  # beyond, T x T arrays take gigabytes and minutes
 
 
@@ -122,10 +127,8 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
         if T <= longest and not (quick and T == 512)
     ]
     tokens = 32 if quick else 128
-    plans["generation"] = [
-        ([{"kind": "generation", "cache": cache, "tokens": tokens} for cache in ((True,) if quick else (True, False))],
-         STEPPERS[:2])
-    ]  # fmt: skip
+    generated = [{"kind": "generation", "tokens": tokens, **how} for how in GENERATIONS[: 1 if quick else None]]
+    plans["generation"] = [(generated, STEPPERS[:2])]
     # a process for each case, so that its memory is that of the case
     plans["pretrained"] = [
         ([case], READERS + FLOORS.get(case["name"], [])) for case in pretrained.cases(quick)

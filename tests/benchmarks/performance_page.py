@@ -19,7 +19,7 @@ RESULTS, OF_PRETRAINED = (Path(__file__).with_name(f"{name}.json") for name in (
 PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 PICTURE = ROOT / "docs" / "_static" / "attention-cost.svg"
 
-PEER, OURS, FLOOR = "PyTorch eager", "numpy_attention", "products alone"
+PEER, COMPILED, OURS, FLOOR = "PyTorch eager", "torch.compile", "numpy_attention", "products alone"
 ATTENDERS = {
     PEER: "PyTorch SDPA", OURS: OURS, "plain NumPy": "plain NumPy",
     "torch softmax(QK)V": "PyTorch softmax(QK)V", "JAX jit": "JAX jit",
@@ -83,10 +83,10 @@ def attention(found):
 
 def generation(found):
     rows = [
-        ["with a KV cache" if case["cache"] else "without", name, f"{case['tokens'] / r.seconds:.0f}", f"{r.ratio:.2f}"]
+        [report.name_of(case), name, f"{case['batch'] * case['tokens'] / r.seconds:.0f}", f"{r.ratio:.2f}"]
         for case, results in races(found, "generation") for name, r in results.items()
     ]  # fmt: skip
-    return ["128 tokens after a prompt of 16:", "", *table(["", "", "tokens/s", "time / PyTorch eager's"], rows)]
+    return table(["", "", "tokens/s", "time / PyTorch eager's"], rows)
 
 
 def ops(found):
@@ -103,15 +103,16 @@ def speed(found):
     for case, results in races(found, "step"):
         ours, peer, floor = results[OURS], results[PEER], results[FLOOR]
         ratios.append(ours.ratio)
-        rows.append([SIZES[case["size"]], f"{ours.ratio:.2f}", f"{ours.seconds / floor.seconds:.2f}",
-                     f"{ours.peak / peer.peak:.2f}"])  # fmt: skip
+        compiled = results[COMPILED]
+        rows.append([SIZES[case["size"]], f"{ours.ratio:.2f}", f"{ours.ratio / compiled.ratio:.2f}",
+                     f"{ours.seconds / floor.seconds:.2f}", f"{ours.peak / peer.peak:.2f}"])  # fmt: skip
     claim = (
         f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
         "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m tests.benchmarks`, in a "
         "copy of the repository):"
     )
-    head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / its matrix products alone",
-            "peak memory / PyTorch's"]  # fmt: skip
+    head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / torch.compile's",
+            "time / its matrix products alone", "peak memory / PyTorch's"]  # fmt: skip
     return [claim, "", *table(head, rows)]
 
 

@@ -19,7 +19,7 @@ TITLES = {
     "step": "A training step of a GPT: forward, backward, AdamW",
     "op": "One op, forward and backward",
     "attention": "Attention alone, forward and backward: one sequence, 8 heads of 64",
-    "generation": "Generation of one stream: 6 layers of 384, tokens one by one",
+    "generation": "Generation: 6 layers of 384, tokens one by one",
     "pretrained": "SmolLM2-135M-Instruct in float32",
     "import": "Import",
 }
@@ -46,7 +46,8 @@ def name_of(case: dict[str, Any]) -> str:
     if case["kind"] == "attention":
         return f"T = {case['T']}, {'causal' if case['causal'] else 'full'}"
     if case["kind"] == "generation":
-        return f"{case['tokens']} tokens, {'KV cache' if case['cache'] else 'no cache'}"
+        texts = "a text" if case["batch"] == 1 else f"{case['batch']} texts"
+        return f"{case['tokens']} tokens after {case['prompt']:,} of {texts}, {'KV' if case['cache'] else 'no'} cache"
     if case["kind"] == "pretrained" and "tokens" in case:
         return f"{case['name']}, {case['tokens']} tokens"
     return str(case.get("size") or case.get("name"))
@@ -65,7 +66,8 @@ def rows(case: dict[str, Any], results: dict[str, Result]) -> Iterator[list[str]
             "attention": [megabytes(r.extra)],
             "pretrained": [megabytes(r.peak)],
         }
-        rate = [f"{case['tokens'] / r.seconds:.0f}" if "tokens" in case else ""] if case["kind"] in RATED else []
+        tokens = case.get("tokens", 0) * case.get("batch", 1)
+        rate = [f"{tokens / r.seconds:.0f}" if tokens else ""] if case["kind"] in RATED else []
         yield [name_of(case), name, time, *rate, *ratios, *memory.get(case["kind"], [])]
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import numpy_attention.ops as ops
 from numpy_attention.backend import get_backend
@@ -24,7 +25,6 @@ SIZES = {
 }
 RATE, BETA_2, DECAY = 1e-3, 0.99, 0.1
 HEADS, D_K = 8, 64  # of attention alone, with a batch of one
-PROMPT = list(range(16))
 SHARED = {"w", "b", "gamma", "beta", "table"}  # arguments that all examples share: their gradients are added up
 NO_GRADIENT = {"ids", "targets"}
 
@@ -49,7 +49,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
     if case["kind"] == "step":
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
-        return _generation(case)
+        return _generation(case, threads)
     if case["kind"] == "pretrained":
         from tests.benchmarks import pretrained  # here, since it is written in terms of this file
 
@@ -68,7 +68,7 @@ def model_and_batches(size: str) -> tuple[GPT, list[tuple[np.ndarray, np.ndarray
 
 def generator_model() -> GPT:
     """The model that generates: 6 layers of 384, random weights large enough for a clear first choice."""
-    model = GPT(GPTConfig(65, 1024, 384, 6, 6), np.random.default_rng(2))
+    model = GPT(GPTConfig(65, 2048, 384, 6, 6), np.random.default_rng(2))
     for name, p in model.parameters().items():
         if p.ndim == 2:
             p *= 4.0 if "table" in name else 2.0
@@ -132,14 +132,21 @@ def _products_of_a_step(case: Case, threads: int) -> Work:
     return Work(lambda: list(workers.map(one, range(threads))), list)
 
 
-def _generation(case: Case) -> Work:
-    model = generator_model()
+def prompts(case: Case) -> np.ndarray:
+    """The texts that are continued, (batch, prompt)."""
+    return np.random.default_rng(case["prompt"]).integers(0, 65, (case["batch"], case["prompt"]))
 
-    def generate(num_tokens: int) -> list[int]:
-        tokens = model.generate(PROMPT, num_tokens, temperature=0.0, use_cache=case["cache"])
-        return list(tokens[len(PROMPT) :])
 
-    return Work(lambda: generate(case["tokens"]), lambda: [float(token) for token in generate(8)])
+def _generation(case: Case, threads: int) -> Work:
+    keep_freed_memory()  # as the commands do
+    threadpool_limits(threads, user_api="blas")  # nothing is cut into shards here: the threads are BLAS's
+    model, ids = generator_model(), prompts(case)
+
+    def generate(num_tokens: int) -> list[float]:
+        texts = model.generate(ids, num_tokens, temperature=0.0, use_cache=case["cache"])
+        return [float(token) for text in texts for token in text[case["prompt"] :]]
+
+    return Work(lambda: generate(case["tokens"]), lambda: generate(8))
 
 
 def normal(*shape: int) -> np.ndarray:

@@ -17,7 +17,6 @@ from tests.benchmarks.work import (
     BETA_2,
     DECAY,
     NO_GRADIENT,
-    PROMPT,
     RATE,
     Case,
     Unavailable,
@@ -26,6 +25,7 @@ from tests.benchmarks.work import (
     generator_model,
     model_and_batches,
     op_of,
+    prompts,
 )
 
 
@@ -116,29 +116,29 @@ FORWARD: dict[str, Callable[..., Any]] = {
 
 
 def _generation(case: Case) -> Work:
-    model = TorchGPT(generator_model())
+    model, ids = TorchGPT(generator_model()), torch.from_numpy(prompts(case))
 
-    def generate(num_tokens: int) -> list[int]:
-        return greedy(model, PROMPT, num_tokens, case["cache"])
+    def generate(num_tokens: int) -> list[float]:
+        texts = greedy(model, ids, num_tokens, case["cache"])
+        return [float(token) for text in texts for token in text[case["prompt"]:]]
 
-    return Work(lambda: generate(case["tokens"]), lambda: [float(token) for token in generate(8)])
+    return Work(lambda: generate(case["tokens"]), lambda: generate(8))
 
 
 @torch.inference_mode()
-def greedy(model: TorchGPT, prompt: list[int], num_tokens: int, use_cache: bool) -> list[int]:
+def greedy(model: TorchGPT, ids: Tensor, num_tokens: int, use_cache: bool) -> list[list[int]]:
     """The likeliest token, again and again; with a cache for keys and values allotted once."""
-    ids = torch.tensor([prompt])
     past: list[tuple[Tensor, Tensor]] = []
     if use_cache:
         H = model.blocks[0].num_heads
-        shape = (1, H, len(prompt) + num_tokens, model.tokens.embedding_dim // H)
+        shape = (len(ids), H, ids.shape[1] + num_tokens, model.tokens.embedding_dim // H)
         past = [(torch.empty(shape), torch.empty(shape)) for _ in model.blocks]
     start, new = 0, ids
     for _ in range(num_tokens):
-        next_id = logits_of_last(model, new, start, past).argmax()
-        ids = torch.cat([ids, next_id.reshape(1, 1)], dim=1)
+        next_ids = logits_of_last(model, new, start, past).argmax(-1)   # (B,)
+        ids = torch.cat([ids, next_ids[:, None]], dim=1)
         start, new = (ids.shape[1] - 1, ids[:, -1:]) if use_cache else (0, ids)
-    return ids[0].tolist()[len(prompt):]
+    return ids.tolist()
 
 
 def logits_of_last(model: TorchGPT, ids: Tensor, start: int, past: list[tuple[Tensor, Tensor]]) -> Tensor:
