@@ -96,9 +96,9 @@ def linear_cross_entropy(
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ w.T  # (n, V)
-        surprise[block], _, m, total = surprise_in_rows(logits, safe_targets[block], label_smoothing, out=logits)
+        surprise[block], e, m, total = surprise_in_rows(logits, safe_targets[block], label_smoothing, out=logits)
         L[block] = m + np.log(total)
-        del logits  # else they would be held while the next block makes its own
+        del logits, e  # one array by two names, else held while the next block makes its own
     loss = mean_surprise(surprise, counted, num_counted)
     cache = LinearCrossEntropyCache(
         x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
@@ -116,8 +116,8 @@ def linear_cross_entropy_backward(
     x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen = cache
     check_dloss("linear_cross_entropy_backward", dloss)
     rows, w = wide(x.reshape(-1, x.shape[-1])), wide(table)  # (N_all, d), (V, d)
-    dx = np.empty_like(rows, shape=rows.shape)
-    dtable = None if frozen else np.zeros_like(w, shape=w.shape)
+    dx = np.empty_like(rows)
+    dtable = None if frozen else np.zeros_like(w, order="C")  # as the products lie that are added to it
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ w.T  # (n, V)
