@@ -18,8 +18,8 @@ needs no second copy of them all. The gradient of x is what the generator return
 
 What the blocks keep for their backward is most of what training holds in memory. With `recompute` a forward keeps of
 each block only what went into it, and the backward runs the block once more when its turn comes. One block at a time
-has all it needs; a step takes about a third longer. Dropout must fall as it fell before, so a copy of the generator is
-kept too, as it stood before the block. The gradients are the same to the last bit.
+has all it needs; a step takes a quarter to a third longer. Dropout must fall as it fell before, so a copy of the
+generator is kept too, as it stood before the block. The gradients are the same to the last bit.
 
 Every block reads the same context, so what the blocks send back to it adds up:
 
@@ -96,6 +96,8 @@ def run_stack(
     """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
+
+    Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
     """
     if positions is None:
         T_past = 0 if past is None else past[0][0].length

@@ -173,6 +173,18 @@ def test_a_loss_by_rows_is_the_loss_of_all_logits(name: str, logits_at_once: int
             assert gradient.flags.c_contiguous
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if "gpt" in name])
+def test_after_a_loss_by_rows_there_is_a_way_back_from_logits_too(name: str, rng: np.random.Generator) -> None:
+    model, (ids, targets) = MODELS[name](rng)
+    model.logits_at_once = 30
+    _, cache = model.loss(ids, targets)
+    grads = model.backward(cache)
+    dlogits = na.cross_entropy_backward(1.0, na.cross_entropy(model.forward(ids)[0], targets)[1])
+    found = dict(model.gradients_from_logits(cache.forward, dlogits))
+    for parameter, gradient in grads.items():
+        np.testing.assert_allclose(gradient, found[parameter], rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max()))
+
+
 @pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
 def test_the_number_of_logits_decides_and_as_many_rows_are_taken_as_fit(name: str, rng: np.random.Generator) -> None:
     model, arrays = MODELS[name](rng)
