@@ -29,14 +29,16 @@ from numpy_attention.ops.linear_cross_entropy import (
 )
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy
 
-# The logits of a loss that are held at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768,
-# forward and backward, at their most with the 147 MiB of dtable. The last column is the price of the product that is made
-# twice; with few rows a block saves nothing, for what it adds to dtable is as large as dtable.
+# The logits of a loss that are held at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768:
+# head and loss, forward and backward, and the most memory beyond their inputs, of which dtable is 147 MiB.
 #
-#       rows     all logits            blocks of 512 rows
-#        128     0.36 s,   221 MiB     0.51 s,   319 MiB     1.4
-#      2,048     7.38 s, 1,331 MiB     8.49 s,   399 MiB     1.15
-#      8,192     GPT2WHOLE     GPT2ROWS     GPT2RATIO
+#       rows     all logits            in blocks (of 128, 512, 667 rows)
+#        128     0.36 s,   221 MiB     0.51 s,   319 MiB
+#      2,048     7.4 s,  1,331 MiB     8.5 s,    399 MiB
+#      8,192     32 s,   4,916 MiB     34 s,     473 MiB
+#
+# Few rows gain nothing: what a block adds to dtable is as large as dtable. Many pay a tenth for the product that is
+# made twice, since arrays of gigabytes cost time as well.
 LOGITS_AT_ONCE = 2**25
 LossOfHead = CrossEntropyCache | LinearCrossEntropyCache  # of all logits, or without them
 
