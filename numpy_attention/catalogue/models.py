@@ -34,13 +34,23 @@ def training_on(sizes: Sizes) -> Mapping[str, Any]:
     return {"training": True, **dropout_on(sizes)}
 
 
+def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
+    """The model, told to keep of each block its input alone, and to take its loss by so many rows of V = 5 logits."""
+    model.recompute = recompute
+    if rows:
+        model.logits_at_once = 5 * rows
+    return model
+
+
 def _gpt() -> list[Entry]:
-    def entry(variant: str, options: Any = None, rank: int = 0, **config: Any) -> Entry:
+    def entry(
+        variant: str, options: Any = None, rank: int = 0, recompute: bool = False, rows: int = 0, **config: Any
+    ) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
             model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
             if rank:
                 add_low_rank(model, rank, 3.0, rng)
-            return model
+            return in_little_memory(model, recompute, rows)
 
         wrong = "ids:float64 ids=999 targets+0 ids[more]"
         return layer_entry(GPT, variant, TOKENS, build, options=options or {}, wrong=wrong, **SMALL)
@@ -54,15 +64,22 @@ def _gpt() -> list[Entry]:
         entry("dropout", training_on, dropout=0.3),
         entry("low rank, rotary, rms norm, swiglu, grouped heads", rank=2, positions="rotary", num_kv_heads=1, **GATED),
         entry("low rank, learned positions, untied, two blocks", rank=1, tie_weights=False, num_layers=2),
+        entry("dropout, two blocks, recomputed", training_on, recompute=True, dropout=0.3, num_layers=2),
+        entry("ALiBi, recomputed, tied, loss by two rows", recompute=True, rows=2, positions="alibi"),
+        entry("untied, loss by four rows", rows=4, tie_weights=False),
+        entry("low rank, tied, loss by rows", rank=2, rows=1),
+        entry("low rank, untied, loss by rows", rank=2, rows=1, tie_weights=False),
     ]
 
 
 def _classifier() -> list[Entry]:
-    def entry(variant: str, spec: str, options: Any = None, wrong: str = "", **config: Any) -> Entry:
+    def entry(
+        variant: str, spec: str, options: Any = None, wrong: str = "", recompute: bool = False, **config: Any
+    ) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> SequenceClassifier:
             tokens = {} if "d_input" in config else {"vocab_size": size_of(sizes, "V")}
             complete = SequenceClassifierConfig(num_classes=3, **{**TINY, **tokens, **config})
-            return SequenceClassifier(complete, rng, dtype)
+            return in_little_memory(SequenceClassifier(complete, rng, dtype), recompute)
 
         return layer_entry(SequenceClassifier, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
 
@@ -72,6 +89,7 @@ def _classifier() -> list[Entry]:
         entry("mean", ids + one_each, wrong="ids=999 targets+0"),
         entry("mean of the visible, pre-norm", ids + one_each, lambda _: {"lengths": np.array([1, 3])}, pre_norm=True),
         entry("class token, dropout", ids + one_each, training_on, dropout=0.3, **class_token),
+        entry("dropout, recomputed", ids + one_each, training_on, dropout=0.3, recompute=True),
         entry("a label for each token", ids + ", targets: int<3|-100> B T", pooling="none", norm="rms_norm"),
         entry("vectors for tokens", "ids: float B T 5" + one_each, d_input=5, activation="gelu"),
     ]
@@ -82,9 +100,9 @@ def _seq2seq() -> list[Entry]:
         vocabularies = {"source_vocab_size": size_of(sizes, "V"), "target_vocab_size": size_of(sizes, "W")}
         return Seq2SeqConfig(**{**vocabularies, **TINY, **config})
 
-    def entry(variant: str, options: Any = None, wrong: str = "", **config: Any) -> Entry:
+    def entry(variant: str, options: Any = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
-            return Seq2Seq(config_of(sizes, config), rng, dtype)
+            return in_little_memory(Seq2Seq(config_of(sizes, config), rng, dtype), rows > 0, rows)
 
         return layer_entry(Seq2Seq, variant, PAIRS, build, options=options or {}, wrong=wrong, **SMALL)
 
@@ -106,6 +124,8 @@ def _seq2seq() -> list[Entry]:
         entry("padded", lambda _: {"source_lengths": np.array([2, 4]), "target_lengths": np.array([3, 1])}),
         entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
         entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),
+        entry("recomputed, dropout, loss by rows", training_on, rows=1, dropout=0.2, label_smoothing=0.1),
+        entry("recomputed, tied, pre-norm, loss by four rows", rows=4, tie_weights=True, pre_norm=True),
     ]
 
 
@@ -129,12 +149,14 @@ def _text_encoder() -> list[Entry]:
         complete = TextEncoderConfig(**{"vocab_size": size_of(sizes, "V"), "temperature": 0.1, **TINY, **config})
         return TextEncoder(complete, rng, dtype)
 
-    def pairs(variant: str, options: Any = None, wrong: str = "", rank: int = 0, **config: Any) -> Entry:
+    def pairs(
+        variant: str, options: Any = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
+    ) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
             model = encoder(sizes, rng, dtype, config)
             if rank:
                 add_low_rank(model, rank, rng=rng)
-            return model
+            return in_little_memory(model, recompute)
 
         spec = "ids: int<V> B T, targets: int<V> B T_s"
         return layer_entry(TextEncoder, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
@@ -152,6 +174,7 @@ def _text_encoder() -> list[Entry]:
         pairs("pad token, dropout", training_on, wrong, pad_token=0, dropout=0.3),
         pairs("pre-norm, rms norm, swiglu, no bias", pre_norm=True, **GATED),
         pairs("low rank", rank=2, **GATED),
+        pairs("dropout, recomputed", training_on, recompute=True, dropout=0.3),
         directions("lengths", ids, lambda _: {"lengths": np.array([1, 3])}, activation="gelu"),
         directions("a text without a token", ids, lambda _: {"lengths": np.array([0, 2])}),
         directions("types", f"{ids}, {types}", num_types=3),

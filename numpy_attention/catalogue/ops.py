@@ -128,6 +128,23 @@ def _losses() -> list[Entry]:
         _entry("cross_entropy", padded, "label smoothing, ignore_index", options={"label_smoothing": 0.3}),
         _entry("cross_entropy", padded, "nothing counts", prepare=_nothing_counts),
         _entry("cross_entropy", padded, "logits of 1e4", prepare=_times("logits", 1e4)),
+        *_losses_by_rows(),
+    ]
+
+
+def _losses_by_rows() -> list[Entry]:
+    def entry(spec: str, variant: str, prepare: Any = None, wrong: str = "", **options: Any) -> Entry:
+        return _entry("linear_cross_entropy", spec, variant, prepare=prepare, wrong=wrong, options=options)
+
+    rows, padded = "x: B T d, table: V d, targets: int<V> B T", "x: N d, table: V d, targets: int<V|-100> N"
+    refused = "targets+0 targets:float64 targets=-1 targets=999 x-1 x:int64 table-1 table:float32 table[more] x[list]"
+    return [
+        entry(rows, "one block", wrong=refused),
+        entry(padded, "ignore_index, blocks of 2", block_size=2),
+        entry(padded, "label smoothing, blocks of 1", block_size=1, label_smoothing=0.3),
+        entry(padded, "nothing counts, blocks of 3", prepare=_nothing_counts, block_size=3),
+        entry(padded, "logits of some hundred, blocks of 2", prepare=_times("x", 300.0), block_size=2),
+        entry("x: d, table: V d, targets: int<V>", "one place"),
     ]
 
 

@@ -57,6 +57,12 @@ def cross_entropy(
     return np.asarray(sum(losses) / len(losses) if losses else 0.0)
 
 
+def linear_cross_entropy(x: np.ndarray, table: np.ndarray, targets: np.ndarray, **options: Any) -> np.ndarray:
+    """All logits, and the loss of them."""
+    options.pop("block_size", None)
+    return cross_entropy(np.einsum("...d,vd->...v", x, table), targets, **options)
+
+
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, bias: np.ndarray | None = None,
     scale: float | None = None, causal: bool = False, **_: Any,
@@ -130,5 +136,6 @@ def low_rank(x: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: 
 PLAIN: dict[str, Callable[..., np.ndarray]] = {
     "softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm, "linear": linear, "embedding": embedding,
     "cross_entropy": cross_entropy, "scaled_dot_product_attention": attention, "tiled_attention": attention,
-    "concat_heads": concat_heads, "split_heads": split_heads, "gelu": gelu, "dropout": dropout,
+    "linear_cross_entropy": linear_cross_entropy, "concat_heads": concat_heads, "split_heads": split_heads,
+    "gelu": gelu, "dropout": dropout,
 }

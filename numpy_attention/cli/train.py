@@ -121,7 +121,7 @@ def _resumed(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) 
     if directory.is_file():
         raise InputError(f"--resume needs the directory of the run, got the file {directory}")
     given = _given(arguments)
-    free = ("workers", "backend")  # how the work is done, not what is done
+    free = ("workers", "backend", "recompute")  # how the work is done, not what is done
     changed = [option(name) for name, value in given.items() if value != getattr(config, name) and name not in free]
     if changed:
         raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gallery.registry import backward_of, op_of
+from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache, linear_cross_entropy_backward
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.softmax import SoftmaxCache
 
@@ -113,3 +114,35 @@ def nan_at_padding(
         log_p = np.log(np.where(cache.counted, cache.p, 0.0))
         poison = (log_p * 0.0).sum() if label_smoothing else np.zeros(())
     return (loss + poison).astype(logits.dtype), cache
+
+
+def _blocks(dloss: Any, cache: LinearCrossEntropyCache, own_mean: bool) -> list[Any]:
+    """dx and dtable of every block of rows by itself, as a part of the whole mean or as a mean of its own."""
+    x, found = cache.x.reshape(-1, cache.x.shape[-1]), []
+    for start in range(0, len(x), cache.block_size):
+        rows = slice(start, start + cache.block_size)
+        block = cache._replace(x=x[rows], L=cache.L[rows], targets=cache.targets[rows], counted=cache.counted[rows])
+        if own_mean:
+            block = block._replace(num_counted=np.maximum(block.counted.sum(), 1).astype(cache.L.dtype))
+        found.append(linear_cross_entropy_backward(dloss, block))
+    return found
+
+
+@backward_of("linear_cross_entropy")
+def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
+    """Each block divides by how many of its own places count, not by how many do in all blocks.
+
+    Hides: right where one block holds all rows; elsewhere the gradient is too large, which the learning rate absorbs.
+    """
+    dx, dtable = zip(*_blocks(dloss, cache, own_mean=True), strict=True)
+    return np.concatenate(dx).reshape(cache.x.shape), sum(dtable)
+
+
+@backward_of("linear_cross_entropy")
+def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
+    """Each block of rows writes the gradient of the table anew, where it should add to it.
+
+    Hides: right where one block holds all rows; dx is right everywhere.
+    """
+    dx, _ = linear_cross_entropy_backward(dloss, cache)
+    return dx, _blocks(dloss, cache, own_mean=False)[-1][1]

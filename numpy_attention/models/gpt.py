@@ -31,7 +31,7 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.head import HeadCache, head_gradients, run_head
+from numpy_attention.models.head import HeadCache, head_gradients, loss_gradients, run_head, run_loss
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch
 from numpy_attention.models.stack import (
@@ -43,7 +43,7 @@ from numpy_attention.models.stack import (
     stack_gradients,
 )
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
-from numpy_attention.ops.losses import cross_entropy
+from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias
 
@@ -106,6 +106,20 @@ class GPT(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, GPTCache]:
         """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward)."""
+        x, token, stack = self._states(ids, mask, positions, past, last_only, rng)
+        logits, head = run_head(x, self.token_embedding.table, self.head)  # (B, T, V)
+        return logits, GPTCache(token, stack, head)
+
+    def _states(
+        self,
+        ids: np.ndarray,
+        mask: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
+        past: list[KeyValueCache] | None = None,
+        last_only: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
+        """What the head reads, x (B, T, d_model), and what backward needs of the way there."""
         T_past = 0 if past is None else past[0].length
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
@@ -116,15 +130,25 @@ class GPT(Model):
             mask=self._mask(x, T_past) if mask is None else mask,
             scores_bias=self._scores_bias(x, T_past), positions=positions,
             past=None if past is None else [(of_block, None) for of_block in past], last_only=last_only, rng=rng,
+            recompute=self.recompute,
         )
-        logits, head = run_head(x, self.token_embedding.table, self.head)  # (B, T, V)
-        return logits, GPTCache(token, stack, head)
+        return x, token, stack
 
     def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
         # logits = head(x)
         table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
-        dx, dtable = yield from head_gradients(dlogits, cache.head, table, self.head, frozen)
+        return self._gradients(cache, head_gradients(dlogits, cache.head, table, self.head, frozen))
+
+    def gradients_without_logits(self, cache: GPTCache, of_loss: LinearCrossEntropyCache, dloss: float) -> Stream:
+        """The same stream where the loss was taken without logits."""
+        # loss = linear_cross_entropy(x, table, targets)
+        table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
+        return self._gradients(cache, loss_gradients(dloss, of_loss, table, self.head, frozen))
+
+    def _gradients(self, cache: GPTCache, of_head: Stream) -> Stream:
+        """The stream from the head's gradients on, which end with dx and dtable."""
+        dx, dtable = yield from of_head
         # x = stack(x)
         dx, _ = yield from stack_gradients(dx, cache.stack, self.position_embedding, self.blocks, self.norm)
         if self.config.positions == "sinusoidal":
@@ -139,9 +163,10 @@ class GPT(Model):
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, LossCache]:
         """The mean of -log p(target) in nats; targets (B, T) are the ids one step later, -100 where none counts."""
-        logits, forward = self.forward(ids, rng=rng if training else None)
-        loss, cache = cross_entropy(logits, targets)
-        return loss, LossCache(forward, cache)
+        x, token, stack = self._states(ids, rng=rng if training else None)
+        table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
+        loss, head, cache = run_loss(x, table, self.head, targets, self.logits_at_once, frozen=frozen)
+        return loss, LossCache(GPTCache(token, stack, head), cache)
 
     def attention_weights(self, ids: np.ndarray) -> Parameters:
         """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""

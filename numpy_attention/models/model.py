@@ -20,22 +20,33 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.layer import Layer, Parameters
+from numpy_attention.models.head import LOGITS_AT_ONCE, LossOfHead
 from numpy_attention.models.stack import Stream
-from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy_backward
+from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
+from numpy_attention.ops.losses import cross_entropy_backward
 
 
 class LossCache(NamedTuple):
     """What backward needs of a loss."""
 
     forward: Any  # the cache of the model's forward
-    cross_entropy: CrossEntropyCache
+    cross_entropy: LossOfHead
 
 
 class Model(Layer):
-    """A layer with a configuration, `model.config`, from which it can be built again."""
+    """A layer with a configuration, `model.config`, from which it can be built again.
+
+    Two more attributes say how it trains, not what it is. They are set where memory is short, and change no result but
+    for the last digits of a loss by rows:
+
+        model.recompute = True            a forward keeps of every block its input alone (Chapter 21)
+        model.logits_at_once = 2**20      of a loss that has more logits, so many are in memory at a time
+    """
 
     config: Any
     config_class: ClassVar[Any]
+    recompute: bool = False
+    logits_at_once: int = LOGITS_AT_ONCE
 
     def __init__(self, config: Any, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         raise NotImplementedError(f"{type(self).__name__} must build its layers")
@@ -44,8 +55,14 @@ class Model(Layer):
         """A stream of the gradient of every parameter with its name, given that of the logits."""
         raise NotImplementedError(f"{type(self).__name__} must know its own backward")
 
+    def gradients_without_logits(self, cache: Any, of_loss: LinearCrossEntropyCache, dloss: float) -> Stream:
+        """The same stream where the loss was taken without logits."""
+        raise NotImplementedError(f"{type(self).__name__} takes no loss without logits")
+
     def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
         """A stream of the gradients of dloss * loss, each with its name, as soon as it is known."""
+        if isinstance(cache.cross_entropy, LinearCrossEntropyCache):
+            return self.gradients_without_logits(cache.forward, cache.cross_entropy, dloss)
         # loss = cross_entropy(logits, targets)
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
         return self.gradients_from_logits(cache.forward, dlogits)

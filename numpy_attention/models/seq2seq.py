@@ -31,14 +31,14 @@ import numpy as np
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
-from numpy_attention.models.head import HeadCache, head_gradients, run_head
+from numpy_attention.models.head import HeadCache, head_gradients, loss_gradients, run_head, run_loss
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, visible_tokens
 from numpy_attention.models.search import beam_search, greedy_search
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stack import Past, Stack, StackCache, Stream, attention_weights
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
-from numpy_attention.ops.losses import cross_entropy
+from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.masks import causal_mask
 
 
@@ -98,11 +98,24 @@ class Seq2Seq(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Seq2SeqCache]:
         """The logits; padding is what comes after the lengths (B,), or the ids that are the pad_token."""
+        x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
+        logits, head = run_head(x, self.target_embedding.table, self.head)  # (B, T, V)
+        return logits, Seq2SeqCache(encoder, DecodeCache(target, stack, head))
+
+    def _states(
+        self,
+        source_ids: np.ndarray,
+        target_ids: np.ndarray,
+        source_lengths: np.ndarray | None,
+        target_lengths: np.ndarray | None,
+        rng: np.random.Generator | None,
+    ) -> tuple[np.ndarray, EncodeCache, EmbeddingCache, StackCache]:
+        """What the head reads, x (B, T, d_model), and what backward needs of the way there."""
         source_mask = self.padding(source_ids, source_lengths)  # (B, 1, 1, T_s)
         target_mask = self.padding(target_ids, target_lengths)  # (B, 1, 1, T)
         context, encoder = self.encode(source_ids, source_mask, rng)  # (B, T_s, d_model)
-        logits, decoder = self.decode(target_ids, context, source_mask, target_mask, rng=rng)
-        return logits, Seq2SeqCache(encoder, decoder)
+        x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, rng=rng)
+        return x, encoder, target, stack
 
     def encode(
         self,
@@ -114,7 +127,7 @@ class Seq2Seq(Model):
         check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
         x, source = (self.source_embedding or self.target_embedding).forward(source_ids)  # (B, T_s, d_model)
         x *= math.sqrt(self.config.d_model)  # x is fresh from the table
-        context, stack = self.encoder.forward(x, mask=source_mask, rng=rng)
+        context, stack = self.encoder.forward(x, mask=source_mask, rng=rng, recompute=self.recompute)
         return context, EncodeCache(source, stack)
 
     def decode(
@@ -127,22 +140,45 @@ class Seq2Seq(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, DecodeCache]:
         """Logits for every target position; with `past` target_ids are the new tokens alone (no backward)."""
+        x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
+        logits, head = run_head(x, self.target_embedding.table, self.head)  # (B, T, V)
+        return logits, DecodeCache(target, stack, head)
+
+    def _decoder_states(
+        self,
+        target_ids: np.ndarray,
+        context: np.ndarray,
+        source_mask: np.ndarray | None,
+        target_mask: np.ndarray | None,
+        past: Past | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
+        """`_states` from the context on."""
         T, T_past = target_ids.shape[-1], 0 if past is None else past[0][0].length
         check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
         x, target = self.target_embedding.forward(target_ids)  # (B, T, d_model)
         x *= math.sqrt(self.config.d_model)
         mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
         mask = mask if target_mask is None else mask & target_mask
-        x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng)
-        logits, head = run_head(x, self.target_embedding.table, self.head)  # (B, T, V)
-        return logits, DecodeCache(target, stack, head)
+        x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng, recompute=self.recompute)
+        return x, target, stack
 
     def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
+        # logits = head(x)
+        table = self.target_embedding.table
+        return self._gradients(cache, head_gradients(dlogits, cache.decoder.head, table, self.head))
+
+    def gradients_without_logits(self, cache: Seq2SeqCache, of_loss: LinearCrossEntropyCache, dloss: float) -> Stream:
+        """The same stream where the loss was taken without logits."""
+        # loss = linear_cross_entropy(x, table, targets)
+        return self._gradients(cache, loss_gradients(dloss, of_loss, self.target_embedding.table, self.head))
+
+    def _gradients(self, cache: Seq2SeqCache, of_head: Stream) -> Stream:
+        """The stream from the head's gradients on, which end with dx and dtable."""
         encoder, decoder = cache
         scale = math.sqrt(self.config.d_model)
-        # logits = head(x)
-        dx, dtable = yield from head_gradients(dlogits, decoder.head, self.target_embedding.table, self.head)
+        dx, dtable = yield from of_head
         # x = decoder(scale * table[target_ids], context)
         dx, dcontext = yield from self.decoder.gradients(dx, decoder.stack, "decoder.")
         add_at(dtable, decoder.target.ids, dx * scale)  # adds to what the head gave
@@ -170,10 +206,11 @@ class Seq2Seq(Model):
         Where targets is -100 (padding) nothing is counted. Labels are smoothed in training alone.
         """
         rng = rng if training else None
-        logits, forward = self.forward(source_ids, target_ids, source_lengths, target_lengths, rng)
+        x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
         smoothing = self.config.label_smoothing if training else 0.0
-        loss, cache = cross_entropy(logits, targets, label_smoothing=smoothing)
-        return loss, LossCache(forward, cache)
+        table = self.target_embedding.table
+        loss, head, cache = run_loss(x, table, self.head, targets, self.logits_at_once, smoothing)
+        return loss, LossCache(Seq2SeqCache(encoder, DecodeCache(target, stack, head)), cache)
 
     def attention_weights(
         self,

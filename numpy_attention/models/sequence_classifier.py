@@ -133,8 +133,10 @@ class SequenceClassifier(Model):
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         # unlike in GPT and Seq2Seq, x is not multiplied by sqrt(d_model): small beside the sines, it has to grow
-        rate = self.config.dropout
-        x, stack = run_stack(x, self.position_embedding, self.blocks, self.norm, rate, mask=mask, rng=rng)
+        x, stack = run_stack(
+            x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
+            mask=mask, rng=rng, recompute=self.recompute,
+        )
         share = None
         if self.config.pooling == "mean":
             share = share_of_the_visible(x, visible)  # (B, T)

@@ -16,6 +16,11 @@ needs no second copy of them all. The gradient of x is what the generator return
 
     dx, dcontext = yield from stack_gradients(dy, cache, ...)
 
+What the blocks keep for their backward is most of what training holds in memory. With `recompute` a forward keeps of
+each block only what went into it, and the backward runs the block once more when its turn comes. One block at a time
+has all it needs; a step takes a quarter to a third longer. Dropout must fall as it fell before, so a copy of the
+generator is kept too, as it stood before the block. The gradients are the same to the last bit.
+
 Every block reads the same context, so what the blocks send back to it adds up:
 
     dcontext = dcontext_1 + ... + dcontext_L
@@ -23,6 +28,7 @@ Every block reads the same context, so what the blocks send back to it adds up:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
@@ -42,13 +48,32 @@ Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: o
 Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
 
 
+class BlockInput(NamedTuple):
+    """What is kept of a block that will run again."""
+
+    block: Block
+    x: np.ndarray  # (B, T, d_model)
+    options: dict[str, Any]  # the other arguments, which all blocks share
+    rng: np.random.Generator | None  # a copy, as it stood before the block
+
+    def cache(self) -> BlockCache:
+        """Run the block again; the generator is copied once more, for this may not be the last time."""
+        _, cache = self.block.forward(self.x, **self.options, rng=copy.deepcopy(self.rng))
+        return cache
+
+
 class StackCache(NamedTuple):
-    """What backward needs; `blocks[i].attention.attention.weights` are the weights of block i."""
+    """What backward needs; `cache_of(blocks[i]).attention.attention.weights` are the weights of block i."""
 
     position: EmbeddingCache | None
     dropout: DropoutCache | None  # None without a generator
-    blocks: list[BlockCache]
+    blocks: list[BlockCache | BlockInput]
     norm: NormCache | None
+
+
+def cache_of(kept: BlockCache | BlockInput) -> BlockCache:
+    """The cache of a block, made again where only the input was kept."""
+    return kept.cache() if isinstance(kept, BlockInput) else kept
 
 
 def run_stack(
@@ -66,10 +91,13 @@ def run_stack(
     past: Past | None = None,
     last_only: bool = False,
     rng: np.random.Generator | None = None,
+    recompute: bool = False,
 ) -> tuple[np.ndarray, StackCache]:
     """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
+
+    Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
     """
     if positions is None:
         T_past = 0 if past is None else past[0][0].length
@@ -79,12 +107,16 @@ def run_stack(
         x, position_cache = position.forward(x, positions)
     if rng is not None:  # in training
         x, dropout_cache = dropout(x, rate, rng)
-    caches: list[BlockCache] = []
+    options = {"context": context, "mask": mask, "context_mask": context_mask, "scores_bias": scores_bias}
+    options["positions"] = positions
+    caches: list[BlockCache | BlockInput] = []
     for i, block in enumerate(blocks):
         stored = None if past is None else past[i]
-        x, cache = block.forward(x, context, mask, context_mask, scores_bias, positions, stored, rng)
+        before = BlockInput(block, x, options, copy.deepcopy(rng)) if recompute else None
+        x, cache = block.forward(x, **options, past=stored, rng=rng)
         if past is None:  # with stored keys there is no backward, and what it would need fills memory
-            caches.append(cache)
+            caches.append(cache if before is None else before)
+        del cache  # else it would be held while the next block runs
     if last_only:  # the norm and the head of the other rows would serve nobody
         x = x[:, -1:]  # (B, 1, d_model)
     if norm is not None:
@@ -114,7 +146,7 @@ def stack_gradients(
         yield from prefixed(f"{prefix}norm", grads).items()
     for i in reversed(range(len(blocks))):
         # x = block(x, context)
-        dx, *sent_back, grads = blocks[i].backward(dx, cache.blocks[i])
+        dx, *sent_back, grads = blocks[i].backward(dx, cache_of(cache.blocks[i]))
         yield from prefixed(f"{prefix}blocks.{i}", grads).items()
         del grads  # else they would be held while the next block runs
         for dcontext_i in sent_back:
@@ -132,7 +164,7 @@ def stack_gradients(
 def attention_weights(cache: StackCache, prefix: str = "") -> Parameters:
     """The weights (B, H, T_q, T_k) of every attention of a stack by its name, `blocks.0.attention` and so on."""
     found: Parameters = {}
-    for i, block in enumerate(cache.blocks):
+    for i, block in enumerate(map(cache_of, cache.blocks)):
         found[f"{prefix}blocks.{i}.attention"] = block.attention.attention.weights
         if block.cross_attention is not None:
             found[f"{prefix}blocks.{i}.cross_attention"] = block.cross_attention.attention.weights
@@ -177,10 +209,11 @@ class Stack(Layer):
         context_mask: np.ndarray | None = None,
         past: Past | None = None,
         rng: np.random.Generator | None = None,
+        recompute: bool = False,
     ) -> tuple[np.ndarray, StackCache]:
         return run_stack(
             x, self.position, self.blocks, self.norm, self.dropout,
-            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng,
+            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng, recompute=recompute,
         )
 
     def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:

@@ -34,7 +34,7 @@ from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
 from numpy_attention.models.stack import StackCache, Stream, attention_weights, make_blocks, run_stack, stack_gradients
 from numpy_attention.ops.embedding import EmbeddingCache
-from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
+from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.normalization import NormCache
 from numpy_attention.ops.sums import dot_in_rows, wide
 
@@ -130,7 +130,9 @@ class TextEncoder(Model):
         x, norm = self.embedding_norm.forward(x)
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
-        x, stack = run_stack(x, None, self.blocks, self.norm, self.config.dropout, mask=mask, rng=rng)
+        x, stack = run_stack(
+            x, None, self.blocks, self.norm, self.config.dropout, mask=mask, rng=rng, recompute=self.recompute
+        )
         share = share_of_the_visible(x, visible)  # (B, T)
         u = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(wide(u), wide(u))).astype(u.dtype)  # (B, 1)
@@ -178,6 +180,7 @@ class TextEncoder(Model):
     def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
         """Yield the gradients of dloss * loss, each with its name, as soon as it is known."""
         of_a, of_b = cache.forward
+        assert isinstance(cache.cross_entropy, CrossEntropyCache)  # B x B logits are never too many
         # loss = cross_entropy(logits, targets)
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy) / self.config.temperature  # (B, B)
         # logits = a @ b.T / temperature

@@ -20,6 +20,7 @@ from numpy_attention.ops.embedding import embedding, embedding_backward
 from numpy_attention.ops.erf import erf
 from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.linear import linear, linear_backward
+from numpy_attention.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_backward
 from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
 from numpy_attention.ops.masks import (
     causal_mask,
@@ -47,6 +48,6 @@ __all__ = [
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",
     "cross_entropy", "cross_entropy_backward",
-    # Chapter 12: attention again, in little memory
-    "tiled_attention", "tiled_attention_backward",
+    # Chapter 12: attention again, in little memory, and the loss
+    "tiled_attention", "tiled_attention_backward", "linear_cross_entropy", "linear_cross_entropy_backward",
 ]

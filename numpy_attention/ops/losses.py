@@ -65,23 +65,11 @@ def cross_entropy(
     Derivation: Chapter 11, the head of numpy_attention/ops/losses.py.
     """
     _check_cross_entropy(logits, targets, ignore_index, label_smoothing)
-    targets = np.asarray(targets, like=logits)  # moved, if the logits live on a GPU
-    V = logits.shape[-1]
-    x = wide(logits.reshape(-1, V))  # (N_all, V)
-    counted = targets.reshape(-1, 1) != ignore_index  # (N_all, 1)
-    safe_targets = np.where(counted, targets.reshape(-1, 1), 0)  # (N_all, 1): any token will do where none counts
-    num_counted = np.maximum(counted.sum(), 1).astype(x.dtype)
-
-    shifted = x - x.max(axis=-1, keepdims=True)  # (N_all, V)
-    picked = np.take_along_axis(shifted, safe_targets, axis=-1)  # (N_all, 1)
-    if label_smoothing:
-        picked = (1.0 - label_smoothing) * picked + label_smoothing * shifted.mean(axis=-1, keepdims=True)
-    p = np.exp(shifted, out=shifted)
-    total = sum_in_rows(p)  # (N_all, 1)
+    x = wide(logits.reshape(-1, logits.shape[-1]))  # (N_all, V)
+    safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=x)
+    surprise, p, _, total = surprise_in_rows(x, safe_targets, label_smoothing)
     p /= total
-    surprise = np.log(total) - picked  # (N_all, 1): the maximum cancels
-    loss = np.where(counted, surprise, 0.0).sum() / num_counted
-
+    loss = mean_surprise(surprise, counted, num_counted)
     cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits)
     return loss.astype(logits.dtype), cache
 
@@ -92,29 +80,99 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
     Shapes: dloss a single number -> dlogits as logits
     """
     p, targets, counted, num_counted, s, logits = cache
-    _check_dloss(dloss)
-    # loss = mean(logsumexp(x) - (1 - s) x_t - (s / V) sum x), so dx = p - q
-    dx = p - s / p.shape[-1] if s else p.copy()  # (N_all, V)
-    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - s  # one target a row: no index repeats
-    dx *= counted * (dloss / num_counted).astype(p.dtype)
+    check_dloss("cross_entropy_backward", dloss)
+    dx = gradient_in_rows(p.copy(), targets, counted, num_counted, s, dloss)  # (N_all, V)
     return dx.reshape(logits.shape).astype(logits.dtype, copy=False)
+
+
+def counted_places(
+    targets: np.ndarray, ignore_index: int, like: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A target for every place, which of them count, and how many: N, at least 1, a number in the dtype of `like`.
+
+    Shapes: targets (...) -> (N_all, 1), (N_all, 1) of bool, ()
+    """
+    targets = np.asarray(targets, like=like).reshape(-1, 1)  # moved, if the logits live on a GPU
+    counted = targets != ignore_index
+    safe_targets = np.where(counted, targets, 0)  # any token will do where none counts
+    return safe_targets, counted, np.maximum(counted.sum(), 1).astype(like.dtype)
+
+
+def surprise_in_rows(
+    x: np.ndarray, targets: np.ndarray, label_smoothing: float, out: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """logsumexp(x) - sum_v q_v x_v of every row; and exp(x - m), m, and the sum of the former over its row.
+
+    Shapes: x (N, V), targets (N, 1) -> (N, 1), (N, V) in `out`, (N, 1), (N, 1)
+    """
+    m = x.max(axis=-1, keepdims=True)  # (N, 1)
+    shifted = np.subtract(x, m, out=out)  # (N, V)
+    picked = np.take_along_axis(shifted, targets, axis=-1)  # (N, 1)
+    if label_smoothing:
+        picked = (1.0 - label_smoothing) * picked + label_smoothing * shifted.mean(axis=-1, keepdims=True)
+    e = np.exp(shifted, out=shifted)
+    total = sum_in_rows(e)  # (N, 1)
+    return np.log(total) - picked, e, m, total  # the maximum cancels
+
+
+def mean_surprise(surprise: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
+    """The mean over the places that count.
+
+    Shapes: surprise (N_all, 1), counted (N_all, 1) -> ()
+    """
+    return np.where(counted, surprise, 0.0).sum() / num_counted
+
+
+def gradient_in_rows(
+    p: np.ndarray,
+    targets: np.ndarray,
+    counted: np.ndarray,
+    num_counted: np.ndarray,
+    label_smoothing: float,
+    dloss: np.ndarray | float,
+) -> np.ndarray:
+    """dloss (p - q) / N at counted places, zero elsewhere; it takes the place of p. N may count more rows than these.
+
+    Shapes: p (N, V), targets (N,), counted (N, 1) -> (N, V)
+    """
+    # loss = mean(logsumexp(x) - (1 - s) x_t - (s / V) sum x), so dx = p - q
+    dx = p
+    if label_smoothing:
+        dx -= label_smoothing / dx.shape[-1]
+    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one a row: no index repeats
+    dx *= counted * (dloss / num_counted).astype(dx.dtype)
+    return dx
+
+
+def check_targets(
+    name: str, targets: np.ndarray, logits_shape: tuple[int, ...], ignore_index: int, label_smoothing: float
+) -> None:
+    """What both losses refuse: targets that are no ids of tokens, one for each row of logits; a smoothing that is none.
+
+    Raises: ValueError, TypeError for targets that are not integers.
+    """
+    require_integers(name, "targets", targets)
+    if len(logits_shape) == 0 or logits_shape[-1] == 0 or targets.shape != logits_shape[:-1]:
+        one_hot = targets.shape == logits_shape
+        fix = "did you pass one-hot vectors? targets are ids" if one_hot else "one id for each row of logits"
+        expected = f"(...) = {logits_shape[:-1]} as in logits {logits_shape}"
+        raise shape_error(name, "targets", expected, targets.shape, fix)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise value_error(name, "label_smoothing", "in [0, 1]", label_smoothing)
+    counted = np.where(targets == ignore_index, 0, targets)
+    fix = f"is padding marked with ignore_index = {ignore_index}?"
+    require_integers(name, "targets", counted, below=logits_shape[-1], fix=fix)
+
+
+def check_dloss(name: str, dloss: np.ndarray | float) -> None:
+    """The gradient of a loss is a single number.
+
+    Raises: ValueError for anything else.
+    """
+    if np.ndim(dloss) != 0:
+        raise shape_error(name, "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")
 
 
 def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: int, label_smoothing: float) -> None:
     require_float("cross_entropy", logits=logits)
-    require_integers("cross_entropy", "targets", targets)
-    if logits.ndim == 0 or logits.shape[-1] == 0 or targets.shape != logits.shape[:-1]:
-        one_hot = targets.shape == logits.shape
-        fix = "did you pass one-hot vectors? targets are ids" if one_hot else "one id for each row of logits"
-        expected = f"(...) = {logits.shape[:-1]} as in logits {logits.shape}"
-        raise shape_error("cross_entropy", "targets", expected, targets.shape, fix)
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise value_error("cross_entropy", "label_smoothing", "in [0, 1]", label_smoothing)
-    counted = np.where(targets == ignore_index, 0, targets)
-    fix = f"is padding marked with ignore_index = {ignore_index}?"
-    require_integers("cross_entropy", "targets", counted, below=logits.shape[-1], fix=fix)
-
-
-def _check_dloss(dloss: np.ndarray | float) -> None:
-    if np.ndim(dloss) != 0:
-        raise shape_error("cross_entropy_backward", "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")
+    check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)

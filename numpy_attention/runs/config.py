@@ -12,6 +12,7 @@ A value of the wrong type or out of bounds is refused here, wherever it comes fr
 import dataclasses
 import difflib
 import math
+from argparse import BooleanOptionalAction
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 KEEP = ("adapter", "merged")
-_NAMES = {int: "a whole number", float: "a number", str: "a text"}
+_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def _setting(default: Any, help: str, low: float | None = None, below: float | None = None, choices: Any = None) -> Any:
@@ -55,6 +56,7 @@ class TrainConfig:
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples a step", low=1)
     accumulate: int = _setting(1, "cut each worker's share of a batch into this many shards, to save memory", low=1)
+    recompute: bool = _setting(False, "keep of each block its input alone: little memory, a third more time")
     workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", low=0)
 
     backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
@@ -135,6 +137,9 @@ def command_line() -> list[tuple[str, dict[str, Any]]]:
     for field in dataclasses.fields(TrainConfig):
         kind, choices = value_type(field), field.metadata["choices"]
         said = field.metadata["help"].replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
+        if kind is bool:  # --recompute, and --no-recompute
+            options.append((option(field.name), {"dest": field.name, "action": BooleanOptionalAction, "help": said}))
+            continue
         said += "" if field.default is None else f" (default: {field.default})"
         metavar = {int: "N", float: "X", str: "NAME"}[kind]
         options.append((option(field.name), {"dest": field.name, "type": kind, "metavar": metavar, "help": said}))
@@ -142,7 +147,7 @@ def command_line() -> list[tuple[str, dict[str, Any]]]:
 
 
 def value_type(field: "dataclasses.Field[Any]") -> type:
-    """int, float or str, as the default is; what may be left out is a text."""
+    """int, float, str or bool, as the default is; what may be left out is a text."""
     return str if field.default is None else type(field.default)
 
 
@@ -151,7 +156,7 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     if value is None and field.default is None:
         return
     allowed = (int, float) if kind is float else kind
-    if not isinstance(value, allowed) or isinstance(value, bool):
+    if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
         raise InputError(f"{name} must be {_NAMES[kind]}, got {_shown(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
         hint = _nearest(str(value), limits["choices"])

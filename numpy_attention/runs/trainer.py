@@ -62,6 +62,7 @@ class Trainer:
         self.ranks = ranks or OneProcess()
         self.backend = get_backend(config.backend)
         self.model = task.model(generator(config, INITIAL)).to(self.backend)
+        self.model.recompute = config.recompute
         self.workers = Workers(self._threads(), alone=self.ranks.size == 1)
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)

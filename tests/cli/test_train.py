@@ -171,6 +171,24 @@ def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_dir
     assert "No such file" in refused(capsys, "train", "--resume", run_directory)
 
 
+def test_recompute_is_a_switch_and_can_be_turned_on_and_off_for_the_rest_of_a_run(tmp_path, text, capsys):
+    def setting(run):
+        with np.load(run / "checkpoint.npz", allow_pickle=False) as checkpoint:
+            return json.loads(checkpoint["meta"].tobytes())["config"]["recompute"]
+
+    run, settings = tmp_path / "run", tmp_path / "run.toml"
+    settings.write_text("recompute = true\n")
+    start = ["train", "--text", str(text), "--out", str(run), *SIZES, "--config", str(settings)]
+    assert main([*start, "--skip-bad-steps=1"]) == 0
+    assert setting(run) is True
+    for flag in ("--no-recompute", "--recompute"):
+        assert main(["train", "--resume", str(run), flag]) == 0
+    capsys.readouterr()
+    settings.write_text("recompute = 1\n")
+    refusal = refused(capsys, "train", "--text", text, "--out", tmp_path / "other", "--config", settings)
+    assert "--recompute must be true or false, got 1" in refusal
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code):
     directory = tmp_path / "run"

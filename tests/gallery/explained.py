@@ -50,9 +50,9 @@ EXPLAINED = (
     Explained("dropout.dropout",
               ("rng.random(x.shape, dtype=np.float32) >= rate -> rng.random(x.shape, dtype=np.float32) > rate",),
               "They differ when a random number equals the rate: once in sixteen million draws."),
-    Explained("losses.cross_entropy", ("0 -> 1",), "Any token will do at a place that does not count."),
-    Explained("losses.cross_entropy", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
-    Explained("losses.cross_entropy_backward", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
+    Explained("losses.counted_places", ("0 -> 1",), "Any token will do at a place that does not count."),
+    Explained("losses.surprise_in_rows", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
+    Explained("losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
 )
 
 

@@ -34,7 +34,7 @@ from tests.gallery.values import VALUE_CHAPTERS, VALUES
 OPS = Path(__file__).parents[2] / "numpy_attention" / "ops"
 CHAPTERS = (
     "linear", "sums", "embedding", "softmax", "masks", "dropout", "attention", "heads", "positions", "normalization",
-    "activations", "erf", "losses", "tiled_attention",
+    "activations", "erf", "losses", "tiled_attention", "linear_cross_entropy",
 )
 SECONDS = 60  # of the processor's time: a mutation that runs longer has made an endless loop
 
@@ -69,7 +69,7 @@ def mutations(chapter: str) -> Iterator[Mutation]:
     """All mutations of a chapter, in order of its lines."""
     tree = ast.parse((OPS / f"{chapter}.py").read_text())
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
-        if function.name.startswith("_check"):
+        if re.match("_?check", function.name):
             continue
         for node in _places(function):
             for kind, changed in _changes(node):

@@ -69,6 +69,8 @@ WORDS = {
     "gradient_at_ignored_places": "what is hidden or ignored still gets a gradient",
     "ignored_in_the_mean": "the forward gives",
     "nan_at_padding": "0 times infinity is NaN",
+    "mean_of_each_block": "a mean whose 1/n was forgotten",
+    "table_of_the_last_block": "right in one block: with block_size=2 a block overwrites what it should add to",
     "clip_each_array": "the joint norm asks for",
     "NoBiasCorrection": "step 1:",
     "CorrectedFromStepZero": "step 1:",

@@ -156,6 +156,28 @@ def loss_cases() -> dict[str, Case]:
     }
 
 
+def by_rows(*shape: int, d: int, **targets: Any) -> Draw:
+    """The targets of `rows`, and in the place of the logits (..., V) what they are a product of."""
+
+    def draw(rng: np.random.Generator) -> dict[str, np.ndarray]:
+        inputs = rows(*shape, **targets)(rng)
+        return {"x": normal(rng, *shape[:-1], d), "table": normal(rng, shape[-1], d), "targets": inputs["targets"]}
+
+    return draw
+
+
+def loss_by_rows_cases() -> dict[str, Case]:
+    draws: dict[str, tuple[Draw, dict[str, Any]]] = {
+        "plain": (by_rows(5, 7, d=3), {"block_size": 2}),
+        "ignored targets": (by_rows(3, 4, 5, d=2, share=0.4), {"block_size": 5}),
+        "smoothed, ignored targets": (by_rows(3, 4, 5, d=6, share=0.4), {"label_smoothing": 0.3, "block_size": 1}),
+    }
+    return {
+        f"cross-entropy by rows, {name}": Case("linear_cross_entropy", draw, ("x", "table"), options)
+        for name, (draw, options) in draws.items()
+    }
+
+
 NORM = arrays(x=(4, 5), gamma=(5,), beta=(5,))
 
 CASES: dict[str, Case] = {
@@ -184,4 +206,5 @@ CASES: dict[str, Case] = {
     **attention_cases(),
     **tiled_cases(),
     **loss_cases(),
+    **loss_by_rows_cases(),
 }

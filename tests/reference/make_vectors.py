@@ -72,6 +72,11 @@ def cross_entropy(logits, targets, **options):
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), **options)
 
 
+def linear_cross_entropy(x, table, targets, block_size, **options):
+    """The loss of all logits; PyTorch need not save memory here."""
+    return cross_entropy(x @ table.T, targets, **options)
+
+
 TORCH: dict[str, Callable[..., Tensor]] = {
     "linear": lambda x, w, b=None: F.linear(x, w.T, b),
     "embedding": lambda ids, table: table[ids],
@@ -89,6 +94,7 @@ TORCH: dict[str, Callable[..., Tensor]] = {
     "dropout": dropped,
     "silu": lambda x: x * x.sigmoid(),
     "cross_entropy": cross_entropy,
+    "linear_cross_entropy": linear_cross_entropy,
 }
 
 

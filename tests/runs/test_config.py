@@ -21,6 +21,8 @@ from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, make_optimizer,
         ({"learning_rate": float("inf")}, "--learning-rate must be at least 0, got inf"),
         ({"positions": "rotory"}, "did you mean 'rotary'"),
         ({"text": 3}, "--text must be a text, got 3"),
+        ({"recompute": 1}, "--recompute must be true or false, got 1"),
+        ({"seed": False}, "--seed must be a whole number, got False"),
     ],
 )
 def test_a_value_out_of_bounds_is_refused_with_the_options_name(values, said):
@@ -59,7 +61,7 @@ def test_a_value_too_long_for_a_line_is_cut():
 
 def test_every_setting_has_a_type_and_a_spelling():
     for field in dataclasses.fields(TrainConfig):
-        assert value_type(field) in (int, float, str)
+        assert value_type(field) in (int, float, str, bool)
         assert field.metadata["help"]
     assert option("learning_rate") == "--learning-rate"
 

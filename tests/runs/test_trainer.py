@@ -60,6 +60,7 @@ def test_a_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text)
     "settings",
     [
         {"dropout": 0.2},
+        {"dropout": 0.2, "recompute": True},
         {"optimizer": "sgd", "beta1": 0.9},
         {"optimizer": "adam", "accumulate": 2, "positions": "rotary"},
     ],
@@ -86,6 +87,18 @@ def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_p
         np.testing.assert_array_equal(resumed.model.parameters()[name], p)
     assert log_without_times(tmp_path / "parts") == log_without_times(tmp_path / "whole")
     assert resumed.best == whole.best
+
+
+@pytest.mark.parametrize("task", ["text", "copy", "digits"])
+def test_blocks_that_run_again_change_no_bit_of_a_run(tmp_path, text, task, monkeypatch):
+    monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    settings = {"task": task, "dropout": 0.2, "steps": 5, "accumulate": 2, "layers": 2, "positions": "learned"}
+    runs = [trainer(tmp_path / str(on), text, **settings, recompute=on) for on in (False, True)]
+    for run in runs:
+        assert run.model.recompute == run.config.recompute
+        assert run.run() == "finished"
+    for name, p in runs[0].model.parameters().items():
+        np.testing.assert_array_equal(runs[1].model.parameters()[name], p)
 
 
 def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path, text, monkeypatch):

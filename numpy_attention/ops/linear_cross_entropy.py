@@ -1,0 +1,148 @@
+"""Chapter 12, appendix. The loss of a large vocabulary in little memory
+
+The head of a language model is a product with a table of V rows, one a token, and the loss of Chapter 11 stands on it:
+
+    x (N, d) --> logits = x table^T (N, V) --> loss
+
+With 8 texts of 1,024 tokens and GPT-2's V = 50,257 the logits are 412 million numbers, 1.6 GB in float32; their softmax
+p is as large once more, and so is the gradient. Nothing forces it to: a row of the logits, a token of the text, meets
+no other until its loss is added to theirs. So a block of rows has its logits made, read and dropped before the next.
+One number a row is kept for the backward,
+
+    L_n = logsumexp(logits_n) = m_n + log sum_v exp(logits_nv - m_n)
+
+from which the probabilities can be made again, as the weights of attention could in this chapter:
+
+    p_nv = exp(logits_nv - L_n)
+
+The backward walks over the same blocks and makes their logits a second time. With dlogits = dloss (p - q) / N, as in
+Chapter 11, Chapter 1 sends them on, transposed since a token's weights are a row of the table:
+
+    dx_n = sum_v dlogits_nv table_v        dtable_v = sum_n dlogits_nv x_n        ->  dx = dlogits table
+                                                                                      dtable = dlogits^T x
+A row of dx is done with its block; dtable is a sum over all rows, so the blocks add to it. And N counts the places of
+all blocks, not those of one: a mean over blocks of unequal size would weigh their places unequally.
+
+The price is one product more: four of N V d in place of three.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_float, shape_error, value_error
+from numpy_attention.ops.losses import (
+    check_dloss,
+    check_targets,
+    counted_places,
+    gradient_in_rows,
+    mean_surprise,
+    surprise_in_rows,
+)
+from numpy_attention.ops.sums import wide
+
+
+class LinearCrossEntropyCache(NamedTuple):
+    """Inputs, what was asked for, and one number a row: nothing of size N x V."""
+
+    x: np.ndarray  # (..., d)
+    table: np.ndarray  # (V, d)
+    L: np.ndarray  # (N_all, 1), log of the sum of exp(logits); in float32 when x is float16
+    targets: np.ndarray  # (N_all,), 0 at ignored places
+    counted: np.ndarray  # (N_all, 1) of bool
+    num_counted: np.ndarray  # N, at least 1, a number in the dtype of L
+    label_smoothing: float
+    block_size: int
+    frozen: bool
+
+
+def linear_cross_entropy(
+    x: np.ndarray,
+    table: np.ndarray,
+    targets: np.ndarray,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    block_size: int = 512,
+    frozen: bool = False,
+) -> tuple[np.ndarray, LinearCrossEntropyCache]:
+    """The same number as `cross_entropy` of x table^T, without ever holding all of these logits.
+
+    A `frozen` table does not learn: its gradient is None, and a product is saved.
+
+    Formula: loss = mean over counted places of logsumexp(l) - (1 - s) l_t - (s / V) sum_v l_v, l = x table^T
+
+    Shapes: x (..., d), table (V, d), targets (...) of integers in [0, V) or ignore_index -> loss, a single number
+
+    Units: nats, as a mean per counted token; s is a share in [0, 1]; block_size counts rows of x: so many have their
+    logits in memory at a time.
+
+    Raises: ValueError for a target outside [0, V), shapes that do not meet, a smoothing outside [0, 1] or a block_size
+    below 1; TypeError for targets that are not integers, and for dtypes that are no floats or differ.
+
+    Source: Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models (2024), section 4.
+
+    >>> x, table, targets = np.eye(3), np.zeros((8, 3)), np.array([1, 7, -100])
+    >>> loss, cache = linear_cross_entropy(x, table, targets, block_size=2)
+    >>> float(loss) == float(np.log(8.0))
+    True
+
+    Derivation: Chapter 12, appendix, the head of numpy_attention/ops/linear_cross_entropy.py.
+    """
+    _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
+    rows, w = wide(x.reshape(-1, x.shape[-1])), wide(table)  # (N_all, d), (V, d)
+    safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=rows)
+    surprise = np.empty_like(rows, shape=(len(rows), 1))
+    L = np.empty_like(surprise)
+    for start in range(0, len(rows), block_size):
+        block = slice(start, start + block_size)
+        logits = rows[block] @ w.T  # (n, V)
+        surprise[block], e, m, total = surprise_in_rows(logits, safe_targets[block], label_smoothing, out=logits)
+        L[block] = m + np.log(total)
+        del logits, e  # one array by two names, else held while the next block makes its own
+    loss = mean_surprise(surprise, counted, num_counted)
+    cache = LinearCrossEntropyCache(
+        x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
+    )
+    return loss.astype(x.dtype), cache
+
+
+def linear_cross_entropy_backward(
+    dloss: np.ndarray | float, cache: LinearCrossEntropyCache
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Gradients of `linear_cross_entropy`, block by block: dlogits = dloss (p - q) / N, with p made again from L.
+
+    Shapes: dloss a single number -> dx as x, dtable as table; None for a frozen table
+    """
+    x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen = cache
+    check_dloss("linear_cross_entropy_backward", dloss)
+    rows, w = wide(x.reshape(-1, x.shape[-1])), wide(table)  # (N_all, d), (V, d)
+    dx = np.empty_like(rows)
+    dtable = None if frozen else np.zeros_like(w, order="C")  # as the products lie that are added to it
+    for start in range(0, len(rows), block_size):
+        block = slice(start, start + block_size)
+        logits = rows[block] @ w.T  # (n, V)
+        logits -= L[block]
+        p = np.exp(logits, out=logits)
+        dlogits = gradient_in_rows(p, targets[block], counted[block], num_counted, label_smoothing, dloss)
+        # logits = x @ table.T
+        dx[block] = dlogits @ w
+        if dtable is not None:
+            dtable += dlogits.T @ rows[block]
+        del logits, p, dlogits  # one array by three names, else held while the next block makes its own
+    dx = dx.reshape(x.shape).astype(x.dtype, copy=False)
+    return dx, None if dtable is None else dtable.astype(table.dtype, copy=False)
+
+
+def _check_linear_cross_entropy(
+    x: np.ndarray, table: np.ndarray, targets: np.ndarray, ignore_index: int, label_smoothing: float, block_size: int
+) -> None:
+    require_float("linear_cross_entropy", x=x, table=table)
+    if table.ndim != 2 or x.ndim == 0 or x.shape[-1] != table.shape[1]:
+        d = x.shape[-1] if x.ndim else "?"
+        transposed = table.ndim == 2 and table.shape[0] == d
+        fix = "did you pass the table transposed?" if transposed else "one row for each token of the vocabulary"
+        raise shape_error("linear_cross_entropy", "table", f"(V, d) with d = {d} as in x {x.shape}", table.shape, fix)
+    logits_shape = (*x.shape[:-1], len(table))
+    check_targets("linear_cross_entropy", targets, logits_shape, ignore_index, label_smoothing)
+    if block_size < 1:
+        raise value_error("linear_cross_entropy", "block_size", "at least 1", block_size)

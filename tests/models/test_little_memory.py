@@ -1,0 +1,233 @@
+"""Two ways to train with little memory, each of which changes nothing else: blocks that run again, a loss by rows."""
+
+import copy
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.catalogue.properties import same
+from numpy_attention.models.head import LOGITS_AT_ONCE
+from numpy_attention.models.stack import BlockInput
+from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
+from numpy_attention.ops.losses import CrossEntropyCache
+from numpy_attention.pretrained.low_rank import add_low_rank
+from tests.models import test_gpt, test_seq2seq, test_sequence_classifier, test_text_encoder
+
+Drawn = tuple[Any, tuple[np.ndarray, ...]]
+
+
+def gpt(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> Drawn:
+    return test_gpt.gpt(rng, dtype, **changes), test_gpt.batch(rng)
+
+
+def seq2seq(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> Drawn:
+    arrays = (*test_seq2seq.batch(rng), test_seq2seq.SOURCE_LENGTHS, test_seq2seq.TARGET_LENGTHS)
+    return test_seq2seq.seq2seq(rng, dtype, **changes), arrays
+
+
+def classifier(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> Drawn:
+    model = test_sequence_classifier.classifier(rng, dtype, **changes)
+    return model, test_sequence_classifier.batch(model, rng)
+
+
+def encoder(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> Drawn:
+    return test_text_encoder.encoder(rng, dtype, pad_token=0, **changes), test_text_encoder.batch(rng)
+
+
+def low_rank(rng: np.random.Generator, dtype: type = np.float64, **changes: object) -> Drawn:
+    model, arrays = gpt(rng, dtype, **changes)
+    add_low_rank(model, 2, rng=rng)
+    for p in model.parameters().values():
+        p[...] = rng.standard_normal(p.shape)
+    return model, arrays
+
+
+MODELS: dict[str, Callable[..., Drawn]] = {
+    "gpt": gpt,
+    "gpt, alibi, window": lambda rng, **changes: gpt(rng, positions="alibi", window=2, num_heads=4, **changes),
+    "gpt, untied, post-norm": lambda rng, **changes: gpt(rng, tie_weights=False, pre_norm=False, **changes),
+    "gpt, low rank": low_rank,
+    "seq2seq": seq2seq,
+    "seq2seq, one table": lambda rng, **changes: seq2seq(
+        rng, share_embeddings=True, tie_weights=True, label_smoothing=0.1, num_decoder_layers=3, **changes
+    ),
+    "classifier": classifier,
+    "classifier, class token": lambda rng, **changes: classifier(rng, pooling="class_token", **changes),
+    "text encoder": encoder,
+}
+WITH_A_LARGE_HEAD = [name for name in MODELS if "gpt" in name or "seq2seq" in name]
+
+
+def loss_of(model: Any, arrays: tuple[np.ndarray, ...], training: bool = True) -> tuple[np.ndarray, Any]:
+    return model.loss(*arrays, training=training, rng=np.random.default_rng(5))
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """The most memory held within."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_that_runs_again_gives_the_same_bits(
+    name: str, dropout: float, dtype: type, rng: np.random.Generator
+) -> None:
+    model, arrays = MODELS[name](rng, dtype=dtype, dropout=dropout)
+    loss, cache = loss_of(model, arrays)
+    grads = model.backward(cache, -0.3)
+    model.recompute = True
+    again, cache = loss_of(model, arrays)
+    assert again == loss
+    for _ in range(2):  # the second time from the same cache
+        other = model.backward(cache, -0.3)
+        assert list(other) == list(grads)
+        for parameter, gradient in other.items():
+            np.testing.assert_array_equal(gradient, grads[parameter], strict=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_backward_changes_nothing_that_was_kept(name: str, rng: np.random.Generator) -> None:
+    model, arrays = MODELS[name](rng, dropout=0.3)
+    model.recompute, model.logits_at_once = True, 1
+    _, cache = loss_of(model, arrays)
+    before = copy.deepcopy(cache)
+    model.backward(cache)
+    assert same(cache, before)
+
+
+def test_of_a_block_its_input_is_kept_and_all_share_the_rest(rng: np.random.Generator) -> None:
+    model, (ids, _) = gpt(rng, num_layers=3, dropout=0.3)
+    model.recompute = True
+    _, cache = model.forward(ids, rng=np.random.default_rng(1))
+    kept = cache.stack.blocks
+    assert all(isinstance(one, BlockInput) for one in kept)
+    assert all(one.options is kept[0].options for one in kept)
+    states = [one.rng.bit_generator.state["state"]["state"] for one in kept]
+    assert len(set(states)) == 3  # each as it stood before its own block
+
+
+def test_weights_can_still_be_looked_at(rng: np.random.Generator) -> None:
+    for name in ("gpt", "seq2seq", "classifier", "text encoder"):
+        model, arrays = MODELS[name](rng)
+        inputs = arrays[:2] if name == "seq2seq" else arrays[:1]
+        weights = model.attention_weights(*inputs)
+        model.recompute = True
+        again = model.attention_weights(*inputs)
+        assert again.keys() == weights.keys()
+        for layer, found in again.items():
+            np.testing.assert_array_equal(found, weights[layer])
+
+
+def test_generation_is_the_same_and_keeps_nothing(rng: np.random.Generator) -> None:
+    model, (ids, _) = gpt(rng)
+    tokens = model.generate(ids[:1, :2], 4, rng=np.random.default_rng(0))
+    model.recompute = True
+    np.testing.assert_array_equal(model.generate(ids[:1, :2], 4, rng=np.random.default_rng(0)), tokens)
+    past = [na.KeyValueCache(7) for _ in model.blocks]
+    assert model.forward(ids, past=past)[1].stack.blocks == []
+
+
+def test_a_deep_model_fits_in_far_less_memory(rng: np.random.Generator) -> None:
+    config = na.GPTConfig(vocab_size=11, context_length=32, d_model=16, num_heads=2, num_layers=24, dropout=0.1)
+    model, (ids, targets) = na.GPT(config, rng), rng.integers(0, 11, (2, 8, 32))
+
+    def peak(recompute: bool) -> int:
+        model.recompute = recompute
+        with traced() as most:
+            for _ in model.gradients(loss_of(model, (ids, targets))[1]):  # none is kept
+                pass
+            return most()
+
+    plain, recomputed = peak(recompute=False), peak(recompute=True)
+    assert recomputed < plain / 8  # an input of each of 24 blocks, and all of one block
+
+
+@pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
+@pytest.mark.parametrize("logits_at_once", [1, 30, 31])
+def test_a_loss_by_rows_is_the_loss_of_all_logits(name: str, logits_at_once: int, rng: np.random.Generator) -> None:
+    model, arrays = MODELS[name](rng, dropout=0.2)
+    loss, cache = loss_of(model, arrays)
+    assert isinstance(cache.cross_entropy, CrossEntropyCache)
+    grads = model.backward(cache, -0.3)
+    model.logits_at_once = logits_at_once
+    by_rows, cache = loss_of(model, arrays)
+    assert isinstance(cache.cross_entropy, LinearCrossEntropyCache)
+    np.testing.assert_allclose(by_rows, loss, rtol=1e-13)
+    for _ in range(2):
+        found = model.backward(cache, -0.3)
+        assert list(found) == list(grads)
+        for parameter, gradient in found.items():
+            size = max(1.0, float(np.abs(grads[parameter]).max()))
+            np.testing.assert_allclose(gradient, grads[parameter], rtol=0, atol=1e-12 * size)
+            assert gradient.flags.c_contiguous
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "gpt" in name])
+def test_after_a_loss_by_rows_there_is_a_way_back_from_logits_too(name: str, rng: np.random.Generator) -> None:
+    model, (ids, targets) = MODELS[name](rng)
+    model.logits_at_once = 30
+    _, cache = model.loss(ids, targets)
+    grads = model.backward(cache)
+    dlogits = na.cross_entropy_backward(1.0, na.cross_entropy(model.forward(ids)[0], targets)[1])
+    found = dict(model.gradients_from_logits(cache.forward, dlogits))
+    for parameter, gradient in grads.items():
+        np.testing.assert_allclose(gradient, found[parameter], rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
+def test_the_number_of_logits_decides_and_as_many_rows_are_taken_as_fit(name: str, rng: np.random.Generator) -> None:
+    model, arrays = MODELS[name](rng)
+    assert model.logits_at_once == LOGITS_AT_ONCE
+    V = model.config.vocab_size if "gpt" in name else model.config.target_vocab_size
+    all_of_them = (arrays[1] if "gpt" in name else arrays[2]).size * V
+    for logits_at_once, block_size in ((all_of_them, None), (all_of_them - 1, all_of_them // V - 1), (V, 1), (1, 1)):
+        model.logits_at_once = logits_at_once
+        cache = loss_of(model, arrays)[1].cross_entropy
+        assert getattr(cache, "block_size", None) == block_size
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("part", ["token_embedding", "head", "blocks"])
+def test_by_rows_too_what_is_frozen_gets_no_gradient(tied: bool, part: str, rng: np.random.Generator) -> None:
+    model, arrays = gpt(rng, tie_weights=tied)
+    model.logits_at_once = 30
+    of_all = model.backward(loss_of(model, arrays)[1])
+    for layer in model.blocks if part == "blocks" else [getattr(model, part)]:
+        if layer is not None:
+            layer.freeze()
+    _, cache = loss_of(model, arrays)
+    assert cache.cross_entropy.frozen == (part == ("token_embedding" if tied else "head"))
+    streamed = dict(model.gradients(cache))
+    grads = model.backward(cache)
+    assert grads.keys() == {name for name in of_all if not name.startswith(part)}
+    assert "token_embedding.table" not in streamed or part != "token_embedding"
+    for name, gradient in grads.items():
+        np.testing.assert_allclose(gradient, of_all[name], rtol=0, atol=1e-13)
+
+
+def test_a_large_vocabulary_takes_the_memory_of_a_few_rows(rng: np.random.Generator) -> None:
+    V, N = 20_000, 8 * 32
+    config = na.GPTConfig(vocab_size=V, context_length=32, d_model=8, num_heads=2, num_layers=1)
+    model, (ids, targets) = na.GPT(config, rng), rng.integers(0, V, (2, 8, 32))
+    of_logits = 4 * N * V
+
+    def peak(logits_at_once: int) -> int:
+        model.logits_at_once = logits_at_once
+        with traced() as most:
+            for _ in model.gradients(model.loss(ids, targets)[1]):
+                pass
+            return most()
+
+    assert peak(LOGITS_AT_ONCE) > 2.9 * of_logits  # the logits, the probabilities, the gradient
+    assert peak(10 * V) < 0.2 * of_logits
