@@ -23,27 +23,30 @@ Every block reads the same context, so what the blocks send back to it adds up:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import value_error
 from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.multi_head_attention import MultiHeadAttentionCache
 from numpy_attention.layers.normalization import Norm, norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
 from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.normalization import NormCache
+from numpy_attention.ops.tiles import Band
 
 Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: of its self- and its cross-attention
 Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
 
 
 class StackCache(NamedTuple):
-    """What backward needs; `blocks[i].attention.attention.weights` are the weights of block i."""
+    """What backward needs; `blocks[i].attention.weights()` are the weights of block i."""
 
     position: EmbeddingCache | None
     dropout: DropoutCache | None  # None without a generator
@@ -66,8 +69,11 @@ def run_stack(
     past: Past | None = None,
     last_only: bool = False,
     rng: np.random.Generator | None = None,
+    band: Band | None = None,
 ) -> tuple[np.ndarray, StackCache]:
     """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
+
+    With a `band` the blocks attend in tiles (Chapter 12); the masks then hide padding alone.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
     """
@@ -82,7 +88,7 @@ def run_stack(
     caches: list[BlockCache] = []
     for i, block in enumerate(blocks):
         stored = None if past is None else past[i]
-        x, cache = block.forward(x, context, mask, context_mask, scores_bias, positions, stored, rng)
+        x, cache = block.forward(x, context, mask, context_mask, scores_bias, positions, stored, rng, band)
         if past is None:  # with stored keys there is no backward, and what it would need fills memory
             caches.append(cache)
     if last_only:  # the norm and the head of the other rows would serve nobody
@@ -129,14 +135,25 @@ def stack_gradients(
     return dx, dcontext
 
 
-def attention_weights(cache: StackCache, prefix: str = "") -> Parameters:
-    """The weights (B, H, T_q, T_k) of every attention of a stack by its name, `blocks.0.attention` and so on."""
-    found: Parameters = {}
-    for i, block in enumerate(cache.blocks):
-        found[f"{prefix}blocks.{i}.attention"] = block.attention.attention.weights
-        if block.cross_attention is not None:
-            found[f"{prefix}blocks.{i}.cross_attention"] = block.cross_attention.attention.weights
-    return found
+def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | None = None) -> Parameters:
+    """The weights (B, H, T_q, T_k) of the attentions of stacks by name, `blocks.0.attention` and so on.
+
+    `caches` holds each stack's by what its names begin with; `layers` are the names that are wanted, None for all.
+    Those of long texts are made again for it, T x T numbers for each head: ask for one layer at a time.
+
+    Raises: ValueError for a name that no layer has.
+    """
+    found: dict[str, MultiHeadAttentionCache] = {}
+    for prefix, cache in caches.items():
+        for i, block in enumerate(cache.blocks):
+            found[f"{prefix}blocks.{i}.attention"] = block.attention
+            if block.cross_attention is not None:
+                found[f"{prefix}blocks.{i}.cross_attention"] = block.cross_attention
+    wanted = found if layers is None else [layers] if isinstance(layers, str) else layers
+    for name in wanted:
+        if name not in found:
+            raise value_error("attention_weights", "layers", f"of {', '.join(found)}", repr(name))
+    return {name: found[name].weights() for name in wanted}
 
 
 def make_blocks(
@@ -177,10 +194,11 @@ class Stack(Layer):
         context_mask: np.ndarray | None = None,
         past: Past | None = None,
         rng: np.random.Generator | None = None,
+        band: Band | None = None,
     ) -> tuple[np.ndarray, StackCache]:
         return run_stack(
             x, self.position, self.blocks, self.norm, self.dropout,
-            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng,
+            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng, band=band,
         )
 
     def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:

