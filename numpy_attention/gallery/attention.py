@@ -191,28 +191,17 @@ def tile_mask_left_out(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
 
 
 @backward_of("tiled_attention")
-def window_one_too_wide(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
-    """The backward's window ends a key later than the forward's: < in the one stands for <= in the other.
-
-    Hides: no query has a key at the edge of its window while the text is no longer than the window.
-    """
-    if cache.band.window is None:
-        return tiled_attention_backward(dy, cache)
-    return tiled_attention_backward(dy, cache._replace(band=cache.band._replace(window=cache.band.window + 1)))
-
-
-@backward_of("tiled_attention")
 def dropout_of_another_tile(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
-    """The backward counts rows and columns of tiles the other way round, and draws the numbers of another tile.
+    """The backward counts the columns from one, the forward from zero, so that it draws the numbers of another tile.
 
-    Hides: dropout is off in the test, or the text fits one tile.
+    Hides: dropout is off in the test.
     """
 
-    class Crossed(TileDropout):
+    class Shifted(TileDropout):
         def factors(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> np.ndarray | None:
-            return super().factors(s, heads, columns, rows)
+            return super().factors(s, heads, rows, slice(columns.start + 1, columns.stop + 1))
 
-    return tiled_attention_backward(dy, cache._replace(dropout=Crossed(*cache.dropout)))
+    return tiled_attention_backward(dy, cache._replace(dropout=Shifted(*cache.dropout)))
 
 
 @backward_of("tiled_attention")

@@ -28,7 +28,8 @@ weights exp(-inf - L) are 0 again in the backward.
 
 Dropout multiplies each weight by f_ij, which is 0 or 1 / (1 - rate), after the softmax: l sums the weights as they are,
 a those that were dropped. In the backward dw_ij = f_ij (dy_i . v_j), and the row sum is dy_i . y_i as before, for
-y has the same factors in it. Which tiles there are, and the rest of what happens to one, stands in the appendix.
+y has the same factors in it. Which tiles there are, and the rest of what happens to one, stands in the appendix. Models
+attend in this way where the text is long (Chapter 21, appendix).
 """
 
 import math
@@ -40,7 +41,16 @@ from numpy_attention.errors import dtype_error, require_cotangent, require_float
 from numpy_attention.ops.attention import fold_heads
 from numpy_attention.ops.attention_arguments import check_attention_arguments
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
-from numpy_attention.ops.tiles import Band, Pairs, TileDropout, draw_dropout, head_tiles, key_tiles, query_tiles
+from numpy_attention.ops.tiles import (
+    Band,
+    Pairs,
+    TileDropout,
+    default_block_size,
+    draw_dropout,
+    head_tiles,
+    key_tiles,
+    query_tiles,
+)
 from numpy_attention.threads import share
 
 
@@ -66,7 +76,7 @@ def tiled_attention(
     mask: np.ndarray | None = None,
     causal: bool = False,
     scale: float | None = None,
-    block_size: int = 256,
+    block_size: int | None = None,
     window: int | None = None,
     slopes: np.ndarray | None = None,
     dropout: float = 0.0,
@@ -81,8 +91,8 @@ def tiled_attention(
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
     mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
 
-    Units: block_size counts queries and keys: a tile is block_size x block_size. window counts keys, the query's own
-    among them. dropout is the share of the weights that is dropped, if a generator is given.
+    Units: block_size counts queries and keys: a tile is block_size x block_size, by default of the fastest size.
+    window counts keys, the query's own among them. dropout is the share of weights that is dropped, given a generator.
 
     Raises: ValueError when shapes do not meet, for sizes below 1, a rate outside [0, 1) or a window without causal;
     TypeError for dtypes.
@@ -101,6 +111,7 @@ def tiled_attention(
     band = Band(causal, window, slopes)
     _check_tiled(q, k, v, mask, band, dropout, block_size)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    block_size = default_block_size(k.shape[-2], causal) if block_size is None else block_size
     drop = draw_dropout(dropout, rng)
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
@@ -196,7 +207,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
 
     Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
 
-    Raises: MemoryError where they do not fit.
+    Raises: MemoryError where they do not fit, in place of a ValueError or TypeError of its own.
 
     Source: Dao et al., FlashAttention (2022), algorithm 4.
 
@@ -224,13 +235,14 @@ def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _check_tiled(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band, dropout: float, block_size: int
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band, dropout: float,
+    block_size: int | None,
 ) -> None:
     op = "tiled_attention"
     check_attention_arguments(op, q, k, v, mask, None)
     if q.dtype == np.float16:
         raise dtype_error(op, "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
-    if block_size < 1:
+    if block_size is not None and block_size < 1:
         raise value_error(op, "block_size", "at least 1", block_size)
     if band.window is not None and band.window < 1:
         raise value_error(op, "window", "at least 1", band.window, "a window of 1 sees itself only")

@@ -45,6 +45,13 @@ class Band(NamedTuple):
     slopes: np.ndarray | None = None
 
 
+def default_block_size(T_k: int, causal: bool) -> int:
+    """The side of the fastest tiles: large, but if causal small enough for much of the future to be skipped."""
+    if not causal:
+        return 512
+    return 128 if T_k <= 512 else 256
+
+
 def head_tiles(q_shape: tuple[int, ...], T_k: int, block_size: int) -> Iterator[slice]:
     """Which key heads to take together, of q (N, G, T_q, d_k): several where the texts are short."""
     N, G, T_q, _ = q_shape

@@ -77,6 +77,11 @@ def _additive(adapt: Any) -> None:
     assert adapt(np.array([0.0, -1e9, -np.inf, -1e4])).tolist() == [True, False, False, False]
 
 
+def _block_size(default: Any) -> None:
+    assert [default(T, True) for T in (1, 512, 513)] == [128, 128, 256]
+    assert [default(T, False) for T in (1, 512, 513)] == [512, 512, 512]
+
+
 def _head_tiles(tiles: Any) -> None:
     """Every head once, and as many at once as a tile of so many elements holds."""
     for N, G, T_q, T_k, block in (
@@ -111,25 +116,25 @@ def _key_tiles(tiles: Any) -> None:
 def _pairs(pairs: Any) -> None:
     """Tile for tile the bias and the masks of Chapters 8 and 4."""
     rng = np.random.default_rng(0)
-    for (B, H_kv, G, T_q, T_k), shape in (
-        ((2, 2, 3, 5, 7), (2, 1, 5, 7)), ((2, 2, 1, 7, 4), (1, 7, 1)), ((3, 1, 2, 6, 6), (3, 2, 1, 6)),
-        ((1, 2, 2, 4, 4), None)
+    for lead, G, T_q, T_k, shape, t in (
+        ((2, 4), 2, 5, 7, (2, 1, 5, 7), 2), ((2, 2), 1, 7, 4, (1, 7, 1), 2), ((3, 2), 2, 6, 6, (3, 2, 1, 6), 2),
+        ((1, 4), 2, 4, 4, None, 2), ((3,), 1, 2, 2, (3, 2, 2), 1), ((3,), 1, 4, 3, (4, 3), 2)
     ):
-        H = H_kv * G
+        H, groups = lead[-1], (int(np.prod(lead)) // G, G)
         mask = None if shape is None else rng.random(shape) < 0.7
-        scores = rng.standard_normal((B, H, T_q, T_k))
+        scores = rng.standard_normal((*lead, T_q, T_k))
         for band in (Band(), Band(True), Band(True, 1), Band(True, 3), Band(False, None, alibi_slopes(H)),
                      Band(True, 2, alibi_slopes(H))):
             expected = scores - (0 if band.slopes is None else -alibi_bias(H, T_q, T_k, np.float64))
             seen = sliding_window_mask(T_q, band.window or T_q + T_k, T_k) if band.causal else np.ones((1, 1), bool)
             expected = np.where(seen if mask is None else seen & mask, expected, -np.inf)
-            made = pairs(mask, band, scores[..., :3], T_k, (B * H_kv, G))
-            for head, row, column in np.ndindex(B * H_kv - 1, T_q - 1, T_k - 1):
-                heads, rows, columns = slice(head, head + 2), slice(row, row + 2), slice(column, column + 2)
-                tile = scores.reshape(-1, G, T_q, T_k)[heads, :, rows, columns].reshape(2, 2 * G, 2)
-                made.settle(tile, heads, rows, columns)
-                wanted = expected.reshape(-1, G, T_q, T_k)[heads, :, rows, columns]
-                assert np.allclose(tile.reshape(2, G, 2, 2), wanted, rtol=1e-14)
+            made = pairs(mask, band, scores[..., :3], T_k, groups)
+            for head, row, column in np.ndindex(groups[0], T_q - t + 1, T_k - t + 1):
+                place = slice(head, head + 1), slice(None), slice(row, row + t), slice(column, column + t)
+                tile = scores.reshape(*groups, T_q, T_k)[place].reshape(1, G * t, t).copy()
+                made.settle(tile, place[0], place[2], place[3])
+                wanted = expected.reshape(*groups, T_q, T_k)[place]
+                assert np.allclose(tile.reshape(wanted.shape), wanted, rtol=1e-14)
 
 
 def _tile_dropout(made: Any) -> None:
@@ -188,8 +193,8 @@ VALUES: dict[str, Any] = {
     "sliding_window_mask": lambda make: _masks(make, lambda at, j: at - 2 < j <= at, 2),
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
-    "erf": _erf, "head_tiles": _head_tiles, "query_tiles": _query_tiles, "key_tiles": _key_tiles,
-    "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
+    "erf": _erf, "default_block_size": _block_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
+    "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
     "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
@@ -197,7 +202,7 @@ VALUES: dict[str, Any] = {
 }
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
-    "erf": "erf", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
+    "erf": "erf", "default_block_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
     "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
     "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "wide": "sums",
     "fold_heads": "attention",
