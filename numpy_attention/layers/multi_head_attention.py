@@ -186,10 +186,7 @@ class MultiHeadAttention(Layer):
         do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
         # o = concat_heads(attention(q, k, v))
         do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
-        if isinstance(cache.attention, AttentionCache):
-            dq, dk, dv, _ = scaled_dot_product_attention_backward(do, cache.attention)  # as q, k, v
-        else:
-            dq, dk, dv = tiled_attention_backward(do, cache.attention)
+        dq, dk, dv = attention_backward(do, cache.attention)  # as q, k, v
         # v = split_heads(source @ w_v + b_v)
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
         dsource, grads["w_v"], grads["b_v"] = project_backward(dv, self.w_v, keys_values.linear_v)  # (B, T_k, d_model)
@@ -229,6 +226,15 @@ class MultiHeadAttention(Layer):
 
     def _rotate_back(self, dx: np.ndarray, cache: RotaryCache | None) -> np.ndarray:
         return dx if cache is None else rotary_backward(dx, cache)
+
+
+def attention_backward(
+    do: np.ndarray, cache: AttentionCache | TiledAttentionCache
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dq, dk, dv of whichever form of attention has left this cache."""
+    if isinstance(cache, AttentionCache):
+        return scaled_dot_product_attention_backward(do, cache)[:3]
+    return tiled_attention_backward(do, cache)
 
 
 def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None) -> None:

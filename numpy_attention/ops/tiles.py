@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-TILE_ELEMENTS = 2**17  # scores at hand at a time: half a megabyte in float32, to fit fast memory
+TILE_ELEMENTS = 2**16  # scores at hand at a time: a quarter of a megabyte in float32, to fit fast memory
 
 
 class Band(NamedTuple):
