@@ -19,8 +19,8 @@ CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name
 
 # From the ground up: a file may import from its own floor and from those below.
 STOREYS = [
-    "errors backend gradcheck", "pieces files plots", "ops training", "layers", "models", "runs pretrained catalogue",
-    "tasks gallery", "grade", "cli", "__main__ __init__",
+    "errors backend gradcheck", "pieces threads files plots", "ops training", "layers", "models",
+    "runs pretrained catalogue", "tasks gallery", "grade", "cli", "__main__ __init__",
 ]
 FLOORS = {room: floor for floor, rooms in enumerate(STOREYS) for room in rooms.split()}
 EXTRAS = {

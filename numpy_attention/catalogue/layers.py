@@ -15,11 +15,13 @@ from numpy_attention.layers.multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.normalization import LayerNorm, RMSNorm
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.ops.positions import alibi_bias
+from numpy_attention.ops.positions import alibi_bias, alibi_slopes
+from numpy_attention.ops.tiles import Band
 from numpy_attention.pretrained.low_rank import LowRank
 
 X = "x: B T d_model; d_model = H*d_k"
 X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
+X_PADDING = "x: B T d_model, mask: bool B 1 1 T; d_model = H*d_k"
 CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_model = H*d_k"
 DECODER = "x: B T d_model, context: B T_k d_model, context_mask: bool B 1 1 T_k; d_model = H*d_k"
 SMALL = {"B": 2, "T": 3, "T_k": 4, "H": 2, "d_k": 2}
@@ -103,6 +105,13 @@ def _attention() -> list[Entry]:
         H, T = size_of(sizes, "H"), size_of(sizes, "T")
         return {"scores_bias": alibi_bias(H, T), "mask": causal_mask(T)}
 
+    def tiled(variant: str, band: Band, **options: Any) -> Entry:
+        def call(sizes: Sizes) -> Mapping[str, Any]:
+            slopes = None if band.slopes is None else alibi_slopes(size_of(sizes, "H"))
+            return {"band": band._replace(slopes=slopes), **dropout_on(sizes)}
+
+        return entry(f"in tiles, {variant}", options.pop("spec", X), call=call, **options)
+
     grouped = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
     return [
         entry("self", X, wrong="x-1"),
@@ -115,6 +124,11 @@ def _attention() -> list[Entry]:
         entry("rotary", X, fixed={"H": 2, "d_k": 4}, rotary_base=100.0),
         entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
         entry("ALiBi, causal", X, call=alibi),
+        tiled("causal", Band(causal=True)),
+        tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), spec=X_PADDING, dropout=0.3),
+        tiled("cross", Band(), spec=CROSS, bias=True),
+        tiled("rotary, grouped heads", Band(True), spec="x: B T d_model; d_model = G*H_kv*d_k",
+              fixed={"G": 2, "H_kv": 2, "d_k": 4}, rotary_base=100.0),
     ]
 
 
@@ -132,6 +146,9 @@ def _blocks() -> list[Entry]:
     def causal_dropout_on(sizes: Sizes) -> Mapping[str, Any]:
         return {**causal(sizes), **dropout_on(sizes)}
 
+    def tiles_dropout_on(sizes: Sizes) -> Mapping[str, Any]:
+        return {"band": Band(causal=True), **dropout_on(sizes)}
+
     gated: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False, "dropout": 0.3}
     crossed: dict[str, Any] = {"cross_attention": True, "pre_norm": True, "activation": "gelu", "dropout": 0.3}
     return [
@@ -140,6 +157,7 @@ def _blocks() -> list[Entry]:
         entry(EncoderBlock, "rms norm, swiglu, dropout", X, call=dropout_on, **gated),
         entry(DecoderBlock, "post-norm, cross", DECODER, "context-1", causal, cross_attention=True),
         entry(DecoderBlock, "pre-norm, cross, dropout", DECODER, call=causal_dropout_on, **crossed),
+        entry(DecoderBlock, "in tiles, cross, dropout", DECODER, call=tiles_dropout_on, **crossed),
         entry(DecoderBlock, "pre-norm, no cross", X, call=causal, pre_norm=True, activation="silu"),
         entry(DecoderBlock, "post-norm, no cross, no bias", X, call=causal, bias=False),
     ]

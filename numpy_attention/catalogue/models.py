@@ -24,6 +24,7 @@ from numpy_attention.pretrained.low_rank import add_low_rank
 
 TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_length": 4}
 GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False}
+TILED: dict[str, Any] = {"attention": "tiled"}
 TOKENS = "ids: int<V> B T, targets: int<V|-100> B T"
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<W> B T, targets: int<W|-100> B T"
 SMALL: dict[str, Any] = {"fixed": {"B": 2, "T": 3, "T_s": 4, "V": 5, "W": 5}, "tolerance": 1e-5}
@@ -62,6 +63,8 @@ def _gpt() -> list[Entry]:
         entry("ALiBi, window", positions="alibi", window=2),
         entry("sinusoidal, exact gelu", positions="sinusoidal", activation="gelu_exact"),
         entry("dropout", training_on, dropout=0.3),
+        entry("in tiles, ALiBi, window, dropout", training_on, **TILED, positions="alibi", window=2, dropout=0.3),
+        entry("in tiles, rotary, grouped heads", **TILED, positions="rotary", num_kv_heads=1),
         entry("low rank, rotary, rms norm, swiglu, grouped heads", rank=2, positions="rotary", num_kv_heads=1, **GATED),
         entry("low rank, learned positions, untied, two blocks", rank=1, tie_weights=False, num_layers=2),
         entry("dropout, two blocks, recomputed", training_on, recompute=True, dropout=0.3, num_layers=2),
@@ -90,6 +93,7 @@ def _classifier() -> list[Entry]:
         entry("mean of the visible, pre-norm", ids + one_each, lambda _: {"lengths": np.array([1, 3])}, pre_norm=True),
         entry("class token, dropout", ids + one_each, training_on, dropout=0.3, **class_token),
         entry("dropout, recomputed", ids + one_each, training_on, dropout=0.3, recompute=True),
+        entry("in tiles", ids + one_each, lambda _: {"lengths": np.array([1, 3])}, **TILED, **class_token),
         entry("a label for each token", ids + ", targets: int<3|-100> B T", pooling="none", norm="rms_norm"),
         entry("vectors for tokens", "ids: float B T 5" + one_each, d_input=5, activation="gelu"),
     ]
@@ -115,13 +119,15 @@ def _seq2seq() -> list[Entry]:
     decoder = partial(stack, cross_attention=True)
     cross = "x: B T 4, context: B T_s 4"
     padded = cross + ", context_mask: bool B 1 1 T_s"
+    padding = {"source_lengths": np.array([2, 4]), "target_lengths": np.array([3, 1])}
     return [
         stack("encoder, post-norm", "x: B T 4, mask: bool B 1 T T"),
         stack("encoder, pre-norm, learned positions", "x: B T 4", pre_norm=True, positions="learned"),
         decoder("decoder, post-norm, two blocks", padded, num_layers=2),
         decoder("decoder, pre-norm", cross + ", mask: bool T T", pre_norm=True, activation="gelu"),
         entry("post-norm", wrong="source_ids=999 target_ids=999 targets+0"),
-        entry("padded", lambda _: {"source_lengths": np.array([2, 4]), "target_lengths": np.array([3, 1])}),
+        entry("padded", lambda _: padding),
+        entry("in tiles, padded, dropout", lambda sizes: {**padding, **training_on(sizes)}, **TILED, dropout=0.3),
         entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
         entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),
         entry("recomputed, dropout, loss by rows", training_on, rows=1, dropout=0.2, label_smoothing=0.1),
@@ -177,6 +183,7 @@ def _text_encoder() -> list[Entry]:
         pairs("dropout, recomputed", training_on, recompute=True, dropout=0.3),
         directions("lengths", ids, lambda _: {"lengths": np.array([1, 3])}, activation="gelu"),
         directions("a text without a token", ids, lambda _: {"lengths": np.array([0, 2])}),
+        directions("lengths, in tiles", ids, lambda _: {"lengths": np.array([1, 3])}, **TILED),
         directions("types", f"{ids}, {types}", num_types=3),
     ]
 

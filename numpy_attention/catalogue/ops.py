@@ -156,6 +156,18 @@ def _attention() -> list[Entry]:
         wrong = options.pop("wrong", "")
         return _entry("tiled_attention", spec, variant, options=options, wrong=wrong)
 
+    def tiled_alibi(spec: str, variant: str, dropout: float = 0.0, **options: Any) -> Entry:
+        def complete(sizes: Sizes) -> dict[str, Any]:
+            heads = [sizes[name] for name in ("H", "G", "H_kv") if name in sizes]  # H_q = G H_kv
+            drop = {"dropout": dropout, "rng": _generator()} if dropout else {}
+            return {"slopes": ops.alibi_slopes(int(np.prod(heads))), **options, **drop}
+
+        return _entry("tiled_attention", spec, variant, options=complete)
+
+    def tiled_dropout(spec: str, variant: str, **options: Any) -> Entry:
+        complete = {"dropout": 0.4, **options}
+        return _entry("tiled_attention", spec, variant, options=lambda _: {**complete, "rng": _generator()})
+
     grouped_wrong = "k+1 v+1 q:float32"
     refused = "k+0 k-1 v+2 k.T q:float32 q:int64 q[list]"
     return [
@@ -198,6 +210,16 @@ def _attention() -> list[Entry]:
         tiled("q: H T_q d_k, k: H 2 d_k, v: H 2 d_v, mask: bool H 1 2", "padding mask, tiles of 1", block_size=1),
         tiled("q: H 2 d_k, k: H T_k d_k, v: H T_k d_v, mask: bool H 2 1", "mask of queries, tiles of 1", block_size=1),
         tiled(GROUPED + ", mask: bool T_q T_k" + GROUPS, "grouped heads and mask, tiles of 2", block_size=2),
+        tiled("q: B H T d_k, k: B H T d_k, v: B H T d_v", "window of 2", block_size=3, causal=True, window=2),
+        tiled(QKV + ", mask: bool T_q T_k", "window and mask, tiles of 2", block_size=2, causal=True, window=3),
+        tiled_alibi(QKV, "ALiBi, tiles of 2", block_size=2),
+        tiled_alibi("q: B H T d_k, k: B H T d_k, v: B H T d_v", "ALiBi, causal", block_size=3, causal=True),
+        tiled_dropout(QKV, "dropout, tiles of 2", block_size=2),
+        tiled_dropout("q: B H T d_k, k: B H T d_k, v: B H T d_v", "dropout, causal", block_size=2, causal=True),
+        tiled_alibi(
+            GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, all at once", dropout=0.3, block_size=2,
+            causal=True, window=3
+        ),
     ]
 
 

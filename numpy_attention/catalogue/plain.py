@@ -65,7 +65,8 @@ def linear_cross_entropy(x: np.ndarray, table: np.ndarray, targets: np.ndarray, 
 
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, bias: np.ndarray | None = None,
-    scale: float | None = None, causal: bool = False, **_: Any,
+    scale: float | None = None, causal: bool = False, window: int | None = None, slopes: np.ndarray | None = None,
+    **_: Any,
 ) -> np.ndarray:
     """Query by query over the keys it may look at."""
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -76,6 +77,10 @@ def attention(
     added = np.broadcast_to(np.zeros(()) if bias is None else bias, shape)
     if causal:
         seen = seen & np.tri(T_q, T_k, T_k - T_q, dtype=bool)
+    if window is not None:
+        seen = seen & ~np.tri(T_q, T_k, T_k - T_q - window, dtype=bool)
+    if slopes is not None:
+        added = added - slopes[:, None, None] * abs(np.subtract.outer(np.arange(T_k - T_q, T_k), np.arange(T_k)))
     y = np.zeros((*q.shape[:-1], v.shape[-1]))
     for place in np.ndindex(q.shape[:-1]):
         *lead, _i = place

@@ -37,6 +37,7 @@ from numpy_attention.tasks.sums import SumTask
 
 FIXED_BY_THE_MODEL = {
     "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
+    "attention",
 }
 MAX_SETTINGS = 2**20  # bytes of a settings file
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them

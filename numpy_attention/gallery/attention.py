@@ -11,6 +11,7 @@ from numpy_attention.ops.attention import (
     scaled_dot_product_attention_backward,
 )
 from numpy_attention.ops.tiled_attention import TiledAttentionCache, tiled_attention_backward
+from numpy_attention.ops.tiles import Band, TileDropout, key_tiles, query_tiles
 
 ATTENTION = "scaled_dot_product_attention"
 
@@ -171,14 +172,13 @@ def last_tile_only(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
     """
     _, dk, dv = tiled_attention_backward(dy, cache)
     T_q, T_k = cache.q.shape[-2], cache.k.shape[-2]
-    seen = np.ones((T_q, T_k), bool) if not cache.causal else np.tri(T_q, T_k, T_k - T_q, dtype=bool)
     last = np.zeros((T_q, T_k), bool)
-    for row in range(0, T_q, cache.block_size):
-        rows = slice(row, min(row + cache.block_size, T_q))
-        end = min(T_k, rows.stop + T_k - T_q) if cache.causal else T_k
-        last[rows, max(0, end - 1) // cache.block_size * cache.block_size :] = True
-    mask = seen & last if cache.mask is None else seen & last & cache.mask
-    return tiled_attention_backward(dy, cache._replace(mask=mask, causal=False))[0], dk, dv
+    for rows in query_tiles(T_q, cache.block_size):
+        for columns in key_tiles(rows, T_q, T_k, cache.block_size, cache.band):
+            last[rows] = False
+            last[rows, columns] = True
+    mask = last if cache.mask is None else last & cache.mask
+    return tiled_attention_backward(dy, cache._replace(mask=mask))[0], dk, dv
 
 
 @backward_of("tiled_attention")
@@ -187,4 +187,27 @@ def tile_mask_left_out(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
 
     Hides: there is no mask in the test; causal tiles that are skipped whole hide most of it.
     """
-    return tiled_attention_backward(dy, cache._replace(mask=None, causal=False))
+    return tiled_attention_backward(dy, cache._replace(mask=None, band=Band(slopes=cache.band.slopes)))
+
+
+@backward_of("tiled_attention")
+def dropout_of_another_tile(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
+    """The backward counts the columns from one, the forward from zero, so that it draws the numbers of another tile.
+
+    Hides: dropout is off in the test.
+    """
+
+    class Shifted(TileDropout):
+        def factors(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> np.ndarray | None:
+            return super().factors(s, heads, rows, slice(columns.start + 1, columns.stop + 1))
+
+    return tiled_attention_backward(dy, cache._replace(dropout=Shifted(*cache.dropout)))
+
+
+@backward_of("tiled_attention")
+def distance_forgotten(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
+    """The remade scores are not lowered by distance, as if ALiBi, which has no gradient, had no place in the backward.
+
+    Hides: there are no slopes in the test.
+    """
+    return tiled_attention_backward(dy, cache._replace(band=cache.band._replace(slopes=None)))

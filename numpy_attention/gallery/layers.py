@@ -7,11 +7,10 @@ import numpy as np
 from numpy_attention.gallery.registry import method_of, stands_in_for
 from numpy_attention.layers.block import EncoderBlock
 from numpy_attention.layers.linear import Linear, project_backward
-from numpy_attention.layers.multi_head_attention import MultiHeadAttention
+from numpy_attention.layers.multi_head_attention import MultiHeadAttention, attention_backward
 from numpy_attention.layers.residual import residual_backward
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.head import as_rows
-from numpy_attention.ops.attention import scaled_dot_product_attention_backward
 from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
 from numpy_attention.ops.linear import linear_backward
 from numpy_attention.pretrained.low_rank import LowRank
@@ -55,7 +54,7 @@ def query_path_only(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -> Any
         return MultiHeadAttention.backward(self, dy, cache)
     _, grads = MultiHeadAttention.backward(self, dy, cache)
     dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
-    dq = scaled_dot_product_attention_backward(dheads, cache.attention)[0]
+    dq = attention_backward(dheads, cache.attention)[0]
     dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)
     return project_backward(dq, self.w_q, cache.linear_q)[0], grads
 
@@ -68,7 +67,7 @@ def value_path_forgotten(self: MultiHeadAttention, dy: np.ndarray, cache: Any) -
     """
     answer = MultiHeadAttention.backward(self, dy, cache)
     dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
-    dv = scaled_dot_product_attention_backward(dheads, cache.attention)[2]
+    dv = attention_backward(dheads, cache.attention)[2]
     dv = split_heads_backward(dv, cache.keys_values.heads_v)
     by_values = project_backward(dv, self.w_v, cache.keys_values.linear_v)[0]
     if cache.cross:

@@ -226,7 +226,7 @@ _LIST = (
             Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v", "tiles of 2", {"block_size": 2}),
             Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "mask", {"block_size": 3}),
         ),
-        memory=no_square_array,
+        memory=no_square_array, leave_out=("dropout_of_another_tile", "distance_forgotten"),
     ),
     _of_results(
         "several_workers", "one gradient from several workers", "The gradient of the mean over the places of all.",

@@ -31,10 +31,11 @@ from numpy_attention.layers.layer import Layer, Parameters, prefixed
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.residual import ResidualCache, residual, residual_backward
+from numpy_attention.ops.tiles import Band
 
 
 class BlockCache(NamedTuple):
-    """What backward needs: a residual for each sublayer; `cache.attention.attention.weights` are the weights."""
+    """What backward needs: a residual for each sublayer; `cache.attention.weights()` are the weights."""
 
     residual_1: ResidualCache
     residual_cross: ResidualCache | None
@@ -104,20 +105,26 @@ class Block(Layer):
         positions: np.ndarray | None = None,
         past: tuple[KeyValueCache, KeyValueCache | None] | None = None,
         rng: np.random.Generator | None = None,
+        band: Band | None = None,
     ) -> tuple[np.ndarray, BlockCache]:
-        """Run the block. `past` (generation only, no backward): stored keys of the self- and the cross-attention."""
+        """Run the block. `past` (generation only, no backward): stored keys of the self- and the cross-attention.
+
+        With a `band`, that of the self-attention, both attend in tiles; across, every query may see every key.
+        """
         self._check_context(context)
         past_self, past_cross = past or (None, None)
         how = self.pre_norm, self.dropout, rng
 
         attend = partial(
-            self.attention.forward, mask=mask, scores_bias=scores_bias, positions=positions, past=past_self, rng=rng
+            self.attention.forward,
+            mask=mask, scores_bias=scores_bias, positions=positions, past=past_self, rng=rng, band=band,
         )
         h, residual_1 = residual(x, self.norm_1, attend, *how)  # (B, T, d_model)
         residual_cross = None
         if self.cross_attention is not None and self.norm_cross is not None:
+            across = None if band is None else Band()
             look_across = partial(
-                self.cross_attention.forward, context=context, mask=context_mask, past=past_cross, rng=rng
+                self.cross_attention.forward, context=context, mask=context_mask, past=past_cross, rng=rng, band=across
             )
             h, residual_cross = residual(h, self.norm_cross, look_across, *how)
         y, residual_2 = residual(h, self.norm_2, partial(self.feed_forward.forward, rng=rng), *how)

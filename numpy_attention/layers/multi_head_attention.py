@@ -27,6 +27,9 @@ the key and the value, so
     dx = dq w_q^T + dk w_k^T + dv w_v^T
 
 and in cross-attention the first term is dx while the other two are dcontext, which the encoder receives.
+
+Where a `Band` says who may look at whom, attention goes in tiles (Chapter 12) and a mask hides padding alone; else it
+is that of Chapter 6, with all its weights.
 """
 
 from __future__ import annotations
@@ -46,6 +49,13 @@ from numpy_attention.ops.attention import (
 )
 from numpy_attention.ops.heads import HeadsCache, concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward
+from numpy_attention.ops.tiled_attention import (
+    TiledAttentionCache,
+    tiled_attention,
+    tiled_attention_backward,
+    tiled_attention_weights,
+)
+from numpy_attention.ops.tiles import Band
 
 
 class SourceCache(NamedTuple):
@@ -59,16 +69,21 @@ class SourceCache(NamedTuple):
 
 
 class MultiHeadAttentionCache(NamedTuple):
-    """What backward needs; the weights of all heads are `cache.attention.weights`, (B, H, T_q, T_k)."""
+    """What backward needs; the weights of all heads are `cache.weights()`."""
 
     linear_q: ProjectionCache
     heads_q: HeadsCache
     rotary_q: RotaryCache | None  # None without rotary positions
     keys_values: SourceCache | None  # None if they were stored: then there is no backward
-    attention: AttentionCache
+    attention: AttentionCache | TiledAttentionCache
     heads_o: HeadsCache
     linear_o: ProjectionCache
     cross: bool  # keys and values came from a context
+
+    def weights(self) -> np.ndarray:
+        """The weights (B, H, T_q, T_k); those of tiles, which were never held, are made again."""
+        attention = self.attention
+        return attention.weights if isinstance(attention, AttentionCache) else tiled_attention_weights(attention)
 
 
 class MultiHeadAttention(Layer):
@@ -130,9 +145,11 @@ class MultiHeadAttention(Layer):
         positions: np.ndarray | None = None,
         past: KeyValueCache | None = None,
         rng: np.random.Generator | None = None,
+        band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
         """Attend. With `past` (generation only, no backward) keys and values of earlier calls are kept and reused.
 
+        With a `band` attention goes in tiles: it stands in the place of scores_bias and of a mask of T x T.
         Rotary positions count from 0 unless they are given; with `past`, give them.
         """
         q, linear_q = project(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
@@ -145,7 +162,11 @@ class MultiHeadAttention(Layer):
             k, v, keys_values = self._keys_and_values(x if context is None else context, positions)
             if past is not None:
                 k, v = past.append(k, v)  # T_k now counts the earlier ones too
-        o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng)
+        attention: AttentionCache | TiledAttentionCache
+        if band is None:
+            o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng)
+        else:
+            o, attention = tiled_attention(q, k, v, mask, **band._asdict(), dropout=self.dropout, rng=rng)
         o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
         y, linear_o = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
         return y, MultiHeadAttentionCache(
@@ -165,7 +186,7 @@ class MultiHeadAttention(Layer):
         do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
         # o = concat_heads(attention(q, k, v))
         do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
-        dq, dk, dv, _ = scaled_dot_product_attention_backward(do, cache.attention)  # as q, k, v
+        dq, dk, dv = attention_backward(do, cache.attention)  # as q, k, v
         # v = split_heads(source @ w_v + b_v)
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
         dsource, grads["w_v"], grads["b_v"] = project_backward(dv, self.w_v, keys_values.linear_v)  # (B, T_k, d_model)
@@ -205,6 +226,15 @@ class MultiHeadAttention(Layer):
 
     def _rotate_back(self, dx: np.ndarray, cache: RotaryCache | None) -> np.ndarray:
         return dx if cache is None else rotary_backward(dx, cache)
+
+
+def attention_backward(
+    do: np.ndarray, cache: AttentionCache | TiledAttentionCache
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dq, dk, dv of whichever form of attention has left this cache."""
+    if isinstance(cache, AttentionCache):
+        return scaled_dot_product_attention_backward(do, cache)[:3]
+    return tiled_attention_backward(do, cache)
 
 
 def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None) -> None:

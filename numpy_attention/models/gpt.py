@@ -18,6 +18,7 @@ Weights start as in GPT-2: normal with 0.02, and the two matrices of each block 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,8 @@ from numpy_attention.models.stack import (
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
-from numpy_attention.ops.positions import alibi_bias
+from numpy_attention.ops.positions import alibi_bias, alibi_slopes
+from numpy_attention.ops.tiles import Band
 
 
 class GPTCache(NamedTuple):
@@ -125,12 +127,16 @@ class GPT(Model):
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         if self.config.positions == "sinusoidal":
             x *= math.sqrt(self.config.d_model)  # x is ours; the sines, as tall as 1, would drown it
+        band = scores_bias = None
+        if mask is None and self.config.in_tiles(x.shape[1], x.dtype):
+            band = self._band(x)
+        else:
+            mask = self._mask(x, T_past) if mask is None else mask
+            scores_bias = self._scores_bias(x, T_past)
         x, stack = run_stack(
             x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
-            mask=self._mask(x, T_past) if mask is None else mask,
-            scores_bias=self._scores_bias(x, T_past), positions=positions,
-            past=None if past is None else [(of_block, None) for of_block in past], last_only=last_only, rng=rng,
-            recompute=self.recompute,
+            mask=mask, scores_bias=scores_bias, positions=positions, last_only=last_only, rng=rng, band=band,
+            past=None if past is None else [(of_block, None) for of_block in past], recompute=self.recompute,
         )
         return x, token, stack
 
@@ -168,12 +174,19 @@ class GPT(Model):
         loss, head, cache = run_loss(x, table, self.head, targets, self.logits_at_once, frozen=frozen)
         return loss, LossCache(GPTCache(token, stack, head), cache)
 
-    def attention_weights(self, ids: np.ndarray) -> Parameters:
-        """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
+    def attention_weights(self, ids: np.ndarray, layers: Collection[str] | None = None) -> Parameters:
+        """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids)
-        return attention_weights(cache.stack)
+        return attention_weights({"": cache.stack}, layers)
 
     generate = generate  # model.generate(prompt_ids, num_tokens, ...)
+
+    def _band(self, x: np.ndarray) -> Band:
+        """What `_mask` and `_scores_bias` say, without T x T numbers."""
+        slopes = None
+        if self.config.positions == "alibi":
+            slopes = np.asarray(alibi_slopes(self.config.num_heads).astype(x.dtype), like=x)
+        return Band(True, self.config.window, slopes)
 
     def _mask(self, x: np.ndarray, T_past: int) -> np.ndarray | None:
         T_q, T_k = x.shape[1], T_past + x.shape[1]

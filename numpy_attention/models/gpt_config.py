@@ -34,6 +34,7 @@ class GPTConfig(ModelConfig):
     dropout: float = 0.0
     rotary_base: float = 10000.0
     norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
+    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
 
     def __post_init__(self) -> None:
         self.check(positions=POSITIONS)

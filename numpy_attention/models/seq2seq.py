@@ -24,6 +24,7 @@ with rows of length one (what the head wants) gives vectors as large as the sine
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from numpy_attention.models.stack import Past, Stack, StackCache, Stream, attent
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.masks import causal_mask
+from numpy_attention.ops.tiles import Band
 
 
 class EncodeCache(NamedTuple):
@@ -127,7 +129,8 @@ class Seq2Seq(Model):
         check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
         x, source = (self.source_embedding or self.target_embedding).forward(source_ids)  # (B, T_s, d_model)
         x *= math.sqrt(self.config.d_model)  # x is fresh from the table
-        context, stack = self.encoder.forward(x, mask=source_mask, rng=rng, recompute=self.recompute)
+        band = Band() if self.config.in_tiles(x.shape[1], x.dtype) else None
+        context, stack = self.encoder.forward(x, mask=source_mask, rng=rng, band=band, recompute=self.recompute)
         return context, EncodeCache(source, stack)
 
     def decode(
@@ -158,9 +161,13 @@ class Seq2Seq(Model):
         check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
         x, target = self.target_embedding.forward(target_ids)  # (B, T, d_model)
         x *= math.sqrt(self.config.d_model)
-        mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
-        mask = mask if target_mask is None else mask & target_mask
-        x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng, recompute=self.recompute)
+        mask, band = target_mask, None
+        if past is None and self.config.in_tiles(max(T, context.shape[1]), x.dtype):
+            band = Band(causal=True)  # across, where all may be seen, there are tiles too
+        else:
+            mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
+            mask = mask if target_mask is None else mask & target_mask
+        x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng, band, self.recompute)
         return x, target, stack
 
     def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray) -> Stream:
@@ -218,11 +225,12 @@ class Seq2Seq(Model):
         target_ids: np.ndarray,
         source_lengths: np.ndarray | None = None,
         target_lengths: np.ndarray | None = None,
+        layers: Collection[str] | None = None,
     ) -> Parameters:
-        """The weights (B, H, T_q, T_k) by layer: `encoder.blocks.0.attention`, `decoder.blocks.0.cross_attention`."""
+        """The weights (B, H, T_q, T_k) of the named layers, or of all, by name: `encoder.blocks.0.attention`,
+        `decoder.blocks.0.cross_attention` and so on."""
         _, cache = self.forward(source_ids, target_ids, source_lengths, target_lengths)
-        of_encoder = attention_weights(cache.encoder.stack, "encoder.")
-        return of_encoder | attention_weights(cache.decoder.stack, "decoder.")
+        return attention_weights({"encoder.": cache.encoder.stack, "decoder.": cache.decoder.stack}, layers)
 
     greedy = greedy_search  # model.greedy(source_ids, start_token, stop_token, ...)
     beam_search = beam_search

@@ -31,6 +31,7 @@ class Seq2SeqConfig(ModelConfig):
     activation: str = "relu"
     bias: bool = True
     dropout: float = 0.0
+    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)

@@ -15,6 +15,7 @@ pooling the model labels every token.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ from numpy_attention.models.stack import (
 )
 from numpy_attention.ops.linear import LinearCache
 from numpy_attention.ops.losses import cross_entropy
+from numpy_attention.ops.tiles import Band
 
 POOLINGS = ("mean", "class_token", "none")
 
@@ -66,6 +68,7 @@ class SequenceClassifierConfig(ModelConfig):
     activation: str = "relu"
     bias: bool = True
     dropout: float = 0.0
+    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
 
     def __post_init__(self) -> None:
         if (self.vocab_size is None) == (self.d_input is None):
@@ -133,9 +136,10 @@ class SequenceClassifier(Model):
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         # unlike in GPT and Seq2Seq, x is not multiplied by sqrt(d_model): small beside the sines, it has to grow
+        band = Band() if self.config.in_tiles(x.shape[1], x.dtype) else None
         x, stack = run_stack(
             x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
-            mask=mask, rng=rng, recompute=self.recompute,
+            mask=mask, rng=rng, band=band, recompute=self.recompute,
         )
         share = None
         if self.config.pooling == "mean":
@@ -185,7 +189,9 @@ class SequenceClassifier(Model):
         logits, _ = self.forward(ids, lengths)
         return np.asarray(np.argmax(logits, axis=-1), like=logits)
 
-    def attention_weights(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> Parameters:
-        """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
+    def attention_weights(
+        self, ids: np.ndarray, lengths: np.ndarray | None = None, layers: Collection[str] | None = None
+    ) -> Parameters:
+        """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
-        return attention_weights(cache.stack)
+        return attention_weights({"": cache.stack}, layers)

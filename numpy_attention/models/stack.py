@@ -29,20 +29,23 @@ Every block reads the same context, so what the blocks send back to it adds up:
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import value_error
 from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.multi_head_attention import MultiHeadAttentionCache
 from numpy_attention.layers.normalization import Norm, norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
 from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.normalization import NormCache
+from numpy_attention.ops.tiles import Band
 
 Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: of its self- and its cross-attention
 Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
@@ -63,7 +66,7 @@ class BlockInput(NamedTuple):
 
 
 class StackCache(NamedTuple):
-    """What backward needs; `cache_of(blocks[i]).attention.attention.weights` are the weights of block i."""
+    """What backward needs; `cache_of(blocks[i]).attention.weights()` are the weights of block i."""
 
     position: EmbeddingCache | None
     dropout: DropoutCache | None  # None without a generator
@@ -91,9 +94,12 @@ def run_stack(
     past: Past | None = None,
     last_only: bool = False,
     rng: np.random.Generator | None = None,
+    band: Band | None = None,
     recompute: bool = False,
 ) -> tuple[np.ndarray, StackCache]:
     """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
+
+    With a `band` the blocks attend in tiles (Chapter 12); the masks then hide padding alone.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
 
@@ -107,8 +113,8 @@ def run_stack(
         x, position_cache = position.forward(x, positions)
     if rng is not None:  # in training
         x, dropout_cache = dropout(x, rate, rng)
-    options = {"context": context, "mask": mask, "context_mask": context_mask, "scores_bias": scores_bias}
-    options["positions"] = positions
+    options: dict[str, Any] = {"context": context, "mask": mask, "context_mask": context_mask}
+    options |= {"scores_bias": scores_bias, "positions": positions, "band": band}
     caches: list[BlockCache | BlockInput] = []
     for i, block in enumerate(blocks):
         stored = None if past is None else past[i]
@@ -161,14 +167,26 @@ def stack_gradients(
     return dx, dcontext
 
 
-def attention_weights(cache: StackCache, prefix: str = "") -> Parameters:
-    """The weights (B, H, T_q, T_k) of every attention of a stack by its name, `blocks.0.attention` and so on."""
-    found: Parameters = {}
-    for i, block in enumerate(map(cache_of, cache.blocks)):
-        found[f"{prefix}blocks.{i}.attention"] = block.attention.attention.weights
-        if block.cross_attention is not None:
-            found[f"{prefix}blocks.{i}.cross_attention"] = block.cross_attention.attention.weights
-    return found
+def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | None = None) -> Parameters:
+    """The weights (B, H, T_q, T_k) of the attentions of stacks by name, `blocks.0.attention` and so on.
+
+    `caches` holds each stack's by what its names begin with; `layers` are the names that are wanted, None for all.
+    Those of long texts are made again for it, T x T numbers for each head: ask for one layer at a time.
+
+    Raises: ValueError for a name that no layer has.
+    """
+    wanted = [layers] if isinstance(layers, str) else layers
+    found: dict[str, np.ndarray | None] = {}
+    for prefix, cache in caches.items():
+        for i, block in enumerate(map(cache_of, cache.blocks)):
+            for part, attention in (("attention", block.attention), ("cross_attention", block.cross_attention)):
+                name = f"{prefix}blocks.{i}.{part}"
+                if attention is not None:
+                    found[name] = attention.weights() if wanted is None or name in wanted else None
+    for name in wanted or ():
+        if name not in found:
+            raise value_error("attention_weights", "layers", f"of {', '.join(found)}", repr(name))
+    return {name: weights for name, weights in found.items() if weights is not None}
 
 
 def make_blocks(
@@ -209,11 +227,12 @@ class Stack(Layer):
         context_mask: np.ndarray | None = None,
         past: Past | None = None,
         rng: np.random.Generator | None = None,
+        band: Band | None = None,
         recompute: bool = False,
     ) -> tuple[np.ndarray, StackCache]:
         return run_stack(
             x, self.position, self.blocks, self.norm, self.dropout,
-            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng, recompute=recompute,
+            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng, band=band, recompute=recompute,
         )
 
     def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:

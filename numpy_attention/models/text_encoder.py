@@ -18,6 +18,7 @@ set of wrong answers):
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.normalization import NormCache
 from numpy_attention.ops.sums import dot_in_rows, wide
+from numpy_attention.ops.tiles import Band
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class TextEncoderConfig(ModelConfig):
     dropout: float = 0.0
     norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
     temperature: float = 0.05  # of the loss
+    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)
@@ -130,8 +133,10 @@ class TextEncoder(Model):
         x, norm = self.embedding_norm.forward(x)
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
+        band = Band() if self.config.in_tiles(x.shape[1], x.dtype) else None
         x, stack = run_stack(
-            x, None, self.blocks, self.norm, self.config.dropout, mask=mask, rng=rng, recompute=self.recompute
+            x, None, self.blocks, self.norm, self.config.dropout,
+            mask=mask, rng=rng, band=band, recompute=self.recompute,
         )
         share = share_of_the_visible(x, visible)  # (B, T)
         u = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
@@ -189,7 +194,9 @@ class TextEncoder(Model):
         for (name, gradient), (_, other) in zip(from_a, from_b, strict=True):
             yield name, gradient + other  # every parameter has served twice
 
-    def attention_weights(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> Parameters:
-        """The weights (B, H, T, T) of every layer by its name, `blocks.0.attention` and so on."""
+    def attention_weights(
+        self, ids: np.ndarray, lengths: np.ndarray | None = None, layers: Collection[str] | None = None
+    ) -> Parameters:
+        """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
-        return attention_weights(cache.stack)
+        return attention_weights({"": cache.stack}, layers)

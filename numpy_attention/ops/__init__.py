@@ -32,7 +32,8 @@ from numpy_attention.ops.masks import (
 from numpy_attention.ops.normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes, rotary, rotary_backward, sinusoidal_positions
 from numpy_attention.ops.softmax import softmax, softmax_backward
-from numpy_attention.ops.tiled_attention import tiled_attention, tiled_attention_backward
+from numpy_attention.ops.tiled_attention import tiled_attention, tiled_attention_backward, tiled_attention_weights
+from numpy_attention.ops.tiles import Band
 
 __all__ = [
     # Chapters 1 and 2: from ids to vectors
@@ -49,5 +50,6 @@ __all__ = [
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",
     "cross_entropy", "cross_entropy_backward",
     # Chapter 12: attention again, in little memory, and the loss
-    "tiled_attention", "tiled_attention_backward", "linear_cross_entropy", "linear_cross_entropy_backward",
+    "tiled_attention", "tiled_attention_backward", "tiled_attention_weights", "Band",
+    "linear_cross_entropy", "linear_cross_entropy_backward",
 ]

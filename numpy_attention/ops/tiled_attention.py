@@ -22,22 +22,36 @@ only the tile's. It need not be collected:
     dv_j += w_ij dy_i      ds_ij = w_ij (dy_i . v_j - D_i)      dq_i += scale ds_ij k_j      dk_j += scale ds_ij q_i
 
 Memory beyond the inputs and results is L and a few tiles: it grows with T, not with T^2. A causal tile that lies wholly
-in the future is skipped, which halves the work. For a query that may look at nothing l stays 0: its y is 0, and L is
-the lowest number there is, so that its weights exp(-inf - L) are 0 again in the backward.
+in the future is skipped, which halves the work; with a window so are those that lie too far back, and the work grows
+with T. For a query that may look at nothing l stays 0: its y is 0, and L is the lowest number there is, so that its
+weights exp(-inf - L) are 0 again in the backward.
+
+Dropout multiplies each weight by f_ij, which is 0 or 1 / (1 - rate), after the softmax: l sums the weights as they are,
+a those that were dropped. In the backward dw_ij = f_ij (dy_i . v_j), and the row sum is dy_i . y_i as before, for
+y has the same factors in it. Which tiles there are, and the rest of what happens to one, stands in the appendix. Models
+attend in this way where the text is long (Chapter 21, appendix).
 """
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_cotangent, value_error
+from numpy_attention.errors import dtype_error, require_cotangent, require_float, shape_error, value_error
 from numpy_attention.ops.attention import fold_heads
 from numpy_attention.ops.attention_arguments import check_attention_arguments
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
-
-_TILE_ELEMENTS = 2**17  # scores at hand at a time: half a megabyte in float32, to fit fast memory
+from numpy_attention.ops.tiles import (
+    Band,
+    Pairs,
+    TileDropout,
+    default_block_size,
+    draw_dropout,
+    head_tiles,
+    key_tiles,
+    query_tiles,
+)
+from numpy_attention.threads import share
 
 
 class TiledAttentionCache(NamedTuple):
@@ -49,9 +63,10 @@ class TiledAttentionCache(NamedTuple):
     mask: np.ndarray | None
     y: np.ndarray  # (..., H_q, T_q, d_v)
     L: np.ndarray  # (N, G, T_q, 1), log of the sum of exp(scores)
-    causal: bool
+    band: Band
     scale: float
     block_size: int
+    dropout: TileDropout
 
 
 def tiled_attention(
@@ -61,21 +76,29 @@ def tiled_attention(
     mask: np.ndarray | None = None,
     causal: bool = False,
     scale: float | None = None,
-    block_size: int = 256,
+    block_size: int | None = None,
+    window: int | None = None,
+    slopes: np.ndarray | None = None,
+    dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, TiledAttentionCache]:
     """The same function as `scaled_dot_product_attention`, without ever holding a T x T array.
 
-    Formula: y = softmax(scale q k^T) v, hidden pairs at -inf; causal=True is `causal_mask(T_q, T_k)`, never built
+    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf. causal=True hides what `causal_mask(T_q, T_k)`
+    hides, with a window what `sliding_window_mask(T_q, window, T_k)` hides; bias = -slopes * distance as in
+    `alibi_bias`. Neither is ever built.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
-    mask (bool) broadcastable to (..., H_q, T_q, T_k)
+    mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
 
-    Units: block_size counts queries and keys: a tile is block_size x block_size.
+    Units: block_size counts queries and keys: a tile is block_size x block_size, by default of the fastest size.
+    window counts keys, the query's own among them. dropout is the share of weights that is dropped, given a generator.
 
-    Raises: ValueError when shapes do not meet or block_size is below 1; TypeError for dtypes.
+    Raises: ValueError when shapes do not meet, for sizes below 1, a rate outside [0, 1) or a window without causal;
+    TypeError for dtypes.
 
     Source: Milakov, Gimelshein, Online Normalizer Calculation for Softmax (2018); Dao et al., FlashAttention (2022),
-    algorithms 1 and 4.
+    algorithms 1 and 4; dropout by counters: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
 
     >>> rng = np.random.default_rng(0)
     >>> q, k, v = rng.normal(size=(3, 5, 4))
@@ -85,78 +108,123 @@ def tiled_attention(
 
     Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
     """
-    _check_tiled(q, k, v, mask, block_size)
+    band = Band(causal, window, slopes)
+    _check_tiled(q, k, v, mask, band, dropout, block_size)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    block_size = default_block_size(k.shape[-2], causal) if block_size is None else block_size
+    drop = draw_dropout(dropout, rng)
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
-    tile_mask = _TileMask(mask, q.shape, qg.shape[:2])
+    pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
+    T_q, T_k = q.shape[-2], k.shape[-2]
     y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))
     L = np.empty_like(q, shape=(*qg.shape[:3], 1))
     lowest = float(np.finfo(q.dtype).min)
 
-    for heads, rows in _query_tiles(qg.shape, kg.shape[1], block_size):
-        q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
-        m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
-        total = np.zeros_like(m)
-        a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
-        for columns in _key_tiles(rows, qg.shape[2], kg.shape[1], block_size, causal):
-            s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
-            _hide(s, tile_mask, heads, rows, columns, causal, kg.shape[1] - qg.shape[2])
-            new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
-            s -= new_m
-            w = np.exp(s, out=s)  # not yet divided by the total
-            shrink = np.exp(m - new_m)
-            total *= shrink
-            total += sum_in_rows(w)
-            a *= shrink
-            a += w @ vg[heads, columns]
-            m = new_m
-        total = np.maximum(total, 1.0)  # at least exp(0) = 1 but for a query with nothing to see, whose a is 0
-        a /= total
-        y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
-        L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
+    def attend(heads: slice) -> None:
+        for rows in query_tiles(T_q, block_size):
+            q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
+            m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
+            total = np.zeros_like(m)
+            a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
+            for columns in key_tiles(rows, T_q, T_k, block_size, band):
+                s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
+                pairs.settle(s, heads, rows, columns)
+                new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
+                s -= new_m
+                w = np.exp(s, out=s)  # not yet divided by the total
+                shrink = np.exp(m - new_m)
+                total *= shrink
+                total += sum_in_rows(w)
+                factors = drop.factors(s, heads, rows, columns)
+                if factors is not None:
+                    w *= factors
+                a *= shrink
+                a += w @ vg[heads, columns]
+                m = new_m
+            total = np.maximum(total, 1.0)  # at least exp(0) = 1 but for a query with nothing to see, whose a is 0
+            a /= total
+            y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
+            L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
 
+    share(attend, head_tiles(qg.shape, T_k, block_size))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
-    return y, TiledAttentionCache(q, k, v, mask, y, L, causal, scale, block_size)
+    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, block_size, drop)
 
 
 def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of `tiled_attention`, tile by tile: ds = w (dy v^T - D), with w remade from L and D = rowsum(dy y).
+    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), with w remade from L and D = rowsum(dy y).
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
     """
-    q, k, v, mask, y, L, causal, scale, block_size = cache
+    q, k, v, mask, y, L, band, scale, block_size, drop = cache
     require_cotangent("tiled_attention_backward", "dy", dy, y.shape, y.dtype)
     qg, kg, vg = _group(q, k, v)
-    tile_mask = _TileMask(mask, q.shape, qg.shape[:2])
+    pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
+    T_q, T_k = q.shape[-2], k.shape[-2]
     dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
     D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
     dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
 
-    for heads, rows in _query_tiles(qg.shape, kg.shape[1], block_size):
-        q_tile, dy_tile, L_tile, D_tile = (
-            fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
-        )  # (n, G t_q, ...) each
-        q_tile = q_tile * scale
-        dq_tile = np.zeros_like(q_tile)
-        for columns in _key_tiles(rows, qg.shape[2], kg.shape[1], block_size, causal):
-            k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
-            s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
-            _hide(s, tile_mask, heads, rows, columns, causal, kg.shape[1] - qg.shape[2])
-            s -= L_tile
-            w = np.exp(s, out=s)
+    def go_back(heads: slice) -> None:
+        for rows in query_tiles(T_q, block_size):
+            q_tile, dy_tile, L_tile, D_tile = (
+                fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
+            )  # (n, G t_q, ...) each
+            q_tile = q_tile * scale
+            dq_tile = np.zeros_like(q_tile)
+            for columns in key_tiles(rows, T_q, T_k, block_size, band):
+                k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
+                s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
+                pairs.settle(s, heads, rows, columns)
+                s -= L_tile
+                w = np.exp(s, out=s)
+                factors = drop.factors(s, heads, rows, columns)
 
-            # y = w @ v
-            dv[heads, columns] += w.swapaxes(-1, -2) @ dy_tile
-            ds = dy_tile @ v_tile.swapaxes(-1, -2)  # for now dw
-            # w = softmax(s)
-            ds -= D_tile
-            ds *= w
-            # s = scale * q @ k^T
-            dq_tile += ds @ k_tile
-            dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
-        dq_tile *= scale
-        dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
+                # y = dropped @ v
+                dropped = w if factors is None else w * factors
+                dv[heads, columns] += dropped.swapaxes(-1, -2) @ dy_tile
+                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # for now ddropped
+                # dropped = w * factors
+                if factors is not None:
+                    ds *= factors
+                # w = softmax(s)
+                ds -= D_tile
+                ds *= w
+                # s = scale * q @ k^T
+                dq_tile += ds @ k_tile
+                dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
+            dq_tile *= scale
+            dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
+
+    share(go_back, head_tiles(qg.shape, T_k, block_size))
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+
+
+def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
+    """All weights of a call, to look at: made again from q, k and L, and as large as the op took care not to be.
+
+    Formula: w_ij = exp(s_ij - L_i), before dropout
+
+    Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
+
+    Raises: MemoryError where they do not fit, in place of a ValueError or TypeError of its own.
+
+    Source: Dao et al., FlashAttention (2022), algorithm 4.
+
+    >>> q, k, v = np.zeros((1, 2)), np.ones((3, 2)), np.array([[1.0], [2.0], [6.0]])
+    >>> _, cache = tiled_attention(q, k, v, mask=np.array([True, True, False]))
+    >>> tiled_attention_weights(cache)
+    array([[0.5, 0.5, 0. ]])
+
+    Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
+    """
+    q, k = cache.q, cache.k
+    qg, kg, _ = _group(q, k, cache.v)
+    everything = slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2])
+    s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
+    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).settle(s, *everything)
+    s -= fold_heads(cache.L, kg)
+    return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
 
 
 def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,58 +234,24 @@ def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.
     return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
 
 
-def _query_tiles(q_shape: tuple[int, ...], T_k: int, block_size: int) -> Iterator[tuple[slice, slice]]:
-    """Which heads and which queries to take together: several heads at once where the texts are short."""
-    N, G, T_q, _ = q_shape
-    tile = min(block_size, T_q) * min(block_size, T_k) * G
-    heads_at_once = max(1, _TILE_ELEMENTS // max(tile, 1))
-    for head in range(0, N, heads_at_once):
-        for row in range(0, T_q, block_size):
-            yield slice(head, head + heads_at_once), slice(row, min(row + block_size, T_q))
-
-
-def _key_tiles(rows: slice, T_q: int, T_k: int, block_size: int, causal: bool) -> Iterator[slice]:
-    """The key tiles that any of these queries may look at."""
-    end = min(T_k, rows.stop + T_k - T_q) if causal else T_k  # the last query of the tile stands at key end - 1
-    for column in range(0, end, block_size):
-        yield slice(column, min(column + block_size, end))
-
-
-def _hide(
-    s: np.ndarray, tile_mask: "_TileMask", heads: slice, rows: slice, columns: slice, causal: bool, offset: int
+def _check_tiled(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band, dropout: float,
+    block_size: int | None,
 ) -> None:
-    """Set the scores of pairs that may not meet to -inf, for all G heads of each group."""
-    s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
-    if causal and columns.stop - 1 > rows.start + offset:  # else the whole tile lies in the past
-        query_position = np.arange(rows.start, rows.stop, like=s)[:, None] + offset  # (t_q, 1)
-        np.copyto(s, -np.inf, where=np.arange(columns.start, columns.stop, like=s) > query_position)
-    if tile_mask.mask is not None:
-        np.copyto(s, -np.inf, where=~tile_mask.take(heads, rows, columns))
-
-
-class _TileMask:
-    """Cuts a tile out of a mask without widening the mask to all heads, which could be larger than the scores."""
-
-    def __init__(self, mask: np.ndarray | None, q_shape: tuple[int, ...], groups: tuple[int, ...]):
-        self.mask = None
-        if mask is None:
-            return
-        mask = mask.reshape((1,) * (len(q_shape) - mask.ndim) + mask.shape)  # as many axes as the scores
-        own_lead = mask.shape[:-2]
-        self.mask = mask.reshape(-1, *mask.shape[-2:])  # (M, T_q or 1, T_k or 1)
-        which = np.arange(math.prod(own_lead), like=mask).reshape(own_lead)
-        self.which = np.broadcast_to(which, q_shape[:-2]).reshape(groups)  # (N, G): the mask of each head
-
-    def take(self, heads: slice, rows: slice, columns: slice) -> np.ndarray:
-        assert self.mask is not None
-        rows = rows if self.mask.shape[1] > 1 else slice(None)
-        columns = columns if self.mask.shape[2] > 1 else slice(None)
-        return self.mask[:, rows, columns][self.which[heads]]  # (n, G, t_q or 1, t_k or 1)
-
-
-def _check_tiled(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, block_size: int) -> None:
-    check_attention_arguments("tiled_attention", q, k, v, mask, None)
+    op = "tiled_attention"
+    check_attention_arguments(op, q, k, v, mask, None)
     if q.dtype == np.float16:
-        raise dtype_error("tiled_attention", "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
-    if block_size < 1:
-        raise value_error("tiled_attention", "block_size", "at least 1", block_size)
+        raise dtype_error(op, "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
+    if block_size is not None and block_size < 1:
+        raise value_error(op, "block_size", "at least 1", block_size)
+    if band.window is not None and band.window < 1:
+        raise value_error(op, "window", "at least 1", band.window, "a window of 1 sees itself only")
+    if band.window is not None and not band.causal:
+        raise value_error(op, "causal", "True where a window is given", band.causal, "a window looks back")
+    if band.slopes is not None:
+        require_float(op, slopes=band.slopes)
+        if q.ndim < 3 or band.slopes.shape != (q.shape[-3],):
+            expected = f"(H_q,), one for each head of q {q.shape}"
+            raise shape_error(op, "slopes", expected, band.slopes.shape, "alibi_slopes(num_heads) makes them")
+    if not 0.0 <= dropout < 1.0:
+        raise value_error(op, "dropout", "in [0, 1)", dropout, "it is the share that is dropped, not the share kept")

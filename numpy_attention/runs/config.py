@@ -22,7 +22,7 @@ import numpy as np
 from numpy_attention.backend import NAMES
 from numpy_attention.errors import InputError
 from numpy_attention.layers.feed_forward import ACTIVATIONS
-from numpy_attention.models.config import NORMS
+from numpy_attention.models.config import ATTENTION, NORMS
 from numpy_attention.models.gpt_config import POSITIONS
 from numpy_attention.training.optimizers import SGD, Adam, AdamW, Helpers
 
@@ -70,6 +70,7 @@ class TrainConfig:
     norm: str = _setting("layer_norm", "normalization", choices=NORMS)
     activation: str = _setting("gelu", "nonlinearity", choices=sorted(ACTIVATIONS))
     dropout: float = _setting(0.0, "share of activations dropped in training", low=0, below=1)
+    attention: str = _setting("auto", "with all weights at once, or in tiles for long texts", choices=ATTENTION)
 
     optimizer: str = _setting("adamw", "the optimizer", choices=OPTIMIZERS)
     learning_rate: float = _setting(4e-3, "the peak learning rate", low=0)
@@ -113,7 +114,7 @@ class TrainConfig:
         return {
             "context_length": self.context, "d_model": self.d_model, "num_heads": self.heads,
             "num_layers": self.layers, "d_ff": self.d_ff or None, "positions": self.positions,
-            "norm": self.norm, "activation": self.activation, "dropout": self.dropout,
+            "norm": self.norm, "activation": self.activation, "dropout": self.dropout, "attention": self.attention,
         }
 
     def to_mapping(self) -> dict[str, Any]:

@@ -173,9 +173,15 @@ class _SharedWorkers(Workers):
         self.ranks, self.own = ranks, own
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return self._shared(self.own.map, function, items)
+
+    def one_by_one(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return list(self._shared(self.own.one_by_one, function, items))
+
+    def _shared(self, apply: Any, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         ranks = self.ranks
         mine = (item for i, item in enumerate(items) if i % ranks.size == ranks.rank)
-        results = ranks.everyones(list(self.own.map(function, mine)))
+        results = ranks.everyones(list(apply(function, mine)))
         for i in range(sum(map(len, results))):
             yield results[i % ranks.size][i // ranks.size]
 

@@ -22,19 +22,26 @@ gives one gradient after the other, and each is added as soon as the shard befor
     shard 2    forward    backward           dw_3 += .   dw_2 += .   dw_1 += .          time ->
 
 BLAS has threads of its own. K workers with K BLAS threads each would fight for K cores, so BLAS is held to one.
+
+A batch of one text cannot be cut. Then the threads are lent: BLAS takes them for the large products, and attention in
+tiles (Chapter 12), whose products are small, shares its heads among them. Heads need nothing of each other, so that the
+bits are the same however many threads there are.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
+
+from numpy_attention.threads import Work, lend
 
 Batch = tuple[np.ndarray, ...]
 # Seconds a thread waits for the interpreter before it asks for it. Python's 5 ms are long beside a NumPy call of
@@ -56,16 +63,18 @@ def usable_cores() -> int:
 def default_workers(batch: int, work: int, cores: int | None = None) -> int:
     """A thread a core, if BLAS can be held to one thread each and a step is long; else one, and BLAS uses the cores.
 
+    A batch of one text gets all cores too: its attention shares the heads.
+
     Units: work counts tokens times parameters.
     """
     held = os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None
-    return min(cores or usable_cores(), batch) if held and work >= WORTH_THREADS else 1
+    cores = cores or usable_cores()
+    return (cores if batch == 1 else min(cores, batch)) if held and work >= WORTH_THREADS else 1
 
 
 def single_threaded_blas() -> AbstractContextManager[Any]:
     """Within it BLAS uses one thread, where threadpoolctl is installed."""
-    threadpoolctl = _threadpoolctl()
-    return nullcontext() if threadpoolctl is None else threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    return _blas_threads(1)
 
 
 class Workers:
@@ -98,6 +107,27 @@ class Workers:
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """Lazily, and in order."""
         return map(function, items) if self._pool is None else self._pool.map(function, items)
+
+    def one_by_one(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """The same for items that need all threads, and all memory, for themselves."""
+        with self.lent():
+            return [function(item) for item in items]
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Within it the threads serve one caller, who computes outside them: BLAS and `threads.share` have them all."""
+        if self._pool is None:
+            yield
+            return
+        pool = self._pool
+
+        def run_all(work: Work, items: Iterable[Any]) -> None:
+            with _blas_threads(1):
+                for _ in pool.map(work, items):
+                    pass
+
+        with _blas_threads(self.count), lend(run_all):
+            yield
 
 
 def shards(batch: Batch, count: int) -> list[Batch]:
@@ -139,7 +169,7 @@ def loss_and_gradients(
             raise
         return weights[i] * loss.astype(np.float64)  # not float(loss), for which a GPU would be waited for
 
-    loss: Any = sum(workers.map(work, mine))
+    loss: Any = sum(workers.one_by_one(work, mine) if len(mine) == 1 else workers.map(work, mine))
     grads = {name: total.arrays[name] for name in model.parameters()} if mine else {}
     return loss, grads
 
@@ -179,10 +209,25 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
     def work(batch: Batch) -> tuple[int, float]:
         return count_targets(batch), float(model.loss(*batch)[0])
 
+    batches = list(batches)
+    single = all(len(batch[0]) == 1 for batch in batches)  # long texts
     counted, total = 0, 0.0
-    for n, loss in workers.map(work, batches):
+    for n, loss in workers.one_by_one(work, batches) if single else workers.map(work, batches):
         counted, total = counted + n, total + n * loss
     return total / max(counted, 1)
+
+
+def _blas_threads(count: int) -> AbstractContextManager[Any]:
+    """Within it BLAS uses so many threads, where threadpoolctl is installed."""
+    controller = _controller()
+    return nullcontext() if controller is None else controller.limit(limits=count, user_api="blas")
+
+
+@functools.cache
+def _controller() -> Any:
+    """What has found the libraries of this process, which takes milliseconds, and is kept."""
+    threadpoolctl = _threadpoolctl()
+    return None if threadpoolctl is None else threadpoolctl.ThreadpoolController()
 
 
 def _threadpoolctl() -> Any:

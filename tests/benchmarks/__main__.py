@@ -12,7 +12,8 @@ from numpy_attention.pretrained.fetch import located
 from tests.benchmarks import pretrained, race, report, work
 
 DEFAULT = ("import", "steps", "ops", "attention", "generation")
-KINDS = (*DEFAULT, "pretrained")  # the last needs a model: python -m numpy_attention fetch smollm2
+# of the last two one takes half an hour, one needs a model: python -m numpy_attention fetch smollm2
+KINDS = (*DEFAULT, "long", "pretrained")
 STEPPERS = ["PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd"]
 ATTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(QK)V", "JAX jit"]
 READERS = ["transformers", "numpy_attention"]
@@ -42,10 +43,10 @@ def _parser() -> argparse.ArgumentParser:
         "its own; all must compute the same numbers first. PyTorch, JAX and autograd take part where they are "
         "installed: pip install '.[bench]'.",
     )
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all but the last)")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all but two)")
     parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="of the steps (default: %(default)s)")
     parser.add_argument("--only", default="", help="ops whose name holds this")
-    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="T of the attention (default: %(default)s)")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="T of attention, long (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="on each side (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a first impression in under a minute")
@@ -130,6 +131,8 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
     generated = [{"kind": "generation", "tokens": tokens, **how} for how in GENERATIONS[: 1 if quick else None]]
     plans["generation"] = [(generated, STEPPERS[:2])]
     # a process for each case, so that its memory is that of the case
+    long = [size for size, (_, T, *_) in work.LONG.items() if T <= longest]
+    plans["long"] = [([{"kind": "long", "size": size}], STEPPERS[:2]) for size in long]
     plans["pretrained"] = [
         ([case], READERS + FLOORS.get(case["name"], [])) for case in pretrained.cases(quick)
     ]
@@ -139,6 +142,8 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
         raise InputError(f"--only: no op has {arguments.only!r} in its name; there are {', '.join(work.OPS)}")
     if not plans["attention"]:
         raise InputError(f"--longest must be at least {LENGTHS[0]}, got {arguments.longest}")
+    if "long" in kinds and not long:
+        raise InputError(f"--longest: of long texts the shortest has {next(iter(work.LONG))}")
     return [(kind, plans[kind]) for kind in KINDS if kind in kinds]
 
 

@@ -13,10 +13,12 @@ import numpy as np
 from numpy_attention.files import whole_or_not_at_all
 from numpy_attention.plots import style
 from tests.benchmarks.race import Result
+from tests.benchmarks.work import bytes_of_all_weights
 
 Races = list[tuple[dict[str, Any], dict[str, Result]]]
 TITLES = {
     "step": "A training step of a GPT: forward, backward, AdamW",
+    "long": "A training step of a GPT on one long text: 6 layers of 384, forward, backward, AdamW",
     "op": "One op, forward and backward",
     "attention": "Attention alone, forward and backward: one sequence, 8 heads of 64",
     "generation": "Generation: 6 layers of 384, tokens one by one",
@@ -55,6 +57,7 @@ def name_of(case: dict[str, Any]) -> str:
 
 def rows(case: dict[str, Any], results: dict[str, Result]) -> Iterator[list[str]]:
     """A line for each contender."""
+    all_weights = megabytes(bytes_of_all_weights(case["size"])) if case["kind"] == "long" else ""
     for name, r in results.items():
         time = f"{milliseconds(r.seconds)} ({milliseconds(r.low)} to {milliseconds(r.high)})"
         ratios = [f"{r.ratio:.2f}"]
@@ -63,6 +66,7 @@ def rows(case: dict[str, Any], results: dict[str, Result]) -> Iterator[list[str]
             ratios.append(f"{r.seconds / floor.seconds:.2f}" if floor else "")
         memory = {
             "step": [megabytes(r.peak), megabytes(r.beyond_start)],
+            "long": [megabytes(r.peak), all_weights],
             "attention": [megabytes(r.extra)],
             "pretrained": [megabytes(r.peak)],
         }
@@ -78,6 +82,7 @@ def head(kind: str) -> list[str]:
     columns += ["ratio to the first"]
     more = {
         "step": ["to the products", "peak MB", "of these beyond the libraries"],
+        "long": ["peak MB", "MB for all weights, were they held"],
         "attention": ["MB beyond the inputs"],
         "pretrained": ["peak MB"],
     }

@@ -23,6 +23,7 @@ SIZES = {
     "small": (65, 256, 16, 384, 6, 6),
     "gpt2": (50257, 64, 4, 768, 12, 12),
 }
+LONG = {f"T = {T}": (65, T, 1, 384, 6, 6) for T in (4096, 16384)}  # one text
 RATE, BETA_2, DECAY = 1e-3, 0.99, 0.1
 HEADS, D_K = 8, 64  # of attention alone, with a batch of one
 SHARED = {"w", "b", "gamma", "beta", "table"}  # arguments that all examples share: their gradients are added up
@@ -46,7 +47,7 @@ class Unavailable(Exception):
 
 def make(case: Case, variant: str, threads: int) -> Work:
     """Our side of a case: "ours" as the training loop does it, "plain" the textbook form, "products" the floor."""
-    if case["kind"] == "step":
+    if case["kind"] in ("step", "long"):
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
         return _generation(case, threads)
@@ -60,7 +61,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
 
 def model_and_batches(size: str) -> tuple[GPT, list[tuple[np.ndarray, np.ndarray]]]:
     """The same weights and the same four batches for every contender."""
-    V, T, B, d_model, layers, heads = SIZES[size]
+    V, T, B, d_model, layers, heads = (SIZES | LONG)[size]
     rng = np.random.default_rng(1)
     model = GPT(GPTConfig(V, T, d_model, heads, layers), rng)
     return model, [(ids, targets) for ids, targets in rng.integers(0, V, (4, 2, B, T))]
@@ -91,7 +92,13 @@ def _step(case: Case, threads: int) -> Work:
         optimizer.step(grads)
         return float(loss)
 
-    return Work(step, lambda: [step() for _ in range(3)])
+    return Work(step, lambda: [step() for _ in range(1 if case["kind"] == "long" else 3)])
+
+
+def bytes_of_all_weights(size: str) -> int:
+    """What attention with all its weights keeps of a step for its backward, and the gradient of one layer of them."""
+    _, T, B, _, layers, heads = LONG[size]
+    return 4 * B * heads * T * T * (layers + 1)
 
 
 def products_of(size: str, shards: int = 1) -> list[tuple[int, int, int, int, int]]:

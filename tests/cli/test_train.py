@@ -51,6 +51,17 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, tex
     assert samples[0] == samples[1] != samples[2]
 
 
+def test_attention_in_tiles_can_be_asked_for_and_learns_the_same_also_from_one_text_a_step(tmp_path, text, capsys):
+    last = []
+    for how in ("dense", "tiled"):
+        out = tmp_path / how
+        one = ["--batch", "1", "--workers", "2", "--attention", how]
+        assert main(["train", "--text", str(text), "--out", str(out), *SIZES, *one]) == 0
+        assert json.loads((out / "config.json").read_text())["model"]["attention"] == how
+        last.append(json.loads((out / "log.jsonl").read_text().splitlines()[-1])["val_loss"])
+    assert last[0] == pytest.approx(last[1], rel=1e-3)
+
+
 def test_the_smallest_run_of_all_trains_writes_and_is_looked_at(tmp_path, text, capsys):
     sizes = ["--layers=1", "--heads=1", "--d-model=3", "--positions=learned", "--context=1", "--batch=1", "--workers=3"]
     run = str(tmp_path / "run")
@@ -107,6 +118,7 @@ def test_a_text_that_cannot_be_used_leaves_nothing_behind(tmp_path, monkeypatch,
         (["--dropout", "1"], "below 1"),
         (["--optimizer", "adamax"], "did you mean 'adam"),
         (["--task", "txt"], "did you mean 'text'"),
+        (["--attention", "flash"], "--attention must be one of auto, dense, tiled, got 'flash'"),
         (["--colour", "red"], "unrecognized arguments: --colour"),
         (["--step", "3"], "unrecognized arguments"),
         (["--positions", "rotary", "--d-model", "6", "--heads", "2"], "even"),

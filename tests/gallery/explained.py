@@ -14,6 +14,8 @@ class Explained(NamedTuple):
     reason: str
 
 
+DRAWN = "random.random(s.shape, dtype=np.float32)"
+
 EXPLAINED = (
     Explained("embedding.add_at", ("not on_host(ids) -> on_host(ids)",),
               "Two ways to the same sum: sort and add up runs on the host, np.add.at on a GPU."),
@@ -29,14 +31,21 @@ EXPLAINED = (
               "The number of keys says only how many heads are taken at once."),
     Explained("tiled_attention.tiled_attention", ("-2 -> 2",), "The arrays have four axes: -2 is axis 2."),
     Explained("tiled_attention.tiled_attention_backward", ("-2 -> 2",), "The arrays have four axes: -2 is axis 2."),
-    Explained("tiled_attention._hide",
-              ("columns.stop - 1 > rows.start + offset -> columns.stop - 1 >= rows.start + offset",
-               "columns.stop - 1 -> columns.stop + 1", "columns.stop - 1 -> columns.stop",
-               "rows.start + offset -> offset"),
+    Explained("tiles.settle",
+              ("columns.stop - 1 > nearest -> columns.stop - 1 >= nearest", "columns.stop - 1 -> columns.stop + 1",
+               "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
               "A short cut for tiles that lie wholly in the past, where hiding hides nothing."),
-    Explained("tiled_attention.__init__",
-              ("(1,) * (len(q_shape) - mask.ndim) + mask.shape -> mask.shape",),
+    Explained("tiles.settle",
+              ("rows.stop - 1 -> rows.stop + 1", "rows.stop - 1 -> rows.stop", "farthest - window -> farthest + window",
+               "farthest - window -> farthest"),
+              "A short cut for tiles that lie within every window, where hiding hides nothing."),
+    Explained("tiles.__init__",
+              ("(1,) * (q.ndim - mask.ndim) + mask.shape -> mask.shape",),
               "Broadcasting puts the missing axes in front by itself."),
+    Explained("tiles.factors", ("0 -> 1",), "Any number will do to begin with, if it is the same for all tiles."),
+    Explained("tiles.factors",
+              (f"{DRAWN} >= self.rate -> {DRAWN} > self.rate",),
+              "They differ when a random number equals the rate: once in sixteen million draws."),
     Explained("activations.relu", ("x > 0.0 -> x >= 0.0",),
               "On the corner there is no derivative; the slope of either side will do."),
     Explained("erf.erf", ("0.46875 -> 0.9375", "4.0 -> 8.0", "10.0 -> 20.0"),

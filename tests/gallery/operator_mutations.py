@@ -34,7 +34,7 @@ from tests.gallery.values import VALUE_CHAPTERS, VALUES
 OPS = Path(__file__).parents[2] / "numpy_attention" / "ops"
 CHAPTERS = (
     "linear", "sums", "embedding", "softmax", "masks", "dropout", "attention", "heads", "positions", "normalization",
-    "activations", "erf", "losses", "tiled_attention", "linear_cross_entropy",
+    "activations", "erf", "losses", "tiled_attention", "tiles", "linear_cross_entropy",
 )
 SECONDS = 60  # of the processor's time: a mutation that runs longer has made an endless loop
 

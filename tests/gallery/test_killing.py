@@ -18,6 +18,8 @@ WORDS = {
     "row_sum_left_out": "is the `- sum(dy * w)` missing",
     "last_tile_only": "a block overwrites what it should add to",
     "tile_mask_left_out": "what is hidden stays hidden on the way back",
+    "dropout_of_another_tile": "right without dropout",
+    "distance_forgotten": "has the backward another formula than the forward",
     "bias_of_the_last_row": "uses only the last row of dy",
     "bias_summed_over_one_axis": "the sum over the batch axes (0, 1) is missing",
     "bias_averaged": "a mean taken where a sum belongs",

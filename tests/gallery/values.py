@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.ops.tiled_attention import _TILE_ELEMENTS
+from numpy_attention.ops.masks import sliding_window_mask
+from numpy_attention.ops.positions import alibi_bias, alibi_slopes
+from numpy_attention.ops.tiles import TILE_ELEMENTS, Band
 
 
 def _masks(make: Any, rule: Any, *options: Any) -> None:
@@ -75,28 +77,88 @@ def _additive(adapt: Any) -> None:
     assert adapt(np.array([0.0, -1e9, -np.inf, -1e4])).tolist() == [True, False, False, False]
 
 
-def _query_tiles(tiles: Any) -> None:
-    """Every query of every head once, and as many heads at once as a tile of so many elements holds."""
+def _block_size(default: Any) -> None:
+    assert [default(T, True) for T in (1, 512, 513)] == [128, 128, 256]
+    assert [default(T, False) for T in (1, 512, 513)] == [512, 512, 512]
+
+
+def _head_tiles(tiles: Any) -> None:
+    """Every head once, and as many at once as a tile of so many elements holds."""
     for N, G, T_q, T_k, block in (
         (7, 1, 300, 200, 400), (5, 3, 5, 4, 2), (9, 2, 900, 900, 100), (4, 1, 999, 999, 999),
-        (_TILE_ELEMENTS, 1, 1, 1, 1)
+        (TILE_ELEMENTS + 1, 1, 1, 1, 1)
     ):
-        most = max(1, _TILE_ELEMENTS // (G * min(block, T_q) * min(block, T_k)))
-        found = list(tiles((N, G, T_q, 8), T_k, block))
-        pairs = [(heads.start, rows.start, rows.stop) for heads, rows in found]
+        most = max(1, TILE_ELEMENTS // (G * min(block, T_q) * min(block, T_k)))
+        found = [(heads.start, heads.stop) for heads in tiles((N, G, T_q, 8), T_k, block)]
+        assert found == [(head, min(head + most, N)) for head in range(0, N, most)]
+
+
+def _query_tiles(tiles: Any) -> None:
+    for T_q, block in ((300, 400), (5, 2), (900, 100), (1, 1)):
         rows_of = [(row, min(row + block, T_q)) for row in range(0, T_q, block)]
-        assert pairs == [(head, *rows) for head in range(0, N, most) for rows in rows_of]
-        assert all(heads.stop - heads.start == most for heads, _ in found)
+        assert [(rows.start, rows.stop) for rows in tiles(T_q, block)] == rows_of
 
 
 def _key_tiles(tiles: Any) -> None:
-    """All keys, or with a causal mask those that one of the queries may see, and no more."""
-    for T_q, T_k, block in ((5, 5, 2), (2, 7, 3), (7, 2, 2)):
+    """All keys, or with a band those between the farthest and the nearest that one of the queries may see."""
+    for T_q, T_k, block in ((5, 5, 2), (2, 7, 3), (7, 2, 2), (9, 9, 1)):
         for row in range(0, T_q, block):
             rows = slice(row, min(row + block, T_q))
-            for causal, end in ((False, T_k), (True, max(0, min(T_k, rows.stop + T_k - T_q)))):
-                found = [range(T_k)[columns] for columns in tiles(rows, T_q, T_k, block, causal)]
-                assert [j for columns in found for j in columns] == list(range(end))
+            for band in (Band(), Band(True), Band(True, 1), Band(True, 3), Band(True, 20)):
+                places = [i + T_k - T_q for i in range(rows.start, rows.stop)]
+                expected = [j for j in range(T_k) if not band.causal or j <= places[-1]]
+                expected = [j for j in expected if band.window is None or j > places[0] - band.window]
+                found = list(tiles(rows, T_q, T_k, block, band))
+                assert [j for columns in found for j in range(T_k)[columns]] == expected
+                assert all(0 < columns.stop - columns.start <= block for columns in found)
+
+
+def _pairs(pairs: Any) -> None:
+    """Tile for tile the bias and the masks of Chapters 8 and 4."""
+    rng = np.random.default_rng(0)
+    for lead, G, T_q, T_k, shape, t in (
+        ((2, 4), 2, 5, 7, (2, 1, 5, 7), 2), ((2, 2), 1, 7, 4, (1, 7, 1), 2), ((3, 2), 2, 6, 6, (3, 2, 1, 6), 2),
+        ((1, 4), 2, 4, 4, None, 2), ((3,), 1, 2, 2, (3, 2, 2), 1), ((3,), 1, 4, 3, (4, 3), 2)
+    ):
+        H, groups = lead[-1], (int(np.prod(lead)) // G, G)
+        mask = None if shape is None else rng.random(shape) < 0.7
+        scores = rng.standard_normal((*lead, T_q, T_k))
+        for band in (Band(), Band(True), Band(True, 1), Band(True, 3), Band(False, None, alibi_slopes(H)),
+                     Band(True, 2, alibi_slopes(H))):
+            expected = scores - (0 if band.slopes is None else -alibi_bias(H, T_q, T_k, np.float64))
+            seen = sliding_window_mask(T_q, band.window or T_q + T_k, T_k) if band.causal else np.ones((1, 1), bool)
+            expected = np.where(seen if mask is None else seen & mask, expected, -np.inf)
+            made = pairs(mask, band, scores[..., :3], T_k, groups)
+            for head, row, column in np.ndindex(groups[0], T_q - t + 1, T_k - t + 1):
+                place = slice(head, head + 1), slice(None), slice(row, row + t), slice(column, column + t)
+                tile = scores.reshape(*groups, T_q, T_k)[place].reshape(1, G * t, t).copy()
+                made.settle(tile, place[0], place[2], place[3])
+                wanted = expected.reshape(*groups, T_q, T_k)[place]
+                assert np.allclose(tile.reshape(wanted.shape), wanted, rtol=1e-14)
+
+
+def _tile_dropout(made: Any) -> None:
+    """The same numbers for the same tile, others for another; the rate, and a mean of one."""
+    drop, s = made(0.3, 5), np.zeros((1, 300, 200))
+    one, two = slice(0, 300), slice(300, 600)
+    factors = drop.factors(s, one, one, one)
+    assert factors.shape == s.shape
+    assert np.allclose(np.unique(factors), [0.0, 1 / 0.7])
+    assert abs((factors == 0.0).mean() - 0.3) < 0.01
+    assert np.array_equal(factors, drop.factors(s, one, one, one))
+    others = [drop.factors(s, two, one, one), drop.factors(s, one, two, one), drop.factors(s, one, one, two)]
+    others.append(made(0.3, 6).factors(s, one, one, one))
+    for i, other in enumerate(others):  # independent: neither the same nor shifted along
+        assert abs((factors * other).mean() - 1.0) < 0.03
+        assert not any(np.array_equal(other, third) for third in others[:i])
+    assert made(0.3, None).factors(s, one, one, one) is None
+
+
+def _draw_dropout(draw: Any) -> None:
+    keys = [draw(0.3, np.random.default_rng(seed)).key for seed in (0, 0, 1)]
+    assert keys[0] == keys[1] != keys[2]
+    assert draw(0.3, None).key is None
+    assert draw(0.0, np.random.default_rng(0)).key is None
 
 
 def _sums(sum_of: Any, exact: Any) -> None:
@@ -131,7 +193,8 @@ VALUES: dict[str, Any] = {
     "sliding_window_mask": lambda make: _masks(make, lambda at, j: at - 2 < j <= at, 2),
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
-    "erf": _erf, "_query_tiles": _query_tiles, "_key_tiles": _key_tiles,
+    "erf": _erf, "default_block_size": _block_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
+    "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
     "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
@@ -139,7 +202,8 @@ VALUES: dict[str, Any] = {
 }
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
-    "erf": "erf", "_query_tiles": "tiled_attention", "_key_tiles": "tiled_attention",
+    "erf": "erf", "default_block_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
+    "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
     "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "wide": "sums",
     "fold_heads": "attention",
 }

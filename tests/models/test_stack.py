@@ -55,7 +55,7 @@ def test_gradients_come_from_the_last_block_to_the_first(rng):
 def test_weights_have_the_names_of_their_layers(rng):
     layer, x = stack(rng, cross_attention=True), rng.standard_normal((3, 5, 12))
     _, cache = layer.forward(x, rng.standard_normal((3, 4, 12)))
-    shapes = {name: weights.shape for name, weights in attention_weights(cache, "decoder.").items()}
+    shapes = {name: weights.shape for name, weights in attention_weights({"decoder.": cache}).items()}
     assert shapes == {
         f"decoder.blocks.{i}.{kind}": (3, 2, 5, T_k)
         for i in range(2)

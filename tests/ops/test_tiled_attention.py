@@ -1,14 +1,16 @@
 """Chapter 12: the attention of Chapter 6, whatever the tiles."""
 
-import importlib
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import numpy_attention as na
+from numpy_attention.ops import tiles
 
-chapter = importlib.import_module("numpy_attention.ops.tiled_attention")
 B, H, d_k, d_v = 2, 6, 5, 3
 
 
@@ -55,7 +57,7 @@ def test_a_mask_is_cut_into_tiles_however_it_is_broadcast(rng: np.random.Generat
 def test_many_heads_share_a_tile_where_texts_are_short(rng: np.random.Generator, monkeypatch: Any) -> None:
     arrays = draw(rng, 4, 5, dtype=np.float32)
     for elements in (1, 4 * 5 * 5, 2**17):  # one head at a time, five of twelve, all
-        monkeypatch.setattr(chapter, "_TILE_ELEMENTS", elements)
+        monkeypatch.setattr(tiles, "TILE_ELEMENTS", elements)
         assert_same_as_chapter_6(arrays)
 
 
@@ -113,3 +115,122 @@ def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Gener
         na.tiled_attention_backward(dy[:, :3], cache)
     with pytest.raises(TypeError, match="dy must be float32"):
         na.tiled_attention_backward(dy.astype(np.float64), cache)
+
+
+class Drawn(np.random.Generator):
+    """A generator whose numbers are given: it makes the dense form drop what the tiles have dropped."""
+
+    def __init__(self, kept: np.ndarray) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.kept = kept
+
+    def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return self.kept.reshape(size).astype(np.float32)
+
+
+def kept_by(cache: Any) -> np.ndarray:
+    """Which weights the tiles of a call have kept, put together to the whole (..., H_q, T_q, T_k)."""
+    q, k = cache.q, cache.k
+    N = int(np.prod(k.shape[:-2]))
+    G, T_q, T_k, block = int(np.prod(q.shape[:-2])) // N, q.shape[-2], k.shape[-2], cache.block_size
+    kept = np.ones((N, G, T_q, T_k), bool)
+    for heads in tiles.head_tiles((N, G, T_q, 1), T_k, block):
+        for rows in tiles.query_tiles(T_q, block):
+            for columns in tiles.key_tiles(rows, T_q, T_k, block, cache.band):
+                there = kept[heads, :, rows, columns]
+                s = np.zeros((len(there), G * there.shape[2], there.shape[3]))
+                there[...] = (cache.dropout.factors(s, heads, rows, columns) > 0).reshape(there.shape)
+    return kept.reshape(*q.shape[:-1], T_k)
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(
+    seed=st.integers(0, 2**16), T_q=st.integers(1, 13), T_k=st.integers(1, 13), groups=st.sampled_from([1, 2, 3]),
+    block_size=st.integers(1, 14), window=st.sampled_from([None, 1, 2, 3, 7, 40]), causal=st.booleans(),
+    alibi=st.booleans(), dropout=st.sampled_from([0.0, 0.4]), masked=st.sampled_from(["", "pairs", "keys", "heads"]),
+    elements=st.sampled_from([1, 60, 2**17]),
+)
+def test_all_options_together_are_chapter_6_with_the_masks_of_chapter_4_and_the_bias_of_chapter_8(
+    seed: int, T_q: int, T_k: int, groups: int, block_size: int, window: int | None, causal: bool, alibi: bool,
+    dropout: float, masked: str, elements: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    q, k, v, dy = draw(rng, T_q, T_k, H // groups)
+    shapes = {"pairs": (B, 1, T_q, T_k), "keys": (B, 1, 1, T_k), "heads": (H, T_q, T_k)}
+    mask = rng.random(shapes[masked]) < 0.6 if masked else None
+    if mask is not None:
+        mask[..., rng.integers(mask.shape[-2]), :] = False  # a query that may look at nothing
+    causal = causal or window is not None
+    slopes = na.alibi_slopes(H) if alibi else None
+    before = tiles.TILE_ELEMENTS
+    try:
+        tiles.TILE_ELEMENTS = elements
+        y, cache = na.tiled_attention(
+            q, k, v, mask, causal, block_size=block_size, window=window, slopes=slopes, dropout=dropout, rng=rng
+        )
+        grads = na.tiled_attention_backward(dy, cache)
+        kept = kept_by(cache) if dropout else None
+    finally:
+        tiles.TILE_ELEMENTS = before
+
+    seen = np.ones((T_q, T_k), bool)
+    if causal:
+        seen = na.causal_mask(T_q, T_k) if window is None else na.sliding_window_mask(T_q, window, T_k)
+    dense_y, dense_cache = na.scaled_dot_product_attention(
+        q, k, v, seen if mask is None else seen & mask, na.alibi_bias(H, T_q, T_k, np.float64) if alibi else None,
+        dropout=dropout, rng=None if kept is None else Drawn(kept)
+    )
+    dense_grads = na.scaled_dot_product_attention_backward(dy, dense_cache)[:3]
+    for ours, theirs in zip((y, *grads), (dense_y, *dense_grads), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(na.tiled_attention_weights(cache), dense_cache.weights, rtol=1e-12, atol=1e-14)
+
+
+def test_dropout_drops_its_share_of_the_weights_and_keeps_their_mean(rng: np.random.Generator) -> None:
+    q, k = np.zeros((2, 3, 300, 4))
+    ones = np.ones((3, 300, 1))
+    y, cache = na.tiled_attention(q, k, ones, dropout=0.3, rng=rng, block_size=128)
+    assert abs((~kept_by(cache)).mean() - 0.3) < 0.005
+    assert abs(y.mean() - 1.0) < 0.005
+    assert y.std() > 0.01
+
+
+def test_a_generator_gives_one_key_a_call_so_that_a_seed_repeats_it(rng: np.random.Generator) -> None:
+    q, k, v, _ = draw(rng, 9, 9)
+    how: dict[str, Any] = {"dropout": 0.5, "block_size": 4}
+    one, two = np.random.default_rng(1), np.random.default_rng(1)
+    first = na.tiled_attention(q, k, v, rng=one, **how)[0]
+    np.testing.assert_array_equal(first, na.tiled_attention(q, k, v, rng=two, **how)[0])
+    assert not np.array_equal(first, na.tiled_attention(q, k, v, rng=one, **how)[0])
+    off = na.tiled_attention(q, k, v, block_size=4)[0]
+    np.testing.assert_array_equal(off, na.tiled_attention(q, k, v, **how)[0])
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"window": 300}, {"slopes": na.alibi_slopes(2)}, {"dropout": 0.2, "rng": np.random.default_rng(0)}
+], ids=["causal", "window", "slopes", "dropout"])
+def test_no_option_makes_an_array_of_all_pairs(options: Any) -> None:
+    T = 4096
+    q, k, v, dy = np.random.default_rng(0).standard_normal((4, 2, T, 8)).astype(np.float32)
+    tracemalloc.start()
+    _, cache = na.tiled_attention(q, k, v, causal=True, **options)
+    na.tiled_attention_backward(dy, cache)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < T * T * 4 / 8
+
+
+def test_options_that_cannot_be_are_refused_by_name() -> None:
+    q = np.ones((2, 3, 4))
+    for options, words in (
+        ({"window": 0, "causal": True}, "window must be at least 1, got 0"),
+        ({"window": 2}, "causal must be True where a window is given, got False"),
+        ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\), one for each head of q \(2, 3, 4\), got \(3,\)"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+    ):
+        with pytest.raises(ValueError, match=f"tiled_attention: {words}"):
+            na.tiled_attention(q, q, q, **options)
+    with pytest.raises(TypeError, match="tiled_attention: slopes must be an array of floats, got int64"):
+        na.tiled_attention(q, q, q, slopes=np.ones(2, int))
+    with pytest.raises(ValueError, match="slopes must be"):
+        na.tiled_attention(q[0], q[0], q[0], slopes=np.ones(1))

@@ -8,6 +8,7 @@ import pytest
 
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.ops.tiles import Pairs
 from numpy_attention.runs.parallel import (
     Workers,
     count_targets,
@@ -16,6 +17,7 @@ from numpy_attention.runs.parallel import (
     mean_loss,
     shards,
 )
+from numpy_attention.threads import share
 
 
 @pytest.fixture
@@ -144,8 +146,8 @@ def test_a_batch_is_cut_into_no_more_shards_than_it_has_examples(batch):
     assert [len(shard[0]) for shard in shards(batch, 2)] == [3, 2]
 
 
-def test_there_are_never_more_workers_than_examples():
-    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [1, 3, 4]
+def test_there_are_never_more_workers_than_examples_but_for_one_that_shares_its_heads():
+    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [4, 3, 4]
 
 
 def test_a_step_too_short_for_two_threads_gets_one(monkeypatch):
@@ -154,3 +156,46 @@ def test_a_step_too_short_for_two_threads_gets_one(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     monkeypatch.setattr("numpy_attention.runs.parallel._threadpoolctl", lambda: None)
     assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be held to one thread each
+
+
+def test_one_text_cannot_be_cut_so_its_heads_are_shared(monkeypatch):
+    model = GPT(GPTConfig(11, 64, 8, 4, 2, attention="tiled"), np.random.default_rng(1))
+    ids = np.random.default_rng(2).integers(0, 11, (1, 65))
+    seen, settle = set(), Pairs.settle
+
+    def noted(self, *arguments):
+        seen.add(threading.get_ident())
+        settle(self, *arguments)
+
+    monkeypatch.setattr(Pairs, "settle", noted)
+    monkeypatch.setattr("numpy_attention.ops.tiles.TILE_ELEMENTS", 1)
+    results = []
+    for count in (1, 2, 3):
+        seen.clear()
+        with Workers(count) as pool:
+            loss, grads = loss_and_gradients(model, (ids[:, :-1], ids[:, 1:]), count, pool, [None] * count)
+            results.append([loss, *grads.values()])
+            assert (threading.get_ident() in seen) == (count == 1), "the heads are for those who were lent"
+            seen.clear()
+            assert mean_loss(model, [(ids[:, :-1], ids[:, 1:])] * 2, pool) == pytest.approx(float(loss), rel=1e-6)
+            assert (threading.get_ident() in seen) == (count == 1)
+    for others in results[1:]:
+        for ours, theirs in zip(results[0], others, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def blas_threads():
+        return {one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"}
+
+    before, within = blas_threads(), []
+    with Workers(2) as pool:
+        with pool.lent():
+            assert blas_threads() == {2}
+            share(lambda _: within.append(blas_threads()), range(2))
+            assert blas_threads() == {2}
+        assert blas_threads() == {1}
+    assert within == [{1}, {1}]
+    assert blas_threads() == before

@@ -31,14 +31,14 @@ from tests.benchmarks.work import (
 
 def make(case: Case, variant: str, threads: int) -> Work:
     torch.set_num_threads(threads)
-    if case["kind"] == "step":
-        return _step(case["size"], compiled=variant == "compile")
+    if case["kind"] in ("step", "long"):
+        return _step(case["size"], compiled=variant == "compile", checked=1 if case["kind"] == "long" else 3)
     if case["kind"] == "generation":
         return _generation(case)
     return _op(case, written_out=variant == "written_out")
 
 
-def _step(size: str, compiled: bool) -> Work:
+def _step(size: str, compiled: bool, checked: int) -> Work:
     model, batches = model_and_batches(size)
     run = TorchRun(model, RATE, BETA_2, DECAY)
     del model
@@ -51,7 +51,7 @@ def _step(size: str, compiled: bool) -> Work:
 
     def results() -> list[float]:
         try:
-            return [step() for _ in range(3)]
+            return [step() for _ in range(checked)]
         except Exception as error:   # no C++ compiler, for one
             if not compiled:
                 raise

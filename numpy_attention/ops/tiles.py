@@ -1,0 +1,149 @@
+"""Chapter 12, appendix. The tiles: which there are, and what is hidden, lowered and dropped in them
+
+Where the positions alone say which pairs may meet, no T x T mask is needed. Let p = i + T_k - T_q be the place of query
+i among the keys (the last query stands at the last key, as in Chapter 4 and Chapter 8). A Band says:
+
+    causal     key j is seen if j <= p
+    window     and if j > p - window, so that only tiles near the diagonal are ever made: their number grows with T
+    slopes     each score of head h is lowered by slope_h times the distance of j from p (ALiBi, Chapter 8)
+
+and all three are made for one tile at a time. With a window the tiles of a row of tiles begin at the first key that one
+of its queries sees.
+
+Dropout needs, in the backward, the numbers that it drew in the forward. They are not kept but drawn again: Philox is a
+generator whose n-th number is a function of a key and n, not of the numbers before. The forward draws one key; the
+numbers of a tile begin at a place in the sequence that the tile's own place says. So neither the order of the tiles nor
+the thread that meets them matters.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+TILE_ELEMENTS = 2**16  # scores at hand at a time: a quarter of a megabyte in float32, to fit fast memory
+
+
+class Band(NamedTuple):
+    """What positions alone say of attention: who may look at whom, and how much less at what is far away.
+
+    Layers and models that are given a Band attend in tiles (Chapter 12). `Band()` lets every query see every key.
+
+    Shapes: slopes (H_q,) or None; it is a constant and gets no gradient
+
+    Units: window counts keys, the query's own among them; slopes in nats a token.
+
+    >>> Band(causal=True, window=128)
+    Band(causal=True, window=128, slopes=None)
+
+    Derivation: Chapter 12, appendix, the head of numpy_attention/ops/tiles.py.
+    """
+
+    causal: bool = False
+    window: int | None = None  # only with causal
+    slopes: np.ndarray | None = None
+
+
+def default_block_size(T_k: int, causal: bool) -> int:
+    """The side of the fastest tiles: large, but if causal small enough for much of the future to be skipped."""
+    if not causal:
+        return 512
+    return 128 if T_k <= 512 else 256
+
+
+def head_tiles(q_shape: tuple[int, ...], T_k: int, block_size: int) -> Iterator[slice]:
+    """Which key heads to take together, of q (N, G, T_q, d_k): several where the texts are short."""
+    N, G, T_q, _ = q_shape
+    tile = min(block_size, T_q) * min(block_size, T_k) * G
+    heads_at_once = max(1, TILE_ELEMENTS // max(tile, 1))
+    for head in range(0, N, heads_at_once):
+        yield slice(head, min(head + heads_at_once, N))
+
+
+def query_tiles(T_q: int, block_size: int) -> Iterator[slice]:
+    """Which queries to take together."""
+    for row in range(0, T_q, block_size):
+        yield slice(row, min(row + block_size, T_q))
+
+
+def key_tiles(rows: slice, T_q: int, T_k: int, block_size: int, band: Band) -> Iterator[slice]:
+    """The key tiles that any of these queries may look at."""
+    first, end = 0, T_k
+    if band.causal:
+        end = min(T_k, rows.stop + T_k - T_q)  # the last query of the tile stands at key end - 1
+    if band.window is not None:
+        first = max(0, rows.start + T_k - T_q - band.window + 1)  # the farthest key that the first query sees
+    for column in range(first, end, block_size):
+        yield slice(column, min(column + block_size, end))
+
+
+class Pairs:
+    """What the mask and the band say of the pairs of a tile.
+
+    A tile is cut out of the mask without widening it to all heads, which could be larger than the scores.
+    """
+
+    def __init__(self, mask: np.ndarray | None, band: Band, q: np.ndarray, T_k: int, groups: tuple[int, ...]) -> None:
+        self.band = band
+        self.offset = T_k - q.shape[-2]
+        self.mask = self.slopes = None
+        if band.slopes is not None:
+            self.slopes = np.broadcast_to(band.slopes.astype(q.dtype), q.shape[:-2]).reshape(groups)  # (N, G)
+        if mask is not None:
+            mask = mask.reshape((1,) * (q.ndim - mask.ndim) + mask.shape)  # as many axes as the scores
+            own_lead = mask.shape[:-2]
+            self.mask = mask.reshape(-1, *mask.shape[-2:])  # (M, T_q or 1, T_k or 1)
+            which = np.arange(math.prod(own_lead), like=mask).reshape(own_lead)
+            self.which = np.broadcast_to(which, q.shape[:-2]).reshape(groups)  # (N, G): the mask of each head
+
+    def settle(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
+        """Lower the scores by distance and set those of pairs that may not meet to -inf, for all G heads of a group.
+
+        Shapes: s (n, G t_q, t_k), changed in place
+        """
+        s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
+        causal, window, _ = self.band
+        nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # places of the first and last query
+        ahead = causal and columns.stop - 1 > nearest  # else the whole tile lies in the past
+        behind = window is not None and columns.start <= farthest - window  # else it lies within every window
+        if ahead or behind or self.slopes is not None:
+            place = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
+            distance = place - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), below 0 in the future
+            if self.slopes is not None:
+                s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
+            if ahead:
+                np.copyto(s, -np.inf, where=distance < 0)
+            if behind:
+                np.copyto(s, -np.inf, where=distance >= window)
+        if self.mask is not None:
+            rows = rows if self.mask.shape[1] > 1 else slice(None)
+            columns = columns if self.mask.shape[2] > 1 else slice(None)
+            seen = self.mask[:, rows, columns][self.which[heads]]  # (n, G, t_q or 1, t_k or 1)
+            np.copyto(s, -np.inf, where=~seen)
+
+
+class TileDropout(NamedTuple):
+    """Dropout on the weights of each tile; off without a key."""
+
+    rate: float
+    key: int | None
+
+    def factors(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> np.ndarray | None:
+        """What the weights of a tile are multiplied by: 0 or 1 / (1 - rate), the same in every call; None when off.
+
+        Shapes: as the scores s of the tile
+        """
+        if self.key is None:
+            return None
+        # four counters: the first one runs within the tile, the others are its place
+        place = [0, columns.start, rows.start, heads.start]
+        random = np.random.Generator(np.random.Philox(key=self.key, counter=place))
+        # Drawn on the host and moved to where s lives, as in Chapter 5.
+        kept = np.asarray(random.random(s.shape, dtype=np.float32) >= self.rate, like=s)
+        return kept * s.dtype.type(1.0 / (1.0 - self.rate))
+
+
+def draw_dropout(rate: float, rng: np.random.Generator | None) -> TileDropout:
+    """One key for all tiles; without a generator, or at rate 0, dropout is off."""
+    return TileDropout(rate, None if rng is None or rate == 0.0 else int(rng.integers(2**63)))

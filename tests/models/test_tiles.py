@@ -1,0 +1,129 @@
+"""Every model in tiles computes what it computes with all weights, and never holds an array of T x T."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.models import config as configuration
+from numpy_attention.ops.attention import AttentionCache
+from numpy_attention.ops.tiled_attention import TiledAttentionCache
+
+V, B, T, T_s = 7, 2, 6, 9
+SIZES: dict[str, Any] = {"context_length": 12, "d_model": 8, "num_heads": 4, "num_layers": 2, "d_ff": 5}
+GPTS: list[dict[str, Any]] = [
+    {}, {"positions": "rotary", "num_kv_heads": 2}, {"positions": "alibi"}, {"positions": "alibi", "window": 2},
+    {"positions": "sinusoidal", "window": 3, "num_kv_heads": 1},
+]
+
+
+def both(kind: type, rng: np.random.Generator, **sizes: Any) -> Any:
+    """Two models of the same weights, one with all its weights at once, one in tiles."""
+    models = [kind(kind.config_class(**SIZES, **sizes, attention=how), None, np.float64) for how in ("dense", "tiled")]
+    for name, p in models[0].parameters().items():
+        p[...] = rng.standard_normal(p.shape)
+        models[1].parameters()[name][...] = p
+    return models
+
+
+def assert_same(models: Any, *batch: np.ndarray, **options: Any) -> None:
+    (loss, cache), (tiled_loss, tiled_cache) = (model.loss(*batch, **options) for model in models)
+    np.testing.assert_allclose(tiled_loss, loss, rtol=1e-12)
+    grads, tiled_grads = models[0].backward(cache), models[1].backward(tiled_cache)
+    for name, gradient in grads.items():
+        np.testing.assert_allclose(tiled_grads[name], gradient, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("config", GPTS)
+def test_a_gpt_in_tiles_is_the_same_function(rng: np.random.Generator, config: dict[str, Any]) -> None:
+    models = both(na.GPT, rng, vocab_size=V, **config)
+    ids, targets = rng.integers(0, V, (2, B, T))
+    assert_same(models, ids, targets)
+    dense, tiled = (model.attention_weights(ids) for model in models)
+    for name, weights in dense.items():
+        np.testing.assert_allclose(tiled[name], weights, rtol=1e-10, atol=1e-14)
+
+
+def test_an_encoder_decoder_in_tiles_is_the_same_function(rng: np.random.Generator) -> None:
+    models = both(na.Seq2Seq, rng, source_vocab_size=V, target_vocab_size=V)
+    source, target, targets = rng.integers(0, V, (B, T_s)), *rng.integers(0, V, (2, B, T))
+    lengths = {"source_lengths": np.array([4, 9]), "target_lengths": np.array([6, 2])}
+    assert_same(models, source, target, targets, **lengths)
+    _, cache = models[1].forward(source, target)
+    blocks = [*cache.encoder.stack.blocks, *cache.decoder.stack.blocks]
+    layers = [block.attention for block in blocks] + [block.cross_attention for block in blocks]
+    caches = [layer.attention for layer in layers if layer is not None]
+    assert len(caches) == 6
+    assert all(isinstance(found, TiledAttentionCache) for found in caches)
+    dense, tiled = (model.attention_weights(source, target, **lengths) for model in models)
+    for name, weights in dense.items():
+        np.testing.assert_allclose(tiled[name], weights, rtol=1e-10, atol=1e-14)
+
+
+def test_encoders_in_tiles_are_the_same_function(rng: np.random.Generator) -> None:
+    ids, lengths = rng.integers(0, V, (B, T)), np.array([6, 2])
+    models = both(na.SequenceClassifier, rng, vocab_size=V, num_classes=3, pooling="class_token")
+    assert_same(models, ids, np.array([0, 2]), lengths=lengths)
+    models = both(na.TextEncoder, rng, vocab_size=V, pad_token=0)
+    assert_same(models, ids, rng.integers(0, V, (B, T + 2)))
+
+
+@pytest.mark.parametrize("config", GPTS)
+def test_a_prompt_in_tiles_is_continued_from_stored_keys(rng: np.random.Generator, config: dict[str, Any]) -> None:
+    dense, tiled = both(na.GPT, rng, vocab_size=V, **config)
+    ids = rng.integers(0, V, (1, 9))
+    expected, _ = dense.forward(ids)
+    past = [KeyValueCache(9) for _ in tiled.blocks]
+    found = [tiled.forward(ids[:, a:b], past=past)[0] for a, b in ((0, 4), (4, 7), (7, 8), (8, 9))]
+    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, rtol=1e-9, atol=1e-11)
+    prompts = [ids[0, :5], ids[0, :2]]
+    for a, b in zip(*(model.generate(prompts, 5, temperature=0.0) for model in (dense, tiled)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_auto_takes_tiles_for_long_texts_but_in_float16(rng: np.random.Generator, monkeypatch: Any) -> None:
+    monkeypatch.setattr(configuration, "TILES_FROM", 5)
+    model = na.GPT(na.GPTConfig(V, 12, 8, 2, 1), rng)
+
+    def kind(T: int) -> type:
+        return type(model.forward(rng.integers(0, V, (B, T)))[1].stack.blocks[0].attention.attention)
+
+    assert [kind(T) for T in (4, 5, 6)] == [AttentionCache, TiledAttentionCache, TiledAttentionCache]
+    model = na.GPT(na.GPTConfig(V, 12, 8, 2, 1), rng, np.float16)
+    assert kind(9) is AttentionCache
+    model = na.GPT(na.GPTConfig(V, 12, 8, 2, 1, attention="tiled"), rng, np.float16)
+    with pytest.raises(TypeError, match="tiled_attention: q must be float32 or float64, got float16"):
+        kind(9)
+
+
+def test_a_way_to_attend_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="GPTConfig: attention must be one of auto, dense, tiled, got 'flash'"):
+        na.GPTConfig(V, 12, 8, 2, 1, attention="flash")
+
+
+def test_one_layer_can_be_asked_for_by_name(rng: np.random.Generator) -> None:
+    for model in both(na.GPT, rng, vocab_size=V):
+        ids = rng.integers(0, V, (B, T))
+        whole = model.attention_weights(ids)
+        for layers in ("blocks.1.attention", ["blocks.1.attention"]):
+            found = model.attention_weights(ids, layers)
+            assert list(found) == ["blocks.1.attention"]
+            np.testing.assert_array_equal(found["blocks.1.attention"], whole["blocks.1.attention"])
+        with pytest.raises(ValueError, match=r"layers must be of blocks\.0\.attention, .*, got 'blocks\.2'"):
+            model.attention_weights(ids, "blocks.2")
+
+
+@pytest.mark.parametrize("config", [{}, {"positions": "alibi", "window": 100}])
+def test_a_gpt_in_tiles_holds_no_array_of_all_pairs(rng: np.random.Generator, config: dict[str, Any]) -> None:
+    T = 3000
+    sizes: dict[str, Any] = {"vocab_size": 5, "context_length": T, "d_model": 4, "num_heads": 2, "num_layers": 1}
+    model = na.GPT(na.GPTConfig(**sizes, attention="tiled", **config), rng)
+    ids = rng.integers(0, 5, (1, T + 1))
+    tracemalloc.start()
+    model.backward(model.loss(ids[:, :-1], ids[:, 1:])[1])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < T * T  # of bytes: a mask alone has as many

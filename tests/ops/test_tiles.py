@@ -1,0 +1,43 @@
+"""Chapter 12, appendix: every trial of what has no backward, and what a band costs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.ops import tiles
+from tests.gallery.values import VALUE_CHAPTERS, VALUES
+
+
+@pytest.mark.parametrize("name", [name for name, chapter in VALUE_CHAPTERS.items() if chapter == "tiles"])
+def test_tiles_are_what_plain_formulas_say(name: str) -> None:
+    VALUES[name](getattr(tiles, name))
+
+
+def test_the_tiles_of_a_window_grow_in_number_with_the_text_and_not_with_its_square() -> None:
+    def scores(T: int, band: na.Band) -> int:
+        rows = list(tiles.query_tiles(T, 64))
+        cut = ((r, c) for r in rows for c in tiles.key_tiles(r, T, T, 64, band))
+        return sum((r.stop - r.start) * (c.stop - c.start) for r, c in cut)
+
+    window = na.Band(causal=True, window=100)
+    assert scores(4096, window) <= 4096 * (100 + 64)
+    assert scores(4096, na.Band(causal=True)) > 4096 * 2048
+
+
+def test_a_mask_is_not_widened_to_all_heads() -> None:
+    q, mask = np.zeros((3, 4, 50, 2)), np.ones((3, 1, 50, 60), bool)
+    pairs = tiles.Pairs(mask, na.Band(), q, 60, (12, 1))
+    assert pairs.mask is not None
+    assert np.shares_memory(pairs.mask, mask)
+
+
+def test_bits_of_dropout_do_not_depend_on_the_order_of_the_tiles() -> None:
+    drop, s = tiles.TileDropout(0.5, 11), np.zeros((1, 4, 4), np.float32)
+    cuts = slice(0, 4), slice(4, 8)
+    places: list[Any] = [(heads, rows, columns) for heads in cuts for rows in cuts for columns in cuts]
+    forth = [drop.factors(s, *place) for place in places]
+    back = [drop.factors(s, *place) for place in reversed(places)]
+    for a, b in zip(forth, reversed(back), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,92 @@
+"""Threads that are lent: who sees them, and that the work is the same with them and without."""
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.runs.parallel import Workers
+from numpy_attention.threads import Work, lend, share
+
+
+def doubled(items: Iterable[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+
+    def work(i: int) -> None:
+        found[i] = 2 * i
+
+    share(work, items)
+    return found
+
+
+def test_without_threads_one_item_comes_after_the_other() -> None:
+    assert list(doubled(range(5)).items()) == [(i, 2 * i) for i in range(5)]
+
+
+def test_what_is_lent_is_used_within_and_forgotten_after() -> None:
+    calls: list[list[int]] = []
+
+    def run_all(work: Work, items: Iterable[Any]) -> None:
+        calls.append(list(items))
+        for item in reversed(calls[-1]):
+            work(item)
+
+    def doubled_and_failed() -> None:
+        with lend(run_all):
+            assert doubled(range(3)) == {0: 0, 1: 2, 2: 4}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        doubled_and_failed()
+    assert doubled(range(2)) == {0: 0, 1: 2}
+    assert calls == [[0, 1, 2]]
+
+
+def test_other_threads_see_nothing_of_it() -> None:
+    def never(work: Work, items: Iterable[Any]) -> None:
+        raise AssertionError("lent to another thread")
+
+    with ThreadPoolExecutor(1) as pool, lend(never):
+        assert pool.submit(doubled, range(2)).result() == {0: 0, 1: 2}
+
+
+def test_workers_that_are_lent_share_the_heads_and_an_error_comes_back() -> None:
+    seen: set[int] = set()
+    together = threading.Barrier(2, timeout=20)
+
+    def work(i: int) -> None:
+        seen.add(threading.get_ident())
+        together.wait()  # passes only if two are at it at once
+
+    def fail(i: int) -> None:
+        raise FloatingPointError(str(i))
+
+    with Workers(2) as workers:
+        with workers.lent():
+            share(work, range(4))
+        assert len(seen) == 2
+        assert threading.get_ident() not in seen
+        with workers.lent(), pytest.raises(FloatingPointError, match="0"):
+            share(fail, range(2))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_bits_of_attention_are_the_same_however_many_threads_share_the_heads(
+    rng: np.random.Generator, dropout: float
+) -> None:
+    q, k, v, dy = rng.standard_normal((4, 1, 5, 300, 8)).astype(np.float32)
+
+    def run() -> list[np.ndarray]:
+        again = np.random.default_rng(3)
+        y, cache = na.tiled_attention(q, k, v, causal=True, dropout=dropout, rng=again, block_size=64)
+        return [y, *na.tiled_attention_backward(dy, cache)]
+
+    alone = run()
+    for count in (1, 2, 3):
+        with Workers(count) as workers, workers.lent():
+            for ours, theirs in zip(run(), alone, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
