@@ -95,8 +95,8 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
     if dy.size >= LONG_RUN * len(first_of_run):
-        for places in np.split(order, first_of_run[1:]):
-            dtable[flat_ids[places[0]]] += flat_dy[places].sum(axis=0)
+        for token, places in zip(sorted_ids[first_of_run], np.split(order, first_of_run[1:]), strict=True):
+            dtable[token] += flat_dy[places].sum(axis=0)
         return
     run_sums = np.add.reduceat(flat_dy[order], first_of_run, axis=0)  # (number of different ids, d_model)
     dtable[sorted_ids[first_of_run]] += run_sums  # now each id occurs once, so the plain sum is safe

@@ -133,6 +133,7 @@ VALUES: dict[str, Any] = {
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "_query_tiles": _query_tiles, "_key_tiles": _key_tiles,
     "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
+    "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
                                       lambda x, axis: (x * (1 - x)).sum(axis, keepdims=True)),
@@ -140,6 +141,7 @@ VALUES: dict[str, Any] = {
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
     "erf": "erf", "_query_tiles": "tiled_attention", "_key_tiles": "tiled_attention",
-    "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "wide": "sums",
+    "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "max_in_rows": "sums",
+    "wide": "sums",
     "fold_heads": "attention",
 }
