@@ -62,10 +62,6 @@ def _basics() -> list[Entry]:
             "embedding", "ids: int<V> B T, table: V d_model", wrong="ids:float64 ids=-1 ids=999 table[more] ids[list]"
         ),
         _entry("embedding", "ids: int<V> ..., table: V d_model", "any leading axes"),
-        _entry(
-            "embedding", "ids: int<V> N, table: V d_model", "few tokens, each at many places",
-            fixed={"V": 2, "N": 137, "d_model": 61}
-        ),
         _entry("rotary", "x: B H T 2*d, positions: int<60> T", "half", wrong="x-1 positions+0 x:int64"),
         _entry("rotary", "x: B H T 2*d, positions: int<60> T", "interleaved", options={"pairing": "interleaved"}),
         _entry(

@@ -123,6 +123,15 @@ def _folds(fold: Any) -> None:
             assert np.array_equal(folded[..., h // G, below : below + 4, :], x[..., h, :, :])
 
 
+def _add_at(add_at: Any) -> None:
+    """Two tokens, each at many places: a way that the catalogue's small arrays do not take."""
+    rng = np.random.default_rng(0)
+    ids, dy, dtable = rng.integers(0, 2, 137), rng.standard_normal((137, 61)), rng.standard_normal((3, 61))
+    exact = dtable + np.eye(3)[ids].T @ dy
+    add_at(dtable, ids, dy)
+    assert np.allclose(dtable, exact)
+
+
 def _wide(wide: Any) -> None:
     for dtype, wider in ((np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64)):
         assert wide(np.ones(2, dtype)).dtype == wider
@@ -135,6 +144,7 @@ VALUES: dict[str, Any] = {
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "_query_tiles": _query_tiles, "_key_tiles": _key_tiles,
     "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
+    "add_at": _add_at,
     "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
@@ -145,5 +155,5 @@ VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "erf": "erf", "_query_tiles": "tiled_attention", "_key_tiles": "tiled_attention",
     "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "max_in_rows": "sums",
     "wide": "sums",
-    "fold_heads": "attention",
+    "fold_heads": "attention", "add_at": "embedding",
 }
