@@ -38,7 +38,6 @@ from numpy_attention.errors import value_error
 from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
-from numpy_attention.layers.multi_head_attention import MultiHeadAttentionCache
 from numpy_attention.layers.normalization import Norm, norm_layer
 from numpy_attention.layers.position_embedding import PositionEmbedding
 from numpy_attention.models.config import ModelConfig

@@ -15,9 +15,10 @@ token that stands three times was used three times. `dtable[ids] = dy` keeps onl
 
     np.add.at(dtable, ids, dy)
 
-which walks token by token. The same sum, fast, is `add_at`: sort the ids so that equal tokens are neighbours, then
-let `np.add.reduceat` add up each run of neighbours at once. (A GPU adds all tokens at once, and there the plain form
-is the fast one.) The ids themselves are integers and have no gradient.
+which walks token by token. The same sum, fast, is `add_at`: sort the ids so that the places of equal tokens become
+neighbours, a run. Long runs, those of a small vocabulary, are summed one by one. For many short ones `np.add.reduceat`
+adds up each run of neighbours, all in one call. (A GPU adds all tokens at once, and there the plain form is the fast
+one.) The ids themselves are integers and have no gradient.
 
 A table that is used twice, once more as the output's weights, has two gradients, and they add: `add_at` adds to
 whatever stands in dtable already.
@@ -29,6 +30,8 @@ import numpy as np
 
 from numpy_attention.backend import on_host
 from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
+
+LONG_RUN = 4096  # numbers of dy that a token gets on average: from here on a call a token costs less than `reduceat`
 
 
 class EmbeddingCache(NamedTuple):
@@ -87,11 +90,15 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
     flat_ids = ids.reshape(-1)  # (N,)
     if flat_ids.size == 0:
         return
+    flat_dy = dy.reshape(-1, dy.shape[-1])  # (N, d_model)
     order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
-    sorted_dy = dy.reshape(-1, dy.shape[-1])[order]  # (N, d_model)
-    run_sums = np.add.reduceat(sorted_dy, first_of_run, axis=0)  # (number of different ids, d_model)
+    if dy.size >= LONG_RUN * len(first_of_run):
+        for token, places in zip(sorted_ids[first_of_run], np.split(order, first_of_run[1:]), strict=True):
+            dtable[token] += flat_dy[places].sum(axis=0)
+        return
+    run_sums = np.add.reduceat(flat_dy[order], first_of_run, axis=0)  # (number of different ids, d_model)
     dtable[sorted_ids[first_of_run]] += run_sums  # now each id occurs once, so the plain sum is safe
 
 

@@ -4,12 +4,25 @@ The exact GELU needs the normal distribution's integral, and NumPy has no erf:
 
     erf(x) = 2 / sqrt(pi) * integral from 0 to x of exp(-t^2) dt
 
-No finite formula exists. Cody's approximation splits the half-line in three and uses on each a quotient of two
-polynomials, fitted so that the largest relative error is below 1e-16:
+No finite formula exists. But erf looks much like tanh: odd, and bent from -1 to 1. So ask at which u tanh has the value
+of erf. That u is odd as well, starts as 2 x / sqrt(pi) and grows as x^2 / 2, so it is x times a function of x^2 that
+varies slowly, and a quotient of two polynomials follows such a function closely:
 
-    |x| <= 0.46875        erf(x) = x R_1(x^2)
-    0.46875 < x <= 4      erf(x) = 1 - exp(-x^2) R_2(x)
-    x > 4                 erf(x) = 1 - exp(-x^2) / x (1 / sqrt(pi) - R_3(1 / x^2) / x^2)
+    erf(x) = tanh(x P(x^2) / Q(x^2))
+
+An error du in u is forgiven the more the farther out it is, since tanh passes on only (1 - tanh^2 u) du of it: that is
+why four coefficients each are enough for float32. (P / Q begins 1.1284 + 0.1028 x^2. Stop there, put x / sqrt(2) for x,
+and what stands in the tanh is sqrt(2 / pi) (x + 0.0455 x^3): GELU's tanh form, but for the last digits of one number.)
+The coefficients are our own, from a fit up to x = 4 in 60 digits: least squares, with weights moved until the peaks of
+erf's relative error were equally high. They are 4e-9 high; with float32's round-off, mostly that of tanh, 4e-7.
+
+float64 asks for more: a gradient check looks at the slope out to where it is 1e-24, and what tanh forgives is lost
+there. Cody's approximation splits the half-line in three, and uses on each a quotient of two polynomials, fitted so
+that the largest relative error is below 1e-16:
+
+    x <= 0.46875        erf(x) = x R_1(x^2)
+    0.46875 < x <= 4    erf(x) = 1 - exp(-x^2) R_2(x)
+    x > 4               erf(x) = 1 - exp(-x^2) / x (1 / sqrt(pi) - R_3(1 / x^2) / x^2)
 
 and erf(-x) = -erf(x). All three are computed for every element, on arguments moved into their range, and the right
 one is chosen: branches that are computed in vain cost less than picking the elements apart.
@@ -23,8 +36,12 @@ import numpy as np
 
 from numpy_attention.errors import require_float
 from numpy_attention.ops.sums import wide
+from numpy_attention.pieces import in_pieces
 
-# Coefficients from the highest power down (Cody 1969, tables II and III, in the digits of his later Fortran routine).
+# Coefficients from the highest power down. For float32, the last of P is 2 / sqrt(pi):
+_P = (2.178291235e-3, 4.264664156e-2, 2.798069349e-1, 1.128379171)
+_Q = (3.249263605e-4, 2.36899932e-2, 1.568926718e-1, 1.0)
+# For float64, Cody 1969, tables II and III, in the digits of his later Fortran routine:
 _R_1_ABOVE = (
     1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
     3.77485237685302021e2, 3.20937758913846947e3,
@@ -59,7 +76,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
     Raises: TypeError when x is not an array of floats.
 
-    Source: Cody, Rational Chebyshev Approximations for the Error Function, Math. Comp. 23 (1969).
+    Source: Cody, Rational Chebyshev Approximations for the Error Function, Math. Comp. 23 (1969), for float64.
 
     >>> erf(np.array([0.0, 0.5, -2.0])).round(12).tolist()
     [0.0, 0.520499877813, -0.995322265019]
@@ -67,8 +84,27 @@ def erf(x: np.ndarray) -> np.ndarray:
     Derivation: Chapter 10, appendix, the head of numpy_attention/ops/erf.py.
     """
     require_float("erf", x=x)
-    sign = np.where(x < 0.0, -1.0, 1.0).astype(wide(x).dtype)
-    size = sign * wide(x)  # |x|, in a form that has a derivative along the complex plane as well
+    y = np.empty_like(x, order="C")
+    for x_piece, y_piece in in_pieces(x, y):
+        x_piece = wide(x_piece)
+        y_piece[...] = _by_tanh(x_piece) if x_piece.dtype == np.float32 else _by_cody(x_piece)
+    return y
+
+
+def _by_tanh(x: np.ndarray) -> np.ndarray:
+    """erf for float32: one formula for all x."""
+    near = np.clip(x, -6.0, 6.0)  # beyond 6, and long before, erf is 1 to the last digit, and high powers overflow
+    square = near * near
+    u = _polynomial(square, _P)
+    u /= _polynomial(square, _Q)
+    u *= near
+    return np.tanh(u, out=u)
+
+
+def _by_cody(x: np.ndarray) -> np.ndarray:
+    """erf for float64: three formulas."""
+    sign = np.where(x < 0.0, -1.0, 1.0)
+    size = sign * x  # |x|, in a form that has a derivative along the complex plane as well
 
     near = np.minimum(size, 0.46875)
     square = near * near
@@ -83,7 +119,8 @@ def erf(x: np.ndarray) -> np.ndarray:
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)
 
     erf_size = np.where(size <= 0.46875, erf_near, 1.0 - np.where(size <= 4.0, erfc_middle, erfc_far))
-    return (sign * erf_size).astype(x.dtype, copy=False)
+    result: np.ndarray = sign * erf_size
+    return result
 
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:

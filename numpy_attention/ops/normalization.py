@@ -92,15 +92,17 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
 
     # y = x_hat * gamma + beta
     dbeta = sum_over_rows(dy_wide.reshape(-1, d))  # (d,)
-    dgamma = np.einsum("ni,ni->i", dy_wide.reshape(-1, d), x_hat.reshape(-1, d))  # (d,)
-    dx_hat = dy_wide * gamma  # (..., d)
+    dy_x_hat = dy_wide * x_hat
+    dgamma = sum_over_rows(dy_x_hat.reshape(-1, d))  # (d,)
 
     # x_hat = (x - mean) * r
-    mean_dx_hat = sum_in_rows(dx_hat) / d  # (..., 1)
-    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
-    dx = dx_hat  # not needed again
-    dx -= mean_dx_hat
-    dx -= x_hat * along_x_hat
+    gamma_column = wide(gamma)[:, None] / d  # a row times this column is the mean of row * gamma
+    mean_dx_hat = dy_wide @ gamma_column  # (..., 1)
+    along_x_hat = dy_x_hat @ gamma_column  # mean(dx_hat * x_hat), (..., 1)
+    not_let_through = np.multiply(x_hat, along_x_hat, out=dy_x_hat)  # in its place: it is not needed again
+    not_let_through += mean_dx_hat
+    dx = dy_wide * gamma  # for now dx_hat, (..., d)
+    dx -= not_let_through
     dx *= r
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False), dbeta.astype(dy.dtype, copy=False)
 
@@ -144,12 +146,13 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     d = dy.shape[-1]
 
     # y = x_hat * gamma
-    dgamma = np.einsum("ni,ni->i", dy_wide.reshape(-1, d), x_hat.reshape(-1, d))  # (d,)
-    dx = dy_wide * gamma  # for now dx_hat, (..., d)
+    dy_x_hat = dy_wide * x_hat
+    dgamma = sum_over_rows(dy_x_hat.reshape(-1, d))  # (d,)
 
     # x_hat = x * r
-    along_x_hat = dot_in_rows(dx, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
-    dx -= x_hat * along_x_hat
+    along_x_hat = dy_x_hat @ (wide(gamma)[:, None] / d)  # mean(dx_hat * x_hat), (..., 1)
+    dx = dy_wide * gamma  # for now dx_hat, (..., d)
+    dx -= np.multiply(x_hat, along_x_hat, out=dy_x_hat)  # in its place: it is not needed again
     dx *= r
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False)
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, shape_error
-from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, wide
+from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, wide
 
 
 class SoftmaxCache(NamedTuple):
@@ -67,7 +67,7 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
         y[...] = wide_y
         return y, SoftmaxCache(y, axis)
 
-    row_max = x.max(axis=axis, keepdims=True)
+    row_max = max_in_rows(x, axis)
     row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # for a row of -inf: -inf - (-inf) would be NaN
     np.subtract(x, row_max, out=y)
     np.exp(y, out=y)

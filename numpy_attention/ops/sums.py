@@ -2,7 +2,7 @@
 
 Half of the gradients of this book are sums over rows, and half of its statistics are sums within a row. `x.sum` says
 that well, but walks in an order that costs two to five times the time on the long, narrow arrays of a transformer; in
-a training step that is felt. So the sums that stand in every step go by these names.
+a training step that is felt. So the sums that stand in every step go by these names, and a maximum with them.
 
 A sum needs more digits than its terms have. float16 has ten bits and ends at 65504: what is to be summed,
 squared or exponentiated is made float32 before, by `wide`, and float16 again when it is done.
@@ -33,6 +33,17 @@ def dot_in_rows(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
     Shapes: x (..., d), y (..., d) -> (..., 1), for axis -1
     """
     return np.einsum("...i,...i->...", x.swapaxes(axis, -1), y.swapaxes(axis, -1))[..., None].swapaxes(axis, -1)
+
+
+def max_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """x.max(axis, keepdims=True), by its place: on short rows NumPy finds the place of the maximum in half the time.
+
+    Shapes: x (..., d) -> (..., 1), for axis -1
+    """
+    x = x.swapaxes(axis, -1)
+    rows = x.reshape(-1, x.shape[-1])
+    largest = rows[np.arange(len(rows), like=x), rows.argmax(axis=1)]
+    return largest.reshape(*x.shape[:-1], 1).swapaxes(axis, -1)
 
 
 def wide(x: np.ndarray) -> np.ndarray:

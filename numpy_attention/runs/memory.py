@@ -1,9 +1,9 @@
 """Memory that is freed and asked for again at every step.
 
-A training step makes and drops the same arrays each time, and so does a model that writes, token by token. The C library
-returns large ones to the system at once and gets fresh pages for the next, which the kernel fills with zeros one by one:
-5 to 20 % of the time. Told to keep what is freed, it hands the same pages out again. The process then holds on to the
-memory of its largest step until it ends.
+A training step makes and drops the same arrays each time, and so does a model that writes, token by token. The C
+library returns large ones to the system at once and gets fresh pages for the next, which the kernel fills with zeros
+one by one: 5 to 20 % of the time. Told to keep what is freed, it hands the same pages out again. The process then holds
+on to the memory of its largest step until it ends.
 """
 
 import ctypes

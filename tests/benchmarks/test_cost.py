@@ -3,6 +3,7 @@
 import sys
 import tracemalloc
 from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ class Counting(np.ndarray):
     """An array that counts what NumPy is asked to do with it, and with all that comes of it."""
 
     __cuda_array_interface__ = None  # so it is taken for an array that computes elsewhere
-    counts: Counter[str] = Counter()
+    counts: ClassVar[Counter[str]] = Counter()
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         self.counts["operations"] += 1
@@ -72,8 +73,8 @@ def test_a_step_makes_three_products_for_each_of_its_forward(layers: int) -> Non
     assert counted(model, ids, targets)["products"] == 3 * (8 * layers + 1)
 
 
-# Of forward and backward of one shard of nano, 8 texts of 64 tokens. Small models pay for each of these, and two threads
-# pay twice, since Python runs one of them at a time. Whoever makes them fewer sets them lower.
+# Of forward and backward of one shard of nano, 8 texts of 64 tokens. Small models pay for each of these, and two
+# threads pay twice, since Python runs one of them at a time. Whoever makes them fewer sets them lower.
 BUDGET = {"Python calls": 0, "operations": 0, "new arrays": 0, "peak bytes": 0}
 
 

@@ -99,6 +99,16 @@ def test_the_exact_gelu_is_the_normal_distribution(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_the_slope_of_the_exact_gelu_is_made_of_the_distribution_and_its_density(dtype: type) -> None:
+    x = far_and_near(dtype)
+    wide = x.astype(float)
+    normal = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in wide])
+    exact = normal + wide * np.exp(-0.5 * wide * wide) / math.sqrt(2.0 * math.pi)
+    slope = na.gelu(x, approximate="none")[1].slope
+    np.testing.assert_allclose(slope, exact, rtol=0, atol=4 * float(np.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("approximate", ["tanh", "none"])
 def test_far_out_gelu_is_zero_or_the_identity(dtype: type, approximate: str) -> None:
     x = np.array([-1e4, -300.0, 300.0, 1e4], dtype)

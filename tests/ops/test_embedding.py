@@ -11,9 +11,10 @@ from numpy_attention.ops.embedding import add_at
 chapter = importlib.import_module("numpy_attention.ops.embedding")  # the module; `ops.embedding` is the function
 
 
-@pytest.fixture(params=["on the host", "as on a GPU"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are two ways to the same sum."""
+@pytest.fixture(params=["run by run", "all runs at once", "as on a GPU"])
+def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are three ways to the same sum."""
+    monkeypatch.setattr(chapter, "LONG_RUN", 0 if request.param == "run by run" else 10**9)
     if request.param == "as on a GPU":
         monkeypatch.setattr(chapter, "on_host", lambda array: False)
 
@@ -28,7 +29,7 @@ def test_a_look_up_is_a_linear_map_of_one_hot_rows(rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("every_way")
 def test_a_token_that_stands_often_gets_the_sum_of_all_its_places(rng: np.random.Generator, dtype: type) -> None:
     ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # each many times, and not contiguous
     table, dy = rng.standard_normal((7, 3)).astype(dtype), rng.standard_normal((*ids.shape, 3)).astype(dtype)
@@ -39,7 +40,7 @@ def test_a_token_that_stands_often_gets_the_sum_of_all_its_places(rng: np.random
     assert not dtable[5:].any()
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("every_way")
 def test_add_at_adds_to_what_is_there_as_numpys_own_does(rng: np.random.Generator) -> None:
     ids, dy, dtable = rng.integers(0, 6, 40), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
     expected = dtable.copy()
@@ -48,11 +49,37 @@ def test_add_at_adds_to_what_is_there_as_numpys_own_does(rng: np.random.Generato
     np.testing.assert_allclose(dtable, expected)
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("every_way")
 def test_no_ids_no_gradient() -> None:
     y, cache = na.embedding(np.zeros((2, 0), int), np.ones((5, 3)))
     assert y.shape == (2, 0, 3)
     np.testing.assert_array_equal(na.embedding_backward(y, cache), np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize(("V", "N", "run_by_run"), [(7, 64, True), (50, 64, False)])
+def test_long_runs_are_summed_one_by_one_and_short_ones_all_at_once(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, V: int, N: int, run_by_run: bool
+) -> None:
+    """Seven tokens get nine places of 512 numbers each, above LONG_RUN; fifty get one or two."""
+    ids, dy, dtable = np.arange(N) % V, rng.standard_normal((N, 512)), np.zeros((V, 512))
+    calls = []
+    split = np.split
+    monkeypatch.setattr(np, "split", lambda *args: calls.append(args) or split(*args))
+    add_at(dtable, ids, dy)
+    np.testing.assert_allclose(dtable, np.eye(V)[ids].T @ dy, atol=1e-12)
+    assert bool(calls) == run_by_run
+
+
+@pytest.mark.usefixtures("every_way")
+def test_neither_the_gradient_nor_the_ids_are_changed_and_the_bits_are_the_same_again(rng: np.random.Generator) -> None:
+    ids, dy = rng.integers(0, 6, (4, 10)).T, rng.standard_normal((4, 10, 3)).swapaxes(0, 1)
+    ids_before, dy_before = ids.copy(), dy.copy()
+    first, second = np.zeros((2, 6, 3))
+    add_at(first, ids, dy)
+    add_at(second, ids, dy)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(ids, ids_before)
+    np.testing.assert_array_equal(dy, dy_before)
 
 
 @pytest.mark.parametrize("ids", [np.array([0, -1]), np.array([[5]]), np.int64(-1), np.int32(5)])
