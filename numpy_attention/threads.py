@@ -1,8 +1,10 @@
-"""Threads that are lent: whoever has some to spare says so, and an op far below can share its work among them.
+"""Threads that are lent: whoever has some to spare says so, and who computes far below can share work among them.
 
-    with lend(run_all):                  runs/parallel.py, for a batch that cannot be cut: one long text
+    with lend(run_all, threads):         runs/parallel.py, for what is not cut into shards: one long text
         model.loss(...)
             share(work, items)           ops/tiled_attention.py: the heads need nothing of each other
+        model.generate(...)
+            share(work, items)           models/generate.py: nor do the texts that are written
 
 What is lent is seen in the thread that it was lent to, and in no other: an op that runs on one of the threads
 themselves finds none, and nobody waits for a thread that waits for him.
@@ -11,18 +13,26 @@ themselves finds none, and nobody waits for a thread that waits for him.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 Work = Callable[[Any], None]
 RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item, and comes back when all is done
 
-_lent: ContextVar[RunAll | None] = ContextVar("lent", default=None)
+
+class Lent(NamedTuple):
+    """Threads, by what gives them work, and how many they are."""
+
+    run_all: RunAll
+    threads: int
+
+
+_lent: ContextVar[Lent | None] = ContextVar("lent", default=None)
 
 
 @contextmanager
-def lend(run_all: RunAll) -> Iterator[None]:
-    """Within it `share` uses `run_all`."""
-    before = _lent.set(run_all)
+def lend(run_all: RunAll, threads: int) -> Iterator[None]:
+    """Within it `share` uses `run_all`, behind which there are so many threads."""
+    before = _lent.set(Lent(run_all, threads))
     try:
         yield
     finally:
@@ -34,9 +44,16 @@ def share(work: Work, items: Iterable[Any]) -> None:
 
     Each item writes where no other reads or writes, so that it does not matter who comes first.
     """
-    run_all = _lent.get()
-    if run_all is not None:
-        run_all(work, items)
+    lent, items = _lent.get(), list(items)
+    if lent is not None and len(items) > 1:
+        lent.run_all(work, items)
         return
-    for item in items:
+    for item in items:  # a single one keeps what was lent, for what it may share itself
         work(item)
+
+
+def shares(count: int) -> list[slice]:
+    """`count` things in a row, cut into as many parts of nearly equal size as there are threads for `share`."""
+    lent = _lent.get()
+    parts = 1 if lent is None else max(1, min(lent.threads, count))
+    return [slice(i * count // parts, (i + 1) * count // parts) for i in range(parts)]

@@ -36,7 +36,7 @@ def test_what_is_lent_is_used_within_and_forgotten_after() -> None:
             work(item)
 
     def doubled_and_failed() -> None:
-        with lend(run_all):
+        with lend(run_all, 2):
             assert doubled(range(3)) == {0: 0, 1: 2, 2: 4}
             raise ZeroDivisionError
 
@@ -50,7 +50,7 @@ def test_other_threads_see_nothing_of_it() -> None:
     def never(work: Work, items: Iterable[Any]) -> None:
         raise AssertionError("lent to another thread")
 
-    with ThreadPoolExecutor(1) as pool, lend(never):
+    with ThreadPoolExecutor(1) as pool, lend(never, 2):
         assert pool.submit(doubled, range(2)).result() == {0: 0, 1: 2}
 
 

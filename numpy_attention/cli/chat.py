@@ -16,6 +16,7 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.runs.parallel import all_cores
 
 COMMANDS = "/reset forgets what was said, /exit or Ctrl-D ends; Ctrl-C ends an answer, and at the prompt the program"
 
@@ -55,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         elif re.fullmatch(r"/\w+", said):
             _aside(f"there is no command {said}; /help tells which there are")
         elif said:
-            _answer(conversation, said, a.tokens)
+            with all_cores():
+                _answer(conversation, said, a.tokens)
     return 0
 
 

@@ -11,6 +11,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.models.generate import stream
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.runs.parallel import all_cores
 
 
 def add_parser(commands: Any) -> None:
@@ -34,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = encoded(vocabulary, a.prompt)
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()
     ids = stream(model, prompt, a.tokens, stop=stop, **options)
-    for piece in words(vocabulary, itertools.chain(prompt.tolist(), ids)):
-        print(piece, end="", flush=True)
+    with all_cores():
+        for piece in words(vocabulary, itertools.chain(prompt.tolist(), ids)):
+            print(piece, end="", flush=True)
     print()
     return 0

@@ -16,6 +16,9 @@ A limited context. The model always reads the last context_length tokens and not
 rule, for long prompts and for long continuations alike. Once the text is longer than that, every step drops the
 oldest token. Then all positions move by one and stored keys are of no use: each step is a pass over the context,
 which costs the same for every further token.
+
+Texts need nothing of each other. Where threads are lent (Chapter 31), each reads some of them; the next tokens are
+drawn for all at once, so that the same generator writes the same texts however many threads there are.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, sample
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
+from numpy_attention.threads import share, shares
 
 
 class LanguageModel(Protocol):
@@ -75,9 +79,19 @@ def generate(
     end = np.full(len(prompts), T + num_tokens)  # (B,) where each row ends
     running = np.ones(len(prompts), dtype=bool)
     capacity = min(ids.shape[1], model.config.context_length)
-    past = [KeyValueCache(capacity) for _ in model.blocks] if use_cache else None
-    for logits in _logits_column_by_column(model, ids, start, T, past):  # (B, V)
-        ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
+    parts = shares(len(prompts))  # of the rows, one for each thread there is
+    columns = []
+    for rows in parts:
+        past = [KeyValueCache(capacity) for _ in model.blocks] if use_cache else None
+        columns.append(_logits_column_by_column(model, ids[rows], start[rows], T, past))
+    logits: list[np.ndarray] = [ids] * len(parts)
+
+    def read(i: int) -> None:
+        logits[i] = next(columns[i])
+
+    while T < ids.shape[1]:
+        share(read, range(len(parts)))
+        ids[:, T] = sample(np.concatenate(logits), rng, temperature, top_k, top_p)
         T += 1
         if stop_token is not None:
             stopped = running & (ids[:, T - 1] == stop_token)
@@ -86,8 +100,8 @@ def generate(
             if not running.any():
                 break
     end = np.minimum(end, T)
-    rows = [row[a:b] for row, a, b in zip(ids, start, end)]
-    return rows[0] if single else rows
+    texts = [row[a:b] for row, a, b in zip(ids, start, end)]
+    return texts[0] if single else texts
 
 
 def stream(

@@ -67,14 +67,25 @@ def default_workers(batch: int, work: int, cores: int | None = None) -> int:
 
     Units: work counts tokens times parameters.
     """
-    held = os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None
     cores = cores or usable_cores()
-    return (cores if batch == 1 else min(cores, batch)) if held and work >= WORTH_THREADS else 1
+    return (cores if batch == 1 else min(cores, batch)) if blas_can_be_held() and work >= WORTH_THREADS else 1
+
+
+def blas_can_be_held() -> bool:
+    """Whether BLAS can be kept to one thread, so that threads of ours do not fight with its own for the cores."""
+    return os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None
 
 
 def single_threaded_blas() -> AbstractContextManager[Any]:
     """Within it BLAS uses one thread, where threadpoolctl is installed."""
     return _blas_threads(1)
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Within it a model that runs without shards, as in generation, has all cores of this process."""
+    with Workers(usable_cores() if blas_can_be_held() else 1) as workers, workers.lent():
+        yield
 
 
 class Workers:
@@ -126,7 +137,7 @@ class Workers:
                 for _ in pool.map(work, items):
                     pass
 
-        with _blas_threads(self.count), lend(run_all):
+        with _blas_threads(self.count), lend(run_all, self.count):
             yield
 
 

@@ -38,7 +38,7 @@ from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
 from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Unavailable, Work
+from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Unavailable, Work, lend_threads
 
 MODEL = "smollm2"
 SHORT_PROMPT, FIRST_PROMPT = 16, "The capital of France is"
@@ -85,7 +85,7 @@ def work_of(model: GPT, ids: np.ndarray, case: Case, threads: int) -> Work:
     """A case that runs in this process."""
     if case["name"] == "LoRA step":
         return _low_rank_step(model, batches(ids, case["tokens"]), threads)
-    _let_blas_have(threads)
+    lend_threads(threads)
     if case["name"] == "generation":
         prompt = ids[:SHORT_PROMPT]
         return Work(
@@ -135,7 +135,7 @@ def products(model: GPT, case: Case, threads: int) -> Work:
     step = case["name"] == "LoRA step"
     shards = threads if step else 1
     if not step:
-        _let_blas_have(threads)
+        lend_threads(threads)
     rows = case["tokens"] // shards
     table = model.token_embedding.table
     factors = [(rows, w) for *_, w in matrices(model)] + [(rows if step else 1, table.T)]  # a prompt needs its last row
@@ -185,11 +185,3 @@ def _peak_of_commands() -> int | None:
 
     return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
-
-def _let_blas_have(threads: int) -> None:
-    """BLAS is held to one thread where the threads are ours; here they are its own."""
-    try:
-        import threadpoolctl
-    except ImportError:
-        raise Unavailable("threadpoolctl is not installed: pip install '.[bench]'") from None
-    threadpoolctl.threadpool_limits(threads, user_api="blas")

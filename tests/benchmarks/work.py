@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import numpy_attention.ops as ops
 from numpy_attention.backend import get_backend
@@ -144,9 +143,16 @@ def prompts(case: Case) -> np.ndarray:
     return np.random.default_rng(case["prompt"]).integers(0, 65, (case["batch"], case["prompt"]))
 
 
+def lend_threads(threads: int) -> None:
+    """Until the process ends all threads are there for a model that runs without shards, as with the commands."""
+    workers = Workers(threads)
+    workers.__enter__()
+    workers.lent().__enter__()
+
+
 def _generation(case: Case, threads: int) -> Work:
     keep_freed_memory()  # as the commands do
-    threadpool_limits(threads, user_api="blas")  # nothing is cut into shards here: the threads are BLAS's
+    lend_threads(threads)
     model, ids = generator_model(), prompts(case)
 
     def generate(num_tokens: int) -> list[float]:
