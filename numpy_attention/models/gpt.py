@@ -107,7 +107,10 @@ class GPT(Model):
         last_only: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, GPTCache]:
-        """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward)."""
+        """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward).
+
+        Long texts are attended to in tiles, as `config.attention` says; with a mask of T x T, all weights are held.
+        """
         T_past = 0 if past is None else past[0].length
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
