@@ -217,8 +217,8 @@ def _attention() -> list[Entry]:
         tiled_dropout(QKV, "dropout, tiles of 2", block_size=2),
         tiled_dropout("q: B H T d_k, k: B H T d_k, v: B H T d_v", "dropout, causal", block_size=2, causal=True),
         tiled_alibi(
-            GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, all at once", dropout=0.3, block_size=2,
-            causal=True, window=3
+            GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", dropout=0.3,
+            block_size=2, causal=True, window=3
         ),
     ]
 

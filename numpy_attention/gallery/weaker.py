@@ -168,7 +168,7 @@ def _without_dropout(entry: Entry) -> Entry:
 
 
 def _without_causal(entry: Entry) -> Entry | None:
-    causal = not callable(entry.options) and entry.options.get("causal")
+    causal = "causal" in entry.name if callable(entry.options) else entry.options.get("causal")
     return None if causal or "nothing" in entry.name else _prepare(entry, _nothing_hidden)
 
 

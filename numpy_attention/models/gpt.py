@@ -107,7 +107,10 @@ class GPT(Model):
         last_only: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, GPTCache]:
-        """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward)."""
+        """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward).
+
+        Long texts are attended to in tiles, as `config.attention` says; with a mask of T x T, all weights are held.
+        """
         x, token, stack = self._states(ids, mask, positions, past, last_only, rng)
         logits, head = run_head(x, self.token_embedding.table, self.head)  # (B, T, V)
         return logits, GPTCache(token, stack, head)

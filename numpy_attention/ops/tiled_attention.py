@@ -207,7 +207,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
 
     Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
 
-    Raises: MemoryError where they do not fit, in place of a ValueError or TypeError of its own.
+    Raises: MemoryError where they do not fit; what is a ValueError or TypeError the call itself has refused.
 
     Source: Dao et al., FlashAttention (2022), algorithm 4.
 

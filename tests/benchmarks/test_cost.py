@@ -46,7 +46,8 @@ class Counting(np.ndarray):
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         self.counts["operations"] += 1
         self.counts["new arrays"] += not out
-        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1:  # not the sums over rows, ones @ dy
+        # not the sums over rows, ones @ dy, nor the means, dy @ a column
+        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1 and inputs[1].shape[-1] > 1:
             self.counts["products"] += 1
         plain = [i.view(np.ndarray) if isinstance(i, Counting) else i for i in inputs]
         if out:
@@ -75,7 +76,7 @@ def test_a_step_makes_three_products_for_each_of_its_forward(layers: int) -> Non
 
 # Of forward and backward of one shard of nano, 8 texts of 64 tokens. Small models pay for each of these, and two
 # threads pay twice, since Python runs one of them at a time. Whoever makes them fewer sets them lower.
-BUDGET = {"Python calls": 0, "operations": 0, "new arrays": 0, "peak bytes": 0}
+BUDGET = {"Python calls": 1863, "operations": 255, "new arrays": 141, "peak bytes": 8_020_000}
 
 
 def test_a_step_of_nano_keeps_its_budget() -> None:

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.ops.masks import sliding_window_mask
+from numpy_attention.ops.attention import scaled_dot_product_attention
+from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes
+from numpy_attention.ops.tiled_attention import tiled_attention
 from numpy_attention.ops.tiles import TILE_ELEMENTS, Band
 
 
@@ -163,6 +165,17 @@ def _draw_dropout(draw: Any) -> None:
     assert draw(0.0, np.random.default_rng(0)).key is None
 
 
+def _weights(weights_of: Any) -> None:
+    """The weights of Chapter 6, with heads that share keys, one head axis, and none."""
+    rng = np.random.default_rng(0)
+    for lead, lead_k in (((2, 4), (2, 2)), ((3,), (3,)), ((), ())):
+        q, k, v = (rng.standard_normal(shape) for shape in ((*lead, 5, 3), (*lead_k, 7, 3), (*lead_k, 7, 2)))
+        mask = rng.random((*lead, 5, 7)) < 0.8
+        _, cache = tiled_attention(q, k, v, mask, causal=True, scale=0.7, block_size=2)
+        _, plain = scaled_dot_product_attention(q, k, v, mask & causal_mask(5, 7), scale=0.7)
+        assert np.allclose(weights_of(cache), plain.weights)
+
+
 def _sums(sum_of: Any, exact: Any) -> None:
     x = np.random.default_rng(0).standard_normal((3, 4, 5))
     for axis in (0, 1, 2, -1):
@@ -206,6 +219,7 @@ VALUES: dict[str, Any] = {
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "default_block_size": _block_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
     "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
+    "tiled_attention_weights": _weights,
     "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
     "add_at": _add_at,
     "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),
@@ -216,7 +230,7 @@ VALUES: dict[str, Any] = {
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
     "erf": "erf", "default_block_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
-    "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
+    "tiled_attention_weights": "tiled_attention", "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
     "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "max_in_rows": "sums", "wide": "sums",
     "fold_heads": "attention", "add_at": "embedding",
 }
