@@ -14,7 +14,10 @@ from tests.benchmarks import pretrained, race, report, work
 DEFAULT = ("import", "steps", "ops", "attention", "generation")
 # of the last two one takes half an hour, one needs a model: python -m numpy_attention fetch smollm2
 KINDS = (*DEFAULT, "long", "pretrained")
-STEPPERS = ["PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd"]
+STEPPERS = [
+    "PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd",
+    "numpy_attention, ranks",
+]
 ATTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(QK)V", "JAX jit"]
 READERS = ["transformers", "numpy_attention"]
 FLOORS = {"prompt": ["products alone"], "generation": ["reading alone"], "LoRA step": ["products alone"]}

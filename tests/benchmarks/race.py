@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]  # where tests/benchmarks/peers is, in a source
 CONTENDERS = {
     "PyTorch eager": ("tests.benchmarks.peers.in_torch", "eager", False),
     "numpy_attention": ("tests.benchmarks.work", "ours", True),
+    "numpy_attention, ranks": ("tests.benchmarks.ranks", "ours", True),
     "products alone": ("tests.benchmarks.work", "products", True),
     "plain NumPy": ("tests.benchmarks.work", "plain", True),
     "torch.compile": ("tests.benchmarks.peers.in_torch", "compile", False),
@@ -58,8 +59,9 @@ class Process:
         if single_blas:
             limits["OPENBLAS_NUM_THREADS"] = "1"
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        launcher = ["mpiexec", "-n", str(threads)] if module == "tests.benchmarks.ranks" else []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.worker", module, variant, str(threads)],
+            [*launcher, sys.executable, "-m", "tests.benchmarks.worker", module, variant, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=os.environ | limits | {"PYTHONPATH": path},
         )

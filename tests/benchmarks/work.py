@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ RATE, BETA_2, DECAY = 1e-3, 0.99, 0.1
 HEADS, D_K = 8, 64  # of attention alone, with a batch of one
 SHARED = {"w", "b", "gamma", "beta", "table"}  # arguments that all examples share: their gradients are added up
 NO_GRADIENT = {"ids", "targets"}
+UNTIL_THE_END = ExitStack()
 
 Case = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -145,9 +147,8 @@ def prompts(case: Case) -> np.ndarray:
 
 def lend_threads(threads: int) -> None:
     """Until the process ends all threads are there for a model that runs without shards, as with the commands."""
-    workers = Workers(threads)
-    workers.__enter__()
-    workers.lent().__enter__()
+    workers = UNTIL_THE_END.enter_context(Workers(threads))
+    UNTIL_THE_END.enter_context(workers.lent())
 
 
 def _generation(case: Case, threads: int) -> Work:

@@ -60,6 +60,9 @@ def main(arguments: list[str], commands: TextIO, answers: TextIO) -> None:
         reason = "its side of the race comes with the source tree: git clone, and run there" if in_tree else str(error)
         print(json.dumps({"unavailable": reason}), file=answers, flush=True)
         return
+    if getattr(module, "ranks", None) and module.ranks.rank > 0:
+        module.follow()
+        return
     print(json.dumps({"ready": True}), file=answers, flush=True)
     work: Work | None = None
     for line in commands:

@@ -7,6 +7,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.models.generate import stream
+from numpy_attention.runs.parallel import Workers
 from tests.models.gradients import randomized
 from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
 
@@ -43,6 +44,18 @@ def test_prompts_of_unequal_length_get_what_they_would_get_alone(variant, rng):
             together = model.generate(several, 9, temperature=0.0, use_cache=use_cache)
             for prompt, row in zip(several, together, strict=True):
                 np.testing.assert_array_equal(row, model.generate(prompt, 9, temperature=0.0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_threads_that_are_lent_share_the_texts_and_write_the_same(count, use_cache, rng):
+    model = gpt(rng)
+    how = {"num_tokens": 9, "stop_token": 2, "use_cache": use_cache}
+    alone = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
+    with Workers(count) as workers, workers.lent():
+        together = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
+    for row, same in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(row, same)
 
 
 def test_a_step_with_stored_keys_runs_the_model_on_one_token(rng, monkeypatch):
