@@ -6,10 +6,10 @@ A configuration that cannot be built is refused when it is made, with the name o
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import on_host
 from numpy_attention.errors import value_error
 from numpy_attention.layers.feed_forward import ACTIVATIONS
 
@@ -45,10 +45,11 @@ class ModelConfig:
         """The width of the feed-forward networks."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
-    def in_tiles(self, T: int, dtype: Any) -> bool:
-        """Whether T queries attend in tiles (Chapter 12) or with all their weights (Chapter 6)."""
+    def in_tiles(self, x: np.ndarray, T: int) -> bool:
+        """Whether T queries made of x attend in tiles (Chapter 12) or with all their weights (Chapter 6)."""
         if self.attention == "auto":
-            return T >= TILES_FROM and dtype != np.float16  # in which tiles cannot count
+            # float16 has too few digits for running sums, and a GPU wants few large calls
+            return T >= TILES_FROM and x.dtype != np.float16 and on_host(x)
         return self.attention == "tiled" and T > 1  # one query has no square of weights to be spared
 
     def check(self, **choices: Collection[str]) -> None:

@@ -131,7 +131,7 @@ class GPT(Model):
         if self.config.positions == "sinusoidal":
             x *= math.sqrt(self.config.d_model)  # x is ours; the sines, as tall as 1, would drown it
         band = scores_bias = None
-        if mask is None and self.config.in_tiles(x.shape[1], x.dtype):
+        if mask is None and self.config.in_tiles(x, x.shape[1]):
             band = self._band(x)
         else:
             mask = self._mask(x, T_past) if mask is None else mask

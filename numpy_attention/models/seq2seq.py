@@ -129,7 +129,7 @@ class Seq2Seq(Model):
         check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
         x, source = (self.source_embedding or self.target_embedding).forward(source_ids)  # (B, T_s, d_model)
         x *= math.sqrt(self.config.d_model)  # x is fresh from the table
-        band = Band() if self.config.in_tiles(x.shape[1], x.dtype) else None
+        band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         context, stack = self.encoder.forward(x, mask=source_mask, rng=rng, band=band, recompute=self.recompute)
         return context, EncodeCache(source, stack)
 
@@ -162,7 +162,7 @@ class Seq2Seq(Model):
         x, target = self.target_embedding.forward(target_ids)  # (B, T, d_model)
         x *= math.sqrt(self.config.d_model)
         mask, band = target_mask, None
-        if past is None and self.config.in_tiles(max(T, context.shape[1]), x.dtype):
+        if past is None and self.config.in_tiles(x, max(T, context.shape[1])):
             band = Band(causal=True)  # across, where all may be seen, there are tiles too
         else:
             mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)

@@ -136,7 +136,7 @@ class SequenceClassifier(Model):
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         # unlike in GPT and Seq2Seq, x is not multiplied by sqrt(d_model): small beside the sines, it has to grow
-        band = Band() if self.config.in_tiles(x.shape[1], x.dtype) else None
+        band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         x, stack = run_stack(
             x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
             mask=mask, rng=rng, band=band, recompute=self.recompute,

@@ -133,7 +133,7 @@ class TextEncoder(Model):
         x, norm = self.embedding_norm.forward(x)
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
-        band = Band() if self.config.in_tiles(x.shape[1], x.dtype) else None
+        band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         x, stack = run_stack(
             x, None, self.blocks, self.norm, self.config.dropout,
             mask=mask, rng=rng, band=band, recompute=self.recompute,

@@ -38,7 +38,7 @@ from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
 from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Unavailable, Work, lend_threads
+from tests.benchmarks.work import BETA_2, DECAY, RATE, UNTIL_THE_END, Case, Unavailable, Work, lend_threads
 
 MODEL = "smollm2"
 SHORT_PROMPT, FIRST_PROMPT = 16, "The capital of France is"
@@ -116,8 +116,7 @@ def with_low_rank(model: GPT) -> GPT:
 
 def _low_rank_step(model: GPT, batches: Sequence[tuple[np.ndarray, np.ndarray]], threads: int) -> Work:
     keep_freed_memory()
-    workers = Workers(threads)
-    workers.__enter__()  # until the process ends
+    workers = UNTIL_THE_END.enter_context(Workers(threads))
     optimizer = AdamW(with_low_rank(model).parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
     turns = iter(range(10**9))
 
@@ -140,8 +139,7 @@ def products(model: GPT, case: Case, threads: int) -> Work:
     table = model.token_embedding.table
     factors = [(rows, w) for *_, w in matrices(model)] + [(rows if step else 1, table.T)]  # a prompt needs its last row
     vectors = {width: np.ones((rows, width), table.dtype) for _, w in factors for width in w.shape}
-    workers = Workers(shards)
-    workers.__enter__()  # until the process ends
+    workers = UNTIL_THE_END.enter_context(Workers(shards))
 
     def one(_: int) -> None:
         for n, w in factors:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -59,7 +60,8 @@ class Process:
         if single_blas:
             limits["OPENBLAS_NUM_THREADS"] = "1"
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        launcher = ["mpiexec", "-n", str(threads)] if module == "tests.benchmarks.ranks" else []
+        several = module == "tests.benchmarks.ranks" and shutil.which("mpiexec")
+        launcher = ["mpiexec", "-n", str(threads)] if several else []
         self.process = subprocess.Popen(
             [*launcher, sys.executable, "-m", "tests.benchmarks.worker", module, variant, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -17,7 +17,7 @@ from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.mpi import Ranks
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Work, model_and_batches
+from tests.benchmarks.work import BETA_2, DECAY, RATE, UNTIL_THE_END, Case, Work, model_and_batches
 
 ranks = Ranks(MPI)
 PATIENCE = 0.05  # seconds without an order, after which a rank sleeps between two looks: others have the cores then
@@ -42,8 +42,7 @@ def follow() -> None:
 def _step(size: str) -> Callable[[], float]:
     keep_freed_memory()
     model, batches = model_and_batches(size)
-    workers = Workers(1, alone=False)
-    workers.__enter__()  # until the process ends
+    workers = UNTIL_THE_END.enter_context(Workers(1, alone=False))
     optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY)
     turns = iter(range(10**9))
 

@@ -28,7 +28,7 @@ RATE, BETA_2, DECAY = 1e-3, 0.99, 0.1
 HEADS, D_K = 8, 64  # of attention alone, with a batch of one
 SHARED = {"w", "b", "gamma", "beta", "table"}  # arguments that all examples share: their gradients are added up
 NO_GRADIENT = {"ids", "targets"}
-UNTIL_THE_END = ExitStack()
+UNTIL_THE_END = ExitStack()  # of the process: what a contender keeps between its turns
 
 Case = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -83,8 +83,7 @@ def _step(case: Case, threads: int) -> Work:
     model, batches = model_and_batches(case["size"])
     model.to(backend)
     shards = threads if backend.name == "numpy" else 1
-    workers = Workers(shards)
-    workers.__enter__()  # until the process ends
+    workers = UNTIL_THE_END.enter_context(Workers(shards))
     optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
     turns = iter(range(10**9))
 
@@ -129,8 +128,7 @@ def _products_of_a_step(case: Case, threads: int) -> Work:
         for times, n, a, b, c in shapes
     ]
     outs = [[np.empty((n, a, c), np.float32) for _, n, a, _, c in shapes] for _ in range(threads)]
-    workers = Workers(threads)
-    workers.__enter__()
+    workers = UNTIL_THE_END.enter_context(Workers(threads))
 
     def one(i: int) -> None:
         for (times, left, right), out in zip(factors, outs[i], strict=True):

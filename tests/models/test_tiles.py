@@ -1,6 +1,7 @@
 """Every model in tiles computes what it computes with all weights, and never holds an array of T x T."""
 
 import tracemalloc
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,13 @@ def test_a_prompt_in_tiles_is_continued_from_stored_keys(rng: np.random.Generato
     prompts = [ids[0, :5], ids[0, :2]]
     for a, b in zip(*(model.generate(prompts, 5, temperature=0.0) for model in (dense, tiled)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_auto_holds_all_weights_where_few_large_calls_are_wanted() -> None:
+    config = na.GPTConfig(V, **SIZES)
+    on_a_gpu: Any = SimpleNamespace(dtype=np.dtype(np.float32))
+    assert config.in_tiles(np.zeros(1, np.float32), configuration.TILES_FROM)
+    assert not config.in_tiles(on_a_gpu, configuration.TILES_FROM)
 
 
 def test_auto_takes_tiles_for_long_texts_but_in_float16(rng: np.random.Generator, monkeypatch: Any) -> None:
