@@ -36,6 +36,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain, islice
 from queue import SimpleQueue
 from typing import Any, Self
 
@@ -133,7 +134,7 @@ class Workers:
         pool = self._pool
 
         def run_all(work: Work, items: Iterable[Any]) -> None:
-            with _blas_threads(1):
+            with single_threaded_blas():
                 for _ in pool.map(work, items):
                     pass
 
@@ -220,10 +221,11 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
     def work(batch: Batch) -> tuple[int, float]:
         return count_targets(batch), float(model.loss(*batch)[0])
 
-    batches = list(batches)
-    single = all(len(batch[0]) == 1 for batch in batches)  # long texts
+    batches = iter(batches)  # read one by one: all of them may be larger than the memory
+    first = list(islice(batches, 1))
+    long_texts = bool(first) and len(first[0][0]) == 1
     counted, total = 0, 0.0
-    for n, loss in workers.one_by_one(work, batches) if single else workers.map(work, batches):
+    for n, loss in (workers.one_by_one if long_texts else workers.map)(work, chain(first, batches)):
         counted, total = counted + n, total + n * loss
     return total / max(counted, 1)
 

@@ -199,3 +199,26 @@ def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
         assert blas_threads() == {1}
     assert within == [{1}, {1}]
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_mean_over_more_batches_than_fit_the_memory_reads_one_at_a_time(rows):
+    alive, most = 0, 0
+
+    class Counted:
+        def loss(self, ids, targets):
+            nonlocal alive
+            alive -= 1
+            return np.float64(1.0), None
+
+    def batches():
+        nonlocal alive, most
+        for _ in range(9):
+            alive += 1
+            most = max(most, alive)
+            yield np.zeros((rows, 3), int), np.zeros((rows, 3), int)
+
+    with Workers(1) as pool:
+        assert mean_loss(Counted(), batches(), pool) == 1.0
+        assert mean_loss(Counted(), iter(()), pool) == 0.0
+    assert most == 1
