@@ -84,7 +84,7 @@ def generate(
     for rows in parts:
         past = [KeyValueCache(capacity) for _ in model.blocks] if use_cache else None
         columns.append(_logits_column_by_column(model, ids[rows], start[rows], T, past))
-    logits: list[np.ndarray] = [ids] * len(parts)
+    logits: list[Any] = [None] * len(parts)  # of each part its (b, V)
 
     def read(i: int) -> None:
         logits[i] = next(columns[i])

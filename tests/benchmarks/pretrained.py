@@ -182,4 +182,3 @@ def _peak_of_commands() -> int | None:
     import resource
 
     return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-

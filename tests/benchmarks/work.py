@@ -1,5 +1,6 @@
 """What is to be done: a training step, an op, attention alone, generation. And how NumPy does it."""
 
+import importlib.util
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -145,6 +146,8 @@ def prompts(case: Case) -> np.ndarray:
 
 def lend_threads(threads: int) -> None:
     """Until the process ends all threads are there for a model that runs without shards, as with the commands."""
+    if importlib.util.find_spec("threadpoolctl") is None:  # BLAS would keep the one thread it was started with
+        raise Unavailable("threadpoolctl is not installed: pip install '.[bench]'")
     workers = UNTIL_THE_END.enter_context(Workers(threads))
     UNTIL_THE_END.enter_context(workers.lent())
 
