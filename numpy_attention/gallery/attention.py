@@ -173,8 +173,8 @@ def last_tile_only(dy: np.ndarray, cache: TiledAttentionCache) -> Any:
     _, dk, dv = tiled_attention_backward(dy, cache)
     T_q, T_k = cache.q.shape[-2], cache.k.shape[-2]
     last = np.zeros((T_q, T_k), bool)
-    for rows in query_tiles(T_q, cache.block_size):
-        for columns in key_tiles(rows, T_q, T_k, cache.block_size, cache.band):
+    for rows in query_tiles(T_q, cache.tile):
+        for columns in key_tiles(rows, T_q, T_k, cache.tile, cache.band):
             last[rows] = False
             last[rows, columns] = True
     mask = last if cache.mask is None else last & cache.mask

@@ -45,11 +45,12 @@ from numpy_attention.ops.tiles import (
     Band,
     Pairs,
     TileDropout,
-    default_block_size,
+    TileSize,
     draw_dropout,
     head_tiles,
     key_tiles,
     query_tiles,
+    tile_size,
 )
 from numpy_attention.threads import share
 
@@ -65,7 +66,7 @@ class TiledAttentionCache(NamedTuple):
     L: np.ndarray  # (N, G, T_q, 1), log of the sum of exp(scores)
     band: Band
     scale: float
-    block_size: int
+    tile: TileSize
     dropout: TileDropout
 
 
@@ -91,7 +92,7 @@ def tiled_attention(
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
     mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
 
-    Units: block_size counts queries and keys: a tile is block_size x block_size, by default of the fastest size.
+    Units: block_size counts queries and keys: a tile is block_size x block_size, by default of the fastest shape.
     window counts keys, the query's own among them. dropout is the share of weights that is dropped, given a generator.
 
     Raises: ValueError when shapes do not meet, for sizes below 1, a rate outside [0, 1) or a window without causal;
@@ -111,7 +112,7 @@ def tiled_attention(
     band = Band(causal, window, slopes)
     _check_tiled(q, k, v, mask, band, dropout, block_size)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
-    block_size = default_block_size(k.shape[-2], causal) if block_size is None else block_size
+    tile = tile_size(block_size, k.shape[-2], causal)
     drop = draw_dropout(dropout, rng)
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
@@ -121,12 +122,12 @@ def tiled_attention(
     lowest = float(np.finfo(q.dtype).min)
 
     def attend(heads: slice) -> None:
-        for rows in query_tiles(T_q, block_size):
+        for rows in query_tiles(T_q, tile):
             q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
             m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
             total = np.zeros_like(m)
             a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
-            for columns in key_tiles(rows, T_q, T_k, block_size, band):
+            for columns in key_tiles(rows, T_q, T_k, tile, band):
                 s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
                 pairs.settle(s, heads, rows, columns)
                 new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
@@ -146,9 +147,9 @@ def tiled_attention(
             y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
             L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
 
-    share(attend, head_tiles(qg.shape, T_k, block_size))
+    share(attend, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
-    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, block_size, drop)
+    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, drop)
 
 
 def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -156,7 +157,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
     """
-    q, k, v, mask, y, L, band, scale, block_size, drop = cache
+    q, k, v, mask, y, L, band, scale, tile, drop = cache
     require_cotangent("tiled_attention_backward", "dy", dy, y.shape, y.dtype)
     qg, kg, vg = _group(q, k, v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
@@ -166,13 +167,13 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
     dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
 
     def go_back(heads: slice) -> None:
-        for rows in query_tiles(T_q, block_size):
+        for rows in query_tiles(T_q, tile):
             q_tile, dy_tile, L_tile, D_tile = (
                 fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
             )  # (n, G t_q, ...) each
             q_tile = q_tile * scale
             dq_tile = np.zeros_like(q_tile)
-            for columns in key_tiles(rows, T_q, T_k, block_size, band):
+            for columns in key_tiles(rows, T_q, T_k, tile, band):
                 k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
                 s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
                 pairs.settle(s, heads, rows, columns)
@@ -196,7 +197,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             dq_tile *= scale
             dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
 
-    share(go_back, head_tiles(qg.shape, T_k, block_size))
+    share(go_back, head_tiles(qg.shape, T_k, tile))
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 

@@ -45,37 +45,49 @@ class Band(NamedTuple):
     slopes: np.ndarray | None = None
 
 
-def default_block_size(T_k: int, causal: bool) -> int:
-    """The side of the fastest tiles: large, but if causal small enough for much of the future to be skipped."""
+class TileSize(NamedTuple):
+    """How many queries meet how many keys at a time."""
+
+    queries: int
+    keys: int
+
+
+def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
+    """Squares of the size that was asked for, else the fastest: large, since small calls cost time.
+
+    A causal tile has few queries: where it meets the diagonal, half of queries x queries scores are made in vain.
+    """
+    if block_size is not None:
+        return TileSize(block_size, block_size)
     if not causal:
-        return 512
-    return 128 if T_k <= 512 else 256
+        return TileSize(512, 512)
+    return TileSize(128 if T_k <= 2048 else 256, 512)
 
 
-def head_tiles(q_shape: tuple[int, ...], T_k: int, block_size: int) -> Iterator[slice]:
+def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[slice]:
     """Which key heads to take together, of q (N, G, T_q, d_k): several where the texts are short."""
     N, G, T_q, _ = q_shape
-    tile = min(block_size, T_q) * min(block_size, T_k) * G
-    heads_at_once = max(1, TILE_ELEMENTS // max(tile, 1))
+    elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
+    heads_at_once = max(1, TILE_ELEMENTS // max(elements, 1))
     for head in range(0, N, heads_at_once):
         yield slice(head, min(head + heads_at_once, N))
 
 
-def query_tiles(T_q: int, block_size: int) -> Iterator[slice]:
+def query_tiles(T_q: int, tile: TileSize) -> Iterator[slice]:
     """Which queries to take together."""
-    for row in range(0, T_q, block_size):
-        yield slice(row, min(row + block_size, T_q))
+    for row in range(0, T_q, tile.queries):
+        yield slice(row, min(row + tile.queries, T_q))
 
 
-def key_tiles(rows: slice, T_q: int, T_k: int, block_size: int, band: Band) -> Iterator[slice]:
+def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> Iterator[slice]:
     """The key tiles that any of these queries may look at."""
     first, end = 0, T_k
     if band.causal:
         end = min(T_k, rows.stop + T_k - T_q)  # the last query of the tile stands at key end - 1
     if band.window is not None:
         first = max(0, rows.start + T_k - T_q - band.window + 1)  # the farthest key that the first query sees
-    for column in range(first, end, block_size):
-        yield slice(column, min(column + block_size, end))
+    for column in range(first, end, tile.keys):
+        yield slice(column, min(column + tile.keys, end))
 
 
 class Pairs:

@@ -9,7 +9,7 @@ from numpy_attention.ops.attention import scaled_dot_product_attention
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiled_attention import tiled_attention
-from numpy_attention.ops.tiles import TILE_ELEMENTS, Band
+from numpy_attention.ops.tiles import TILE_ELEMENTS, Band, TileSize
 
 
 def _masks(make: Any, rule: Any, *options: Any) -> None:
@@ -81,26 +81,27 @@ def _additive(adapt: Any) -> None:
     assert adapt(np.array([0.0, -1e9, -np.inf, -1e4])).tolist() == [True, False, False, False]
 
 
-def _block_size(default: Any) -> None:
-    assert [default(T, True) for T in (1, 512, 513)] == [128, 128, 256]
-    assert [default(T, False) for T in (1, 512, 513)] == [512, 512, 512]
+def _tile_size(size: Any) -> None:
+    assert [size(None, T, True) for T in (1, 2048, 2049)] == [(128, 512), (128, 512), (256, 512)]
+    assert [size(None, T, False) for T in (1, 2048, 2049)] == [(512, 512)] * 3
+    assert [size(3, 5, causal) for causal in (True, False)] == [(3, 3)] * 2
 
 
 def _head_tiles(tiles: Any) -> None:
     """Every head once, and as many at once as a tile of so many elements holds."""
-    for N, G, T_q, T_k, block in (
-        (7, 1, 300, 200, 400), (5, 3, 5, 4, 2), (9, 2, 900, 900, 100), (4, 1, 999, 999, 999),
-        (TILE_ELEMENTS + 1, 1, 1, 1, 1)
+    for N, G, T_q, T_k, size in (
+        (7, 1, 300, 200, (400, 401)), (5, 3, 5, 4, (2, 3)), (9, 2, 900, 900, (100, 50)), (4, 1, 999, 999, (999, 1000)),
+        (TILE_ELEMENTS + 1, 1, 1, 1, (1, 2))
     ):
-        most = max(1, TILE_ELEMENTS // (G * min(block, T_q) * min(block, T_k)))
-        found = [(heads.start, heads.stop) for heads in tiles((N, G, T_q, 8), T_k, block)]
+        most = max(1, TILE_ELEMENTS // (G * min(size[0], T_q) * min(size[1], T_k)))
+        found = [(heads.start, heads.stop) for heads in tiles((N, G, T_q, 8), T_k, TileSize(*size))]
         assert found == [(head, min(head + most, N)) for head in range(0, N, most)]
 
 
 def _query_tiles(tiles: Any) -> None:
     for T_q, block in ((300, 400), (5, 2), (900, 100), (1, 1)):
         rows_of = [(row, min(row + block, T_q)) for row in range(0, T_q, block)]
-        assert [(rows.start, rows.stop) for rows in tiles(T_q, block)] == rows_of
+        assert [(rows.start, rows.stop) for rows in tiles(T_q, TileSize(block, 7))] == rows_of
 
 
 def _key_tiles(tiles: Any) -> None:
@@ -112,7 +113,7 @@ def _key_tiles(tiles: Any) -> None:
                 places = [i + T_k - T_q for i in range(rows.start, rows.stop)]
                 expected = [j for j in range(T_k) if not band.causal or j <= places[-1]]
                 expected = [j for j in expected if band.window is None or j > places[0] - band.window]
-                found = list(tiles(rows, T_q, T_k, block, band))
+                found = list(tiles(rows, T_q, T_k, TileSize(99, block), band))
                 assert [j for columns in found for j in range(T_k)[columns]] == expected
                 assert all(0 < columns.stop - columns.start <= block for columns in found)
 
@@ -217,7 +218,7 @@ VALUES: dict[str, Any] = {
     "sliding_window_mask": lambda make: _masks(make, lambda at, j: at - 2 < j <= at, 2),
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
-    "erf": _erf, "default_block_size": _block_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
+    "erf": _erf, "tile_size": _tile_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
     "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
     "tiled_attention_weights": _weights,
     "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
@@ -229,7 +230,7 @@ VALUES: dict[str, Any] = {
 }
 VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
-    "erf": "erf", "default_block_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
+    "erf": "erf", "tile_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
     "tiled_attention_weights": "tiled_attention", "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
     "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "max_in_rows": "sums", "wide": "sums",
     "fold_heads": "attention", "add_at": "embedding",

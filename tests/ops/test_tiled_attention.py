@@ -1,5 +1,6 @@
 """Chapter 12: the attention of Chapter 6, whatever the tiles."""
 
+import importlib
 import tracemalloc
 from typing import Any
 
@@ -72,6 +73,18 @@ def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np
     assert all(np.isfinite(grad).all() for grad in (dq, dk, dv))
 
 
+@pytest.mark.parametrize("size", [(1, 4), (4, 1), (2, 5), (5, 3)])
+def test_tiles_need_not_be_square(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    chapter_12 = importlib.import_module("numpy_attention.ops.tiled_attention")
+    monkeypatch.setattr(chapter_12, "tile_size", lambda *_: tiles.TileSize(*size))
+    arrays = draw(rng, 7, 9)
+    assert_same_as_chapter_6(arrays, None)
+    assert_same_as_chapter_6(arrays, None, na.causal_mask(7, 9), causal=True)
+    assert_same_as_chapter_6(arrays, None, na.sliding_window_mask(7, 3, 9), causal=True, window=3)
+
+
 def test_every_weight_can_be_made_again_from_one_number_a_query(rng: np.random.Generator) -> None:
     q, k, v, _ = draw(rng, 5, 8)
     _, cache = na.tiled_attention(q, k, v, scale=1.0, block_size=3)
@@ -132,11 +145,11 @@ def kept_by(cache: Any) -> np.ndarray:
     """Which weights the tiles of a call have kept, put together to the whole (..., H_q, T_q, T_k)."""
     q, k = cache.q, cache.k
     N = int(np.prod(k.shape[:-2]))
-    G, T_q, T_k, block = int(np.prod(q.shape[:-2])) // N, q.shape[-2], k.shape[-2], cache.block_size
+    G, T_q, T_k, size = int(np.prod(q.shape[:-2])) // N, q.shape[-2], k.shape[-2], cache.tile
     kept = np.ones((N, G, T_q, T_k), bool)
-    for heads in tiles.head_tiles((N, G, T_q, 1), T_k, block):
-        for rows in tiles.query_tiles(T_q, block):
-            for columns in tiles.key_tiles(rows, T_q, T_k, block, cache.band):
+    for heads in tiles.head_tiles((N, G, T_q, 1), T_k, size):
+        for rows in tiles.query_tiles(T_q, size):
+            for columns in tiles.key_tiles(rows, T_q, T_k, size, cache.band):
                 there = kept[heads, :, rows, columns]
                 s = np.zeros((len(there), G * there.shape[2], there.shape[3]))
                 there[...] = (cache.dropout.factors(s, heads, rows, columns) > 0).reshape(there.shape)
