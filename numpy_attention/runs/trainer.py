@@ -187,6 +187,8 @@ class Trainer:
         self.optimizer.load_state(state)
         said = how_far(meta, self.config.steps)
         self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = said
+        if self.ranks.rank == 0:
+            sweep(self.directory)  # of a run that was killed while it saved for the last time
         self._keep_best()  # a kill may have come between a save and this
 
     def _threads(self) -> int:

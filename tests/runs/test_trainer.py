@@ -89,6 +89,14 @@ def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_p
     assert resumed.best == whole.best
 
 
+def test_nothing_is_left_of_a_kill_in_the_very_last_save(tmp_path, text):
+    trainer(tmp_path / "run", text).run()
+    stale = tmp_path / "run" / f"{checkpoint.BEST}.4711.tmp.npz"
+    os.link(tmp_path / "run" / checkpoint.NAME, stale)  # the best was about to get its name
+    assert resume(tmp_path / "run").run() == "finished"
+    assert not stale.exists()
+
+
 @pytest.mark.parametrize("task", ["text", "copy", "digits"])
 def test_blocks_that_run_again_change_no_bit_of_a_run(tmp_path, text, task, monkeypatch):
     monkeypatch.setattr(digits, "load_images", synthetic_digits)
