@@ -1,7 +1,7 @@
-"""The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark, and
-of one with a real model.
+"""The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark, of
+one with a real model, of a profile, and of what a long context buys (profile_step.py, loss_by_position.py).
 
-    python -m tests.benchmarks --json tests/benchmarks/performance.json
+    python -m tests.benchmarks import steps ops attention generation long --json tests/benchmarks/performance.json
     python -m tests.benchmarks pretrained --json tests/benchmarks/pretrained.json
     python -m tests.benchmarks.performance_page
 """
@@ -12,14 +12,19 @@ from pathlib import Path
 from tests.benchmarks import report
 from tests.benchmarks.race import Result
 from tests.benchmarks.report import megabytes, milliseconds
+from tests.benchmarks.work import bytes_of_all_weights
 from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
-RESULTS, OF_PRETRAINED = (Path(__file__).with_name(f"{name}.json") for name in ("performance", "pretrained"))
+RESULTS, OF_PRETRAINED, PROFILE, BY_POSITION = (
+    Path(__file__).with_name(f"{name}.json")
+    for name in ("performance", "pretrained", "profile_step", "loss_by_position")
+)
 PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 PICTURE = ROOT / "docs" / "_static" / "attention-cost.svg"
 
 PEER, COMPILED, OURS, FLOOR = "PyTorch eager", "torch.compile", "numpy_attention", "products alone"
+RANKS = "numpy_attention, ranks"
 ATTENDERS = {
     PEER: "PyTorch SDPA", OURS: OURS, "plain NumPy": "plain NumPy",
     "torch softmax(QK)V": "PyTorch softmax(QK)V", "JAX jit": "JAX jit",
@@ -40,7 +45,8 @@ def races(found, kind):
 
 def page_tables(found):
     """The blocks of docs/performance.md, by the names of the markers around them."""
-    return {"steps": steps(found), "attention": attention(found), "generation": generation(found), "ops": ops(found)}
+    return {"steps": steps(found), "attention": attention(found), "long": long(found),
+            "generation": generation(found), "ops": ops(found)}  # fmt: skip
 
 
 def readme_tables(found):
@@ -81,6 +87,41 @@ def attention(found):
             "Megabytes beyond the inputs, causal:", "", *table(["T", *ATTENDERS.values()], memory)]  # fmt: skip
 
 
+def long(found):
+    rows = [
+        [f"{case['size']}", name, f"{r.seconds:.1f} ({r.low:.1f}–{r.high:.1f})", f"{r.ratio:.2f}", megabytes(r.peak),
+         megabytes(bytes_of_all_weights(case["size"]))]
+        for case, results in races(found, "long") for name, r in results.items()
+    ]  # fmt: skip
+    return table(["", "", "seconds a step", "ratio", "peak memory, MB", "all weights, were they held, MB"], rows)
+
+
+def positions(found):
+    few, many = (f"{context:,}" for context in found["contexts"])
+    rows = [
+        [f"{row['first']:,} to {row['end'] - 1:,}", *(f"{loss:.3f}" for loss in row["losses"]),
+         f"{row['worth']:.3f} ± {row['error']:.3f}" if row["first"] else "–"]
+        for row in found["rows"]
+    ]  # fmt: skip
+    rows.append(["all", *(f"{loss:.3f}" for loss in found["losses"]), ""])
+    head = ["place in the block", f"trained on {few}, in pieces", f"trained on {many}, in pieces of {few}",
+            f"trained on {many}, whole", "what came before is worth"]  # fmt: skip
+    return table(head, rows)
+
+
+def shares(found):
+    sizes = list(found["after"])
+    rows = [
+        [part if part != "all" else "**all**", *(
+            f"{found['before'][size][part]:.2g} → {found['after'][size][part]:.2g}" if found["before"][size][part] < 100
+            else f"{found['before'][size][part]:.0f} → {found['after'][size][part]:.0f}"
+            for size in sizes
+        )]
+        for part in found["after"][sizes[0]]
+    ]  # fmt: skip
+    return table(["milliseconds", *sizes], rows)
+
+
 def generation(found):
     rows = [
         [report.name_of(case), name, f"{case['batch'] * case['tokens'] / r.seconds:.0f}", f"{r.ratio:.2f}"]
@@ -101,11 +142,16 @@ def ops(found):
 def speed(found):
     rows, ratios = [], []
     for case, results in races(found, "step"):
-        ours, peer, floor = results[OURS], results[PEER], results[FLOOR]
-        ratios.append(ours.ratio)
-        compiled = results[COMPILED]
-        rows.append([SIZES[case["size"]], f"{ours.ratio:.2f}", f"{ours.ratio / compiled.ratio:.2f}",
-                     f"{ours.seconds / floor.seconds:.2f}", f"{ours.peak / peer.peak:.2f}"])  # fmt: skip
+        peer, floor, compiled = (results[name] for name in (PEER, FLOOR, COMPILED))
+        ours = [(SIZES[case["size"]], results[OURS])]
+        if case["size"] == "nano":
+            ours.append(("the same by two processes, `mpiexec -n 2`", results[RANKS]))
+        ratios.append(results[OURS].ratio)
+        rows += [
+            [name, f"{r.ratio:.2f}", f"{r.ratio / compiled.ratio:.2f}", f"{r.seconds / floor.seconds:.2f}",
+             f"{r.peak / peer.peak:.2f}"]
+            for name, r in ours
+        ]  # fmt: skip
     claim = (
         f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
         "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m tests.benchmarks`, in a "
@@ -122,6 +168,8 @@ def more_speed(found):
     jax = [results["JAX jit"].seconds / results[OURS].seconds for _, results in long if "JAX jit" in results]
     longest = next(results for case, results in long if case["T"] == 16384 and case["causal"])
     with_cache = next(results for case, results in races(found, "generation") if case["cache"] and case["batch"] == 1)
+    case, one_text = races(found, "long")[-1]
+    held, would_hold = one_text[OURS].peak / 1e9, bytes_of_all_weights(case["size"]) / 1e9
     imports = races(found, "import")[0][1]
     tiled = f"{min(ratios):.2f} to {max(ratios):.2f} of PyTorch's fused attention"
     rows = [
@@ -129,6 +177,8 @@ def more_speed(found):
         ["the same against JAX, T to 4,096", f"{min(jax):.1f} to {max(jax):.1f} times as fast"],
         ["its memory beyond the inputs at T = 16,384, 8 heads of 64",
          f"{longest[OURS].extra / 1e9:.2f} GB, growing with T"],
+        ["a training step on one text of 16,384 tokens, 6 layers of 384",
+         f"{one_text[OURS].ratio:.2f} of PyTorch's time; {held:.1f} GB, where all weights would take {would_hold:.0f}"],
         ["generation with a KV cache, 6 layers of 384, one stream",
          f"{1 / with_cache[OURS].ratio:.2f} times PyTorch eager's tokens a second"],
         ["`import numpy_attention` beyond NumPy", f"{1e3 * imports['beyond numpy'].seconds:.0f} ms"],
@@ -142,21 +192,25 @@ def pretrained(found):
 
 
 def read():
-    """The results of both runs."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, OF_PRETRAINED)]
+    """The results of all runs."""
+    return [
+        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, OF_PRETRAINED, PROFILE, BY_POSITION)
+    ]  # fmt: skip
 
 
-def blocks(found, of_pretrained):
+def blocks(found, of_pretrained, profile, by_position):
     """(file, name, what stands between its markers), for every table."""
-    on_page = page_tables(found) | {"pretrained": pretrained(of_pretrained)}
+    on_page = page_tables(found) | {
+        "pretrained": pretrained(of_pretrained), "shares": shares(profile), "positions": positions(by_position)
+    }  # fmt: skip
     for path, tables in ((PAGE, on_page), (README, readme_tables(found))):
         for name, lines in tables.items():
             yield path, name, "\n".join(lines)
 
 
-def write(found, of_pretrained):
+def write(found, *others):
     """Put the tables between their markers, and draw the picture."""
-    for path, name, content in blocks(found, of_pretrained):
+    for path, name, content in blocks(found, *others):
         path.write_text(with_block(path.read_text(encoding="utf-8"), name, content), encoding="utf-8")
     report.plot(PICTURE, races(found, "attention"))
 

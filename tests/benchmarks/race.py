@@ -140,13 +140,19 @@ def race(
 
 
 def imports(rounds: int, quick: bool) -> dict[str, Result]:
-    """Seconds from a fresh interpreter's start to the end of an import; "beyond numpy" is ours less numpy's."""
+    """Seconds from a fresh interpreter's start to the end of an import; "beyond numpy" is ours less numpy's.
+
+    As after an installation the modules are compiled, which takes longer than all else; the first round does it.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     modules = {"numpy": "numpy", "numpy_attention": "numpy, numpy_attention"} | ({} if quick else {"torch": "torch"})
     times: dict[str, list[float]] = {name: [] for name in modules}
     for i in range(rounds + 1):
         for name, imported in modules.items():
             start = time.perf_counter()
-            done = subprocess.run([sys.executable, "-c", f"import {imported}"], capture_output=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-c", f"import {imported}"], capture_output=True, check=False, env=kept
+            )
             if done.returncode == 0 and i:  # the first round fills the disk cache
                 times[name].append(time.perf_counter() - start)
     ours, alone = times["numpy_attention"], times["numpy"]

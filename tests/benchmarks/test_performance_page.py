@@ -5,11 +5,12 @@ import pytest
 from tests.benchmarks.performance_page import OURS, PAGE, PEER, PICTURE, blocks, races, read
 from tests.generated import block
 
-FOUND, OF_PRETRAINED = read()
+FOUND, OF_PRETRAINED, PROFILE, BY_POSITION = read()
 
 
 @pytest.mark.parametrize(
-    ("path", "name", "content"), [pytest.param(*part, id=part[1]) for part in blocks(FOUND, OF_PRETRAINED)]
+    ("path", "name", "content"),
+    [pytest.param(*part, id=part[1]) for part in blocks(FOUND, OF_PRETRAINED, PROFILE, BY_POSITION)],
 )
 def test_the_tables_are_those_of_the_measurements(path, name, content):
     assert block(name, content) in path.read_text(encoding="utf-8")
@@ -17,7 +18,7 @@ def test_the_tables_are_those_of_the_measurements(path, name, content):
 
 def test_one_run_measured_everything():
     kinds = {race["case"]["kind"] for race in FOUND["races"]}
-    assert kinds == {"import", "step", "op", "attention", "generation"}
+    assert kinds == {"import", "step", "op", "attention", "generation", "long"}
     assert {race["case"]["kind"] for race in OF_PRETRAINED["races"]} == {"pretrained"}
     assert FOUND["not measured"] == OF_PRETRAINED["not measured"] == {}
 
@@ -27,6 +28,20 @@ def test_a_median_is_of_seven_rounds_or_the_call_takes_seconds():
         for case, results in races(FOUND, kind):
             for name in (PEER, OURS):
                 assert results[name].rounds >= 7 or results[name].seconds > 5, (case, name)
+
+
+def test_a_step_takes_as_long_as_its_parts():
+    """But for the clocks: parts are medians each, and so is the whole."""
+    for column in PROFILE.values():
+        for parts in column.values():
+            assert sum(parts.values()) - parts["all"] == pytest.approx(parts["all"], rel=0.05)
+
+
+def test_what_came_before_is_worth_something_and_more_further_along():
+    first, *others = BY_POSITION["rows"]
+    assert first["worth"] == pytest.approx(0.0, abs=1e-5)  # both have read the same
+    assert all(row["worth"] > 3 * row["error"] for row in others)
+    assert [row["worth"] for row in others] == sorted(row["worth"] for row in others)
 
 
 def test_the_picture_is_there_and_small():

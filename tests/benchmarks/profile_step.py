@@ -1,0 +1,118 @@
+"""Where the time of a training step goes: one half of the batch on one thread, op by op.
+
+    python -m tests.benchmarks.profile_step after      # writes profile_step.json; three minutes
+    python -m tests.benchmarks.performance_page
+
+In a copy of the repository as it was before some change, `python PATH/TO/profile_step.py before` adds the other column.
+A clock stands around every op; it costs half a microsecond a call.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.layers import feed_forward
+from numpy_attention.runs.memory import keep_freed_memory
+from numpy_attention.runs.parallel import Workers, loss_and_gradients, single_threaded_blas
+from numpy_attention.training.optimizers import AdamW
+from tests.benchmarks.work import SIZES, model_and_batches
+
+FOUND = Path(__file__).with_suffix(".json")
+STEPS = {"nano": 400, "micro": 40, "small": 6, "gpt2": 8}
+PARTS = {
+    "linear maps": ("linear",),
+    "logits of the tied table": ("run_head", "head_gradients"),
+    "attention": ("scaled_dot_product_attention", "tiled_attention"),
+    "GELU": ("gelu",),
+    "layer norm": ("layer_norm",),
+    "embedding": ("embedding",),
+    "loss": ("cross_entropy", "linear_cross_entropy"),
+}
+ADAM, REST, ALL = "AdamW", "the rest: Python, checks, residual sums", "all"
+
+
+def put_clocks(spent: dict[str, float]) -> None:
+    """Around every function of PARTS, and its backward, wherever a module of ours knows it."""
+    clocks = {}
+    for part, names in PARTS.items():
+        for name in names:
+            clocks |= {name: part, f"{name}_backward": part}
+    for module in [m for name, m in sys.modules.items() if name.startswith("numpy_attention")]:
+        for name, value in list(vars(module).items()):
+            if name in clocks and callable(value):
+                setattr(module, name, _timed(value, clocks[name], spent))
+    forward, backward = feed_forward.ACTIVATIONS["gelu"]
+    feed_forward.ACTIVATIONS["gelu"] = _timed(forward, "GELU", spent), _timed(backward, "GELU", spent)
+
+
+def _timed(function: Callable[..., Any], part: str, spent: dict[str, float]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        result = function(*args, **options)
+        if not hasattr(result, "send"):
+            spent[part] += time.perf_counter() - begin
+            return result
+        return _each(result, part, spent)  # a stream of gradients is computed as it is read
+
+    return call
+
+
+def _each(stream: Any, part: str, spent: dict[str, float]) -> Any:
+    while True:
+        begin = time.perf_counter()
+        try:
+            one = next(stream)
+        except StopIteration as end:
+            return end.value
+        finally:
+            spent[part] += time.perf_counter() - begin
+        yield one
+
+
+def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
+    """Milliseconds of a step of one half of the batch, by part: medians over many steps."""
+    model, batches = model_and_batches(size)
+    halves = [tuple(array[: len(array) // 2] for array in batch) for batch in batches]
+    found: dict[str, list[float]] = defaultdict(list)
+    with Workers(1) as workers, single_threaded_blas():
+        optimizer = AdamW(model.parameters(), 1e-3, weight_decay=0.1, workers=workers)
+        for i in range(STEPS[size] + 2):
+            spent.clear()
+            begin = time.perf_counter()
+            _, gradients = loss_and_gradients(model, halves[i % 4], 1, workers, [None])
+            middle = time.perf_counter()
+            optimizer.step(gradients)
+            end = time.perf_counter()
+            if i < 2:  # the first ones fetch their memory
+                continue
+            for part in PARTS:
+                found[part].append(spent[part])
+            found[ADAM].append(end - middle)
+            found[REST].append(middle - begin - sum(spent.values()))
+            found[ALL].append(end - begin)
+    return {part: 1e3 * statistics.median(times) for part, times in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="where the time of a training step goes")
+    parser.add_argument("column", choices=("before", "after"))
+    column = parser.parse_args().column
+    keep_freed_memory()
+    known = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+    spent: dict[str, float] = defaultdict(float)
+    put_clocks(spent)
+    known[column] = {size: profile(size, spent) for size in SIZES}
+    with whole_or_not_at_all(FOUND) as temporary:
+        temporary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(known[column], indent=1))
+
+
+if __name__ == "__main__":
+    main()
