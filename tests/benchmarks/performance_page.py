@@ -149,7 +149,7 @@ def speed(found):
         ratios.append(results[OURS].ratio)
         rows += [
             [name, f"{r.ratio:.2f}", f"{r.ratio / compiled.ratio:.2f}", f"{r.seconds / floor.seconds:.2f}",
-             f"{r.peak / peer.peak:.2f}"]
+             f"{r.peak / peer.peak:.2f}{' each' if r is results[RANKS] else ''}"]
             for name, r in ours
         ]  # fmt: skip
     claim = (
