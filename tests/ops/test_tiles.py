@@ -15,14 +15,17 @@ def test_tiles_are_what_plain_formulas_say(name: str) -> None:
     VALUES[name](getattr(tiles, name))
 
 
-def test_the_tiles_of_a_window_grow_in_number_with_the_text_and_not_with_its_square() -> None:
+@pytest.mark.parametrize("block_size", [64, None])
+def test_the_tiles_of_a_window_grow_in_number_with_the_text_and_not_with_its_square(block_size: int | None) -> None:
+    size = tiles.tile_size(block_size, 4096, True)
+
     def scores(T: int, band: na.Band) -> int:
-        rows = list(tiles.query_tiles(T, 64))
-        cut = ((r, c) for r in rows for c in tiles.key_tiles(r, T, T, 64, band))
+        rows = list(tiles.query_tiles(T, size))
+        cut = ((r, c) for r in rows for c in tiles.key_tiles(r, T, T, size, band))
         return sum((r.stop - r.start) * (c.stop - c.start) for r, c in cut)
 
     window = na.Band(causal=True, window=100)
-    assert scores(4096, window) <= 4096 * (100 + 64)
+    assert scores(4096, window) <= 4096 * (100 + size.queries)
     assert scores(4096, na.Band(causal=True)) > 4096 * 2048
 
 
