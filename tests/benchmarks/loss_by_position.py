@@ -7,9 +7,9 @@ neither has seen.
     python -m tests.benchmarks.performance_page
 
 Both have then read the same number of characters. The held-out text is cut into blocks as long as the long context; a
-character's place is its place in the block. The short model reads each block in as many pieces as it needs, the long
-one does so too, and then reads it whole: the last two differ in nothing but what was seen before. The standard error of
-their difference is over blocks.
+character's place is its place in the block. The short model reads each block in pieces, so the long context must be a
+multiple of the short one. The long model does so too, and then reads it whole: the last two differ in nothing but what
+was seen before. The standard error of their difference is over blocks.
 """
 
 import argparse
@@ -26,19 +26,20 @@ from numpy_attention.ops.losses import surprise_in_rows
 from numpy_attention.runs.parallel import all_cores
 from numpy_attention.runs.restore import load_run, text_model
 from numpy_attention.tasks.text import TextTask
+from numpy_attention.training.data import consecutive_blocks
 
 FOUND = Path(__file__).with_suffix(".json")
 EDGES = (0, 256, 512, 1024)
 
 
 def surprises(model: GPT, ids: np.ndarray, targets: np.ndarray, length: int) -> np.ndarray:
-    """-log p of every target, the ids read in pieces of that length; in nats."""
-    found = []
-    for start in range(0, len(ids), length):
-        piece = slice(start, start + length)
-        logits, _ = model.forward(ids[None, piece])
-        found.append(surprise_in_rows(logits[0].astype(np.float64), targets[piece, None], 0.0)[0][:, 0])
-    return np.concatenate(found)
+    """-log p of every target, the ids (1, T) read in pieces of that length; in nats.
+
+    Raises: ValueError where no whole number of pieces makes T.
+    """
+    logits, _ = model.forward(ids.reshape(-1, length))  # (pieces, length, V)
+    rows = logits.reshape(targets.size, -1).astype(np.float64)
+    return surprise_in_rows(rows, targets.reshape(-1, 1), 0.0)[0][:, 0]
 
 
 def measure(short_run: Path, long_run: Path) -> dict[str, Any]:
@@ -46,12 +47,12 @@ def measure(short_run: Path, long_run: Path) -> dict[str, Any]:
     (short_config, *short_saved), (config, *saved) = load_run(short_run), load_run(long_run)
     short, long = text_model(*short_saved)[0], text_model(*saved)[0]
     few, many = short_config.context, config.context
-    ids = TextTask(config).held_out_ids.astype(np.int64)
-    starts = range(0, len(ids) - many, many)
+    held_out = TextTask(config).held_out_ids
+    blocks = list(consecutive_blocks(held_out[: (len(held_out) - 1) // many * many + 1], many, 1))
     readers = ((short, few), (long, few), (long, many))
     with all_cores():
         losses = np.array(
-            [[surprises(m, ids[at : at + many], ids[at + 1 : at + many + 1], n) for at in starts] for m, n in readers]
+            [[surprises(model, *block, length) for block in blocks] for model, length in readers]
         )  # (3, blocks, many)
     rows = []
     for first, end in pairwise((*EDGES, many)):
@@ -60,7 +61,7 @@ def measure(short_run: Path, long_run: Path) -> dict[str, Any]:
         error = worth.std(ddof=1) / np.sqrt(len(worth))
         rows.append({"first": first, "end": end, "losses": of_each.mean(axis=1).tolist(), "worth": worth.mean(),
                      "error": error})  # fmt: skip
-    return {"contexts": [few, many], "blocks": len(starts), "losses": losses.mean(axis=(1, 2)).tolist(), "rows": rows}
+    return {"contexts": [few, many], "blocks": len(blocks), "losses": losses.mean(axis=(1, 2)).tolist(), "rows": rows}
 
 
 def main() -> None:

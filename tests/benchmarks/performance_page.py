@@ -45,7 +45,7 @@ def races(found, kind):
 
 def page_tables(found):
     """The blocks of docs/performance.md, by the names of the markers around them."""
-    return {"steps": steps(found), "attention": attention(found), "long": long(found),
+    return {"steps": steps(found), "attention": attention(found), "long": as_printed(found, "long"),
             "generation": generation(found), "ops": ops(found)}  # fmt: skip
 
 
@@ -87,15 +87,6 @@ def attention(found):
             "Megabytes beyond the inputs, causal:", "", *table(["T", *ATTENDERS.values()], memory)]  # fmt: skip
 
 
-def long(found):
-    rows = [
-        [f"{case['size']}", name, f"{r.seconds:.1f} ({r.low:.1f}–{r.high:.1f})", f"{r.ratio:.2f}", megabytes(r.peak),
-         megabytes(bytes_of_all_weights(case["size"]))]
-        for case, results in races(found, "long") for name, r in results.items()
-    ]  # fmt: skip
-    return table(["", "", "seconds a step", "ratio", "peak memory, MB", "all weights, were they held, MB"], rows)
-
-
 def positions(found):
     few, many = (f"{context:,}" for context in found["contexts"])
     rows = [
@@ -110,16 +101,13 @@ def positions(found):
 
 
 def shares(found):
-    sizes = list(found["after"])
+    before, after = found["before"], found["after"]
     rows = [
-        [part if part != "all" else "**all**", *(
-            f"{found['before'][size][part]:.2g} → {found['after'][size][part]:.2g}" if found["before"][size][part] < 100
-            else f"{found['before'][size][part]:.0f} → {found['after'][size][part]:.0f}"
-            for size in sizes
-        )]
-        for part in found["after"][sizes[0]]
+        [f"**{part}**" if part == "all" else part,
+         *(f"{milliseconds(before[size][part])} → {milliseconds(after[size][part])}" for size in after)]
+        for part in after["nano"]
     ]  # fmt: skip
-    return table(["milliseconds", *sizes], rows)
+    return table(["milliseconds", *after], rows)
 
 
 def generation(found):
@@ -186,9 +174,14 @@ def more_speed(found):
     return table(["the rest of the same run", "here"], rows)
 
 
+def as_printed(found, kind):
+    """The table that the benchmark itself prints."""
+    rows = [row for case, results in races(found, kind) for row in report.rows(case, results)]
+    return table(report.head(kind), rows)
+
+
 def pretrained(found):
-    rows = [row for case, results in races(found, "pretrained") for row in report.rows(case, results)]
-    return [f"Measured on this machine: {found['machine']}.", "", *table(report.head("pretrained"), rows)]
+    return [f"Measured on this machine: {found['machine']}.", "", *as_printed(found, "pretrained")]
 
 
 def read():

@@ -77,7 +77,7 @@ def _each(stream: Any, part: str, spent: dict[str, float]) -> Any:
 
 
 def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
-    """Milliseconds of a step of one half of the batch, by part: medians over many steps."""
+    """Seconds of a step of one half of the batch, by part: medians over many steps."""
     model, batches = model_and_batches(size)
     halves = [tuple(array[: len(array) // 2] for array in batch) for batch in batches]
     found: dict[str, list[float]] = defaultdict(list)
@@ -97,7 +97,7 @@ def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
             found[ADAM].append(end - middle)
             found[REST].append(middle - begin - sum(spent.values()))
             found[ALL].append(end - begin)
-    return {part: 1e3 * statistics.median(times) for part, times in found.items()}
+    return {part: statistics.median(times) for part, times in found.items()}
 
 
 def main() -> None:
