@@ -1,0 +1,115 @@
+"""How this package is attacked: a few tries in every run of the tests, an hour of them by a marker.
+
+    python -m pytest tests/fuzz                          every attack a few times
+    python -m pytest tests/fuzz -m hour -s               all of them in turn, for an hour; every seed is printed
+    FUZZ_SECONDS=600 FUZZ_SEED=3 python -m pytest ...    for ten minutes, from that seed on
+    FUZZ_TALLY=tests/fuzz/tally.json python -m pytest ...       what was tried is written there
+
+An attack is a Hypothesis test or state machine that makes something up, tries it, and judges the outcome:
+
+    @attack(quick=20)
+    @given(file=hostile_files())
+    def test_a_file_that_is_no_checkpoint_is_refused(file: bytes) -> None:
+        ...
+        tally("checkpoints", "refused")
+
+What has once found something stays, as an `@example` of its attack.
+"""
+
+import itertools
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+AT_ONCE = 5  # times as many examples in a round of the hour as in every run of the tests
+HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+ATTACKS: dict[str, "Attack"] = {}
+TRIED: Counter[tuple[str, str]] = Counter()
+
+
+def tally(kind: str, outcome: str) -> None:
+    """One more try of that kind, with that outcome: "refused", "right", "killed"."""
+    TRIED[kind, outcome] += 1
+
+
+class Attack:
+    """One attack, and how many examples it has in every run of the tests."""
+
+    def __init__(self, try_: Callable[..., Any], quick: int) -> None:
+        self.try_, self.quick = try_, quick
+
+    def round(self, seed: int) -> None:
+        """Many examples drawn from this seed.
+
+        Raises: what the attack raises when it finds something, with the example.
+        """
+        many = settings(
+            max_examples=AT_ONCE * self.quick, deadline=None, database=None, derandomize=False, print_blob=True,
+            suppress_health_check=HEALTH,
+        )
+        run_with(hypothesis.seed(seed)(self.try_), many)
+
+
+def run_with(try_: Callable[..., Any], chosen: settings) -> None:
+    """Run a test or a state machine with these settings."""
+    if isinstance(try_, type) and issubclass(try_, RuleBasedStateMachine):
+        run_state_machine_as_test(try_, settings=chosen)
+    else:
+        chosen(try_)()
+
+
+def attack(quick: int) -> Callable[[Callable[..., Any]], Callable[[], None]]:
+    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour."""
+
+    def made(try_: Callable[..., Any]) -> Callable[[], None]:
+        def test() -> None:
+            few = settings(max_examples=quick, deadline=None, database=None, suppress_health_check=HEALTH)
+            run_with(try_, few)
+
+        test.__name__, test.__doc__, test.__module__ = try_.__name__, try_.__doc__, try_.__module__
+        ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick)
+        return test
+
+    return made
+
+
+def all_in_turn(seconds: float, seed: int) -> list[str]:
+    """Each attack once, and on and on until the time is over, always with new seeds; what they found."""
+    found, end = [], time.monotonic() + seconds
+    for turn in itertools.count():
+        for name, one in ATTACKS.items():
+            left = end - time.monotonic()
+            if turn and left <= 0:
+                return found
+            print(f"{left:6.0f} s left, seed {seed}: {name}", flush=True)
+            try:
+                one.round(seed)
+            except Exception as error:
+                notes = "\n".join(getattr(error, "__notes__", []))
+                found.append(f"{name}, seed {seed}: {type(error).__name__}: {error}\n{notes}")
+                print(found[-1], flush=True)
+            seed += 1
+    return found
+
+
+def write_tally(path: Path, seconds: float, seed: int, found: list[str]) -> None:
+    """What was tried, for the page on reliability."""
+    kinds: dict[str, dict[str, int]] = {}
+    for (kind, outcome), times in sorted(TRIED.items()):
+        kinds.setdefault(kind, {})[outcome] = times
+    said = {"seconds": round(seconds), "seed": seed, "tries": sum(TRIED.values()), "found": found, "kinds": kinds}
+    path.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+
+
+def asked(name: str, default: int) -> int:
+    """A number from the environment."""
+    return int(os.environ.get(name, default))
