@@ -166,8 +166,8 @@ def _finish(trainer: Trainer, ending: str) -> None:
         print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
     written = trainer.task.write_result(trainer.model, trainer.directory)
     log = read_log(trainer.directory / "log.jsonl")
-    drawn = draw_losses(log, trainer.task.reference_lines(), trainer.directory / "loss.png")
-    picture = ", loss.png" if drawn else " (pip install matplotlib for loss.png)"
+    missing = draw_losses(log, trainer.task.reference_lines(), trainer.directory / "loss.png")
+    picture = f" ({missing})" if missing else ", loss.png"
     files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
     print(f"\nin {trainer.directory}: {', '.join(files)}{picture}")
 

@@ -3,14 +3,20 @@
     {"step": 200, "loss": 1.71, "grad_norm": 0.62, "learning_rate": 0.004, "tokens_per_second": 31000.0, ...}
 
 A run that was killed may have logged steps after its last checkpoint, and cut off its last line. Both are dropped when
-the run goes on, for it takes those steps again.
+the run goes on, for it takes those steps again. So are lines that no run writes: other programs and failing disks may
+have written to it too.
 """
 
 import json
+import math
+import sys
 from pathlib import Path
 from typing import Any
 
 from numpy_attention.files import whole_or_not_at_all
+
+MAX_LINE = 2**20  # bytes: those of a run are a few hundred
+LARGEST = 1e300  # that a picture has room for: the width of its axes is a number too
 
 
 class Log:
@@ -29,15 +35,37 @@ class Log:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log; a line that a kill has cut off is left out."""
-    if not path.exists():
+    """The lines of a log. One that a kill has cut off is left out; others that no run writes, with a word."""
+    if not path.is_file():
         return []
-    lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):  # cut off; or damaged into numbers or lists without end
-            continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int):
-            lines.append(line)
+    lines, odd = [], 0
+    with open(path, "rb") as file:
+        while raw := file.readline(MAX_LINE):
+            line = _entry(raw)
+            if line is not None:
+                lines.append(line)
+            elif raw.endswith(b"\n"):
+                odd += 1
+    if odd:
+        lines_of, were = ("line of", "was") if odd == 1 else ("lines of", "were")
+        print(f"{odd:,} {lines_of} {path.name} made no sense and {were} left out", file=sys.stderr)
     return lines
+
+
+def _entry(raw: bytes) -> dict[str, Any] | None:
+    """What a line says, if it may be one of a run: numbers by name, a whole `step` among them."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):  # cut off; or damaged into numbers or lists without end
+        return None
+    if not isinstance(line, dict) or type(line.get("step")) is not int or not 0 <= line["step"] < 2**63:
+        return None
+    told = all(type(value) is str if name == "skipped" else _is_number(value) for name, value in line.items())
+    return line if told else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number that can be drawn; a run that diverges logs infinities and NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return True
+    return type(value) in (int, float) and abs(value) <= LARGEST

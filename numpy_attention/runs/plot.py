@@ -7,13 +7,15 @@ from numpy_attention import plots
 from numpy_attention.files import whole_or_not_at_all
 
 
-def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: Path) -> bool:
-    """Draw the curves of a log, with reference losses as levels; False without matplotlib."""
+def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: Path) -> str:
+    """Draw the curves of a log, with reference losses as levels; what there is to say where there is no picture."""
+    if not any("loss" in row or "val_loss" in row for row in log):
+        return f"no {path.name}: no line of log.jsonl holds a loss"
     levels = {f"{name} {loss:.3f}": loss for name, loss in references.items()}
     try:
         figure = plots.training_curves(log, levels)
     except ModuleNotFoundError:
-        return False
+        return f"pip install matplotlib for {path.name}"
     with whole_or_not_at_all(path) as temporary:
         plots.save(figure, temporary, dpi=120)
-    return True
+    return ""

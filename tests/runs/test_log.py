@@ -1,6 +1,9 @@
 """log.jsonl: whole lines, none of them after the last checkpoint."""
 
 import json
+import math
+
+import pytest
 
 from numpy_attention.runs.log import Log, read_log
 
@@ -31,3 +34,41 @@ def test_lines_that_are_no_entries_are_left_out(tmp_path):
     path.write_text("\n".join(lines), encoding="utf-8")
     assert [line["step"] for line in read_log(path)] == [1, 4]
     assert read_log(tmp_path / "none.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '{"step": 2, "loss": "low"}', '{"step": 2, "loss": [1.0]}', '{"step": 2, "loss": true}', '{"step": true}',
+        '{"step": 2, "loss": {}}', '{"step": 2, "loss": null}', f'{{"step": 2, "loss": {10**400}}}', '{"step": -1}',
+        f'{{"step": {10**400}}}', f'{{"step": {2**63}}}', '{"step": 2.0}', f'{{"step": 2, "loss": {"9" * 5000}}}',
+        '{"step": 2, "loss": 1e308}', '{"step": 2, "skipped": 3}', "\ufffd", "x" * 100_000,
+    ],
+    ids=lambda odd: odd[:40],
+)  # fmt: skip
+def test_a_line_with_a_value_that_no_run_writes_is_left_out_with_a_word(tmp_path, capsys, odd):
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"step": 1, "loss": 2.5}}\n{odd}\n{{"step": 3, "loss": 2.0}}\n', encoding="utf-8")
+    assert [line["step"] for line in read_log(path)] == [1, 3]
+    assert capsys.readouterr() == ("", "1 line of log.jsonl made no sense and was left out\n")
+    Log(path, 3)
+    assert "1 line" in capsys.readouterr().err
+    assert [line["step"] for line in read_log(path)] == [1, 3]
+    assert capsys.readouterr() == ("", "")  # the log that goes on has none any more
+
+
+def test_what_an_honest_run_may_write_is_no_odd_line(tmp_path, capsys):
+    path = tmp_path / "log.jsonl"
+    lines = [
+        {"step": 1, "loss": math.inf, "grad_norm": math.nan}, {"step": 2, "skipped": "the loss is nan"},
+        {"step": 10**15, "loss": 3.4e38, "seconds": 0},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo', encoding="utf-8")
+    assert [line["step"] for line in read_log(path)] == [1, 2, 10**15]
+    assert capsys.readouterr() == ("", "")  # a line that a kill has cut off needs no word
+
+
+def test_a_log_that_is_no_file_has_no_lines(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.symlink_to("/dev/zero")
+    assert read_log(path) == []

@@ -1,5 +1,7 @@
 """loss.png: a picture where matplotlib is, whole or not at all."""
 
+import math
+
 import pytest
 
 from numpy_attention import plots
@@ -17,7 +19,7 @@ def test_the_curve_is_a_png_with_its_levels(tmp_path, monkeypatch):
         return curves(log, levels)
 
     monkeypatch.setattr(plots, "training_curves", training_curves)
-    assert draw_losses(LOG, {"bigram": 2.5}, tmp_path / "loss.png")
+    assert draw_losses(LOG, {"bigram": 2.5}, tmp_path / "loss.png") == ""
     assert asked == {"bigram 2.500": 2.5}
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["loss.png"]
@@ -28,7 +30,7 @@ def test_without_matplotlib_there_is_none(tmp_path, monkeypatch):
         raise ModuleNotFoundError("no matplotlib")
 
     monkeypatch.setattr(plots, "training_curves", missing)
-    assert not draw_losses(LOG, {}, tmp_path / "loss.png")
+    assert draw_losses(LOG, {}, tmp_path / "loss.png") == "pip install matplotlib for loss.png"
     assert not list(tmp_path.iterdir())
 
 
@@ -42,3 +44,16 @@ def test_a_picture_that_fails_midway_leaves_the_old_one(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         draw_losses(LOG, {}, tmp_path / "loss.png")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize("log", [[], [{"step": 3, "skipped": "the loss is nan"}]])
+def test_a_log_without_a_loss_has_no_picture(tmp_path, log):
+    assert draw_losses(log, {}, tmp_path / "loss.png") == "no loss.png: no line of log.jsonl holds a loss"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, 3e38, 1e300, -1e300, 2**62])
+def test_any_loss_that_a_log_may_hold_is_drawn(tmp_path, loss):
+    log = [*LOG, {"step": 2**62, "loss": loss, "val_loss": loss}]
+    assert draw_losses(log, {}, tmp_path / "loss.png") == ""
+    assert (tmp_path / "loss.png").exists()
