@@ -6,10 +6,14 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from numpy_attention.backend import on_host
 from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
+
+MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
 
 
 class InputError(ValueError):
@@ -92,6 +96,25 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
     least, most = int(array.min()), int(array.max())
     if least < 0 or most >= below:
         raise value_error(op, argument, f"integers in [0, {below})", least if least < 0 else most, fix)
+
+
+def shown(value: object) -> str:
+    """A value as it is written, or the beginning of it; of a list or a dict only that it is one."""
+    try:
+        text = repr(value) if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
+    except ValueError:  # more digits than Python writes
+        return f"a very long {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def several(found: Sequence[str], room: int = MAX_SAID) -> str:
+    """As many of them as have room in an error, one at least, and how many more there are."""
+    said = found[0][:room]
+    for i, one in enumerate(found[1:], 1):
+        if len(said) + len(one) > room:
+            return f"{said}; ... and {len(found) - i} more"
+        said += f"; {one}"
+    return said
 
 
 def differences(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:

@@ -29,12 +29,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from numpy_attention.backend import move, to_host
-from numpy_attention.errors import InputError, differences
+from numpy_attention.errors import MAX_SAID, InputError, differences, several
+from numpy_attention.pieces import non_finite
 
 VERSION = 2
 UNFINISHED = re.compile(r".+(\.\w+)\.\d+\.tmp\1?")  # checkpoint.npz.4711.tmp.npz; without the end in older versions
 MAX_META = 4 * 2**20  # bytes of configuration
-MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
 MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand arrays
 
 
@@ -117,10 +117,16 @@ def config_from(config_class: Any, values: dict[str, Any]) -> Any:
 
 
 def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
-    """Copy the arrays called `prefix` + name into `mine` in place, or say all differences at once."""
+    """Copy the arrays called `prefix` + name into `mine` in place.
+
+    Raises: InputError that tells the differences in names, shapes and dtypes, or what is not finite; nothing is copied.
+    """
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if wrong := differences(mine, theirs, what):
-        raise InputError(f"the checkpoint does not fit the {what}: " + "; ".join(wrong))
+        raise InputError(f"the checkpoint does not fit the {what}: {several(wrong)}")
+    for name in mine:
+        if value := non_finite(theirs[name]):
+            raise InputError(f"the checkpoint cannot be used: {prefix}{name} holds {value}")
     for name, array in mine.items():
         array[...] = np.asarray(theirs[name], like=array)
 

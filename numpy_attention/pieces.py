@@ -26,3 +26,17 @@ def in_pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         return
     for start in range(0, size, PIECE):
         yield tuple([array[start : start + PIECE] for array in flat])
+
+
+def non_finite(array: np.ndarray) -> str:
+    """The first NaN or infinity of an array, and its place; nothing where all of it is finite.
+
+    It is looked for in pieces: of a gigabyte of parameters no second array of a quarter of that is made.
+
+    >>> non_finite(np.array([[1.0, 2.0], [3.0, np.inf]]))
+    'inf at [1, 1]'
+    """
+    if all(np.isfinite(piece).all() for (piece,) in in_pieces(array)):
+        return ""
+    index = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
+    return f"{array[index]} at {[int(i) for i in index]}"

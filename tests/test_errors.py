@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import (
+    MAX_SAID,
     dtype_error,
     require_array,
     require_cotangent,
     require_float,
     require_integers,
+    several,
     shape_error,
+    shown,
     value_error,
 )
 
@@ -74,3 +77,24 @@ def test_what_is_no_integer_is_refused() -> None:
     for ids in (np.array([1.0]), np.array([True])):
         with pytest.raises(TypeError, match="ids must be an integer array, got"):
             require_integers("op", "ids", ids)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (3, "3"), ("a\n", r"'a\n'"), (None, "a NoneType"), ([1] * 10**6, "a list"), ({}, "a dict"),
+        ("x" * 5000, "'" + "x" * 76 + "..."), (10**6000, "a very long int"), (float("nan"), "nan"),
+    ],
+    ids=["int", "text", "None", "list", "dict", "long text", "long int", "nan"],
+)  # fmt: skip
+def test_a_value_is_shown_in_a_few_words(value: Any, said: str) -> None:
+    assert shown(value) == said
+
+
+def test_of_many_things_a_few_are_told_and_how_many_there_are() -> None:
+    assert several(["a is missing", "b is missing"]) == "a is missing; b is missing"
+    said = several([f"blocks.{i}.attention.w_q is missing" for i in range(5000)])
+    assert len(said) < MAX_SAID + 30
+    told = said.count(" is missing")
+    assert said.endswith(f"is missing; ... and {5000 - told} more")
+    assert several(["x" * 10**6, "b"]) == "x" * MAX_SAID + "; ... and 1 more"

@@ -189,6 +189,24 @@ def test_all_differences_to_the_model_are_listed_and_nothing_is_written():
     assert not any(array.any() for array in mine.values())
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_array_with_a_nan_or_an_infinity_is_named_and_nothing_is_written(value, dtype):
+    mine = {"a": np.zeros(3, dtype), "w": np.zeros((300, 400), dtype)}
+    theirs = {f"p.{name}": np.ones_like(array) for name, array in mine.items()}
+    theirs["p.w"][250, 7] = value
+    with pytest.raises(InputError, match=rf"the checkpoint cannot be used: p\.w holds {value} at \[250, 7\]"):
+        read_into(mine, theirs, "p.", "model")
+    assert not any(array.any() for array in mine.values())
+
+
+def test_of_many_differences_a_few_are_told_and_the_rest_counted():
+    mine = {f"blocks.{i}.attention.w_q": np.zeros(2) for i in range(2000)}
+    with pytest.raises(InputError, match=r"blocks\.0\.attention\.w_q is missing.*; \.\.\. and 19\d\d more") as caught:
+        read_into(mine, {"p." + "x" * 10_000: np.zeros(2)}, "p.", "model")
+    assert len(str(caught.value)) < 400
+
+
 def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")

@@ -22,8 +22,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from numpy_attention.errors import InputError
-from numpy_attention.files import MAX_SAID
+from numpy_attention.errors import MAX_SAID, InputError
 
 UNFINISHED = ".unfinished-"  # how the folder of a model begins that is not whole yet
 FORGOTTEN = 24 * 3600  # seconds, after which a killed process has left one of them

@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError
-from numpy_attention.files import MAX_SAID
+from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped
 from numpy_attention.pretrained.safetensors_files import packages
 

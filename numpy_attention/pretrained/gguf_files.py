@@ -32,8 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import InputError
-from numpy_attention.files import MAX_SAID
+from numpy_attention.errors import MAX_SAID, InputError
 
 TEXT, LIST = 8, 9  # the kinds of a setting that are no number
 NUMBERS = {

@@ -4,7 +4,7 @@
          --> tokenizer (Chapter 35)
 
 Nothing else happens: the model is the one of Chapter 23. What a file asks for that this book has not built, or a tensor
-too many, too few or of another shape, is one error that lists it all.
+too many, too few or of another shape, is one error that lists what there is room for and counts the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import InputError, dtype_error
+from numpy_attention.errors import InputError, dtype_error, shown
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
@@ -31,7 +31,6 @@ from numpy_attention.pretrained.settings import (
     gpt2_gguf,
     llama_folder,
     llama_gguf,
-    shown,
 )
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 

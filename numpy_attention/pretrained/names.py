@@ -25,6 +25,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from numpy_attention.models.model import Model
+from numpy_attention.pieces import non_finite
 from numpy_attention.pretrained.gguf_files import Arrays, Reader
 
 # what files hold besides parameters: masks and positions that are made anew here, and heads for other tasks
@@ -121,7 +122,7 @@ def fill(model: Model, found: Mapping[str, tuple[str, Reader]], gguf: bool) -> l
         theirs, read = found[name]
         with np.errstate(invalid="ignore", over="ignore"):  # what comes of a damaged scale is told below
             p[...] = as_ours(read(), name, theirs, model, gguf)
-        if not np.isfinite(p).all():
+        if non_finite(p):
             wrong.append(f"{theirs} holds numbers that are not finite in {p.dtype}")
     return wrong
 

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import InputError, differences
-from numpy_attention.files import MAX_SAID, config_from, read_into, whole_or_not_at_all
+from numpy_attention.errors import MAX_SAID, InputError, differences, several
+from numpy_attention.files import config_from, read_into, whole_or_not_at_all
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
@@ -141,7 +141,7 @@ def _add_changes(
     sides |= {f"{name}.b": (w, (rank, w.shape[1])) for name, _, _, w in matrices(model)}
     expected = {name: np.broadcast_to(np.zeros((), w.dtype), shape) for name, (w, shape) in sides.items()}
     if wrong := differences(expected, arrays, "model"):
-        raise InputError(f"{path}: its changes of low rank do not fit the model: {'; '.join(wrong)[:MAX_SAID]}")
+        raise InputError(f"{path}: its changes of low rank do not fit the model: {several(wrong)}")
     if "learned_on" in about and about["learned_on"] != _checksum(model):
         fix = "load the model that they were learned on"
         raise InputError(f"{path}: its changes of low rank belong to a model with other numbers; {fix}")

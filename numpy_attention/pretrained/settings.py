@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import MAX_SAID, InputError, several, shown
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.text_encoder import TextEncoderConfig
 
@@ -58,14 +58,8 @@ class Settings:
         raise self.error()
 
     def error(self) -> InputError:
-        """All that is wrong in one line; the caller raises it."""
-        said = "; ".join(self.wrong[:20]) + (f"; and {len(self.wrong) - 20} more" if len(self.wrong) > 20 else "")
-        return InputError(f"{self.where} cannot be loaded: {said}")
-
-
-def shown(value: object) -> str:
-    """A setting in an error, of which a hostile file need not be quoted whole."""
-    return repr(value)[:80] if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
+        """What is wrong in one line, which has room for six or more at once; the caller raises it."""
+        return InputError(f"{self.where} cannot be loaded: {several(self.wrong, 2 * MAX_SAID)}")
 
 
 def llama_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:

@@ -21,10 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError
-from numpy_attention.files import MAX_SAID
+from numpy_attention.errors import MAX_SAID, InputError, shown
 from numpy_attention.pretrained.folders import MAX_JSON, read_json
-from numpy_attention.pretrained.settings import shown
 from numpy_attention.training.data import Vocabulary
 
 # how a text is cut into chunks, by the name that GGUF files give to the rule; None: GPT-2's own

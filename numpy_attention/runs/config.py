@@ -12,6 +12,7 @@ A value of the wrong type or out of bounds is refused here, wherever it comes fr
 import dataclasses
 import difflib
 import math
+import os
 from argparse import BooleanOptionalAction
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import NAMES
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, shown
 from numpy_attention.layers.feed_forward import ACTIVATIONS
 from numpy_attention.models.config import ATTENTION, NORMS
 from numpy_attention.models.gpt_config import POSITIONS
@@ -30,6 +31,10 @@ VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 KEEP = ("adapter", "merged")
+# Bounds that no honest run meets, so that a file cannot ask for a machine's whole memory with one number.
+MAX_TOKENS = 2**22  # of a step; GPT-3 was trained on 3.2 million
+MAX_TABLE = 2**24  # numbers in a table of positions, which is made for the context and not in a checkpoint
+MAX_PARAMETERS = 2**31  # 8 GB, and 32 GB with their gradients and moments; GPT-2's largest has 1.5 billion
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -47,7 +52,7 @@ class TrainConfig:
     task: str = _setting("text", "what to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
     vocabulary: str = _setting("char", "what a token of the text is", choices=VOCABULARIES)
-    vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", low=257)
+    vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", 257, 2**18 + 1)
     from_: str | None = _setting(None, "a pretrained model to start from: smollm2, a .gguf file, or a folder")
     lora: int = _setting(0, "with --from: learn a change of this rank in each matrix (0: all weights)", low=0)
     lora_alpha: float = _setting(0.0, "with --lora: how strongly the change counts (0: twice the rank)", low=0)
@@ -57,11 +62,11 @@ class TrainConfig:
     batch: int = _setting(8, "examples a step", low=1)
     accumulate: int = _setting(1, "cut each worker's share of a batch into this many shards, to save memory", low=1)
     recompute: bool = _setting(False, "keep of each block its input alone: little memory, a third more time")
-    workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", low=0)
+    workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", 0, 1025)
 
     backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
 
-    layers: int = _setting(4, "blocks", low=1)
+    layers: int = _setting(4, "blocks", low=1, below=4097)
     heads: int = _setting(4, "attention heads", low=1)
     d_model: int = _setting(128, "width", low=1)
     d_ff: int = _setting(0, "width of the feed-forward nets (0: 4 d_model, or 8/3 d_model for swiglu in a GPT)", low=0)
@@ -95,6 +100,23 @@ class TrainConfig:
         for name, given in (("--lora-alpha", self.lora_alpha != 0.0), ("--keep", self.keep != "adapter")):
             if given and not self.lora:
                 raise InputError(f"{name} is for changes of low rank: give their rank with --lora")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse what no machine has the memory for, before any of it is taken."""
+        c = self
+        if c.batch * c.context > MAX_TOKENS:
+            bound = f"must be at most {MAX_TOKENS:,} tokens a step"
+            raise InputError(f"--batch times --context {bound}, got {c.batch} times {c.context}")
+        if c.from_ is not None:
+            return  # the other sizes are those of a file
+        if c.context * c.d_model > MAX_TABLE:
+            bound = f"must be at most {MAX_TABLE:,}"
+            raise InputError(f"--context times --d-model {bound}, got {c.context} times {c.d_model}")
+        numbers = c.d_model * (c.vocab_size + c.layers * (4 * c.d_model + 2 * (c.d_ff or 4 * c.d_model)))
+        if numbers > MAX_PARAMETERS:
+            sizes = "--layers, --d-model, --d-ff and --vocab-size"
+            raise InputError(f"{sizes} give {numbers:,} parameters or more, the most is {MAX_PARAMETERS:,}")
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> "TrainConfig":
@@ -103,7 +125,7 @@ class TrainConfig:
         values = {"from_" if key == "from" else key: value for key, value in values.items()}
         for key in values:
             if key not in names:
-                raise InputError(f"{source}: there is no setting {_shown(key)}{_nearest(key, names)}")
+                raise InputError(f"{source}: there is no setting {shown(key)}{_nearest(key, names)}")
         try:
             return cls(**values)
         except InputError as error:
@@ -158,12 +180,14 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
         return
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-        raise InputError(f"{name} must be {_NAMES[kind]}, got {_shown(value)}")
+        raise InputError(f"{name} must be {_NAMES[kind]}, got {shown(value)}")
+    if isinstance(value, str) and not _can_be_a_name(value):
+        raise InputError(f"{name} must be a name that a file can have, got {shown(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
         hint = _nearest(str(value), limits["choices"])
-        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {_shown(value)}{hint}")
+        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {shown(value)}{hint}")
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise InputError(f"{name} must be below 2**63, got {_shown(value)}")
+        raise InputError(f"{name} must be below 2**63, got {shown(value)}")
     number: Any = value
     low, below = limits["low"], limits["below"]
     if low is not None and not (low <= number < (math.inf if below is None else below)):
@@ -171,18 +195,17 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
         raise InputError(f"{name} must be at least {low}{upper}, got {value}")
 
 
+def _can_be_a_name(text: str) -> bool:
+    """Whether the system can look for a file of that name."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+
+
 def _nearest(word: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(word[:80], known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _shown(value: Any) -> str:
-    """The value as it is written, if it is not too long for a line."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # more digits than Python writes; lists in lists without end
-        return f"a very long {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def option(name: str) -> str:

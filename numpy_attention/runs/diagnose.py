@@ -22,6 +22,7 @@ import numpy as np
 
 from numpy_attention import ops
 from numpy_attention.layers.layer import Layer
+from numpy_attention.pieces import non_finite
 from numpy_attention.runs.parallel import Batch
 
 NOT_AGAIN = "it does not come again when the step is repeated"
@@ -30,8 +31,8 @@ NOT_AGAIN = "it does not come again when the step is repeated"
 def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.random.Generator | None]) -> str:
     """A sentence that names the first parameter, or else the first op and layer, that gives a NaN or an infinity."""
     for name, p in model.parameters().items():
-        if not np.isfinite(p).all():
-            return f"the parameter {name} holds {_first(p)}"
+        if value := non_finite(p):
+            return f"the parameter {name} holds {value}"
     found: list[str] = []
 
     def on_return(frame: FrameType, event: str, value: Any) -> None:
@@ -43,9 +44,9 @@ def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.rand
         if not module.startswith(("numpy_attention.ops.", "numpy_attention.layers.", "numpy_attention.models.")):
             return
         for array in _results(value, every=function.endswith("backward")):
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
+            if array.dtype.kind == "f" and (value := non_finite(array)):
                 place = _layer_around(frame, model)
-                found.append(f"{_first(array)} first came out of {function}" + (f" in {place}" if place else ""))
+                found.append(f"{value} first came out of {function}" + (f" in {place}" if place else ""))
                 return
 
     with np.errstate(all="ignore"):
@@ -91,8 +92,3 @@ def _names(layer: Any, prefix: str = "") -> dict[int, str]:
             for i, item in enumerate(value):
                 names |= _names(item, f"{prefix}{name}.{i}.")
     return names
-
-
-def _first(array: np.ndarray) -> str:
-    index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-    return f"{array[index]} at {list(index)}"

@@ -15,12 +15,11 @@ from numpy_attention.files import config_from, read_into
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs import checkpoint
-from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.config import MAX_TABLE, TrainConfig
 from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.data import Vocabulary
 
 COUNTS = ("step", "best_step", "since_best", "skipped")
-MAX_TABLE = 2**24  # numbers in a table of positions, which is made for the context and not in the file
 
 
 def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[str, Any]]:

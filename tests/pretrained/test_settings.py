@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, shown
 from numpy_attention.pretrained.settings import (
-    LARGEST,
     Settings,
     bert_folder,
     gpt2_folder,
     gpt2_gguf,
     llama_folder,
     llama_gguf,
-    shown,
 )
 from tests.pretrained import tiny
 
@@ -178,10 +176,3 @@ def test_all_that_is_wrong_is_one_error_without_what_follows_from_it():
         "hidden_size is 'x'", "num_attention_heads is missing", "hidden_act is 'relu', built here is 'silu'",
         "mlp_bias is 1, built here is False", "vocab_size is -1",
     ]  # fmt: skip
-
-
-def test_a_setting_is_not_quoted_whole():
-    assert len(shown("x" * 10_000)) == 80
-    assert shown([1] * 10_000) == "a list"
-    assert shown(None) == "a NoneType"
-    assert shown(LARGEST) == str(LARGEST)

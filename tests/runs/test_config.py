@@ -1,6 +1,7 @@
 """The settings of a run: what is refused, where it is said, and what they make."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -23,12 +24,57 @@ from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, make_optimizer,
         ({"text": 3}, "--text must be a text, got 3"),
         ({"recompute": 1}, "--recompute must be true or false, got 1"),
         ({"seed": False}, "--seed must be a whole number, got False"),
+        ({"task": ["text"]}, "--task must be a text, got a list"),
+        ({"task": {"a": 1}}, "--task must be a text, got a dict"),
+        ({"text": "a\0b"}, r"--text must be a name that a file can have, got 'a\\x00b'"),
+        ({"from_": "\ud800"}, r"--from must be a name that a file can have, got '\\ud800'"),
     ],
 )
 def test_a_value_out_of_bounds_is_refused_with_the_options_name(values, said):
     with pytest.raises(InputError, match=said) as caught:
         TrainConfig(**values)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"workers": 10**6}, "--workers must be at least 0 and below 1025, got 1000000"),
+        ({"layers": 10**6}, "--layers must be at least 1 and below 4097, got 1000000"),
+        ({"vocab_size": 10**9}, "--vocab-size must be at least 257 and below 262145, got 1000000000"),
+        ({"batch": 2**62}, f"at most 4,194,304 tokens a step, got {2**62} times 256"),
+        ({"batch": 10**9, "context": 1}, "--batch times --context"),
+        ({"batch": 1, "context": 2**22 + 1}, "--batch times --context"),
+        ({"batch": 1, "context": 2**22}, "--context times --d-model must be at most 16,777,216, got"),
+        ({"d_model": 10**6, "context": 1}, "give 48,001,024,000,000 parameters or more"),
+        ({"d_ff": 2**62}, "--layers, --d-model, --d-ff and --vocab-size give"),
+        ({"d_model": 2**13, "vocab_size": 2**18}, "--vocab-size give"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_becomes_memory_or_threads_is_bounded(values, said):
+    with pytest.raises(InputError, match=said) as caught:
+        TrainConfig(**values)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"batch": 2**14}, {"batch": 1, "context": 2**17}, {"d_model": 768, "layers": 12, "context": 1024},
+        {"workers": 1024}, {"accumulate": 2**62, "steps": 2**62}, {"d_model": 1600, "layers": 48, "heads": 25},
+        {"from_": "m", "context": 2**20, "batch": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_largest_of_honest_runs_is_within_the_bounds(values):
+    TrainConfig(**values)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of files are texts there")
+def test_a_file_whose_name_is_no_text_can_be_named():
+    name = os.fsdecode(b"caf\xe9.txt")
+    assert TrainConfig(text=name).text == name
 
 
 @pytest.mark.parametrize(
