@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, chat, embed, fetch, gradcheck, grade, sample, train
-from numpy_attention.errors import InputError
+from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.runs.mpi import started_ranks
 
 
@@ -43,4 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    """What is said, in one line of bounded length: what is wrong stands at its beginning, what to do at its end."""
+    said = " ".join(str(error).split())
+    return said if len(said) <= 3 * MAX_SAID else f"{said[: 2 * MAX_SAID]} ... {said[-MAX_SAID // 2 :]}"

@@ -20,6 +20,7 @@ import dataclasses
 import sys
 import time
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ FIXED_BY_THE_MODEL = {
     "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
     "attention",
 }
-MAX_SETTINGS = 2**20  # bytes of a settings file
+MAX_SETTINGS = 2**16  # bytes of a settings file
+MAX_DOTS = 200  # in a line of it: of a.b.c.d a reader of TOML keeps a, a.b, a.b.c as well, which grows with the square
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them
 
 
@@ -71,7 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
         ranks.together(lambda: _begin(trainer))
         print(_announcement(trainer), flush=True)
         try:
-            ending = trainer.run()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # where a NaN was born is told in one line
+                ending = trainer.run()
         except NonFiniteError as error:
             if ranks.rank == 0:
                 print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
@@ -111,13 +115,17 @@ def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
     if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
         raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides that; leave it out")
     task = settings.get("task", "text")
-    return kind_of_task(task, start).defaults if task in TASKS else {}
+    if not isinstance(task, str) or task not in TASKS or not isinstance(start, str | None):
+        return {}
+    return kind_of_task(task, start).defaults
 
 
 def _resumed(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) -> Trainer:
     """The run in a directory, where its last checkpoint was saved."""
     if arguments.out or arguments.config:
         raise InputError("--resume goes on in its own directory with its own settings; leave --out and --config out")
+    if arguments.as_in_the_lesson:
+        raise InputError("--as-in-the-lesson is for a new run; leave it out, --resume has its run's own settings")
     config, arrays, meta = load_run(directory)
     if directory.is_file():
         raise InputError(f"--resume needs the directory of the run, got the file {directory}")
@@ -182,6 +190,8 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     if len(raw) > MAX_SETTINGS:
         raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes: that is no file of settings")
+    if (dots := max(line.count(b".") for line in raw.split(b"\n"))) > MAX_DOTS:
+        raise InputError(f"{path} has a line with {dots} dots: that is no file of settings")
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -69,6 +69,20 @@ def how_far(meta: dict[str, Any], steps: int) -> HowFar:
     return HowFar(step, seconds, best, best_step, since_best, skipped)
 
 
+def check_optimizer(arrays: dict[str, np.ndarray], said: HowFar) -> None:
+    """Refuse a checkpoint whose optimizer cannot be that of a run which has come so far.
+
+    Raises: InputError for another number of steps, or a mean of squares that is negative.
+    """
+    steps = int(arrays["optimizer.steps"])
+    if steps != said.step - said.skipped:
+        run = f"the run {said.step}, of which {said.skipped} were left out"
+        raise InputError(f"the checkpoint cannot be used: its optimizer has taken {steps} steps, {run}")
+    for name, array in arrays.items():
+        if name.startswith("optimizer.v.") and (least := array.min(initial=0)) < 0:
+            raise InputError(f"the checkpoint cannot be used: {name}, a mean of squares, holds {least}")
+
+
 def checkpoint_path(directory: Path) -> Path:
     """Where the checkpoint of a run lies; a checkpoint file may be named itself."""
     if directory.is_file():

@@ -34,7 +34,7 @@ from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.mpi import OneProcess
 from numpy_attention.runs.parallel import Batch, Workers, count_targets, default_workers
 from numpy_attention.runs.progress import Progress
-from numpy_attention.runs.restore import HowFar, how_far
+from numpy_attention.runs.restore import HowFar, check_optimizer, how_far
 from numpy_attention.runs.signals import StopSignals
 from numpy_attention.runs.task import Task
 from numpy_attention.training.loop import take_step
@@ -184,8 +184,9 @@ class Trainer:
         state = self.optimizer.state()  # the live arrays: read in place, they are in memory once
         read_into(state, arrays, "optimizer.", "optimizer")
         read_into(self.model.parameters(), arrays, "parameters.", "model")
-        self.optimizer.load_state(state)
         said = how_far(meta, self.config.steps)
+        check_optimizer(arrays, said)
+        self.optimizer.load_state(state)
         self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = said
         if self.ranks.rank == 0:
             sweep(self.directory)  # of a run that was killed while it saved for the last time

@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from numpy_attention.errors import InputError
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.ops.losses import cross_entropy
+from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers, count_targets
 from numpy_attention.runs.task import Task
 
 TEST = 1_000_003  # seeds of test sets begin with it, those of training batches with the seed of the run
 AT_ONCE = 512  # held-out examples
+KEPT = 2**26  # ids of examples that are kept in memory, half a gigabyte
 
 
 class LabelledTask(Task):
@@ -35,6 +38,16 @@ class LabelledTask(Task):
         shards = [(inputs[i : i + AT_ONCE], targets[i : i + AT_ONCE]) for i in range(0, len(inputs), AT_ONCE)]
         counted, losses, right = np.sum(list(workers.map(lambda shard: _score(model, shard), shards)), axis=0).tolist()
         return {"val_loss": losses / counted, "val_accuracy": right / counted}
+
+
+def require_room(config: TrainConfig, examples: int) -> None:
+    """Refuse a context with which so many examples would fill the memory.
+
+    Raises: InputError that names the longest.
+    """
+    if examples * config.context > KEPT:
+        said = f"--context must be at most {KEPT // examples} for {examples:,} examples kept in memory"
+        raise InputError(f"{said}, got {config.context}")
 
 
 def symbols(ids: np.ndarray) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers
-from numpy_attention.tasks.labelled import TEST, LabelledTask, symbols
+from numpy_attention.tasks.labelled import TEST, LabelledTask, require_room, symbols
 
 CATEGORIES = 10
 EXAMPLES = 50_000
@@ -31,6 +31,7 @@ class ReverseTask(LabelledTask):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
+        require_room(config, EXAMPLES + FRESH)
         self.training_ids = self.examples(EXAMPLES, np.random.default_rng([TEST - 1, config.seed]))[0]
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers
-from numpy_attention.tasks.labelled import TEST, LabelledTask
+from numpy_attention.tasks.labelled import TEST, LabelledTask, require_room
 
 NUMBERS = 100
 FRESH = 4096
@@ -34,6 +34,7 @@ class SumTask(LabelledTask):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
+        require_room(config, FRESH)
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 
     def examples(self, count: int, rng: np.random.Generator) -> Batch:

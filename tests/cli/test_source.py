@@ -9,10 +9,11 @@ import pytest
 from numpy_attention.cli import main
 from numpy_attention.cli.source import encoded, load_model, pretrained_path
 from numpy_attention.errors import InputError
+from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.fetch import SOURCES
-from tests.cli.commands import run_directory, text
+from tests.cli.commands import refused, run_directory, text
 from tests.pretrained import tiny
 
 __all__ = ["run_directory", "text"]
@@ -104,3 +105,23 @@ def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
     (tiny.folder(tiny.TIED)(tmp_path / "other", "other")).rename(base)
     with pytest.raises(InputError, match=r"is not the model that .* has started from"):
         load_model(str(run), GPT, "write")
+
+
+@pytest.mark.parametrize(
+    ("command", "dtype"),
+    [("sample", np.float16), ("sample", np.float32), ("attend", np.float32), ("train", np.float32)],
+)
+def test_a_parameter_that_is_no_number_is_named(
+    run_directory: Path, command: str, dtype: type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run_directory / "checkpoint.npz"
+    arrays, meta = load_arrays(path)
+    name = "parameters.blocks.0.attention.w_q"
+    arrays[name][3, 5] = np.nan
+    if dtype == np.float16:  # as the model that comes with the book is kept
+        arrays = {name: array.astype(dtype) for name, array in arrays.items() if name.startswith("parameters.")}
+    save_arrays(path, arrays, meta)
+    run = run_directory
+    options = {"sample": [run], "attend": [run, "--text", "The"], "train": ["--resume", run]}
+    err = refused(capsys, command, *options[command])
+    assert f"{name} holds nan at [3, 5]" in err

@@ -122,12 +122,47 @@ def test_a_text_that_cannot_be_used_leaves_nothing_behind(tmp_path, monkeypatch,
         (["--colour", "red"], "unrecognized arguments: --colour"),
         (["--step", "3"], "unrecognized arguments"),
         (["--positions", "rotary", "--d-model", "6", "--heads", "2"], "even"),
+        (["--batch", str(2**63 - 1)], "--batch times --context must be at most 4,194,304 tokens a step"),
+        (["--batch", "9" * 5000], "--batch: invalid int value: '999"),
+        (["--task", "sum", "--context", "20000", "--d-model", "8"], "--context must be at most 16384"),
+        (["--task", "reverse", "--context", "2000"], "--context must be at most 1118"),
+        (["--task", "copy", "--batch", "1", "--context", "70000", "--d-model", "8"], "at most 67108 for 1,000"),
+        (["--task", "x" * 5000], "--task must be one of text, sum, reverse, copy, dates, digits, got 'xxx"),
+        (["y" * 5000], "unrecognized arguments: yyy"),
     ],
+    ids=lambda one: " ".join(one)[:30] if isinstance(one, list) else "",
 )
 def test_settings_that_make_no_sense_are_refused_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
-    assert said in refused(capsys, "train", "--text", text, *arguments)
+    err = refused(capsys, "train", "--text", text, *arguments)
+    assert said in err
+    assert len(err) < 800
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_resumed_run_is_that_of_the_lesson_or_is_not(run_directory, capsys):
+    said = "--as-in-the-lesson is for a new run; leave it out"
+    assert said in refused(capsys, "train", "--resume", run_directory, "--as-in-the-lesson")
+
+
+def test_a_run_that_diverges_says_so_in_one_line(tmp_path, text):
+    command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(tmp_path / "run")]
+    command += [*SIZES, "--workers=2", "--learning-rate=1e30", "--warmup=0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("numpy-attention: stopped at step 2: the loss is nan")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("odd", ['{"step": 1, "loss": "low"}', "[]", '{"step": 5, "val_loss": 1e400}'])
+def test_odd_lines_of_a_log_keep_a_run_from_nothing(run_directory, capsys, odd):
+    with open(run_directory / "log.jsonl", "a", encoding="utf-8") as log:
+        log.write(odd + "\n")
+    (run_directory / "loss.png").unlink()
+    assert main(["train", "--resume", str(run_directory)]) == 0
+    assert (run_directory / "loss.png").exists()
+    told = "" if "1e400" in odd else "1 line of log.jsonl made no sense and was left out\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(run_directory, text, capsys):
@@ -155,17 +190,35 @@ def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
         (b"steps = ", "is not TOML"),
         (b"text = '\xff'", "not UTF-8"),
         (b"[train]\nsteps = 3", "there is no setting 'train'"),
-        ("# é".encode() * 2**18 + b"\nsteps = 3", "longer than 1,048,576 bytes"),  # of fewer characters
-        ("#é".encode() * 2**19 + b"\nsteps = 3", "longer than 1,048,576 bytes"),  # which the limit cuts in two
+        (b"task = ['text']", "--task must be a text, got a list"),
+        (b"task = {a = 1}", "--task must be a text, got a dict"),
+        (b"task = 3", "--task must be a text, got 3"),
+        (b"from = ['m']", "--from must be a text, got a list"),
+        (b"steps = 1979-05-27", "--steps must be a whole number, got a date"),
+        (b"steps = " + b"7" * 6000, "is not TOML: Exceeds the limit"),
+        (b"steps = 0x" + b"f" * 6000, "--steps must be below 2**63, got a very long int"),
+        (b"a" + b".a" * 10_000 + b" = 1", "has a line with 10000 dots"),
+        (b"a" + b".a" * 100_000 + b" = 1", "longer than 65,536 bytes"),
+        (b"steps = " + b"[" * 50_000, "is not TOML"),
+        (b"steps = [" + b"{a = " * 10_000, "is not TOML"),
+        (b"'" + b"x" * 50_000 + b"' = 1", "there is no setting 'xxx"),
+        ("# é".encode() * 2**14 + b"\nsteps = 3", "longer than 65,536 bytes"),  # of fewer characters
+        ("#é".encode() * 2**15 + b"\nsteps = 3", "longer than 65,536 bytes"),  # which the limit cuts in two
     ],
-    ids=["misspelt", "text", "true", "nothing", "bytes", "table", "too long", "too long, cut"],
-)
+    ids=[
+        "misspelt", "text", "true", "nothing", "bytes", "table", "list", "dict", "number", "from", "date", "digits",
+        "hex digits", "dots", "many dots", "deep", "deep tables", "long key", "too long", "too long, cut",
+    ],
+)  # fmt: skip
 def test_a_settings_file_that_cannot_be_used_is_refused(tmp_path, monkeypatch, capsys, content, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_bytes(content)
+    start = time.perf_counter()
     err = refused(capsys, "train", "--config", "run.toml")
+    assert time.perf_counter() - start < 5  # of which none takes a tenth on an idle machine
     assert said in err
     assert "run.toml" in err
+    assert len(err) < 800
     assert not (tmp_path / "runs").exists()
 
 

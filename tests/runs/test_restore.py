@@ -9,7 +9,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import save_arrays
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.restore import HowFar, checkpoint_path, how_far, load_run, text_model
-from tests.runs.small_runs import text, trainer
+from tests.runs.small_runs import resume, text, trainer
 
 __all__ = ["text"]
 META = {"step": 3, "seconds": 1.5, "best": None, "best_step": 0, "since_best": 2, "skipped": 1}
@@ -64,3 +64,33 @@ def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key
     save_arrays(path, arrays, meta | {key: None})
     with pytest.raises(InputError, match=f"its description has no '{key}'"):
         load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("optimizer.steps", -1, "its optimizer has taken -1 steps, the run 12, of which 0 were left out"),
+        ("optimizer.steps", 2**62, f"its optimizer has taken {2**62} steps"),
+        ("optimizer.v.norm.gamma", -1.0, r"optimizer\.v\.norm\.gamma, a mean of squares, holds -1\.0"),
+        ("optimizer.m.norm.gamma", math.nan, r"optimizer\.m\.norm\.gamma holds nan at \[0\]"),
+        ("parameters.norm.gamma", -math.inf, r"parameters\.norm\.gamma holds -inf at \[0\]"),
+    ],
+)
+def test_a_state_in_which_no_run_can_be_is_refused(tmp_path, text, name, value, said):
+    trainer(tmp_path / "run", text).run()
+    path = tmp_path / "run" / checkpoint.NAME
+    arrays, meta = checkpoint.load_arrays(path)
+    save_arrays(path, arrays | {name: np.full_like(arrays[name], value)}, meta)
+    with pytest.raises(InputError, match=said):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.float32, np.complex64])
+def test_an_optimizers_state_of_another_kind_is_refused(tmp_path, text, kind):
+    run = trainer(tmp_path / "run", text)
+    run.save()
+    path = tmp_path / "run" / checkpoint.NAME
+    arrays, meta = checkpoint.load_arrays(path)
+    save_arrays(path, arrays | {"optimizer.steps": arrays["optimizer.steps"].astype(kind)}, meta)
+    with pytest.raises(InputError, match=r"steps is|not numbers in C order"):
+        resume(tmp_path / "run")
