@@ -31,7 +31,7 @@ from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Array
 from numpy_attention.pretrained.safetensors_files import packages
 
 KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MAX_JSON = 64 * 2**20  # bytes of a settings file: a tokenizer is some megabytes
+MAX_JSON = 4 * 2**20  # bytes of a settings file; Python makes up to thirty times as many of them
 
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
@@ -62,18 +62,30 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises: InputError, in one line, for anything else.
     """
+    raw = json_bytes(path, MAX_JSON)
     try:
-        raw = mapped(path)
-        if len(raw) > MAX_JSON:
-            raise InputError(f"longer than {MAX_JSON:,} bytes")
         found = json.loads(raw.tobytes())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no JSON that can be read here: {str(error)[:MAX_SAID]}") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no JSON object")
     return found
+
+
+def json_bytes(path: Path, most: int) -> np.ndarray:
+    """The bytes of a JSON file, mapped.
+
+    Raises: InputError, in one line, for one that cannot be read, or is longer than `most` bytes.
+    """
+    try:
+        raw = mapped(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except InputError as error:
+        raise InputError(f"{path} is no JSON that can be read here: {error}") from None
+    if len(raw) > most:
+        raise InputError(f"{path} is no JSON that can be read here: longer than {most:,} bytes")
+    return raw
 
 
 def _read_safetensors(path: Path) -> Arrays:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError, shown
-from numpy_attention.pretrained.folders import MAX_JSON, read_json
+from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
 from numpy_attention.training.data import Vocabulary
 
 # how a text is cut into chunks, by the name that GGUF files give to the rule; None: GPT-2's own
@@ -34,6 +34,7 @@ RULES = {
     "qwen2": _CASES + r"\p{N}" + _REST,
     "llama-bpe": _CASES + r"\p{N}{1,3}" + _REST,
 }
+MAX_TOKENIZER = 64 * 2**20  # bytes of a vocabulary with its merges; the largest have 35 million
 CONTROL, USER_DEFINED = 3, 4  # the kinds of a special token in a GGUF file, and of one that is always one piece
 
 
@@ -159,7 +160,7 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
     """
     tokenizers = package()
     file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
-    read_json(file)  # that there is one, and of a size that makes sense
+    json_bytes(file, MAX_TOKENIZER)  # that there is one, and of a size that makes sense
     with _refused(f"{file} cannot be read"):
         made = tokenizers.Tokenizer.from_file(str(file))
     told = read_json(about) if about.exists() else {}

@@ -110,7 +110,7 @@ def test_json_without_end_is_not_read(tmp_path):
     path = tmp_path / "config.json"
     with open(path, "wb") as file:
         file.truncate(MAX_JSON + 1)
-    with pytest.raises(InputError, match="longer than 67,108,864 bytes"):
+    with pytest.raises(InputError, match="longer than 4,194,304 bytes"):
         read_json(path)
     with pytest.raises(InputError, match="no regular file"):
         read_json(tmp_path)

@@ -184,3 +184,36 @@ def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, c
     assert f"{key} is {value}" in found or "its settings describe" in found
     assert seconds < SECONDS
     assert peak < honest[-1] + 100_000
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("filling", ["[],", "[", "1,", " "])
+def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(file, filling, tmp_path):
+    path = tiny.write(tmp_path, "llama")
+    honest = outcome(path)
+    (path / file).write_text('{"a": [' + filling * (12 * 2**20 // len(filling)))
+    found, seconds, peak = outcome(path)
+    assert isinstance(found, str)
+    assert file in found
+    assert len(found) < 500
+    assert seconds < SECONDS
+    assert peak < honest[-1] + 1_000_000
+
+
+def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
+    path = tiny.write(tmp_path, "llama")
+    settings = (path / "config.json").read_text()
+    (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 10**6 + "[]]}")
+    found, seconds, peak = outcome(path)
+    assert not isinstance(found, str)
+    assert seconds < SECONDS
+    assert peak < 150_000_000
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_a_tensor_that_holds_no_numbers_is_named(value, kind, tmp_path):
+    tensors = tiny.tensors_of("llama", tiny.LLAMA)
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 2] = value
+    found, *_ = outcome(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, tensors, kind=kind))
+    assert "model.layers.1.mlp.up_proj.weight holds numbers that are not finite" in found
