@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, shown
 
 READ_AT_ONCE = 2**20  # bytes of a text
 HELD_OUT = 2**20  # ids at most
@@ -133,8 +133,8 @@ class CharVocabulary(Vocabulary):
         ids = self._id_of.take(_code_points(text), mode="clip")
         if (ids < 0).any():
             unknown = sorted(set(text) - set(self.characters))
-            shown = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-            raise InputError(f"characters unknown to the model: {shown}; it knows {self.characters!r}")
+            few = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+            raise InputError(f"characters unknown to the model: {few}; it knows {shown(self.characters)}")
         return ids.astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:

@@ -43,6 +43,12 @@ def test_unknown_characters_are_named():
         CharVocabulary("abc").encode("\udcff")  # what an undecodable byte on the command line becomes
 
 
+def test_a_vocabulary_of_thousands_is_not_quoted_whole():
+    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; it knows ") as caught:
+        CharVocabulary("".join(map(chr, range(0x4E00, 0x9FFF)))).encode("ab")
+    assert len(str(caught.value)) < 200
+
+
 def test_files_are_read_character_for_character(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac\n")
