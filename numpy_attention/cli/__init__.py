@@ -43,6 +43,8 @@ def _run(argv: Sequence[str] | None, output: Output) -> int:
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for module in (train, sample, fetch, chat, embed, attend, gradcheck, grade):
         module.add_parser(commands)
+    if any("\0" in argument for argument in argv or ()):  # no shell can say that
+        raise InputError("an argument holds a null byte, which no name can")
     try:
         arguments = started_ranks().together(lambda: parser.parse_args(argv))
     except SystemExit:  # of --help, which has printed
