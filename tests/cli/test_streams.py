@@ -16,7 +16,7 @@ from tests.cli.commands import SIZES, text
 
 __all__ = ["text"]
 
-pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs bash, and a device that is full")
+pytestmark = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs bash, and a device that is full")
 FULL = "numpy-attention: cannot print: No space left on device"
 CLOSED = "numpy-attention: cannot print: standard output is closed"
 EXERCISE = str(Path(__file__).parents[2] / "tutorials" / "exercises" / "softmax.py")
