@@ -73,6 +73,8 @@ def _line() -> str | None:
         return None
     except UnicodeDecodeError:
         raise InputError("the input is not UTF-8 text; iconv -t UTF-8 converts texts") from None
+    except OSError as error:
+        raise InputError(f"cannot read the input: {error.strerror or error}") from None
 
 
 def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from numpy_attention.cli.streams import standard_streams
 from tests.cli.commands import SIZES, text
+from tests.pretrained import tiny
 
 __all__ = ["text"]
 
@@ -78,6 +79,15 @@ def test_what_belongs_beside_the_output_does_not_come_into_it() -> None:
     assert code == 0
     assert out.startswith("The ")
     assert shell(["nothing"], "2>&-") == (2, "", "")
+
+
+def test_an_input_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    path = str(tiny.folder(tiny.TIED)(tmp_path, "talker"))
+    for streams, said in (("<&-", "the input is closed"), ("0> /dev/null", "cannot read the input: ")):
+        code, out, err = shell(["chat", path], streams)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert said in err
 
 
 def test_what_a_stream_has_no_letters_for_is_escaped(text: Path, tmp_path: Path) -> None:
