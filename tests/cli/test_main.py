@@ -41,3 +41,18 @@ def test_a_name_that_no_file_has_is_told_in_one_line(
     told = [line for line in capfd.readouterr().err.splitlines() if line != SAID]
     assert len(told) == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [
+    ["train", "--out", "new"], ["sample"], ["fetch", "minilm"], ["chat", "smollm2"], ["attend"], ["gradcheck"],
+    ["embed", "minilm", "a", "--query", "b"], ["grade", "softmax.py"],
+], ids=lambda arguments: arguments[0])
+def test_an_interrupt_ends_a_command_with_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"numpy_attention.cli.{arguments[0]}.run", interrupted)
+    assert main(arguments) == 130
+    assert capsys.readouterr() == ("", "numpy-attention: interrupted\n")
