@@ -1,5 +1,6 @@
 """One table of every op, layer and model, in every variant: what is checked, and the run that checks it."""
 
+import difflib
 import statistics
 import sys
 import time
@@ -10,6 +11,7 @@ from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.layers import LAYERS
 from numpy_attention.catalogue.models import MODELS
 from numpy_attention.catalogue.ops import OPS
+from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 
@@ -17,16 +19,18 @@ CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*OPS, *LAYERS, *M
 
 
 def named(names: list[str] | None = None) -> list[Entry]:
-    """The entries whose name, or whose op or class, is among `names`; all of them for None."""
+    """The entries whose name, or whose op or class, is among `names`; all of them for None.
+
+    Raises: InputError for another name, with those that are nearest.
+    """
     if names is None:
         return list(CATALOGUE.values())
     known = set(CATALOGUE) | {entry.covers for entry in CATALOGUE.values()}
     for name in names:
         if name not in known:
-            raise ValueError(
-                f"gradcheck: no op, layer or model called {name!r}; one of "
-                + ", ".join(sorted({entry.covers for entry in CATALOGUE.values()}))
-            )
+            near = difflib.get_close_matches(name[:80], {entry.covers for entry in CATALOGUE.values()}, 3, cutoff=0)
+            said = f"there is no op, layer or model {name[:80]!r}; the nearest are {', '.join(map(repr, near))}"
+            raise InputError(f"gradcheck: {said}")
     return [entry for entry in CATALOGUE.values() if {entry.name, entry.covers} & set(names)]
 
 

@@ -1,13 +1,13 @@
 """The command line: `python -m numpy_attention COMMAND`."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, chat, embed, fetch, gradcheck, grade, sample, train
+from numpy_attention.cli.streams import Output, OutputError, reason, standard_streams
 from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.runs.mpi import started_ranks
 
@@ -19,27 +19,41 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 for success, 2 for input that cannot be used."""
+    with standard_streams() as output:
+        try:
+            return _run(argv, output)
+        except (InputError, BackendError) as error:
+            print(f"numpy-attention: {_one_line(error)}", file=sys.stderr)
+            return 2
+        except MemoryError as error:
+            print(f"numpy-attention: out of memory: {_one_line(error) or 'give smaller sizes'}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("numpy-attention: interrupted", file=sys.stderr)
+            return 130
+        except OutputError as error:
+            if isinstance(error.__cause__, ConnectionError):  # the reader, `head` for example, has had enough
+                return 0
+            print(f"numpy-attention: {reason(error.__cause__)}", file=sys.stderr)
+            return 2
+
+
+def _run(argv: Sequence[str] | None, output: Output) -> int:
     parser = _Parser(prog="numpy-attention", description="Attention in plain NumPy.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for module in (train, sample, fetch, chat, embed, attend, gradcheck, grade):
         module.add_parser(commands)
+    if any("\0" in argument for argument in argv or ()):  # no shell can say that
+        raise InputError("an argument holds a null byte, which no name can")
     try:
         arguments = started_ranks().together(lambda: parser.parse_args(argv))
-        code: int = arguments.run(arguments)
+    except SystemExit:  # of --help, which has printed
         sys.stdout.flush()
-        return code
-    except (InputError, BackendError) as error:
-        print(f"numpy-attention: {_one_line(error)}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
-        print(f"numpy-attention: out of memory: {_one_line(error) or 'give smaller sizes'}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("numpy-attention: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output, `head` for example, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
+    output.optional = arguments.run is train.run  # what that makes is in a directory
+    code: int = arguments.run(arguments)
+    sys.stdout.flush()
+    return code
 
 
 def _one_line(error: Exception) -> str:

@@ -15,6 +15,7 @@ from numpy_attention import plots
 from numpy_attention.cli.source import add_model, encoded, named, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
+from numpy_attention.plots.style import ENDINGS
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs.config import TrainConfig
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--text must hold at least one character")
     if a.head is not None and a.layer is None:
         raise InputError(f"--head {a.head} needs --layer: every layer has a head {a.head}")
-    if a.out is not None and not a.out.suffix:
+    if a.out is not None and a.out.suffix.lower() not in ENDINGS:
         raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
     scene, folder = _scene(named(a.model), text)
     count, num_heads = len(scene.weights), next(iter(scene.weights.values())).shape[1]

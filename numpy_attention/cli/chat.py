@@ -17,6 +17,7 @@ from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs.parallel import all_cores
+from numpy_attention.runs.progress import per_second
 
 COMMANDS = "/reset forgets what was said, /exit or Ctrl-D ends; Ctrl-C ends an answer, and at the prompt the program"
 
@@ -72,6 +73,8 @@ def _line() -> str | None:
         return None
     except UnicodeDecodeError:
         raise InputError("the input is not UTF-8 text; iconv -t UTF-8 converts texts") from None
+    except OSError as error:
+        raise InputError(f"cannot read the input: {error.strerror or error}") from None
 
 
 def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:
@@ -98,7 +101,7 @@ def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:
         ending = "the context is full, /reset forgets what was said; "
     elif count == num_tokens:
         ending = "more with --tokens; "
-    speed = f", {(count - 1) / (times[-1] - times[1]):.1f} tokens/s" if count > 1 else ""
+    speed = f", {per_second(count - 1, times[-1] - times[1]):.1f} tokens/s" if count > 1 else ""
     first = f", the first after {times[1] - times[0]:.1f} s" if count else ""
     taken = f"{len(conversation.ids):,} of {conversation.context:,} tokens of context"
     _aside(f"{ending}{count} {'token' if count == 1 else 'tokens'}{speed}{first}; {taken}")

@@ -71,8 +71,8 @@ def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.nd
     y = np.zeros((len(texts), model.config.d_model), model.token_embedding.table.dtype)
     with Progress(len(texts), 0, "text") as progress:
         while len(order):
-            T = max(1, lengths[order[0]])
-            rows, order = np.split(order, [max(1, batch // T)])
+            T = max(1, int(lengths[order[0]]))
+            rows, order = np.split(order, [min(max(1, batch // T), len(order))])
             ids = np.zeros((len(rows), T), dtype=np.int64)
             for line, row in zip(ids, rows):
                 line[: lengths[row]] = texts[row]

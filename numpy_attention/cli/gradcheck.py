@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from numpy_attention.backend import NAMES, get_backend
+from numpy_attention.errors import InputError
 
 
 def add_parser(commands: Any) -> None:
@@ -21,10 +22,15 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """One line an entry with its worst error against the complex step; 1 if one fails."""
-    if arguments.gallery:
+    a = arguments
+    if a.seed < 0:
+        raise InputError(f"--seed must be at least 0, got {a.seed}")
+    if a.gallery:
+        if a.names:
+            raise InputError("--gallery shows all known mistakes; leave NAME out")
         survivors: int = importlib.import_module("numpy_attention.gallery").print_gallery(sys.stdout)
         return 1 if survivors else 0
     catalogue = importlib.import_module("numpy_attention.catalogue.table")
-    backend = get_backend(arguments.backend)
-    failures: int = catalogue.run(arguments.names or None, arguments.seed, sys.stdout, backend)
+    backend = get_backend(a.backend)
+    failures: int = catalogue.run(a.names or None, a.seed, sys.stdout, backend)
     return 1 if failures else 0

@@ -10,6 +10,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.models.sampling import check_sampling
 from numpy_attention.training.data import Vocabulary
 
+MOST_TOKENS = 2**24  # whose ids take 128 MB
 UNFINISHED = "\ufffd"  # what decoding shows for the first bytes of a character
 
 
@@ -28,9 +29,10 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
     Raises: InputError for settings that no sampler can follow.
     """
-    for option, value in (("--seed", a.seed), ("--tokens", a.tokens)):
-        if value < 0:
-            raise InputError(f"{option} must be at least 0, got {value}")
+    if a.seed < 0:
+        raise InputError(f"--seed must be at least 0, got {a.seed}")
+    if not 0 <= a.tokens <= MOST_TOKENS:
+        raise InputError(f"--tokens must be from 0 to {MOST_TOKENS:,}, got {a.tokens}")
     rng = np.random.default_rng(a.seed)
     try:
         check_sampling(rng, a.temperature, a.top_k, a.top_p)

@@ -8,6 +8,7 @@
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def main(
     if not files:
         raise GradeError("grade: which file? For example: grade tutorials/exercises/softmax.py, or grade --all")
     for file in files:
-        if not Path(file).is_file():
+        if not os.path.isfile(file):  # which, unlike Path, takes every text for a name
             raise GradeError(f"grade: there is no file {file}")
     if hint is not None:
         for file in files:
@@ -164,7 +165,7 @@ def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, ou
 
 def _own_file(name: str, files: Sequence[str]) -> Path | None:
     """The student's answer: the file given, or that of the exercise's name in the folder given, or near by."""
-    if files and not Path(files[0]).exists():
+    if files and not os.path.exists(files[0]):
         raise GradeError(f"grade: there is no file {files[0]}")
     if files and Path(files[0]).is_file():
         return Path(files[0])
@@ -196,7 +197,7 @@ def _all(folder: Path, time_limit: float, out: TextIO) -> int:
 def _folder(given: Sequence[str]) -> Path:
     if given:
         folder = Path(given[0])
-        if len(given) > 1 or not folder.is_dir():
+        if len(given) > 1 or not os.path.isdir(given[0]):
             raise GradeError(f"grade: --all takes one folder of exercises, got {' '.join(given)}")
         return folder
     for folder in (Path("tutorials/exercises"), Path("."), Path(__file__).parents[2] / "tutorials" / "exercises"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FONT = "DejaVu Sans"  # comes with matplotlib
+ENDINGS = (".png", ".svg", ".pdf")  # of the pictures that need nothing but matplotlib
 INK, FAINT = "#222222", "#d0d0d0"
 COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))

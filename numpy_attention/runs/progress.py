@@ -6,6 +6,11 @@ import time
 from typing import Any, Self
 
 
+def per_second(count: int, seconds: float) -> float:
+    """A speed; 0 where the clock has not moved, as some do for a while."""
+    return count / seconds if seconds > 0 else 0.0
+
+
 class Progress:
     """Shows steps done, loss, speed and time left; `line` prints a line that stays."""
 

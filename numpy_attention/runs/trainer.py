@@ -33,7 +33,7 @@ from numpy_attention.runs.log import Log
 from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.mpi import OneProcess
 from numpy_attention.runs.parallel import Batch, Workers, count_targets, default_workers
-from numpy_attention.runs.progress import Progress
+from numpy_attention.runs.progress import Progress, per_second
 from numpy_attention.runs.restore import HowFar, check_optimizer, how_far
 from numpy_attention.runs.signals import StopSignals
 from numpy_attention.runs.task import Task
@@ -95,7 +95,7 @@ class Trainer:
                 evaluate = last or self.step % c.eval_every == 0
                 entry: dict[str, Any] | None = None
                 if evaluate or self.step == 1 or self.step % c.log_every == 0 or self.fault:
-                    entry = self._entry(loss, norm, tokens / (self.seconds - started))
+                    entry = self._entry(loss, norm, per_second(tokens, self.seconds - started))
                     tokens, started = 0, self.seconds
                 improved = False
                 if entry and evaluate:

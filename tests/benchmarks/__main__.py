@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy_attention.backend import NAMES, BackendError, get_backend
 from numpy_attention.errors import InputError
+from numpy_attention.plots.style import ENDINGS
 from numpy_attention.pretrained.fetch import located
 from tests.benchmarks import pretrained, race, report, work
 
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a table for each kind of work, line by line."""
     backend = get_backend(arguments.backend)  # a line on what is missing, before anything starts
     plan = _plan(arguments)
+    _check_files(arguments)
     about = report.machine(arguments.threads)
     print(f"{about}\n{backend.describe()}" if backend.name != "numpy" else about)
     races: list[Any] = []
@@ -95,6 +97,18 @@ def run(arguments: argparse.Namespace) -> int:
         report.plot(arguments.plot, races)
         print(f"\n{arguments.plot}")
     return 0
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse, before anything is measured, what cannot be written at its end."""
+    if arguments.plot is not None and arguments.plot.suffix.lower() not in ENDINGS:
+        raise InputError(f"--plot must end in .png, .svg or .pdf, got {arguments.plot}")
+    for option, path in (("--json", arguments.json), ("--plot", arguments.plot)):
+        try:
+            if path is not None:
+                open(path, "ab").close()
+        except OSError as error:
+            raise InputError(f"{option}: cannot write {path}: {error.strerror or error}") from None
 
 
 def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict[str, Any]], list[str]]]]]:

@@ -86,6 +86,19 @@ def test_a_missing_gpu_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("option", "file", "said"), [
+    ("--json", "no/x.json", "--json: cannot write no/x.json: No such file"), ("--json", ".", "--json: cannot write"),
+    ("--plot", "no/x.png", "--plot: cannot write"), ("--plot", "x.nothing", "--plot must end in .png, .svg or .pdf"),
+])
+def test_results_that_cannot_be_written_are_not_measured(tmp_path, monkeypatch, capsys, option, file, said):
+    monkeypatch.chdir(tmp_path)
+    assert main([option, file]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+
+
 def test_the_command_prints_tables_and_writes_json(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("tests.benchmarks.__main__.ATTENDERS", ["numpy_attention", "plain NumPy"])
     files = ["--json", str(tmp_path / "bench.json"), "--plot", str(tmp_path / "bench.png")]

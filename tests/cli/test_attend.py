@@ -152,7 +152,9 @@ def test_the_picture_lands_beside_the_checkpoint_by_default(run_directory: Path)
         (["--text", "fox", "--head", "0"], "needs --layer"),
         (["--text", "fox", "--out", "/no/such/folder/a.png"], "cannot write /no/such/folder/a.png"),
         (["--text", "fox", "--out", "folder"], "--out must end in .png, .svg or .pdf, got folder"),
-        (["--text", "fox", "--out", "a.gif.nothing"], "cannot write a.gif.nothing"),
+        (["--text", "fox", "--out", "a.gif.nothing"], "--out must end in .png, .svg or .pdf, got a.gif.nothing"),
+        (["--text", "fox", "--out", "a" * 300 + ".png"], "File name too long"),
+        (["--text", "fox", "--out", "a.pgf"], "--out must end in .png, .svg or .pdf, got a.pgf"),
         ([], "--text"),
     ],
 )

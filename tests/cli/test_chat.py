@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,11 @@ def test_a_pipe_is_answered_line_by_line_and_nothing_else_is_printed(path: Path,
         assert " tokens/s, the first after " in line
         assert " of 211 tokens of context" in line
     assert talk("") == ("", "")
+
+
+def test_a_clock_that_stands_still_gives_no_speed(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 5.0)
+    assert f"{TOKENS} tokens, 0.0 tokens/s, the first after 0.0 s" in talk("the user\n")[1]
 
 
 def test_reset_begins_anew_and_so_does_the_seed(path: Path, talk: Talk) -> None:
@@ -202,7 +208,7 @@ def test_what_cannot_talk_is_refused_in_one_line(
     assert "not to talk; use sample" in refused(capsys, "chat", run_directory)
     assert "it takes a GPT to talk" in refused(capsys, "chat", tiny.write(tmp_path, "bert"))
     assert "--seed must be at least 0" in refused(capsys, "chat", path, "--seed", "-1")
-    assert "--tokens must be at least 0" in refused(capsys, "chat", "nowhere", "--tokens", "-1")
+    assert "--tokens must be from 0" in refused(capsys, "chat", "nowhere", "--tokens", "-1")
     (path.parent / "plain").mkdir()
     for file in path.iterdir():
         if file.name != "tokenizer_config.json":

@@ -97,6 +97,8 @@ def test_a_batch_has_no_more_tokens_than_allowed_and_the_longest_texts_come_firs
     assert isinstance(model, TextEncoder)
     directions(model, [rng.integers(0, 9, length) for length in (3, 1, 12, 5, 9, 2, 4)], 10)
     assert shapes == [(1, 12), (1, 9), (2, 5), (3, 3)]
+    directions(model, [rng.integers(0, 9, length) for length in (3, 1)], 10**400)
+    assert shapes[4:] == [(2, 3)]
 
 
 def test_what_looks_like_a_special_token_is_text(path: Path) -> None:

@@ -1,5 +1,11 @@
 """`python -m numpy_attention`: a command is needed, and one that there is."""
 
+from pathlib import Path
+
+import pytest
+
+from numpy_attention.cli import main
+from numpy_attention.pretrained.shipped import SAID
 from tests.cli.commands import refused
 
 
@@ -15,3 +21,47 @@ def test_an_error_is_one_line_of_bounded_length_with_its_beginning_and_its_end(c
     assert len(err) < 800
     assert "invalid choice: 'ttt" in err
     assert err.endswith("'gradcheck', 'grade')\n")
+
+
+@pytest.mark.parametrize("arguments", [
+    ["train", "--out", "a\0b"], ["train", "--config", "\0"], ["train", "--text", "a\0b"], ["train", "--resume", "a\0b"],
+    ["sample", "a\0b"], ["fetch", "a\0b"], ["chat", "a\0b"], ["embed", "a\0b", "c", "--query", "d"],
+    ["embed", "minilm", "a\0b", "--query", "c"], ["attend", "--out", "a\0b.png"], ["gradcheck", "a\0b"],
+    ["grade", "a\0b"], ["grade", "--solution", "a\0b"],
+], ids=" ".join)
+def test_no_argument_holds_a_null_byte(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert "holds a null byte, which no name can" in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["train", "--text", "NAME"], ["train", "--config", "NAME"], ["sample", "NAME"], ["chat", "NAME"],
+    ["embed", "minilm", "NAME", "--query", "a"], ["attend", "NAME", "--text", "a"], ["attend", "--out", "NAME"],
+    ["grade", "NAME"], ["grade", "--all", "NAME"], ["grade", "--solution", "softmax", "NAME"],
+], ids=" ".join)
+@pytest.mark.parametrize("name", ["x" * 300, "", "\udcff", "."], ids=["long", "empty", "surrogate", "folder"])
+def test_a_name_that_no_file_has_is_told_in_one_line(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [argument.replace("NAME", name) for argument in arguments]
+    if arguments[:2] in (["grade", "--all"], ["grade", "--solution"]) and name == ".":
+        return  # a folder, in which answers are looked for
+    assert main(arguments) == 2
+    told = [line for line in capfd.readouterr().err.splitlines() if line != SAID]
+    assert len(told) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [
+    ["train", "--out", "new"], ["sample"], ["fetch", "minilm"], ["chat", "smollm2"], ["attend"], ["gradcheck"],
+    ["embed", "minilm", "a", "--query", "b"], ["grade", "softmax.py"],
+], ids=lambda arguments: arguments[0])
+def test_an_interrupt_ends_a_command_with_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"numpy_attention.cli.{arguments[0]}.run", interrupted)
+    assert main(arguments) == 130
+    assert capsys.readouterr() == ("", "numpy-attention: interrupted\n")

@@ -43,6 +43,12 @@ def test_the_default_directory_is_new_each_time(tmp_path, text, monkeypatch, cap
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
+def test_a_clock_that_stands_still_keeps_no_training_from_its_end(tmp_path, text, monkeypatch, capsys):
+    monkeypatch.setattr(time, "perf_counter", lambda: 5.0)
+    assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *SIZES]) == 0
+    assert "0 tokens/s  0 s left" in capsys.readouterr().out
+
+
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, text, capsys):
     samples = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):

@@ -74,7 +74,7 @@ def test_a_space_that_begins_a_word_is_kept_although_one_that_begins_a_text_is_n
     ("options", "said"),
     [
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--tokens", "-3"], "--tokens must be at least 0, got -3"),
+        (["--tokens", "-3"], "--tokens must be from 0 to 16,777,216, got -3"),
         (["--temperature", "nan"], "temperature must be at least 0, got nan"),
         (["--top-k", "0"], "top_k must be at least 1, got 0"),
         (["--top-p", "1.5"], r"top_p must be in \(0, 1\], got 1.5"),
@@ -95,3 +95,12 @@ def test_the_options_reach_the_sampler() -> None:
     assert options.pop("rng").random() == np.random.default_rng(11).random()
     assert options == {"temperature": 0.5, "top_k": 3, "top_p": 0.75}
     assert a.tokens == 7
+
+
+def test_what_has_no_room_in_memory_is_not_begun() -> None:
+    parser = argparse.ArgumentParser()
+    add_sampling(parser, tokens=3, temperature=1.0)
+    for count in ("16777217", "99999999999999", "9" * 4000):
+        with pytest.raises(InputError, match=r"--tokens must be from 0 to 16,777,216, got 1?"):
+            sampling(parser.parse_args(["--tokens", count]))
+    sampling(parser.parse_args(["--tokens", "16777216", "--seed", "9" * 4000]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.grade.exercises import EXERCISES
-from numpy_attention.grade.remote import Ended, Remote
+from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
 from tests.grade.hand_in import FOLDER
 
 
@@ -56,6 +56,15 @@ def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) 
             module.softmax(np.ones(2))
         assert module.why() == ""
     assert time.monotonic() - began < 1000
+
+
+def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
+    with remote(tmp_path, "import os\nos.write(2, b'x' * 10**8)\n", 3000.0) as module:
+        with pytest.raises(Ended):
+            module.load()
+        assert module.size > FLOOD
+        assert module.size < FLOOD + (1 << 20), "the rest is not even read"
+        assert len(module.printed) == SHOWN
 
 
 def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import sys
 from types import SimpleNamespace
 
-from numpy_attention.runs.progress import Progress
+from numpy_attention.runs.progress import Progress, per_second
 
 ENTRY = {"step": 50, "loss": 1.25, "val_loss": 1.5, "tokens_per_second": 12345.6, "learning_rate": 0.1}
 
@@ -57,3 +57,8 @@ def test_on_a_terminal_a_bar_is_drawn_and_lines_stay_above_it(monkeypatch):
         progress.advance({"step": 51, "skipped": "a NaN"})
     line = "step  50/200  loss 1.2500  val_loss 1.5000  12,346 tokens/s"
     assert seen == [("bar", 200, 49), "loss 1.250, 12,346 tokens/s", 1, line, 1, "closed"]
+
+
+def test_a_clock_that_stands_still_or_goes_back_gives_no_speed():
+    assert per_second(12, 3.0) == 4.0
+    assert per_second(12, 0.0) == per_second(12, -1.0) == 0.0

@@ -1,0 +1,118 @@
+r"""What a command prints, and what becomes of it where nobody reads it, or where not all of it can be shown.
+
+    train | head -1         the reader has closed its end: the training goes on, for its product is its directory
+    sample | head -1        the command ends at once and quietly, for its product is its output
+    train > /dev/full       one line on standard error says so, and the training goes on
+    sample > /dev/full      one line on standard error says so, and the exit code is 2
+    train >&- 2>&- <&-      a closed stream is like a full one; no file that is opened later takes its place
+    PYTHONIOENCODING=ascii  what the stream has no letters for is escaped, \u2192
+
+What standard error cannot take is lost without a word. Streams that somebody has put in the place of Python's own, a
+notebook or a test, are left as they are.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+
+class OutputError(Exception):
+    """Nothing more can be printed; its cause says why. A failed write elsewhere, of a file, is of another kind."""
+
+
+class Output:
+    """What to do when standard output is lost; `optional` says whether the command does without."""
+
+    optional = False
+
+    def lost(self, error: OSError) -> None:
+        """Called once, by the write that has failed; a reader who has had enough is no fault.
+
+        Raises: OutputError where the command ends with its output.
+        """
+        if not self.optional:
+            raise OutputError from error
+        if not isinstance(error, ConnectionError):
+            print(f"numpy-attention: {reason(error)}; the training goes on without a word", file=sys.stderr, flush=True)
+
+
+def reason(error: object) -> str:
+    """Why nothing can be printed, in a few words."""
+    return f"cannot print: {getattr(error, 'strerror', None) or error}"
+
+
+@contextlib.contextmanager
+def standard_streams() -> Iterator[Output]:
+    """Within it standard output and error are there and take every text; what is lost goes by the rules above."""
+    _occupy_closed_numbers()
+    output, before = Output(), (sys.stdout, sys.stderr)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _stream(sys.stdout, output.lost)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _stream(sys.stderr, lambda _: None)
+    try:
+        yield output
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OutputError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _occupy_closed_numbers() -> None:
+    """Open what a shell has closed (>&-) on nothing: else the next file that is opened would be standard output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number, this one
+
+
+def _stream(before: TextIO | None, lost: Callable[[OSError], None]) -> TextIO:
+    """The same stream for any text and without failures; of a closed one there is nothing to begin with."""
+    if before is None:
+        return io.TextIOWrapper(io.BufferedWriter(_Bytes(None, lost)), "utf-8", "backslashreplace")
+    with contextlib.suppress(OSError):
+        before.flush()
+    raw = getattr(before.buffer, "raw", None)
+    # PYTHONUNBUFFERED leaves the middle layer out
+    layers: Any = _Bytes(before.buffer, lost) if raw is None else io.BufferedWriter(_Bytes(raw, lost))
+    return io.TextIOWrapper(
+        layers, before.encoding, "backslashreplace", line_buffering=bool(before.line_buffering),
+        write_through=raw is None,
+    )
+
+
+class _Bytes(io.RawIOBase):
+    """The lowest layer of a stream; from its first failure on, the bytes go nowhere."""
+
+    def __init__(self, below: Any, lost: Callable[[OSError], None]) -> None:
+        self.below, self.lost, self.works = below, lost, True
+
+    def write(self, data: Any) -> int:
+        if not self.works:
+            return len(data)
+        try:
+            if self.below is None:
+                raise OSError(errno.EBADF, "standard output is closed")
+            while (count := self.below.write(data)) is None:  # a pipe that somebody has set not to wait
+                select.select([], [self.below], [])
+            return int(count)
+        except OSError as error:
+            self.works = False
+            self.lost(error)
+            return len(data)
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self.below is not None and bool(self.below.isatty())
+
+    def fileno(self) -> int:
+        return super().fileno() if self.below is None else int(self.below.fileno())

@@ -1,0 +1,126 @@
+"""What becomes of a command whose output nobody reads, that has no room, or is closed: asked of a real shell."""
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numpy_attention.cli.streams import standard_streams
+from tests.cli.commands import SIZES, text
+from tests.pretrained import tiny
+
+__all__ = ["text"]
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs bash, and a device that is full")
+FULL = "numpy-attention: cannot print: No space left on device"
+CLOSED = "numpy-attention: cannot print: standard output is closed"
+EXERCISE = str(Path(__file__).parents[2] / "tutorials" / "exercises" / "softmax.py")
+
+
+def shell(arguments: list[str], streams: str, **environment: str) -> tuple[int, str, str]:
+    """The exit code of a command with its streams bound like this, what it printed, and what it said beside that."""
+    command = shlex.join([sys.executable, "-m", "numpy_attention", *arguments])
+    script = f"{command} {streams}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, timeout=120, check=False, env={**os.environ, **environment}
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize(("streams", "said"), [
+    ("| head -c 1", ""),
+    ("> /dev/full", f"{FULL}; the training goes on without a word\n"),
+    (">&-", f"{CLOSED}; the training goes on without a word\n"),
+    ("2> /dev/full", ""),
+    ("<&- >&- 2>&-", ""),
+])
+def test_a_training_goes_on_to_its_end_whatever_becomes_of_its_words(
+    tmp_path: Path, text: Path, streams: str, said: str
+) -> None:
+    run = tmp_path / "run"
+    code, _, err = shell(["train", "--text", str(text), "--out", str(run), *SIZES], streams)
+    assert (code, err) == (0, said)
+    with np.load(run / "checkpoint.npz") as checkpoint:
+        assert json.loads(checkpoint["meta"].tobytes())["step"] == 8
+    assert (run / "loss.png").read_bytes().startswith(b"\x89PNG"), "and nothing was printed into the files"
+    assert [json.loads(line)["step"] for line in (run / "log.jsonl").read_text().splitlines()] == [1, 4, 8]
+
+
+ANSWERS = [
+    ["sample", "--tokens", "2000"], ["gradcheck", "softmax", "linear"], ["grade", EXERCISE, "--hint", "1"], ["--help"]
+]
+
+
+@pytest.mark.parametrize("arguments", ANSWERS, ids=lambda arguments: arguments[0])
+def test_a_command_that_has_nowhere_to_answer_says_so_in_one_line(arguments: list[str]) -> None:
+    for streams, said in (("> /dev/full", FULL), (">&-", CLOSED)):
+        code, _, err = shell(arguments, streams)
+        assert code == 2
+        assert err.splitlines()[-1] == said
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", ANSWERS[:2], ids=lambda arguments: arguments[0])
+def test_a_command_ends_quietly_when_its_reader_has_had_enough(arguments: list[str]) -> None:
+    code, out, err = shell(arguments, "| head -c 3 2>&1")
+    assert code == 0
+    assert len(out) == 3
+    assert [line for line in err.splitlines() if not line.startswith("no model is named")] == []
+
+
+def test_what_belongs_beside_the_output_does_not_come_into_it() -> None:
+    code, out, _ = shell(["sample", "--tokens", "5", "--prompt", "The "], "2>&-")
+    assert code == 0
+    assert out.startswith("The ")
+    assert shell(["nothing"], "2>&-") == (2, "", "")
+
+
+def test_an_input_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    path = str(tiny.folder(tiny.TIED)(tmp_path, "talker"))
+    for streams, said in (("<&-", "the input is closed"), ("0> /dev/null", "cannot read the input: ")):
+        code, out, err = shell(["chat", path], streams)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert said in err
+
+
+def test_what_a_stream_has_no_letters_for_is_escaped(text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tëxt→.txt"
+    text.rename(file)
+    run = ["train", "--text", str(file), "--out", str(tmp_path / "run→"), *SIZES]
+    code, out, err = shell(run, "", PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "")
+    assert r"t\xebxt\u2192.txt" in out
+    for encoding in ({"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        code, _, err = shell(["sample", "nowhere→"], "", **encoding)
+        assert code == 2
+        assert "nowhere" in err
+        assert "Traceback" not in err
+
+
+def test_without_buffers_each_word_is_there_at_once_and_a_pipe_may_refuse_to_wait() -> None:
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    os.write(into, b"." * 65536)  # so that there is no room
+    command = [sys.executable, "-u", "-m", "numpy_attention", "sample", "--tokens", "3", "--prompt", "The "]
+    with subprocess.Popen(command, stdout=into, stderr=subprocess.DEVNULL) as process:
+        os.close(into)
+        with os.fdopen(out, "rb") as reader:
+            said = reader.read()
+        assert process.wait() == 0
+    assert said[65536:].startswith(b"The ")
+
+
+def test_streams_of_somebody_else_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = io.StringIO()  # without a buffer, an encoding or a number
+    monkeypatch.setattr(sys, "stdout", theirs)
+    with standard_streams():
+        assert sys.stdout is theirs
+        print("said")
+    assert theirs.getvalue() == "said\n"
