@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.errors import InputError
+from numpy_attention.files import open_regular, there, whole_or_not_at_all, writing
 
 
 class Log:
@@ -19,21 +20,29 @@ class Log:
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
         kept = [line for line in read_log(path) if line["step"] <= step]
-        with whole_or_not_at_all(path) as temporary:
+        with writing(path.parent), whole_or_not_at_all(path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
-        with open(self.path, "a", encoding="utf-8") as file:
+        with writing(self.path.parent), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log; a line that a kill has cut off is left out."""
-    if not path.exists():
+    """The whole lines of a log; a line that a kill has cut off is left out.
+
+    Raises: InputError, in one line, for what cannot be read.
+    """
+    if not there(path):
         return []
+    try:
+        with open_regular(path) as file:
+            texts = file.read().decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for text in texts:
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):  # cut off; or damaged into numbers or lists without end
