@@ -75,7 +75,20 @@ def there(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise InputError(f"cannot read {str(path)[:MAX_SAID]}: {error.strerror or error}") from None
+        raise _unreadable(path, error) from None
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
+    """A regular file, opened; what the system refuses to read is told in one line.
+
+    Raises: InputError
+    """
+    try:
+        with open_regular(path) as file:
+            yield file
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
@@ -95,6 +108,10 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     if stat.S_ISDIR(kind):
         raise OSError(errno.EISDIR, "it is a directory, no regular file")
     raise OSError(errno.EINVAL, "it is no regular file; save what it holds in one first")
+
+
+def _unreadable(path: object, error: OSError) -> InputError:
+    return InputError(f"cannot read {str(path)[:MAX_SAID]}: {error.strerror or error}")
 
 
 def _sync(path: Path, mode: int) -> None:

@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.errors import InputError
-from numpy_attention.files import open_regular, there, whole_or_not_at_all, writing
+from numpy_attention.files import reading, whole_or_not_at_all, writing
 
 
 class Log:
@@ -34,14 +33,11 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
     Raises: InputError, in one line, for what cannot be read.
     """
-    if not there(path):
+    if not path.is_file():
         return []
-    try:
-        with open_regular(path) as file:
-            texts = file.read().decode("utf-8", "replace").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     lines = []
+    with reading(path) as file:
+        texts = file.read().decode("utf-8", "replace").splitlines()
     for text in texts:
         try:
             line = json.loads(text)
