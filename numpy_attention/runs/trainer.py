@@ -167,10 +167,9 @@ class Trainer:
 
     def prepare(self) -> None:
         """Let the task write its data beside the run: first rank 0, then those that do not find it done."""
-        first = self.ranks.rank == 0
-        with writing(self.directory):
-            self.ranks.together(lambda: first and self.task.prepare(self.directory))
-            self.ranks.together(lambda: first or self.task.prepare(self.directory))
+        first, prepare = self.ranks.rank == 0, writing(self.directory)(self.task.prepare)
+        self.ranks.together(lambda: first and prepare(self.directory))
+        self.ranks.together(lambda: first or prepare(self.directory))
 
     def save(self) -> None:
         """Write the checkpoint; the one before it and the best so far stay under other names."""

@@ -58,7 +58,7 @@ def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
     """The ids in a file, mapped; None where there is no such file, or one that is not as it was written."""
     dtype = id_dtype(vocabulary_size)
     start = len(_header(0, dtype))
-    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:  # ValueError: it shrinks while it is read
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:  # ValueError: it shrinks meanwhile
         count = (os.fstat(file.fileno()).st_size - start - CHECKSUM) // dtype.itemsize
         if count < 1 or file.read(start) != _header(count, dtype):
             return None

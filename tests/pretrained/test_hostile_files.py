@@ -1,6 +1,7 @@
 """Damaged and hostile checkpoints: each loads, or is refused in one line, quickly and in little memory."""
 
 import json
+import os
 import struct
 import time
 import tracemalloc
@@ -184,3 +185,16 @@ def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, c
     assert f"{key} is {value}" in found or "its settings describe" in found
     assert seconds < SECONDS
     assert peak < honest[-1] + 100_000
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path, name):
+    folder = tiny.write(tmp_path, "llama")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match="it is no regular file"):
+        na.load_pretrained(folder)
+    if name.endswith(".safetensors"):
+        with pytest.raises(InputError, match="it is no regular file"):
+            na.import_safetensors(folder / name)

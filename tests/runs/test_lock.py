@@ -14,6 +14,10 @@ import pytest
 from numpy_attention.errors import InputError
 from numpy_attention.runs import lock
 from numpy_attention.runs.lock import NAME, hold
+from numpy_attention.runs.log import read_log
+from tests.runs.small_runs import resume, text, trainer
+
+__all__ = ["text"]
 
 HOLDER = "import sys; from numpy_attention.runs.lock import hold\nwith hold({!r}): print('held', flush=True); input()"
 
@@ -137,3 +141,22 @@ def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "msvcrt", None)
     with hold(tmp_path), hold(tmp_path):
         pass
+
+
+def test_two_trainers_in_one_process_do_not_share_a_directory(tmp_path, text, monkeypatch):
+    first, second = (trainer(tmp_path / "run", text) for _ in range(2))
+    step_once, refusals = first.one_step, []
+
+    def step_and_disturb():
+        with pytest.raises(InputError, match=rf"is in use: process {os.getpid()} on") as caught:
+            second.run()
+        refusals.append(caught)
+        return step_once()
+
+    monkeypatch.setattr(first, "one_step", step_and_disturb)
+    assert first.run() == "finished"
+    assert len(refusals) == 12
+    assert [entry["step"] for entry in read_log(tmp_path / "run" / "log.jsonl")] == list(range(1, 13))
+    with first.alone(), first.alone(), pytest.raises(InputError, match="is in use"):
+        second.run()
+    assert resume(tmp_path / "run").run() == "finished"
