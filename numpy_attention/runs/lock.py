@@ -80,6 +80,7 @@ def _granted(handle: int) -> bool:
 
 def _holder(handle: int) -> str:
     """What the holder has written, if it makes sense."""
+    time.sleep(0.1)  # it may have the lock, but the words of a dead run still stand there
     with contextlib.suppress(OSError):
         os.lseek(handle, 0, os.SEEK_SET)
         said = os.read(handle, MOST).decode("ascii", "backslashreplace")

@@ -44,6 +44,18 @@ def test_whoever_comes_second_is_told_who_holds_it_and_gets_it_when_that_one_is_
         assert (tmp_path / NAME).exists()
 
 
+def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_it(tmp_path):
+    handle = os.open(tmp_path / NAME, os.O_RDWR | os.O_CREAT)
+    lock._write(handle, "the dead one")
+    assert lock._granted(handle)
+    writes = threading.Timer(0.02, lock._write, (handle, "the holder"))
+    writes.start()
+    with pytest.raises(InputError, match="is in use: the holder;"), hold(tmp_path):
+        pass
+    writes.join()
+    os.close(handle)
+
+
 def test_of_many_at_once_one_holds_it(tmp_path):
     barrier, held, refused = threading.Barrier(8), [], []
 
