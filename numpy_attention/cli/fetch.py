@@ -4,7 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from numpy_attention.pretrained.fetch import SOURCES, cache_folder, fetch, there
+from numpy_attention.files import there
+from numpy_attention.pretrained.fetch import SOURCES, cache_folder, fetch
 
 NEXT = {
     "smollm2": "chat smollm2",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into
+from numpy_attention.files import read_into, there
 from numpy_attention.models.model import Model
-from numpy_attention.pretrained.fetch import located, there
+from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, SAID
 from numpy_attention.pretrained.tokenizer import Tokenizer

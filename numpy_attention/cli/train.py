@@ -16,6 +16,7 @@ And back: the optimizer holds the model's own arrays (`Layer.parameters`), so th
 """
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 import time
@@ -24,7 +25,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import MAX_SAID, InputError
+from numpy_attention.files import reading, there, writing
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig, command_line, option
 from numpy_attention.runs.log import read_log
@@ -32,6 +34,7 @@ from numpy_attention.runs.mpi import OneProcess, started_ranks
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.plot import draw_losses
 from numpy_attention.runs.restore import load_run
+from numpy_attention.runs.signals import StopSignals
 from numpy_attention.runs.trainer import SAMPLE, NonFiniteError, Trainer, generator
 from numpy_attention.tasks import TASKS, kind_of_task, make_task
 from numpy_attention.tasks.sums import SumTask
@@ -66,34 +69,44 @@ def run(arguments: argparse.Namespace) -> int:
     """Check everything, then make the directory, then train."""
     ranks = started_ranks()
     with ranks.silence():
-        directory = arguments.out or arguments.resume or _new_directory(Path("runs"))
-        directory = ranks.everyones(directory)[0]  # that of rank 0, for the ranks' clocks may differ
         make = _resumed if arguments.resume else _fresh
-        trainer = ranks.together(lambda: make(arguments, directory, ranks))
-        ranks.together(lambda: _begin(trainer))
-        print(_announcement(trainer), flush=True)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # where a NaN was born is told in one line
-                ending = trainer.run()
-        except NonFiniteError as error:
-            if ranks.rank == 0:
-                print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
-            ranks.wait()  # whoever ends with an error ends the others: first let rank 0 say why
-            return 1
-        except OSError as error:  # reading refuses with an InputError: this is a write, of the log, a checkpoint or ids
-            raise InputError(f"cannot write to {trainer.directory}: {error.strerror or error}") from None
-        if ending in SIGNAL_CODES:
-            print(f"\nstopped by {ending} after step {trainer.step}, which is saved; go on with:")
-            print(f"  python -m numpy_attention train --resume {trainer.directory}", flush=True)
-            ranks.wait()
-            return SIGNAL_CODES[ending]
+        trainer = ranks.together(lambda: make(arguments, ranks))
+        _begin(trainer, arguments)
+        with trainer.alone():
+            if not arguments.resume:  # once more, now that nobody else can begin here
+                ranks.together(lambda: None if ranks.rank else _check_free(trainer.directory))
+            print(_announcement(trainer), flush=True)
+            return _train(trainer)
+
+
+def _train(trainer: Trainer) -> int:
+    """Train, and say how it ended, in words and by the exit code."""
+    ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {trainer.directory}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # where a NaN was born is told in one line
+            ending = trainer.run()
+    except NonFiniteError as error:
         if ranks.rank == 0:
-            _finish(trainer, ending)
-        return 0
+            print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
+        ranks.wait()  # whoever ends with an error ends the others: first let rank 0 say why
+        return 1
+    if ending in SIGNAL_CODES:
+        print(f"\nstopped by {ending} after step {trainer.step}, which is saved; go on with:\n  {again}", flush=True)
+        ranks.wait()
+        return SIGNAL_CODES[ending]
+    try:
+        stopped = None if ranks.rank else _finish(trainer, ending, again)
+    except KeyboardInterrupt:
+        stopped = "SIGINT"
+    if stopped:
+        said = f"stopped by {stopped}; the training is complete and saved; its report comes again with {again}"
+        print(f"numpy-attention: {said}", file=sys.stderr, flush=True)
+        return SIGNAL_CODES[stopped]
+    return 0
 
 
-def _fresh(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) -> Trainer:
+def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
     """A run at its beginning: the task's own settings, over them those of the file, over them those of the options."""
     settings = _settings_from_file(arguments.config) | _given(arguments)
     of_task = _settings_of_task(settings)
@@ -102,11 +115,17 @@ def _fresh(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) ->
             raise InputError("--as-in-the-lesson belongs to --task sum")
         of_task = of_task | SumTask.lesson
     config = TrainConfig.from_mapping(of_task | settings, str(arguments.config or ""))
-    if directory.exists() and not directory.is_dir():
+    if arguments.out:
+        _check_free(arguments.out)
+    return Trainer(config, make_task(config), arguments.out or Path("runs"), ranks)
+
+
+def _check_free(directory: Path) -> None:
+    """Refuse a directory that holds a run."""
+    if there(directory) and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; name a directory")
-    if any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json")):
+    if any(there(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
         raise InputError(f"--out {directory} already holds a run; name another, or go on with --resume {directory}")
-    return Trainer(config, make_task(config), directory, ranks)
 
 
 def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
@@ -120,14 +139,15 @@ def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
     return kind_of_task(task, start).defaults
 
 
-def _resumed(arguments: argparse.Namespace, directory: Path, ranks: OneProcess) -> Trainer:
+def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
     """The run in a directory, where its last checkpoint was saved."""
+    directory = arguments.resume
     if arguments.out or arguments.config:
         raise InputError("--resume goes on in its own directory with its own settings; leave --out and --config out")
     if arguments.as_in_the_lesson:
         raise InputError("--as-in-the-lesson is for a new run; leave it out, --resume has its run's own settings")
     config, arrays, meta = load_run(directory)
-    if directory.is_file():
+    if not directory.is_dir():
         raise InputError(f"--resume needs the directory of the run, got the file {directory}")
     given = _given(arguments)
     free = ("workers", "backend", "recompute")  # how the work is done, not what is done
@@ -145,14 +165,20 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     return {f.name: getattr(arguments, f.name) for f in dataclasses.fields(TrainConfig) if hasattr(arguments, f.name)}
 
 
-def _begin(trainer: Trainer) -> None:
+def _begin(trainer: Trainer, arguments: argparse.Namespace) -> None:
     """Make sure that all ranks begin alike, and that there is a place to write to."""
     config, ranks = trainer.config, trainer.ranks
-    ranks.same_start(trainer.model.parameters(), (config.to_mapping(), trainer.task.saved(), trainer.step))
-    try:
-        trainer.directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to --out {trainer.directory}: {error.strerror or error}") from None
+    facts = config.to_mapping(), trainer.task.saved(), trainer.step
+    ranks.together(lambda: ranks.same_start(trainer.model.parameters(), facts))
+    if not (arguments.out or arguments.resume):
+        made = ranks.together(lambda: trainer.directory if ranks.rank else _new_directory(trainer.directory))
+        trainer.directory = ranks.everyones(made)[0]
+    ranks.together(lambda: _make_directory(trainer.directory))  # on every machine
+
+
+def _make_directory(directory: Path) -> None:
+    with writing(f"--out {directory}"):
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 def _announcement(trainer: Trainer) -> str:
@@ -167,27 +193,40 @@ def _announcement(trainer: Trainer) -> str:
     )
 
 
-def _finish(trainer: Trainer, ending: str) -> None:
-    """The task's report, and the picture of the losses."""
+def _finish(trainer: Trainer, ending: str, again: str) -> str | None:
+    """The task's report, and the picture of the losses; the signal that has come while it was drawn."""
     print(f"{ending} after step {trainer.step}, {trainer.seconds:.0f} seconds of training\n")
     with Workers(trainer.workers.count) as workers:
         print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
-    written = trainer.task.write_result(trainer.model, trainer.directory)
-    log = read_log(trainer.directory / "log.jsonl")
-    missing = draw_losses(log, trainer.task.reference_lines(), trainer.directory / "loss.png")
-    picture = f" ({missing})" if missing else ", loss.png"
+    try:
+        written = trainer.task.write_result(trainer.model, trainer.directory)
+    except OSError as error:
+        reason = f"{error.strerror or error}; the training is complete and saved: make room, then {again}"
+        raise InputError(f"cannot write to {trainer.directory}: {reason}") from None
+    with StopSignals() as signals:  # the first one waits a second for the picture: matplotlib would make it an error
+        picture = _picture(trainer)
     files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
     print(f"\nin {trainer.directory}: {', '.join(files)}{picture}")
+    return signals.name
+
+
+def _picture(trainer: Trainer) -> str:
+    """Draw the losses, and tell what came of it: whatever goes wrong, the training is complete without a picture."""
+    try:
+        log = read_log(trainer.directory / "log.jsonl")
+        missing = draw_losses(log, trainer.task.reference_lines(), trainer.directory / "loss.png")
+    except Exception as error:  # what matplotlib raises is a matter of its version
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())[:MAX_SAID] or type(error).__name__
+        print(f"numpy-attention: there is no picture of the losses, loss.png: {why}", file=sys.stderr)
+        return ""
+    return f" ({missing})" if missing else ", loss.png"
 
 
 def _settings_from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_SETTINGS + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    with reading(path) as file:
+        raw = file.read(MAX_SETTINGS + 1)
     if len(raw) > MAX_SETTINGS:
         raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes: that is no file of settings")
     if (dots := max(line.count(b".") for line in raw.split(b"\n"))) > MAX_DOTS:
@@ -201,6 +240,11 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
 
 
 def _new_directory(parent: Path) -> Path:
+    """A directory of the time, made by us: what another run has made at the same time is not ours."""
     stem = time.strftime("%Y-%m-%d-%H%M%S")
-    names = [stem] + [f"{stem}-{n}" for n in range(2, 1000)]
-    return next(parent / name for name in names if not (parent / name).exists())
+    _make_directory(parent)
+    for name in [stem] + [f"{stem}-{n}" for n in range(2, 1000)]:
+        with writing(parent), contextlib.suppress(FileExistsError):
+            (parent / name).mkdir()
+            return parent / name
+    raise InputError(f"{parent / stem} and a thousand more are taken; name a directory with --out")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numpy_attention.errors import MAX_SAID, InputError
+from numpy_attention.files import there
 
 UNFINISHED = ".unfinished-"  # how the folder of a model begins that is not whole yet
 FORGOTTEN = 24 * 3600  # seconds, after which a killed process has left one of them
@@ -89,17 +90,6 @@ def located(name: str) -> Path:
     if not there(path):
         raise InputError(f"{name} is not here yet; bring it with: python -m numpy_attention fetch {name}")
     return path
-
-
-def there(path: Path) -> bool:
-    """Whether there is a file or folder of that path.
-
-    Raises: InputError where that cannot be seen: in a folder that may not be read, or under a name that cannot be.
-    """
-    try:
-        return path.exists()
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)[:MAX_SAID]}: {error.strerror or error}") from None
 
 
 def cache_folder() -> Path:

@@ -27,12 +27,12 @@ import math
 from collections.abc import Callable
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError
+from numpy_attention.files import open_regular
 
 TEXT, LIST = 8, 9  # the kinds of a setting that are no number
 NUMBERS = {
@@ -81,12 +81,9 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 def mapped(path: str | PathLike[str]) -> np.ndarray:
     """The bytes of a file, which come into memory when they are looked at.
 
-    Raises: OSError for a file that cannot be opened; InputError for what is no file, or an empty one.
+    Raises: OSError for what cannot be opened, or is no regular file; InputError for an empty one.
     """
-    found = Path(path)
-    if found.exists() and not found.is_file():
-        raise InputError("it is no regular file")
-    with open(found, "rb") as file:
+    with open_regular(path) as file:
         if not file.read(1):
             raise InputError("it is empty")
         return np.asarray(np.memmap(file, np.uint8, "r"))

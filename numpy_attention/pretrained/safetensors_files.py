@@ -27,7 +27,7 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import MAX_SAID, InputError, differences, several
-from numpy_attention.files import config_from, read_into, whole_or_not_at_all
+from numpy_attention.files import config_from, open_regular, read_into, whole_or_not_at_all
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
@@ -47,9 +47,9 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     Of a model with changes of low rank these are the changes alone.
 
     Raises: InputError without the package safetensors; ValueError for a model of which something is frozen, and would
-    be left out, or in which more than the changes of low rank learns.
+    be left out, or in which more than the changes of low rank learns; OSError for a file that cannot be written.
     """
-    _, numpy_files = packages()
+    package, numpy_files = packages()
     arrays = model.parameters()
     about: dict[str, Any] = {"class": type(model).__name__, "model": dataclasses.asdict(model.config)}
     if isinstance(model, (GPT, TextEncoder)) and (changes := low_rank_of(model)) is not None:
@@ -61,7 +61,10 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
         raise ValueError(f"export_safetensors: {said}")
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
     with whole_or_not_at_all(path) as temporary:
-        numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
+        try:
+            numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
+        except package.SafetensorError as error:  # a full disk, for example
+            raise OSError(str(error)) from None
 
 
 def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> Model:
@@ -75,6 +78,7 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     """
     package, numpy_files = packages()
     try:
+        open_regular(path).close()
         with package.safe_open(path, framework="numpy") as file:
             about = (file.metadata() or {}).get(KEY)
         arrays: dict[str, np.ndarray] = numpy_files.load_file(path)

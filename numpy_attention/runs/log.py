@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import reading, whole_or_not_at_all, writing
 
 MAX_LINE = 2**20  # bytes: those of a run are a few hundred
 LARGEST = 1e300  # that a picture has room for: the width of its axes is a number too
@@ -25,21 +25,24 @@ class Log:
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
         kept = [line for line in read_log(path) if line["step"] <= step]
-        with whole_or_not_at_all(path) as temporary:
+        with writing(path.parent), whole_or_not_at_all(path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
-        with open(self.path, "a", encoding="utf-8") as file:
+        with writing(self.path.parent), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log. One that a kill has cut off is left out; others that no run writes, with a word."""
+    """The lines of a log. One that a kill has cut off is left out; others that no run writes, with a word.
+
+    Raises: InputError, in one line, for what cannot be read.
+    """
     if not path.is_file():
         return []
     lines, odd = [], 0
-    with open(path, "rb") as file:
+    with reading(path) as file:
         while raw := file.readline(MAX_LINE):
             line = _entry(raw)
             if line is not None:

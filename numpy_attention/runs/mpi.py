@@ -37,7 +37,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.runs.parallel import Workers, usable_cores
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.parallel import Workers, default_workers, usable_cores
 
 Value = TypeVar("Value")
 SIGNALS = ("SIGINT", "SIGTERM")
@@ -56,6 +57,21 @@ class OneProcess:
     def share(self, shards: int) -> range:
         """Which of the shards of a batch are this rank's."""
         return range(self.rank * shards // self.size, (self.rank + 1) * shards // self.size)
+
+    def threads(self, config: TrainConfig, num_parameters: int) -> int:
+        """How many threads share this rank's shards of a batch.
+
+        Raises: InputError for ranks that cannot share one.
+        """
+        on_host = config.backend == "numpy"
+        if self.size > 1 and not on_host:
+            raise InputError("ranks add up their gradients in the host's memory; leave --backend out")
+        if self.size > config.batch:
+            raise InputError(f"{self.size} ranks cannot share a batch of {config.batch}; give a larger --batch")
+        if config.workers or not on_host:
+            return config.workers or 1  # a GPU is one worker, who takes the batch whole
+        examples = config.batch // self.size
+        return default_workers(examples, examples * config.context * num_parameters, self.cores)
 
     def total(
         self, parameters: Mapping[str, np.ndarray], loss: Any, grads: dict[str, np.ndarray], signal: str | None

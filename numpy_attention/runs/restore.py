@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import config_from, read_into
+from numpy_attention.files import config_from, read_into, there
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs import checkpoint
@@ -85,11 +85,11 @@ def check_optimizer(arrays: dict[str, np.ndarray], said: HowFar) -> None:
 
 def checkpoint_path(directory: Path) -> Path:
     """Where the checkpoint of a run lies; a checkpoint file may be named itself."""
-    if directory.is_file():
-        return directory
-    if not directory.exists():
+    if not there(directory):
         raise InputError(f"there is no directory {directory}")
-    if not (directory / checkpoint.NAME).exists():
+    if not directory.is_dir():
+        return directory
+    if not there(directory / checkpoint.NAME):
         raise InputError(f"{directory} holds no {checkpoint.NAME}; name a directory that `train` has written")
     return directory / checkpoint.NAME
 

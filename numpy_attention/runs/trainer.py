@@ -15,9 +15,10 @@ before: others have other shards, whose sums are rounded otherwise and whose dro
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,15 @@ import numpy as np
 
 from numpy_attention.backend import get_backend
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into, save_arrays, sweep, whole_or_not_at_all
+from numpy_attention.files import read_into, writing
 from numpy_attention.runs import checkpoint, parallel
 from numpy_attention.runs.config import TrainConfig, make_optimizer
 from numpy_attention.runs.diagnose import NOT_AGAIN, first_non_finite
+from numpy_attention.runs.lock import hold
 from numpy_attention.runs.log import Log
 from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.mpi import OneProcess
-from numpy_attention.runs.parallel import Batch, Workers, count_targets, default_workers
+from numpy_attention.runs.parallel import Batch, Workers, count_targets
 from numpy_attention.runs.progress import Progress, per_second
 from numpy_attention.runs.restore import HowFar, check_optimizer, how_far
 from numpy_attention.runs.signals import StopSignals
@@ -63,7 +65,7 @@ class Trainer:
         self.backend = get_backend(config.backend)
         self.model = task.model(generator(config, INITIAL)).to(self.backend)
         self.model.recompute = config.recompute
-        self.workers = Workers(self._threads(), alone=self.ranks.size == 1)
+        self.workers = Workers(self.ranks.threads(config, self.model.num_parameters()), alone=self.ranks.size == 1)
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)
         self.signals = StopSignals()
@@ -75,17 +77,42 @@ class Trainer:
         self.since_best = 0  # evaluations without a new best
         self.skipped = 0  # steps left out for their NaN or infinity
         self.fault = ""  # what was wrong with the last step, if it was left out
+        self.is_alone = False  # whether no other run writes into the directory
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within it no other run writes into the directory; it may be entered again within itself.
+
+        Raises: InputError that says which run does; on all ranks, for rank 0 alone writes and asks.
+        """
+        if self.is_alone:
+            yield
+            return
+        with contextlib.ExitStack() as stack:
+            self.ranks.together(lambda: self.ranks.rank or stack.enter_context(hold(self.directory)))
+            stack.callback(setattr, self, "is_alone", False)
+            self.is_alone = True
+            yield
 
     def run(self) -> str:
-        """Train to the end, and say how it ended: "finished", "stopped early" or the name of a signal."""
-        c, first = self.config, self.ranks.rank == 0
+        """Train to the end, and say how it ended: "finished", "stopped early" or the name of a signal.
+
+        Raises: InputError where the directory cannot be written to, or another run does; NonFiniteError.
+        """
         keep_freed_memory()
-        self.prepare()
+        with self.alone():
+            if self.ranks.rank == 0:
+                checkpoint.tidy(self.directory, self._is_best())  # a kill may have come before
+            self.prepare()
+            return self._train()
+
+    def _train(self) -> str:
+        c, first = self.config, self.ranks.rank == 0
         with self.workers, Progress(c.steps, self.step) as progress, self.signals:
             if self.step == 0:
                 self.save()  # from here on there is something to go on from
                 if first:
-                    self.write_config()
+                    checkpoint.write_config(self.directory, self.meta())
             log = Log(self.directory / "log.jsonl", self.step) if first else None
             tokens, started = 0, self.seconds
             while self.step < c.steps:
@@ -140,22 +167,17 @@ class Trainer:
 
     def prepare(self) -> None:
         """Let the task write its data beside the run: first rank 0, then those that do not find it done."""
-        first = self.ranks.rank == 0
-        self.ranks.together(lambda: first and self.task.prepare(self.directory))
-        self.ranks.together(lambda: first or self.task.prepare(self.directory))
+        first, prepare = self.ranks.rank == 0, writing(self.directory)(self.task.prepare)
+        self.ranks.together(lambda: first and prepare(self.directory))
+        self.ranks.together(lambda: first or prepare(self.directory))
 
     def save(self) -> None:
         """Write the checkpoint; the one before it and the best so far stay under other names."""
         if self.ranks.rank > 0:
             return
-        path = self.directory / checkpoint.NAME
-        sweep(self.directory)
-        if path.exists():
-            checkpoint.keep_as(path, checkpoint.PREVIOUS)
         arrays = {f"parameters.{name}": p for name, p in self.model.parameters().items()}
         arrays |= {f"optimizer.{name}": array for name, array in self.optimizer.state().items()}
-        save_arrays(path, arrays, self.meta())
-        self._keep_best()
+        checkpoint.save(self.directory, arrays, self.meta(), self._is_best())
 
     def meta(self) -> dict[str, Any]:
         """The part of a checkpoint that is not arrays."""
@@ -166,13 +188,6 @@ class Trainer:
             **{name: getattr(self, name) for name in HowFar._fields},
             "best": None if math.isinf(self.best) else self.best,
         }
-
-    def write_config(self) -> None:
-        """config.json, for people; a run goes on from its checkpoint."""
-        meta = self.meta()
-        text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
-        with whole_or_not_at_all(self.directory / "config.json") as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
 
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
@@ -188,22 +203,6 @@ class Trainer:
         check_optimizer(arrays, said)
         self.optimizer.load_state(state)
         self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = said
-        if self.ranks.rank == 0:
-            sweep(self.directory)  # of a run that was killed while it saved for the last time
-        self._keep_best()  # a kill may have come between a save and this
-
-    def _threads(self) -> int:
-        """How many threads share this rank's shards of a batch."""
-        c, ranks = self.config, self.ranks
-        on_host = self.backend.name == "numpy"
-        if ranks.size > 1 and not on_host:
-            raise InputError("ranks add up their gradients in the host's memory; leave --backend out")
-        if ranks.size > c.batch:
-            raise InputError(f"{ranks.size} ranks cannot share a batch of {c.batch}; give a larger --batch")
-        if c.workers or not on_host:
-            return c.workers or 1  # a GPU is one worker, who takes the batch whole
-        examples = c.batch // ranks.size
-        return default_workers(examples, examples * c.context * self.model.num_parameters(), ranks.cores)
 
     def _mine(self, batch: Batch) -> range:
         """Which shards of the batch are this rank's."""
@@ -247,6 +246,5 @@ class Trainer:
         self.since_best = 0 if improved else self.since_best + 1
         return improved
 
-    def _keep_best(self) -> None:
-        if self.best_step == self.step > 0 and self.ranks.rank == 0:
-            checkpoint.keep_as(self.directory / checkpoint.NAME, checkpoint.BEST)
+    def _is_best(self) -> bool:
+        return self.best_step == self.step > 0

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.errors import InputError
+from numpy_attention.files import reading, there
 from numpy_attention.models.gpt import GPT
-from numpy_attention.pretrained.fetch import located, there
+from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import Pretrained, load_pretrained
 from numpy_attention.pretrained.low_rank import add_low_rank, merge_low_rank
 from numpy_attention.pretrained.safetensors_files import export_safetensors
@@ -88,11 +89,8 @@ def fingerprint(path: Path) -> str:
     files = [path] if path.is_file() else sorted([*path.glob("config.json"), *path.glob("*.safetensors")])
     digest = hashlib.sha256()
     for file in files:
-        try:
-            with open(file, "rb") as opened:
-                digest.update(hashlib.file_digest(opened, "sha256").digest())
-        except OSError as error:
-            raise InputError(f"cannot read {file}: {error.strerror or error}") from None
+        with reading(file) as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()
 
 

@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import codecs
 import importlib
-import os
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -32,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError, shown
+from numpy_attention.files import reading
 
 READ_AT_ONCE = 2**20  # bytes of a text
 HELD_OUT = 2**20  # ids at most
@@ -57,17 +56,12 @@ def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
     """
     decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
-        kind = os.stat(path).st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            raise InputError(f"{path} is no regular file; a text is read more than once, so save it in one first")
-        with open(path, "rb") as file:
+        with reading(path) as file:
             while raw := file.read(size):
                 text = decoder.decode(raw)
                 yield text if begun else text.removeprefix("\ufeff")
                 offset, begun = offset + len(raw), begun or bool(text)
             decoder.decode(b"", final=True)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:  # error.object begins with the bytes that the last piece has left over
         rest = len(error.object) - (len(raw) if raw else 0)
         byte = f"0x{error.object[error.start]:02x} at offset {offset - rest + error.start}"

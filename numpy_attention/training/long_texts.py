@@ -7,20 +7,25 @@ system reads the pages in which a block lies when the block is asked for, and fo
     text -> pieces of a megabyte -> ids -> ids-<fingerprint>.npy in the run's directory -> np.load(mmap_mode="r")
 
 An id takes the smallest number of bytes that holds the vocabulary: one for bytes and most characters, two for byte
-pairs. The file is a plain .npy array. Its name holds the fingerprint of text and vocabulary, and like a checkpoint it
-gets that name only when it is whole; so a run that is resumed finds it and need not encode the text again.
+pairs. The file is a plain .npy array, with four bytes behind it that NumPy does not look at: the checksum of the ids.
+Its name holds the fingerprint of text and vocabulary, and like a checkpoint it gets that name only when it is whole; so
+a run that is resumed finds it and need not encode the text again, unless length or checksum say that it has changed.
 """
 
 import contextlib
+import io
+import os
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import open_regular, whole_or_not_at_all
 
 LOOKED_AT_ONCE = 2**20  # ids of a file
+CHECKSUM = 4  # bytes
 
 
 def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
@@ -29,41 +34,45 @@ def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
 
 
 def write_ids(path: Path, arrays: Iterable[np.ndarray], dtype: np.dtype[Any]) -> None:
-    """Write ids that come piece by piece as one .npy array, whole or not at all.
+    """Write ids that come piece by piece as one .npy array, whole or not at all, with their checksum behind it.
 
     Raises: ValueError if its header grows.
     """
     with whole_or_not_at_all(path) as temporary, open(temporary, "wb") as file:
-        # NumPy leaves room in the header for the length of the first axis, which is known at the end
-        _write_header(file, 0, dtype)
-        start, count = file.tell(), 0
+        file.write(_header(0, dtype))
+        count, checksum = 0, 0
         for ids in arrays:
-            file.write(ids.astype(dtype).data)
-            count += len(ids)
+            raw = ids.astype(dtype).data
+            file.write(raw)
+            count, checksum = count + len(ids), zlib.crc32(raw, checksum)
+        file.write(checksum.to_bytes(CHECKSUM, "little"))
+        # NumPy leaves room in the header for the length of the first axis, which is known now
+        head = _header(count, dtype)
+        if len(head) != len(_header(0, dtype)):
+            raise ValueError(f"write_ids: the header of {count} ids does not fit into its place")
         file.seek(0)
-        _write_header(file, count, dtype)
-        if file.tell() != start:
-            raise ValueError(f"write_ids: the header of {count} ids does not fit into {start} bytes")
+        file.write(head)
 
 
 def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
-    """The ids in a file, mapped; None where there is no such file, or one that is not whole or holds other ids."""
-    with contextlib.suppress(OSError, ValueError, EOFError):  # what NumPy says of no file and of damaged ones
-        ids: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        if ids.ndim == 1 and len(ids) and ids.dtype == id_dtype(vocabulary_size) and _largest(ids) < vocabulary_size:
-            return ids
+    """The ids in a file, mapped; None where there is no such file, or one that is not as it was written."""
+    dtype = id_dtype(vocabulary_size)
+    start = len(_header(0, dtype))
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:  # ValueError: it shrinks meanwhile
+        count = (os.fstat(file.fileno()).st_size - start - CHECKSUM) // dtype.itemsize
+        if count < 1 or file.read(start) != _header(count, dtype):
+            return None
+        # read piece by piece and not through the map, of which all pages that were looked at would stay in memory
+        largest, checksum = 0, 0
+        for i in range(0, count, LOOKED_AT_ONCE):
+            piece = np.frombuffer(file.read(min(LOOKED_AT_ONCE, count - i) * dtype.itemsize), dtype)
+            largest, checksum = max(largest, int(piece.max())), zlib.crc32(piece.data, checksum)
+        if file.read() == checksum.to_bytes(CHECKSUM, "little") and largest < vocabulary_size:
+            return np.memmap(file, dtype, "r", start, (count,))
     return None
 
 
-def _largest(ids: Any) -> int:
-    """The largest of mapped ids, read piece by piece: the pages of a map that has been walked stay in memory."""
-    pieces = (
-        np.fromfile(ids.filename, ids.dtype, min(LOOKED_AT_ONCE, len(ids) - i), offset=ids.offset + i * ids.itemsize)
-        for i in range(0, len(ids), LOOKED_AT_ONCE)
-    )
-    return max(int(piece.max()) for piece in pieces)
-
-
-def _write_header(file: Any, count: int, dtype: np.dtype[Any]) -> None:
-    head = {"shape": (count,), "fortran_order": False, "descr": np.lib.format.dtype_to_descr(dtype)}
+def _header(count: int, dtype: np.dtype[Any]) -> bytes:
+    head, file = {"shape": (count,), "fortran_order": False, "descr": np.lib.format.dtype_to_descr(dtype)}, io.BytesIO()
     np.lib.format.write_array_header_1_0(file, head)
+    return file.getvalue()

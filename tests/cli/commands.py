@@ -33,3 +33,10 @@ def refused(capsys, *arguments):
     assert err.count("\n") == 1
     assert err.startswith("numpy-attention: ")
     return err
+
+
+def last_lines(capsys, code, *arguments):
+    """What a command has said, on both streams, that ends with this code."""
+    capsys.readouterr()
+    assert main([str(a) for a in arguments]) == code
+    return capsys.readouterr()

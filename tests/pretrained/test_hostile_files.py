@@ -1,6 +1,7 @@
 """Damaged and hostile checkpoints: each loads, or is refused in one line, quickly and in little memory."""
 
 import json
+import os
 import struct
 import time
 import tracemalloc
@@ -217,3 +218,16 @@ def test_a_tensor_that_holds_no_numbers_is_named(value, kind, tmp_path):
     tensors["model.layers.1.mlp.up_proj.weight"][3, 2] = value
     found, *_ = outcome(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, tensors, kind=kind))
     assert "model.layers.1.mlp.up_proj.weight holds numbers that are not finite" in found
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path, name):
+    folder = tiny.write(tmp_path, "llama")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match="it is no regular file"):
+        na.load_pretrained(folder)
+    if name.endswith(".safetensors"):
+        with pytest.raises(InputError, match="it is no regular file"):
+            na.import_safetensors(folder / name)

@@ -101,5 +101,8 @@ def test_the_best_is_kept_even_if_a_kill_comes_right_after_the_save(tmp_path, te
         run.run()
     monkeypatch.undo()
     assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 4
-    assert resume(tmp_path / "run").step == 8
+    resumed = resume(tmp_path / "run")
+    assert resumed.step == 8
+    resumed.task.evaluate = run.task.evaluate
+    assert resumed.run() == "finished"
     assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 8

@@ -1,5 +1,6 @@
 """Checkpoint files: no kill leaves half of one, and the one before stays."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from numpy_attention.errors import InputError
 from numpy_attention.files import save_arrays, sweep
 from numpy_attention.runs import checkpoint
-from numpy_attention.runs.checkpoint import keep_as, load_arrays
+from numpy_attention.runs.checkpoint import BEST, NAME, PREVIOUS, keep_as, load_arrays, save
 
 ARRAYS = {"parameters.w": np.arange(6, dtype=np.float32), "optimizer.steps": np.asarray(12)}
 
@@ -53,10 +54,11 @@ def test_a_second_name_costs_no_copy_and_what_a_killed_process_left_is_in_nobody
     path = tmp_path / "checkpoint.npz"
     save_arrays(path, ARRAYS, {"step": 1})
     stale = path.with_name(f"{checkpoint.BEST}.{os.getpid()}.tmp.npz")
-    os.link(path, stale)  # a process with our number died between the link and the rename
+    os.link(path, stale)  # a process of an older version died between the link and the rename
     keep_as(path, checkpoint.BEST)
     assert os.path.samefile(path, tmp_path / checkpoint.BEST)
     assert load_arrays(path)[1]["step"] == 1
+    sweep(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["checkpoint.best.npz", "checkpoint.npz"]
 
 
@@ -69,3 +71,49 @@ def test_without_hard_links_the_second_name_is_a_copy(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", refuse)
     keep_as(path, checkpoint.BEST)
     assert (tmp_path / checkpoint.BEST).read_bytes() == path.read_bytes()
+
+
+def steps_in(directory):
+    """The steps of the checkpoint and of the one before it."""
+    return tuple(load_arrays(directory / name)[1]["step"] for name in (NAME, PREVIOUS))
+
+
+def test_a_save_that_fails_leaves_the_checkpoint_and_the_one_before_it(tmp_path, monkeypatch):
+    for step in (1, 2):
+        save(tmp_path, ARRAYS, {"step": step})
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        save(tmp_path, ARRAYS, {"step": 3, "best": {1}})
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"cannot write to .*: No space left on device"):
+        save(tmp_path, ARRAYS, {"step": 3})
+    assert steps_in(tmp_path) == (2, 1)
+    assert sorted(os.listdir(tmp_path)) == [NAME, PREVIOUS]
+
+
+def full(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_on_every_line_of_a_save_the_checkpoint_is_whole_and_the_one_before_it_is_another(tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", full)
+    for step in (1, 2):
+        save(tmp_path, ARRAYS, {"step": step})
+    seen = []
+
+    def watch(frame, event, argument):
+        sys.settrace(None)
+        seen.append(steps_in(tmp_path))  # what a kill would leave here
+        sys.settrace(watch)
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        save(tmp_path, ARRAYS, {"step": 3}, best=True)
+    finally:
+        sys.settrace(before)
+    assert list(dict.fromkeys(seen)) == [(2, 1), (3, 1), (3, 2)]
+    assert load_arrays(tmp_path / BEST)[1]["step"] == 3
+    assert not os.path.samefile(tmp_path / NAME, tmp_path / PREVIOUS)

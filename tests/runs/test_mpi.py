@@ -1,5 +1,7 @@
 """Several ranks do what one process does. Here they are threads; tests/runs/test_mpiexec.py starts real ones."""
 
+import errno
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import numpy_attention as na
 from numpy_attention.errors import InputError
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.lock import hold
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.mpi import OneProcess, started_ranks
 from numpy_attention.runs.parallel import Workers, loss_and_gradients, mean_loss, shards
@@ -192,6 +195,31 @@ def test_a_batch_smaller_than_the_ranks_is_refused(tmp_path, text):
     for error in on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text, batch=2)):
         assert isinstance(error, InputError)
         assert "3 ranks cannot share a batch of 2" in str(error)
+
+
+def test_all_ranks_end_when_another_run_holds_the_directory_and_the_error_is_told_once(tmp_path, text, capsys):
+    trainer(tmp_path / "run", OneProcess(), text).save()
+    with hold(tmp_path / "run"):
+        errors = on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text).run())
+    assert [error.code for error in errors] == [2, 2, 2]
+    err = capsys.readouterr().err
+    assert err.count("\n") == err.count("is in use") == 1
+    assert on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text).run()) == ["finished"] * 3
+
+
+def test_data_that_cannot_be_written_end_all_ranks(tmp_path, text, capsys):
+    def full(directory):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def run(ranks):
+        one = trainer(tmp_path / "run", ranks, text)
+        if ranks.rank == 0:
+            one.task.prepare = full
+        return one.run()
+
+    assert [error.code for error in on_ranks(2, run)] == [2, 2]
+    said = f"numpy-attention: cannot write to {tmp_path / 'run'}: No space left on device (on rank 0)\n"
+    assert capsys.readouterr().err == said
 
 
 def test_all_ranks_end_when_one_refuses_its_input_and_the_error_is_told_once(capsys):

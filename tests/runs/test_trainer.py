@@ -89,6 +89,16 @@ def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_p
     assert resumed.best == whole.best
 
 
+def test_a_checkpoint_that_is_only_looked_at_leaves_the_files_of_the_run_alone(tmp_path, text):
+    trainer(tmp_path / "run", text).run()
+    unfinished = tmp_path / "run" / ".0123456789abcdef.tmp"
+    unfinished.mkdir()  # of a run that is just saving
+    resume(tmp_path / "run")
+    assert unfinished.exists()
+    assert resume(tmp_path / "run").run() == "finished"
+    assert not unfinished.exists()
+
+
 def test_nothing_is_left_of_a_kill_in_the_very_last_save(tmp_path, text):
     trainer(tmp_path / "run", text).run()
     stale = tmp_path / "run" / f"{checkpoint.BEST}.4711.tmp.npz"

@@ -56,9 +56,10 @@ def test_a_resumed_run_finds_its_ids_and_writes_them_again_if_they_are_damaged(t
     with monkeypatch.context() as patch:
         patch.setattr(text_task, "write_ids", never)
         assert resume(directory).run() == "finished"
-    last = bytearray(whole)
-    last[-1] ^= 0xFF  # an id that no vocabulary of this size has
-    for damaged in (b"", whole[:50], whole[:-1], bytes(last)):
+    no_id, another_id = bytearray(whole), bytearray(whole)
+    no_id[-5] ^= 0xFF  # the upper byte of the last id: no vocabulary of this size has that one
+    another_id[-6] ^= 0x01
+    for damaged in (b"", whole[:50], whole[:-1], bytes(no_id), bytes(another_id)):
         path.write_bytes(damaged)
         assert resume(directory).run() == "finished"
         assert path.read_bytes() == whole

@@ -1,5 +1,7 @@
 """Texts bigger than memory: ids in a file, in few bytes, whole or not at all."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -26,3 +28,41 @@ def test_ids_that_fail_midway_leave_nothing(tmp_path):
     with pytest.raises(InputError, match="has changed"):
         write_ids(tmp_path / "ids.npy", pieces(), id_dtype(3))
     assert not list(tmp_path.iterdir())
+
+
+def test_whatever_is_changed_in_the_file_is_noticed(tmp_path, rng):
+    path, ids = tmp_path / "ids.npy", np.tile(np.arange(100, dtype=np.uint8), 20)
+    write_ids(path, [ids], ids.dtype)
+    whole = path.read_bytes()
+    valid = bytearray(whole)
+    valid[500:510] = bytes(10)  # ids that the vocabulary has
+    halved = whole.replace(b"(2000,), }", b"(1000,), }")
+    assert halved != whole
+    fewer = np.lib.format.magic(1, 0) + whole[8:].replace(b"'|u1'", b"'|i1'")
+    changed = [bytes(valid), halved, fewer, b"", whole[:50], whole[:-1], whole[:-4], whole + b"\0", whole[:-2000]]
+    for _ in range(100):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        changed.append(bytes(damaged))
+    for damaged in changed:
+        path.write_bytes(damaged)
+        assert map_ids(path, 100) is None
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(map_ids(path, 100), ids)
+    assert map_ids(path, 99) is None
+    np.testing.assert_array_equal(np.load(path, allow_pickle=False), ids)  # it is an array like any other
+    path.write_bytes(whole[: 128 + len(ids)])  # one of an older version, without a checksum
+    assert map_ids(path, 100) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+def test_what_is_no_file_is_no_file_of_ids(tmp_path):
+    os.mkfifo(tmp_path / "ids.npy")
+    assert map_ids(tmp_path / "ids.npy", 100) is None
+    assert map_ids(tmp_path, 100) is None
+
+
+def test_a_text_without_a_token_has_a_file_too(tmp_path):
+    write_ids(tmp_path / "ids.npy", [], id_dtype(3))
+    assert map_ids(tmp_path / "ids.npy", 3) is None  # but no ids that a run could use
+    assert len(np.load(tmp_path / "ids.npy", allow_pickle=False)) == 0

@@ -1,64 +1,32 @@
-"""Part III, appendix. Arrays in a file, whole or not at all
+"""Part III, appendix. Arrays in a file
 
-A process can be killed in the middle of a write. So a file is written under another name, forced to the disk (fsync),
-and only then given its real name; renaming is atomic, so a reader finds the whole old file or the whole new one:
-
-    model.npz.4711.tmp.npz   ->   fsync   ->   model.npz
-
-The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It may come
-from anywhere, so loading trusts nothing. No pickle, which can run code. Every member must be stored as it is, so the
-sizes in the zip directory add up to no more than the file, and no small file can unpack into a large one. Each array's
-header is checked against the size of its member before more than its first 10,000 bytes are read. The description,
-written last, holds the checksum of every array by name, so that arrays cannot change places, be lost, or come from
-another file.
+The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It is written
+whole or not at all (`whole.py`). It may come from anywhere, so loading trusts nothing. No pickle, which can run code.
+Every member must be stored as it is, so the sizes in the zip directory add up to no more than the file, and no small
+file can unpack into a large one. Each array's header is checked against the size of its member before more than its
+first 10,000 bytes are read. The description, written last, holds the checksum of every array by name, so that arrays
+cannot change places, be lost, or come from another file.
 """
 
-import contextlib
 import dataclasses
 import io
 import json
 import math
 import os
-import re
 import typing
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from numpy_attention.backend import move, to_host
 from numpy_attention.errors import MAX_SAID, InputError, differences, several
+from numpy_attention.files.whole import open_regular, whole_or_not_at_all
 from numpy_attention.pieces import non_finite
 
 VERSION = 2
-UNFINISHED = re.compile(r".+(\.\w+)\.\d+\.tmp\1?")  # checkpoint.npz.4711.tmp.npz; without the end in older versions
 MAX_META = 4 * 2**20  # bytes of configuration
 MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand arrays
-
-
-@contextlib.contextmanager
-def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Within it another path to write to, with the same suffix; at its end that file is the one at `path`."""
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp{path.suffix}")
-    temporary.unlink(missing_ok=True)  # of a killed process that had our number
-    try:
-        yield temporary
-        _sync(temporary, os.O_RDWR)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # some systems do not open directories
-        _sync(path.parent, os.O_RDONLY)
-
-
-def sweep(directory: Path) -> None:
-    """Remove what killed processes have left of unfinished files."""
-    for stale in directory.iterdir():
-        if UNFINISHED.fullmatch(stale.name):
-            stale.unlink(missing_ok=True)
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
@@ -75,7 +43,7 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
     Raises: InputError, in one line, for anything but a whole one.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             _check_directory(file, size)
             with zipfile.ZipFile(file) as archive:
@@ -196,11 +164,3 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
         data = bytearray(head.read())
         data += member.read()  # to the end, where zipfile compares the checksum
     return np.frombuffer(data, dtype=dtype).reshape(shape)
-
-
-def _sync(path: Path, mode: int) -> None:
-    handle = os.open(path, mode)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

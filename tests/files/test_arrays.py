@@ -1,4 +1,4 @@
-"""Arrays and models in files: whole or not at all, nothing in them trusted, and what comes back is what was saved."""
+"""Arrays and models in files: nothing in them is trusted, and what comes back is what was saved."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
-from numpy_attention.files import VERSION, load_arrays, read_into, save_arrays, sweep, whole_or_not_at_all
+from numpy_attention.files import VERSION, load_arrays, read_into, save_arrays
 from tests.models.gradients import randomized
 from tests.models.twin_cases import CLASSES, MODELS, make
 
@@ -205,40 +205,3 @@ def test_of_many_differences_a_few_are_told_and_the_rest_counted():
     with pytest.raises(InputError, match=r"blocks\.0\.attention\.w_q is missing.*; \.\.\. and 19\d\d more") as caught:
         read_into(mine, {"p." + "x" * 10_000: np.zeros(2)}, "p.", "model")
     assert len(str(caught.value)) < 400
-
-
-def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("old")
-    with whole_or_not_at_all(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-        assert temporary.suffix == path.suffix
-    assert path.read_text() == "new"
-
-    def interrupted():
-        with whole_or_not_at_all(path) as temporary:
-            temporary.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_text() == "new"
-    assert os.listdir(tmp_path) == ["notes.txt"]
-
-
-def test_a_file_that_was_never_written_leaves_the_old_one(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("old")
-    with pytest.raises(FileNotFoundError), whole_or_not_at_all(path):
-        pass
-    assert path.read_text() == "old"
-
-
-def test_what_killed_processes_leave_is_swept_and_nothing_else(tmp_path):
-    kept = {"checkpoint.npz", "log.jsonl", "notes.tmp", "a.tmp.txt", "notes.3.tmp.txt", "table.csv.12.tmp.old"}
-    left = {"checkpoint.npz.4711.tmp.npz", "log.jsonl.12.tmp.jsonl", "ids-0a.npy.7.tmp.npy", "checkpoint.npz.4711.tmp"}
-    for name in kept | left:
-        (tmp_path / name).write_text("")
-    sweep(tmp_path)
-    assert set(os.listdir(tmp_path)) == kept

@@ -1,0 +1,82 @@
+"""`train` when the training is over: what cannot be drawn or written, and who interrupts, leave it complete."""
+
+import errno
+import os
+import signal
+import time
+
+import pytest
+
+from numpy_attention.cli import train
+from tests.cli.commands import last_lines, run_directory, text
+
+__all__ = ["run_directory", "text"]
+
+
+def test_a_picture_that_cannot_be_written_is_one_warning_and_the_training_is_complete(run_directory, capsys):
+    (run_directory / "loss.png").unlink()
+    (run_directory / "loss.png").mkdir()
+    out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
+    assert err == "numpy-attention: there is no picture of the losses, loss.png: Is a directory\n"
+    assert out.splitlines()[-1] == f"in {run_directory}: log.jsonl, config.json, checkpoint.npz"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(OSError(errno.ENOSPC, "No space left on device"), "No space left on device"), (MemoryError(), "MemoryError"),
+     (RuntimeError("a\nb" * 1000), "a ba b")],
+)
+def test_whatever_matplotlib_raises_is_one_warning(run_directory, capsys, monkeypatch, error, said):
+    def failing(*arguments):
+        raise error
+
+    monkeypatch.setattr(train, "draw_losses", failing)
+    err = last_lines(capsys, 0, "train", "--resume", run_directory).err
+    assert said in err
+    assert err.count("\n") == 1
+    assert len(err) < 500
+
+
+@pytest.mark.parametrize("place", ["draw_losses", "read_log", "_finish"])
+def test_ctrl_c_at_the_end_is_one_line_and_the_training_is_saved(run_directory, capsys, monkeypatch, place):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, place, interrupted)
+    err = last_lines(capsys, 130, "train", "--resume", run_directory).err
+    assert err.count("\n") == 1
+    assert "stopped by SIGINT; the training is complete and saved" in err
+    assert f"train --resume {run_directory}" in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_matplotlib_would_make_another_error_of_is_no_error(
+    run_directory, capsys, monkeypatch, number, code
+):
+    def importing(*arguments):
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
+        except BaseException:  # as Python does where a class is made
+            raise RuntimeError("Error calling __set_name__") from None
+        return draw(*arguments)
+
+    draw = train.draw_losses
+    (run_directory / "loss.png").unlink()
+    monkeypatch.setattr(train, "draw_losses", importing)
+    out, err = last_lines(capsys, code, "train", "--resume", run_directory)
+    assert (run_directory / "loss.png").exists()
+    assert ", loss.png" in out
+    assert err.count("\n") == 1
+    assert f"stopped by {number.name}; the training is complete and saved" in err
+
+
+def test_a_result_that_cannot_be_written_is_an_error_that_tells_how_to_get_it(run_directory, capsys, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("numpy_attention.tasks.text.TextTask.write_result", full)
+    err = last_lines(capsys, 2, "train", "--resume", run_directory).err
+    assert err.count("\n") == 1
+    again = f"make room, then python -m numpy_attention train --resume {run_directory}"
+    assert f"No space left on device; the training is complete and saved: {again}" in err

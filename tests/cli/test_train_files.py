@@ -1,0 +1,187 @@
+"""`train` and the files of its run: two at once, and paths that cannot be written to or read."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from numpy_attention.cli import main, train
+from numpy_attention.runs import lock
+from numpy_attention.runs.checkpoint import load_arrays
+from numpy_attention.tasks.sums import SumTask
+from tests.cli.commands import SIZES, last_lines, refused, run_directory, text
+
+__all__ = ["run_directory", "text"]
+NOBODY = 65534
+
+
+def started(*arguments):
+    """A process that trains for long."""
+    command = [sys.executable, "-m", "numpy_attention", "train", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(happened):
+    deadline = time.monotonic() + 60
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert happened()
+
+
+def test_of_runs_that_begin_in_the_same_second_each_makes_a_directory_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "strftime", lambda form: "now")
+    barrier, made = threading.Barrier(8), []
+
+    def make():
+        barrier.wait()
+        made.append(train._new_directory(tmp_path / "runs"))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(path.name for path in made) == ["now", *(f"now-{n}" for n in range(2, 9))]
+    assert all(path.is_dir() for path in made)
+
+
+def test_a_second_run_in_one_directory_is_told_who_holds_it_and_changes_nothing(tmp_path, text, capsys):
+    out = tmp_path / "run"
+    with started("--text", text, "--out", out, *SIZES, "--steps=100000") as process:
+        wait_for((out / "checkpoint.previous.npz").exists)
+        said = f"{out} is in use: process {process.pid} on "
+        assert said in refused(capsys, "train", "--resume", out)
+        assert said in refused(capsys, "train", "--resume", out, "--workers", 2)
+        assert "already holds a run" in refused(capsys, "train", "--text", text, "--out", out, *SIZES)
+        assert process.poll() is None
+        process.kill()
+    steps = [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps))
+    saved = (out / "checkpoint.npz").stat().st_mtime_ns
+    with started("--resume", out) as process:  # a kill leaves nothing in the way
+        wait_for(lambda: (out / "checkpoint.npz").stat().st_mtime_ns > saved)
+        assert f"process {process.pid} " in (out / lock.NAME).read_text()
+        process.terminate()
+        assert process.wait(60) == 143
+
+
+def test_a_directory_in_which_a_run_begins_after_the_first_look_is_looked_at_again(tmp_path, text, capsys, monkeypatch):
+    out = tmp_path / "run"
+    begin = train._begin
+
+    def another_is_quicker(trainer, arguments):
+        begin(trainer, arguments)
+        monkeypatch.setattr(train, "_begin", begin)
+        assert main(["train", "--text", str(text), "--out", str(out), *SIZES, "--seed=1"]) == 0
+        capsys.readouterr()
+
+    monkeypatch.setattr(train, "_begin", another_is_quicker)
+    assert "already holds a run" in refused(capsys, "train", "--text", text, "--out", out, *SIZES)
+    assert load_arrays(out / "checkpoint.npz")[1]["config"]["seed"] == 1
+
+
+def test_reading_a_run_needs_no_lock(run_directory, capsys):
+    with lock.hold(run_directory):
+        assert main(["sample", str(run_directory), "--tokens", "3", "--prompt", "T"]) == 0
+        assert "is in use" not in capsys.readouterr().err
+        assert "is in use" in refused(capsys, "train", "--resume", run_directory)
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "file/run", "file/deep/run", "/proc/none/run", "/dev/null/run"])
+def test_an_out_that_cannot_be_made_is_told_in_one_line(tmp_path, text, capsys, name):
+    (tmp_path / "file").write_text("")
+    said = refused(capsys, "train", "--text", text, "--out", tmp_path / name, *SIZES)
+    assert "cannot" in said
+    assert any(why in said for why in ("too long", "Not a directory", "No such file", "File exists"))
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "file/run", "none"])
+def test_a_run_to_resume_that_cannot_be_found_is_told_in_one_line(tmp_path, capsys, name):
+    (tmp_path / "file").write_text("")
+    assert refused(capsys, "train", "--resume", tmp_path / name)
+
+
+def test_the_default_directory_that_cannot_be_made_is_told_in_one_line(tmp_path, text, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("")
+    assert "runs" in refused(capsys, "train", "--text", text, *SIZES)
+
+
+@pytest.fixture
+def somebody(tmp_path):
+    """We are a user to whom closed directories are closed: root may write everything."""
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(path.stat().st_mode | 0o055)
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(NOBODY)
+    yield
+    os.seteuid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")
+@pytest.mark.parametrize("out", ["closed", "closed/run", "closed/deep/run", "read_only/run"])
+def test_a_directory_that_may_not_be_written_to_is_told_in_one_line(tmp_path, text, capsys, request, out):
+    for name, mode in (("closed", 0), ("read_only", 0o555)):
+        (tmp_path / name).mkdir(mode)
+    request.getfixturevalue("somebody")
+    assert "Permission denied" in refused(capsys, "train", "--text", text, "--out", tmp_path / out, *SIZES)
+    assert refused(capsys, "train", "--resume", tmp_path / out)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")
+def test_a_run_that_may_only_be_read_is_not_gone_on_with(run_directory, capsys, request):
+    before = {path.name: path.read_bytes() for path in run_directory.iterdir()}
+    run_directory.chmod(0o555)
+    (run_directory / lock.NAME).chmod(0o444)
+    request.getfixturevalue("somebody")
+    said = last_lines(capsys, 2, "train", "--resume", run_directory).err
+    assert said == f"numpy-attention: cannot write to {run_directory}: Permission denied\n"
+    assert {path.name: path.read_bytes() for path in run_directory.iterdir()} == before
+    assert main(["sample", str(run_directory), "--tokens", "3", "--prompt", "T"]) == 0
+
+
+def test_a_full_disk_in_the_middle_is_one_line(tmp_path, capsys, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    out = tmp_path / "run"
+    err = last_lines(capsys, 2, "train", "--task=sum", "--steps=3", "--out", out).err
+    assert err == f"numpy-attention: cannot write to {out}: No space left on device\n"
+
+
+def test_what_cannot_be_read_in_the_middle_is_not_said_to_be_a_write(tmp_path, capsys, monkeypatch):
+    def gone(task, rng):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "data")
+
+    monkeypatch.setattr(SumTask, "batch", gone)
+    with pytest.raises(FileNotFoundError):  # an error of the program, not of the directory
+        main(["train", "--task=sum", "--steps=3", "--out", str(tmp_path / "run")])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+@pytest.mark.parametrize("option", ["--text", "--config", "--resume", "--from"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, option):
+    os.mkfifo(tmp_path / "pipe")
+    assert refused(capsys, "train", option, tmp_path / "pipe")
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / "checkpoint.npz")
+    assert "no regular file" in refused(capsys, "train", "--resume", tmp_path / "run")
+    assert "no regular file" in refused(capsys, "sample", tmp_path / "run")
+
+
+def test_a_text_that_comes_through_a_pipe_is_told_to_be_saved_first(tmp_path):
+    command = [sys.executable, "-m", "numpy_attention", "train", "--text", "/dev/stdin", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, input="abc " * 999, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    fix = "it is no regular file; save what it holds in one first"
+    assert done.stderr == f"numpy-attention: cannot read /dev/stdin: {fix}\n"
+    assert not Path(tmp_path / "run").exists()

@@ -1,0 +1,132 @@
+"""A file is whole or not there, no link leads a write astray, and what is read is a regular file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from numpy_attention.errors import InputError
+from numpy_attention.files import load_arrays, open_regular, sweep, there, whole_or_not_at_all, writing
+
+
+def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+    with whole_or_not_at_all(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+        assert temporary.suffix == path.suffix
+    assert path.read_text() == "new"
+
+    def interrupted():
+        with whole_or_not_at_all(path) as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_file_that_was_never_written_leaves_the_old_one(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError), whole_or_not_at_all(path):
+        pass
+    assert path.read_text() == "old"
+
+
+def test_what_killed_processes_leave_is_swept_and_nothing_else(tmp_path):
+    kept = {"checkpoint.npz", "log.jsonl", "notes.tmp", "a.tmp.txt", "notes.3.tmp.txt", "table.csv.12.tmp.old"}
+    left = {"checkpoint.npz.4711.tmp.npz", "log.jsonl.12.tmp.jsonl", "ids-0a.npy.7.tmp.npy", "checkpoint.npz.4711.tmp"}
+    for name in kept | left:
+        (tmp_path / name).write_text("")
+    (tmp_path / ".0123456789abcdef.tmp").mkdir()
+    (tmp_path / ".0123456789abcdef.tmp" / "checkpoint.npz").write_text("half")
+    sweep(tmp_path)
+    assert set(os.listdir(tmp_path)) == kept
+
+
+def test_no_link_is_followed_whatever_name_it_lies_under(tmp_path, monkeypatch):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("keep me")
+    for name in (f"log.jsonl.{os.getpid()}.tmp.jsonl", "log.jsonl.tmp"):  # which others could guess
+        (tmp_path / name).symlink_to(precious)
+    with whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
+        temporary.write_text("new")
+    monkeypatch.setattr(os, "urandom", bytes)
+    guessed = tmp_path / f".{'0' * 16}.tmp"
+    for planted in (precious, tmp_path):  # even one who guesses it makes the write fail, no more
+        guessed.symlink_to(planted)
+        with pytest.raises(FileExistsError), whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
+            temporary.write_text("newer")
+        guessed.unlink()
+    assert precious.read_text() == "keep me"
+    assert (tmp_path / "log.jsonl").read_text() == "new"
+
+
+def test_the_names_of_unfinished_files_are_never_twice_the_same_and_their_modes_are_plain(tmp_path):
+    seen = set()
+    for _ in range(5):
+        with whole_or_not_at_all(tmp_path / "a.txt") as temporary:
+            seen.add(temporary)
+            temporary.write_text("a")
+    assert len(seen) == 5
+    (tmp_path / "plain.txt").write_text("a")
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "plain.txt").stat().st_mode
+
+
+def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path):
+    longest = tmp_path / ("n" * 251 + ".txt")
+    with whole_or_not_at_all(longest) as temporary:
+        temporary.write_text("a")
+    assert longest.read_text() == "a"
+    with pytest.raises(OSError, match="too long"), whole_or_not_at_all(tmp_path / ("n" * 300)) as temporary:
+        temporary.write_text("a")
+    assert os.listdir(tmp_path) == [longest.name]
+
+
+def test_a_directory_that_is_called_like_an_unfinished_file_is_not_in_the_way_of_sweeping(tmp_path):
+    other, linked = tmp_path / "checkpoint.npz.4711.tmp.npz", tmp_path / ".0123456789abcdef.tmp"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "kept").write_text("")
+    other.mkdir()
+    linked.symlink_to(tmp_path / "folder")
+    sweep(tmp_path)
+    assert (tmp_path / "folder" / "kept").exists()
+    assert other.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+def test_only_a_regular_file_is_opened_and_what_is_none_is_told_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", "/dev/tty", "/dev/stdin/x"):
+        with pytest.raises(OSError, match=r"no regular file|No such device|Not a directory|Permission"):
+            open_regular(path)
+        with pytest.raises(InputError, match="cannot read"):
+            load_arrays(path)
+    with pytest.raises(IsADirectoryError):
+        open_regular(tmp_path)
+    for name in ("a\0b", "a\udfff\ud800"):
+        with pytest.raises(OSError, match="no file can be called so"):
+            open_regular(name)
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "link").symlink_to("a")
+    with open_regular(tmp_path / "link") as file:
+        assert file.read() == b"text"
+
+
+def test_what_the_system_refuses_to_write_is_one_line_and_other_errors_pass(tmp_path):
+    with pytest.raises(InputError, match=r"^cannot write to here: File name too long$"), writing("here"):
+        (tmp_path / ("n" * 300)).mkdir()
+    with pytest.raises(KeyError), writing("here"):
+        raise KeyError
+
+
+def test_a_path_that_cannot_be_looked_at_is_told(tmp_path):
+    assert there(tmp_path)
+    assert not there(tmp_path / "none")
+    assert not there(tmp_path / "a\0b")
+    with pytest.raises(InputError, match=r"cannot read n+: File name too long"):
+        there(Path("n" * 5000))

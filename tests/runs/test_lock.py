@@ -1,0 +1,174 @@
+"""A run has its directory to itself: the kernel keeps the lock, and whoever comes second is told who was first."""
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from numpy_attention.errors import InputError
+from numpy_attention.runs import lock
+from numpy_attention.runs.lock import NAME, hold
+from numpy_attention.runs.log import read_log
+from tests.runs.small_runs import resume, text, trainer
+
+__all__ = ["text"]
+
+HOLDER = "import sys; from numpy_attention.runs.lock import hold\nwith hold({!r}): print('held', flush=True); input()"
+
+
+def holder(directory):
+    """A process that holds the directory until it is killed or its input ends."""
+    program = HOLDER.format(str(directory))
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+def test_whoever_comes_second_is_told_who_holds_it_and_gets_it_when_that_one_is_killed(tmp_path):
+    with holder(tmp_path) as process:
+        said = rf"is in use: process {process.pid} on \S+ has trained there since \d{{4}}-"
+        with pytest.raises(InputError, match=said), hold(tmp_path):
+            raise AssertionError("two at once")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with hold(tmp_path), pytest.raises(InputError, match=rf"process {os.getpid()} on"), hold(tmp_path):
+        raise AssertionError("two in one process")
+    with hold(tmp_path):  # a file is left, and in nobody's way
+        assert (tmp_path / NAME).exists()
+
+
+def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_it(tmp_path):
+    handle = os.open(tmp_path / NAME, os.O_RDWR | os.O_CREAT)
+    lock._write(handle, "the dead one")
+    assert lock._granted(handle)
+    writes = threading.Timer(0.02, lock._write, (handle, "the holder"))
+    writes.start()
+    with pytest.raises(InputError, match="is in use: the holder;"), hold(tmp_path):
+        pass
+    writes.join()
+    os.close(handle)
+
+
+def test_of_many_at_once_one_holds_it(tmp_path):
+    barrier, held, refused = threading.Barrier(8), [], []
+
+    def work():
+        barrier.wait()
+        try:
+            with hold(tmp_path):
+                held.append(1)
+                barrier.wait()  # until all others have been refused
+        except InputError:
+            refused.append(1)
+            barrier.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (len(held), len(refused)) == (1, 7)
+
+
+def test_an_error_within_lets_go_of_it(tmp_path):
+    with pytest.raises(KeyError), hold(tmp_path):
+        raise KeyError
+    with hold(tmp_path):
+        pass
+
+
+def test_no_link_is_followed_and_a_file_that_says_nothing_sensible_is_not_quoted(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    (tmp_path / NAME).symlink_to(precious)
+    with pytest.raises(InputError, match=r"cannot write to .*run\.lock"), hold(tmp_path):
+        pass
+    assert precious.read_text() == "keep me"
+    (tmp_path / NAME).unlink()
+    with hold(tmp_path):
+        (tmp_path / NAME).write_bytes(b"\x1b[2J\n\xff" * 10**5)
+        with pytest.raises(InputError) as caught, hold(tmp_path):
+            pass
+        assert len(str(caught.value)) < 500
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")
+def test_a_dead_runs_file_that_may_only_be_read_is_no_obstacle(tmp_path, monkeypatch):
+    with hold(tmp_path):
+        pass
+    (tmp_path / NAME).chmod(0o444)
+    opened = os.open
+
+    def as_any_user(path, flags, mode=0o777):  # root may write everything
+        if flags & os.O_ACCMODE != os.O_RDONLY and not os.stat(path).st_mode & stat.S_IWUSR:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", as_any_user)
+    with hold(tmp_path), pytest.raises(InputError, match="in use"), hold(tmp_path):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_to_is_told(tmp_path):
+    for place in (tmp_path / "none", "/proc/self"):
+        with pytest.raises(InputError, match="cannot write to"), hold(place):
+            pass
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(InputError, match=r"cannot write to .*Is a directory"), hold(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.EINVAL])
+def test_a_file_system_without_locks_is_gone_on_without(tmp_path, monkeypatch, code):
+    def flock(handle, how):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setitem(sys.modules, "fcntl", SimpleNamespace(flock=flock, LOCK_EX=2, LOCK_NB=4))
+    with hold(tmp_path), hold(tmp_path):
+        pass
+
+
+def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypatch):
+    locked = []
+
+    def locking(handle, how, count):
+        if locked:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        locked.append((os.lseek(handle, 0, os.SEEK_CUR), how, count))
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    with hold(tmp_path):
+        assert locked == [(lock.FAR, 2, 1)]  # a byte beyond all that is written, so that this can be read
+        with pytest.raises(InputError, match=rf"process {os.getpid()} on"), hold(tmp_path):
+            pass
+    monkeypatch.setitem(sys.modules, "msvcrt", None)
+    with hold(tmp_path), hold(tmp_path):
+        pass
+
+
+def test_two_trainers_in_one_process_do_not_share_a_directory(tmp_path, text, monkeypatch):
+    first, second = (trainer(tmp_path / "run", text) for _ in range(2))
+    step_once, refusals = first.one_step, []
+
+    def step_and_disturb():
+        with pytest.raises(InputError, match=rf"is in use: process {os.getpid()} on") as caught:
+            second.run()
+        refusals.append(caught)
+        return step_once()
+
+    monkeypatch.setattr(first, "one_step", step_and_disturb)
+    assert first.run() == "finished"
+    assert len(refusals) == 12
+    assert [entry["step"] for entry in read_log(tmp_path / "run" / "log.jsonl")] == list(range(1, 13))
+    with first.alone(), first.alone(), pytest.raises(InputError, match="is in use"):
+        second.run()
+    assert resume(tmp_path / "run").run() == "finished"
