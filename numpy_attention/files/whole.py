@@ -29,8 +29,13 @@ OF_OLD = re.compile(r".+(\.\w+)\.\d+\.tmp\1?")  # checkpoint.npz.4711.tmp.npz, t
 
 @contextlib.contextmanager
 def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Within it another path to write to, with the same name; at its end that file is the one at `path`."""
+    """Within it another path to write to, with the same name; at its end that file is the one at `path`.
+
+    Raises: OSError for what cannot be written, or a `path` that is something else than a file: a device, a directory.
+    """
     path = Path(path)
+    if path.exists() and not path.is_file():  # a device would be replaced by a file, of whoever may do that
+        raise OSError(errno.EINVAL, "it is no regular file")
     room = path.parent / f".{os.urandom(8).hex()}.tmp"
     room.mkdir(0o700)
     try:

@@ -130,3 +130,13 @@ def test_a_path_that_cannot_be_looked_at_is_told(tmp_path):
     assert not there(tmp_path / "a\0b")
     with pytest.raises(InputError, match=r"cannot read n+: File name too long"):
         there(Path("n" * 5000))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(OSError, match="no regular file"), whole_or_not_at_all(path):
+            raise AssertionError
+    assert pipe.is_fifo()
