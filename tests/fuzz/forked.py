@@ -31,7 +31,7 @@ from numpy_attention.runs.trainer import Trainer
 from tests.fuzz.judging import Finding
 
 TRACEBACK = 70  # the exit code of a child that has ended with one
-SECONDS, MEGABYTES, LONGEST = 10, 1500, 400
+SECONDS, MEGABYTES, LONGEST = 10, 1500, 500
 SMALL = {
     "text": "text.txt", "steps": 2, "batch": 2, "layers": 1, "heads": 1, "d_model": 4, "context": 8, "workers": 1,
     "warmup": 0,

@@ -40,7 +40,7 @@ def _layer(cls: type, *inputs: np.ndarray) -> Callable[..., Any]:
     def use(**sizes: Any) -> Any:
         layer = cls(**renewed(sizes))
         y, cache = layer.forward(*inputs)
-        return y, layer.backward(np.ones_like(y), cache)
+        return y, layer.backward(np.ones_like(y), cache), layer.parameters()
 
     return use
 
@@ -50,7 +50,7 @@ def _model(cls: type, config_class: type, *batch: np.ndarray) -> Callable[..., A
         config = config_class(**sizes)
         model = cls(config, np.random.default_rng(3) if rng is MADE_ANEW else copy.deepcopy(rng), dtype)
         loss, cache = model.loss(*batch)
-        return loss, model.backward(cache)
+        return loss, model.backward(cache), model.parameters()
 
     return use
 

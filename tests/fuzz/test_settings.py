@@ -3,7 +3,7 @@
 import json
 from dataclasses import fields
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numpy_attention.runs.config import TrainConfig
@@ -14,6 +14,7 @@ from tests.fuzz.judging import Finding
 NAMES = [field.name.rstrip("_") for field in fields(TrainConfig)]
 CHOICES = sorted({choice for field in fields(TrainConfig) for choice in field.metadata["choices"] or ()})
 DEEP = 30_000
+GOOD = {name: json.dumps(value) for name, value in SMALL.items()}
 NUMBERS = [
     "-1", "0", "1", "2", "3", "0.5", "1.0", "nan", "-nan", "inf", "-inf", "1e308", "1e400", "5e-324", "-0.0", "0x10",
     "0b1", "1_000", str(2**31), str(2**62), str(2**63 - 1), str(2**63), "-" + str(2**63), "9" * 5000, "99999999999999",
@@ -46,19 +47,31 @@ def settings_files(draw: st.DrawFn) -> bytes:
     """Small sizes, with some of them or others in their place set oddly, and now and then a line of anything."""
     value = st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.sampled_from(OTHERS) | st.integers().map(str)
     given = draw(st.dictionaries(st.sampled_from(NAMES) | st.sampled_from(KEYS), value, max_size=2))
-    lines = [f"{name} = {json.dumps(one)}" for name, one in SMALL.items() if name not in given]
-    lines += [f"{name} = {one}" for name, one in given.items()]
+    lines = [f"{name} = {one}" for name, one in {**GOOD, **given}.items()]
     if draw(st.integers(0, 9)) == 0:
         lines.append(draw(st.sampled_from(lines)))
-    written = "\n".join(lines).encode("utf-8", errors="surrogatepass")
+    file = "\n".join(lines).encode()
     if draw(st.integers(0, 4)) == 0:
-        at = draw(st.sampled_from([0, len(written) // 2, len(written)]))
-        return written[:at] + b"\n" + draw(st.sampled_from(RAW) | st.binary(max_size=20)) + b"\n" + written[at:]
-    return written
+        at = draw(st.sampled_from([0, len(file) // 2, len(file)]))
+        return file[:at] + b"\n" + draw(st.sampled_from(RAW) | st.binary(max_size=20)) + b"\n" + file[at:]
+    return file
 
 
-@attack(quick=50)
+def written(**given: str) -> bytes:
+    """A settings file with small sizes, and over them what is given as TOML writes it."""
+    return "\n".join(f"{name} = {one}" for name, one in {**GOOD, **given}.items()).encode()
+
+
+@attack(quick=25)
 @given(settings_files())
+@example(written(task='["text"]'))
+@example(written(task="{a = 1}"))
+@example(written(text='"a\\u0000b"'))
+@example(written(batch=str(2**62)))
+@example(written(batch=str(2**63 - 1)))
+@example(written(layers="99999999999999"))
+@example(written(weight_decay="1e308"))
+@example(written(**{".".join("a" * 100_000): "1"}))
 def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:
     judge(file)
 
