@@ -7,6 +7,7 @@ import copy
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,8 @@ def in_place(x: Any) -> Any:
 
 
 def with_a_thread(x: Any) -> Any:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(x * x))
-    thread.start()
-    thread.join()
-    return found[0], x
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: x * x).result(), x
 
 
 def with_a_lock(x: Any) -> Any:
@@ -142,11 +140,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 WILD = {  # what no type checker lets pass
     *(name for name in OPTIONS if name.startswith(("options", "more"))), "seed 1.5", "seed 'x'", "seed None",
-    "seed nan",
-    "no_gradient 3", "no_gradient None", *(f"{name} {one}" for name in ("rtol", "atol") for one in ("'x'", "None", "1j")),
+    "seed nan", "no_gradient 3", "no_gradient None",
+    *(f"{name} {one}" for name in ("rtol", "atol") for one in ("'x'", "None", "1j")),
     "two in order", "three arguments", "no arguments",
 }
-LENIENT = {"rtol", "atol", "no_gradient"}
+LENIENT = ("rtol", "atol", "no_gradient")
 NAMES = {"gradcheck", "witness", "seed", "no_gradient", "rtol", "atol", "options", "inputs", "x"}
 
 
@@ -204,6 +202,6 @@ def judge(forward: str, backward: str, inputs: str, options: str) -> None:
     else:
         if not isinstance(report, Report) or not report.ok:
             raise Finding(f"neither right nor an error: {report!r}"[:200])
-        if backward in WRONG and (forward, inputs) == ("right", "right") and options.split()[0] not in LENIENT:
+        if backward in WRONG and (forward, inputs) == ("right", "right") and not options.startswith(LENIENT):
             raise Finding(f"a wrong backward is called right: {backward}")
         tally("the checker", "right")
