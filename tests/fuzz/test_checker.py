@@ -5,6 +5,7 @@ What the function itself raises comes through as it is; a backward that is wrong
 
 import copy
 import threading
+import traceback
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from numpy_attention.gradcheck import GradientError, Report, gradcheck
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.judging import Finding, bounded, own_words
+from tests.fuzz.judging import PACKAGE, Finding, bounded, own_words
 from tests.fuzz.odd_values import KINDS, LAYOUTS, SHAPES, VALUES, Subclass, make_odd
 
 X = np.random.default_rng(2).standard_normal((2, 3))
@@ -188,10 +189,9 @@ def judge(forward: str, backward: str, inputs: str, options: str) -> None:
     except Finding:
         raise
     except (Exception, SystemExit) as error:
-        innermost = error.__traceback__
-        while innermost is not None and innermost.tb_next is not None:
-            innermost = innermost.tb_next
-        if innermost is not None and innermost.tb_frame.f_code.co_filename == __file__:
+        places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        ours = [place for place in places if place == __file__ or place.startswith(PACKAGE)]
+        if ours[-1] == __file__:  # a function of this file, or what it called
             tally("the checker", "raised what the function raised")
             return
         if isinstance(error, (TypeError, ValueError)) and WILD & {options, inputs, backward}:
