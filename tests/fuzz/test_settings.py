@@ -37,7 +37,7 @@ KEYS = [
 ]
 RAW = [
     b"\xff\xfe", b"\xef\xbb\xbf", b"\0", b"\r\n", b"[train]", b"[[a]]", b"# only words", b"steps", b"= 1",
-    b"\xed\xa0\x80", b"[a" + b".a" * 50_000 + b"]", b"x" * 2**20, b"# " + b"x" * (2**20 + 1),
+    b"\xed\xa0\x80", b"[a" + b".a" * 5_000 + b"]", b"x" * 2**20, b"# " + b"x" * (2**20 + 1),
     b"a = [" * 20_000, b"\x85", b"\x1b[31m",
 ]
 
