@@ -199,7 +199,7 @@ def tried(
     Raises: Finding.
     """
     try:
-        with bounded(2 if huge else 10):
+        with bounded(2 if huge else 30):
             return call()
     except Finding:
         if not huge:
