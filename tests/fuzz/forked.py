@@ -7,7 +7,6 @@ that a user might have by mistake in the place of the right ones. What it leaves
 import atexit
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import stat
@@ -109,6 +108,8 @@ def run(argv: list[str], folder: Path, guarded: bool = True) -> Ending:
 
 
 def _as_a_child(argv: list[str], folder: Path, files: list[Path], guarded: bool) -> int:
+    import resource
+
     os.setsid()
     os.chdir(folder / "work")
     for number, path in enumerate([Path(os.devnull), *files]):

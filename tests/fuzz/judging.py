@@ -8,6 +8,7 @@ import contextlib
 import dis
 import re
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,8 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import numpy_attention as na
+
+if sys.platform != "linux":
+    pytest.skip("the bounds of these attacks need fork and /proc", allow_module_level=True)
 
 PACKAGE = str(Path(na.__file__).parent)
 LONGEST = 400  # characters of a refusal
