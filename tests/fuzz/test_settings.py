@@ -71,7 +71,7 @@ def written(**given: str) -> bytes:
 @example(written(batch=str(2**63 - 1)))
 @example(written(layers="99999999999999"))
 @example(written(weight_decay="1e308"))
-@example(written(**{".".join("a" * 100_000): "1"}))
+@example(written(**{".".join("a" * 300_000): "1"}))
 def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:
     judge(file)
 
