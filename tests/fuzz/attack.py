@@ -44,8 +44,8 @@ def tally(kind: str, outcome: str) -> None:
 class Attack:
     """One attack, and how many examples it has in every run of the tests."""
 
-    def __init__(self, try_: Callable[..., Any], quick: int) -> None:
-        self.try_, self.quick = try_, quick
+    def __init__(self, try_: Callable[..., Any], quick: int, steps: int = 50) -> None:
+        self.try_, self.quick, self.steps = try_, quick, steps
 
     def round(self, seed: int) -> None:
         """Many examples drawn from this seed.
@@ -54,9 +54,20 @@ class Attack:
         """
         many = settings(
             max_examples=AT_ONCE * self.quick, deadline=None, database=None, derandomize=False, print_blob=True,
-            suppress_health_check=HEALTH,
+            suppress_health_check=HEALTH, stateful_step_count=self.steps,
         )
         run_with(hypothesis.seed(seed)(self.try_), many)
+
+    def once(self) -> None:
+        """A few examples, as the profile has them drawn.
+
+        Raises: what the attack raises when it finds something, with the example.
+        """
+        few = settings(
+            max_examples=self.quick, deadline=None, database=None, suppress_health_check=HEALTH,
+            stateful_step_count=self.steps,
+        )
+        run_with(self.try_, few)
 
 
 def run_with(try_: Callable[..., Any], chosen: settings) -> None:
@@ -64,19 +75,20 @@ def run_with(try_: Callable[..., Any], chosen: settings) -> None:
     if isinstance(try_, type) and issubclass(try_, RuleBasedStateMachine):
         run_state_machine_as_test(try_, settings=chosen)
     else:
+        vars(try_).pop("_hypothesis_internal_settings_applied", None)  # for another round, with settings of its own
         chosen(try_)()
 
 
-def attack(quick: int) -> Callable[[Callable[..., Any]], Callable[[], None]]:
-    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour."""
+def attack(quick: int, steps: int = 50) -> Callable[[Callable[..., Any]], Callable[[], None]]:
+    """Make a test of a Hypothesis test, or of a state machine of so many steps, and remember it for the hour."""
 
     def made(try_: Callable[..., Any]) -> Callable[[], None]:
+        one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick, steps)
+
         def test() -> None:
-            few = settings(max_examples=quick, deadline=None, database=None, suppress_health_check=HEALTH)
-            run_with(try_, few)
+            one.once()
 
         test.__name__, test.__doc__, test.__module__ = try_.__name__, try_.__doc__, try_.__module__
-        ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick)
         return test
 
     return made

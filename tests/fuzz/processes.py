@@ -1,0 +1,230 @@
+"""Commands in children that this process forks, and what every one of them must keep, whatever was done to it.
+
+A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its standard streams
+are made anew, as Python makes them; its group of processes is its own, so that nobody in it can be forgotten.
+"""
+
+import contextlib
+import importlib
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import pytest
+
+from numpy_attention import plots
+from numpy_attention.cli import main
+from numpy_attention.runs.memory import keep_freed_memory
+
+SECONDS = 20.0  # for what takes half a second, on a machine that has other work
+MEGABYTES = 300  # for what takes ten
+LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
+LINE = 400  # characters of a refusal
+ENDINGS = {0: "right", 1: "stopped", 2: "refused", 130: "interrupted", 143: "stopped", -9: "killed", -15: "killed"}
+QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
+
+here = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks into /proc")
+
+
+def nothing() -> None:
+    """What a child does before its command, if nobody asks for more."""
+
+
+class Outcome(NamedTuple):
+    """How a command has ended: by a signal if `code` is negative, not by itself if it is None."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+    seconds: float
+    megabytes: float  # at most at once, beyond what a child has at its beginning
+
+    def said(self) -> str:
+        return self.err.decode("utf-8", "replace")
+
+
+class Child:
+    """A command in a process of its own. `prepare` is called in it; `ends` takes the place of its standard streams."""
+
+    def __init__(
+        self, arguments: list[Any], cwd: Path, prepare: Callable[[], None] = nothing, ends: Callable[[], None] = nothing
+    ) -> None:
+        self.arguments = [str(argument) for argument in arguments]
+        out, err = os.pipe(), os.pipe()
+        self.start = time.monotonic()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, where the parent has threads
+            self.pid = os.fork()
+        if self.pid == 0:
+            _in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
+        os.close(out[1])
+        os.close(err[1])
+        self.pipes = {out[0]: b"", err[0]: b""}
+        self.order = [out[0], err[0]]
+        self.before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def send(self, number: int) -> None:
+        """A signal to the command itself, not to those that it has started."""
+        os.kill(self.pid, number)  # it is there, dead or alive, until somebody waits for it
+
+    def outcome(self, hear: int | None = None, seconds: float = SECONDS) -> Outcome:
+        """Wait for its end, and for that of all who hold its streams; `hear` so many bytes of the output only."""
+        open_, deadline, status = set(self.order), self.start + seconds, None
+        while time.monotonic() < deadline:
+            ready = select.select(open_, [], [], 0.02)[0] if open_ else time.sleep(0.002) or []
+            for pipe in ready:
+                want = 65536 if hear is None or pipe != self.order[0] else min(hear - len(self.pipes[pipe]), 65536)
+                piece = os.read(pipe, want) if want else b""
+                self.pipes[pipe] += piece
+                if not piece:
+                    os.close(pipe)
+                    open_.remove(pipe)
+            if status is None:
+                pid, now, used = os.wait4(self.pid, os.WNOHANG)
+                status = (os.waitstatus_to_exitcode(now), used.ru_maxrss * 1024) if pid else None
+            if status and not open_:
+                break
+        for pipe in open_:
+            os.close(pipe)
+        if status is not None and not open_ and not lives(self.pid):
+            code, peak = status
+        else:  # it hangs, or somebody lives on
+            os.killpg(self.pid, signal.SIGKILL)
+            code, peak = None, 0
+        if status is None:
+            os.waitpid(self.pid, 0)
+        spent = time.monotonic() - self.start
+        return Outcome(code, *(self.pipes[p] for p in self.order), spent, max(0, peak - self.before) / 1e6)
+
+
+def lives(group: int) -> bool:
+    """Whether anybody of a group of processes is still there; the dead whom nobody has asked for are not."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    states = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    return any(int(of) == group and state != "Z" for state, _, of, *_ in states)
+
+
+def command(arguments: list[Any], cwd: Path, prepare: Callable[[], None] = nothing) -> Outcome:
+    """A command from its beginning to its end."""
+    return Child(arguments, cwd, prepare).outcome()
+
+
+def judge(outcome: Outcome, allowed: set[int], heard: bool = True) -> str:
+    """What may never be: a traceback, a warning, a hang, memory without bounds, a refusal of many words. The outcome
+    in a word; `heard` is whether the error stream came to us."""
+    code, said = outcome.code, outcome.said()
+    assert code is not None, f"still there after {outcome.seconds:.0f} s, said {said[-300:]!r}"
+    assert "Traceback" not in said, said[-1500:]
+    assert code in allowed, f"ended with {code}: {said[-600:]}"
+    assert outcome.megabytes < MEGABYTES, f"took {outcome.megabytes:.0f} MB: {said[:300]}"
+    assert "out of memory" not in said, f"asked for more than {LIMIT:,} bytes: {said[:300]}"
+    lines = said.splitlines()
+    for line in lines:
+        assert line.startswith("numpy-attention: "), line[:600]
+        assert len(line) <= LINE, f"a line of {len(line)} characters: {line[:200]} ..."
+    if code in (1, 2, 130) and heard:
+        assert 1 <= len(lines) <= 2, said[:600]  # one for the refusal, one for what was noticed before
+    return ENDINGS[code]
+
+
+def folder() -> Path:
+    """A new directory that other users may enter; `warm` first, so that no child does for the first time what stays."""
+    warm()
+    path = Path(tempfile.mkdtemp(prefix="attack-")).resolve()
+    path.chmod(0o755)
+    return path
+
+
+def warm() -> None:
+    """Import and set up once what every child would do by itself."""
+    importlib.import_module("matplotlib.pyplot")
+    importlib.import_module("matplotlib.backends.backend_agg")
+    importlib.import_module("PIL.PngImagePlugin")
+    importlib.import_module("numpy_attention.catalogue.table")
+    plots.training_curves([{"step": 1, "loss": 1.0}], {})
+    keep_freed_memory()
+
+
+def nobody() -> None:
+    """Give up the rights of root, who may write everywhere."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+def disk_of(size: int) -> Callable[[], None]:
+    """A disk on which no file can be longer than that."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _in_child(
+    arguments: list[str], cwd: Path, prepare: Callable[[], None], ends: Callable[[], None], pipes: tuple[int, int]
+) -> NoReturn:
+    code = 99
+    try:
+        os.setsid()
+        sys.settrace(None)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, pipe in enumerate(pipes, 1):
+            os.dup2(pipe, number)
+            os.close(pipe)
+        sys.stdin, sys.stdout, sys.stderr = (stream(i) for i in range(3))
+        ends()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _own_warnings()
+        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
+        os.chdir(cwd)
+        prepare()
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        code = 1
+        _aside(traceback.format_exc())
+    os._exit(_at_exit(code))
+
+
+def stream(number: int, encoding: str = "utf-8", errors: str = "strict") -> Any:
+    """A standard stream as Python makes it."""
+    errors = "backslashreplace" if number == 2 else errors
+    return open(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
+
+
+def _own_warnings() -> None:
+    """Those of a program, not those of the tests."""
+    warnings.resetwarnings()
+    for kind in QUIET:
+        warnings.simplefilter("ignore", kind)
+    warnings.showwarning = lambda message, category, *rest: _aside(f"{category.__name__}: {message}\n")
+
+
+def _at_exit(code: int) -> int:
+    """What Python does with its streams at its end."""
+    for one, alone in ((sys.stdout, True), (sys.stderr, False)):
+        try:
+            if one is not None and not one.closed:
+                one.flush()
+        except Exception as error:
+            _aside(f"Exception ignored in: {one!r}\n{type(error).__name__}: {error}\n" if alone else "")
+            code = 120
+    return code
+
+
+def _aside(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody hears
+        os.write(2, text.encode("utf-8", "backslashreplace"))
