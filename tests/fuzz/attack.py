@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 AT_ONCE = 5  # times as many examples in a round of the hour as in every run of the tests
@@ -44,8 +44,9 @@ def tally(kind: str, outcome: str) -> None:
 class Attack:
     """One attack, and how many examples it has in every run of the tests."""
 
-    def __init__(self, try_: Callable[..., Any], quick: int, steps: int = 50) -> None:
-        self.try_, self.quick, self.steps = try_, quick, steps
+    def __init__(self, try_: Callable[..., Any], quick: int, shrink: bool = True) -> None:
+        self.try_, self.quick = try_, quick
+        self.phases = [phase for phase in Phase if shrink or phase not in (Phase.shrink, Phase.explain)]
 
     def round(self, seed: int) -> None:
         """Many examples drawn from this seed.
@@ -54,7 +55,7 @@ class Attack:
         """
         many = settings(
             max_examples=AT_ONCE * self.quick, deadline=None, database=None, derandomize=False, print_blob=True,
-            suppress_health_check=HEALTH, stateful_step_count=self.steps,
+            suppress_health_check=HEALTH, phases=self.phases,
         )
         run_with(hypothesis.seed(seed)(self.try_), many)
 
@@ -64,8 +65,7 @@ class Attack:
         Raises: what the attack raises when it finds something, with the example.
         """
         few = settings(
-            max_examples=self.quick, deadline=None, database=None, suppress_health_check=HEALTH,
-            stateful_step_count=self.steps,
+            max_examples=self.quick, deadline=None, database=None, suppress_health_check=HEALTH, phases=self.phases
         )
         run_with(self.try_, few)
 
@@ -79,11 +79,12 @@ def run_with(try_: Callable[..., Any], chosen: settings) -> None:
         chosen(try_)()
 
 
-def attack(quick: int, steps: int = 50) -> Callable[[Callable[..., Any]], Callable[[], None]]:
-    """Make a test of a Hypothesis test, or of a state machine of so many steps, and remember it for the hour."""
+def attack(quick: int, shrink: bool = True) -> Callable[[Callable[..., Any]], Callable[[], None]]:
+    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour. `shrink` is whether what
+    it finds is made smaller, try by try; an example that takes seconds, or hangs on the moment, is given as it is."""
 
     def made(try_: Callable[..., Any]) -> Callable[[], None]:
-        one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick, steps)
+        one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick, shrink)
 
         def test() -> None:
             one.once()
@@ -106,11 +107,16 @@ def all_in_turn(seconds: float, seed: int) -> list[str]:
             try:
                 one.round(seed)
             except Exception as error:
-                notes = "\n".join(getattr(error, "__notes__", []))
-                found.append(f"{name}, seed {seed}: {type(error).__name__}: {error}\n{notes}")
+                found.append(f"{name}, seed {seed}: {told(error)}")
                 print(found[-1], flush=True)
             seed += 1
     return found
+
+
+def told(error: BaseException) -> str:
+    """An error with its notes, which hold the example; of a group, as when a second try went well, each."""
+    within = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", []), *map(told, within)])
 
 
 def write_tally(path: Path, seconds: float, seed: int, found: list[str]) -> None:

@@ -1,0 +1,206 @@
+"""A run is started twice, killed, interrupted, spoiled and looked at, in any order; it goes on, or says why not."""
+
+import os
+import shutil
+import signal
+import time
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from numpy_attention.runs import checkpoint
+from tests.fuzz import processes
+from tests.fuzz.attack import attack, tally
+from tests.fuzz.directories import (
+    FILES,
+    ODD_LINES,
+    REPLACEMENTS,
+    RUN,
+    Directory,
+    damage,
+    deadly_save,
+    fewer_ids,
+    odd_line,
+    other_ids,
+    quick_neighbour,
+    replace,
+    same_as_whole,
+)  # fmt: skip
+from tests.fuzz.processes import Child, Outcome, disk_of, judge, nobody
+
+pytestmark = processes.here
+ENDS = {0, 2}
+HARMLESS = {"loss.png", "config.json", "lines"}  # a run goes on without these
+
+
+class Story:
+    """One directory; `spoiled` is what in it is no longer what the program wrote."""
+
+    def __init__(self) -> None:
+        self.place = Directory()
+        self.run = self.place.run
+        self.spoiled: set[str] = set()
+
+    def ended(self, child: Child, kind: str, allowed: set[int]) -> Outcome:
+        outcome = child.outcome()
+        tally(f"runs: {kind}", judge(outcome, allowed))
+        self.place.assert_all_is_well_outside()
+        if not self.spoiled:
+            steps = self.place.steps_in_log()
+            assert steps == sorted(set(steps)), f"a step stands twice in the log: {steps}"
+        previous, last = self.run / checkpoint.PREVIOUS, self.run / checkpoint.NAME
+        if outcome.code != -signal.SIGKILL and last.is_file() and previous.is_file() and not self.spoiled:
+            assert not os.path.samefile(previous, last), "the checkpoint before the last one is gone"
+        return outcome
+
+    def killed(self, seconds: float) -> None:
+        child = self.place.start()
+        time.sleep(seconds)
+        child.send(signal.SIGKILL)
+        self.ended(child, "killed at any time", {0, 2, -9} if self.spoiled else {0, -9})
+
+    def killed_in_a_save(self, save: int, line: int) -> None:
+        child = self.place.start(deadly_save(save, line))
+        self.ended(child, "killed in a save", {0, 2, -9} if self.spoiled else {0, -9})
+
+    def told_to_stop(self, name: str, again: bool, seconds: float) -> None:
+        child = self.place.start()
+        self.wait_for_the_first_save(child)
+        for _ in range(1 + again):
+            time.sleep(seconds)
+            child.send(signal.Signals[name])
+        self.ended(child, "told to stop", {0, 130, 143, -15} | ({2} if self.spoiled else set()))
+
+    def at_once(self, count: int, seconds: float) -> None:
+        """Several of one directory: the others are told, and the first does not notice."""
+        arguments, children = self.place.arguments(), []
+        for _ in range(count):
+            children.append(self.place.start(arguments=arguments))
+            time.sleep(seconds)
+        codes = [self.ended(child, "at once", ENDS).code for child in children]
+        if not self.spoiled:
+            assert 0 in codes, codes
+            assert same_as_whole(self.run), "two runs at once have come to something else than one"
+
+    def at_once_without_a_name(self, seconds: float) -> None:
+        """Two in the same second: each has a directory."""
+        children = []
+        for _ in range(2):
+            children.append(self.place.start(arguments=["train", *RUN]))
+            time.sleep(seconds)
+        for child in children:
+            self.ended(child, "at once without a name", {0})
+        found = list((self.place.top / "runs").iterdir())
+        assert len(found) == 2, "two runs in one directory"
+        assert all(map(same_as_whole, found))
+        shutil.rmtree(self.place.top / "runs")
+
+    def begun(self) -> None:
+        """Let there be something that can be spoiled."""
+        if self.is_new():
+            self.killed_in_a_save(2, 60)
+
+    def is_new(self) -> bool:
+        return not os.path.lexists(self.run / checkpoint.NAME)
+
+    def goes_on(self) -> None:
+        outcome = self.ended(self.place.start(), "goes on", ENDS if self.spoiled - HARMLESS else {0})
+        if outcome.code == 0 and "checkpoint.npz" not in self.spoiled:
+            assert same_as_whole(self.run, log=not self.spoiled), "another run than the one that nobody disturbed"
+
+    def disk_full(self, room: int) -> None:
+        self.ended(self.place.start(disk_of(room)), "full disk", ENDS)
+
+    def without_permission(self, mode: int) -> None:
+        self.run.mkdir(exist_ok=True)
+        before = self.run.stat().st_mode
+        self.run.chmod(mode)
+        child = self.place.start(nobody)
+        try:
+            self.ended(child, "no permission", ENDS)
+        finally:
+            self.run.chmod(before)
+
+    def links_in_time(self) -> None:
+        self.ended(self.place.start(quick_neighbour(self.place.top / "letter")), "links", ENDS)
+
+    def damaged(self, name: str, kind: int, seed: int) -> None:
+        self.begun()
+        damage(self.run / name, kind, seed)
+        self.spoiled.add(name)
+
+    def replaced(self, name: str, by: str) -> None:
+        self.begun()
+        replace(self.run / name, by)
+        self.spoiled.add(name)
+
+    def odd_line(self, which: int) -> None:
+        self.begun()
+        if (self.run / "log.jsonl").is_file():
+            odd_line(self.run / "log.jsonl", ODD_LINES[which])
+            self.spoiled.add("lines")
+
+    def other_ids(self, seed: int) -> None:
+        self.begun()
+        if path := self.place.ids_file():
+            other_ids(path, seed)
+
+    def fewer_ids(self) -> None:
+        self.begun()
+        if path := self.place.ids_file():
+            fewer_ids(path)
+
+    def looked_at(self, command: str) -> None:
+        arguments = {"sample": ["--tokens=5", "--prompt=one"], "attend": ["--text=one"]}[command]
+        there = (self.run / checkpoint.NAME).is_file() and "checkpoint.npz" not in self.spoiled
+        self.ended(Child([command, "run", *arguments], self.place.top), "looked at", {0} if there else ENDS)
+
+    def wait_for_the_first_save(self, child: Child) -> None:
+        end = time.monotonic() + 5
+        while self.is_new() and time.monotonic() < end and processes.lives(child.pid):
+            time.sleep(0.001)
+
+    def ends(self) -> None:
+        """To the last step, whatever came before."""
+        self.goes_on()
+        left = [path.name for path in self.run.iterdir() if ".tmp" in path.name] if self.run.is_dir() else []
+        assert left == [] or self.spoiled, left
+
+
+SECONDS, SEEDS = st.floats(0, 0.4), st.integers(0, 2**32)
+STEPS = st.one_of(
+    st.tuples(st.just("killed"), SECONDS),
+    st.tuples(st.just("killed_in_a_save"), st.integers(1, 4), st.integers(1, 120)),
+    st.tuples(st.just("told_to_stop"), st.sampled_from(["SIGINT", "SIGTERM"]), st.booleans(), SECONDS),
+    st.tuples(st.just("at_once"), st.integers(2, 3), st.floats(0, 0.02)),
+    st.tuples(st.just("at_once_without_a_name"), st.floats(0, 0.02)),
+    st.tuples(st.just("goes_on")),
+    st.tuples(st.just("disk_full"), st.integers(0, 60_000)),
+    st.tuples(st.just("without_permission"), st.sampled_from([0o000, 0o111, 0o444, 0o555])),
+    st.tuples(st.just("links_in_time")),
+    st.tuples(st.just("damaged"), st.sampled_from(FILES), st.integers(0, 9), SEEDS),
+    st.tuples(st.just("replaced"), st.sampled_from(FILES), st.sampled_from(sorted(REPLACEMENTS))),
+    st.tuples(st.just("odd_line"), st.integers(0, len(ODD_LINES) - 1)),
+    st.tuples(st.just("other_ids"), SEEDS),
+    st.tuples(st.just("looked_at"), st.sampled_from(["sample", "attend"])),
+)
+
+
+@attack(quick=4, shrink=False)
+@given(steps=st.lists(STEPS, min_size=1, max_size=8))
+@example(steps=[("at_once", 2, 0.0)])
+@example(steps=[("at_once_without_a_name", 0.0)])
+@example(steps=[("killed_in_a_save", 2, 60), ("at_once", 2, 0.0)])
+@example(steps=[("killed_in_a_save", 2, 60), ("other_ids", 1)])
+@example(steps=[("killed_in_a_save", 2, 60), ("fewer_ids",)])
+def test_a_run_goes_on_or_says_why_not(steps: list[tuple[Any, ...]]) -> None:
+    story = Story()
+    try:
+        for name, *details in steps:
+            getattr(story, name)(*details)
+        story.ends()
+    finally:
+        story.place.leave()
+
+
