@@ -33,6 +33,7 @@ COMMANDS: dict[str, list[Any]] = {
     "help": ["train", "--help"],
     "refusal": ["sample", "nowhere ☃"],
 }
+SPEAKS = ("chat", "embed", "help")  # on the error stream too: asides, or help that nobody would hear otherwise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,11 +83,11 @@ def materials() -> Path:
 STREAMS = st.builds(
     Streams, stdin=st.sampled_from(["closed", *SAID]), out=st.sampled_from(["open", "closed", "full", "left"]),
     err=st.sampled_from(["open", "closed", "full"]), hear=st.one_of(st.integers(0, 10), st.integers(0, 1500)),
-    encoding=st.sampled_from(["utf-8", "ascii", "latin-1", "cp1252", "utf-16"]),
+    encoding=st.sampled_from(["utf-8", "ascii", "latin-1", "cp1252"]),
 )  # fmt: skip
 
 
-@attack(quick=20)
+@attack(quick=10)
 @given(name=st.sampled_from(sorted(COMMANDS)), streams=STREAMS)
 @example(name="train", streams=Streams(out="left", hear=10))
 @example(name="train", streams=Streams(out="full"))
@@ -107,7 +108,7 @@ def test_no_state_of_the_streams_gives_a_traceback_or_ends_a_training(name: str,
         outcome = child.outcome(hear=streams.hear if streams.out == "left" else None)
         product = streams.out == "open" or name == "train"  # the command can do what it is for
         allowed = {2} if name == "refusal" else {0} if product and name != "chat" else {0, 2}
-        tally(f"streams: {name}", judge(outcome, allowed, streams.err == "open", name in ("chat", "embed")))
+        tally(f"streams: {name}", judge(outcome, allowed, streams.err == "open", name in SPEAKS))
         assert b"Exception ignored" not in outcome.err
         if name == "train":
             assert checkpoint.load_arrays(top / "run" / checkpoint.NAME)[1]["step"] == STEPS
