@@ -6,6 +6,7 @@ are made anew, as Python makes them; its group of processes is its own, so that 
 
 import contextlib
 import functools
+import importlib
 import io
 import os
 import resource
@@ -137,8 +138,8 @@ def judge(outcome: Outcome, allowed: set[int], heard: bool = True, asides: bool 
     for line in lines:
         assert asides or line.startswith("numpy-attention: "), line[:600]
         assert len(line) <= LINE, f"a line of {len(line)} characters: {line[:200]} ..."
-    if code in (1, 2, 130) and heard and not asides:
-        assert 1 <= len(lines) <= 2, said[:600]  # one for the refusal, one for what was noticed before
+    if heard and not asides:  # one line for a refusal, and one for what was noticed before
+        assert (code in (1, 2)) <= len(lines) <= 2, f"{len(lines)} lines: {said[:600]}"
     return ENDINGS[code]
 
 
@@ -153,6 +154,7 @@ def folder() -> Path:
 @functools.cache
 def warm() -> None:
     """Do once what a child would do for the first time: it may have no right to read modules then, and takes longer."""
+    importlib.import_module("mmap")
     with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
         (Path(place) / "text").write_text("one two " * 20)
         tiny = ["--steps=2", "--layers=1", "--d-model=8", "--workers=1", "--context=4"]

@@ -17,6 +17,7 @@ from tests.fuzz.directories import (
     ODD_LINES,
     REPLACEMENTS,
     RUN,
+    STEPS,
     Directory,
     damage,
     deadly_save,
@@ -26,12 +27,13 @@ from tests.fuzz.directories import (
     quick_neighbour,
     replace,
     same_as_whole,
+    slow_machine,
 )  # fmt: skip
 from tests.fuzz.processes import Child, Outcome, disk_of, judge, nobody
 
 pytestmark = processes.here
 ENDS = {0, 2}
-HARMLESS = {"loss.png", "config.json", "lines"}  # a run goes on without these
+HARMLESS = {"loss.png", "lines"}  # a run goes on without these
 
 
 class Story:
@@ -72,22 +74,35 @@ class Story:
             child.send(signal.Signals[name])
         self.ended(child, "told to stop", {0, 130, 143, -15} | ({2} if self.spoiled else set()))
 
+    def interrupted_late(self, seconds: float) -> None:
+        """Ctrl-C after the last step, while the report and the picture are made."""
+        child = self.place.start()
+        end = time.monotonic() + 5
+        while STEPS not in self.place.steps_in_log() and time.monotonic() < end and processes.lives(child.pid):
+            time.sleep(0.002)
+        time.sleep(seconds)
+        child.send(signal.SIGINT)
+        self.ended(child, "interrupted late", {0, 130} | ({2} if self.spoiled else set()))
+
     def at_once(self, count: int, seconds: float) -> None:
         """Several of one directory: the others are told, and the first does not notice."""
-        arguments, children = self.place.arguments(), []
+        new, arguments, children = self.is_new(), self.place.arguments(), []
         for _ in range(count):
-            children.append(self.place.start(arguments=arguments))
+            children.append(self.place.start(slow_machine, arguments))
             time.sleep(seconds)
-        codes = [self.ended(child, "at once", ENDS).code for child in children]
+        ended = [self.ended(child, "at once", ENDS) for child in children]
+        codes = [outcome.code for outcome in ended]
         if not self.spoiled:
-            assert 0 in codes, codes
+            for outcome in ended:
+                assert "cannot write" not in outcome.said(), f"one run is in the other's way: {outcome.said()}"
+            assert codes.count(0) == 1 or (codes.count(0) and not new), f"of {count} runs in one directory {codes}"
             assert same_as_whole(self.run), "two runs at once have come to something else than one"
 
     def at_once_without_a_name(self, seconds: float) -> None:
         """Two in the same second: each has a directory."""
         children = []
         for _ in range(2):
-            children.append(self.place.start(arguments=["train", *RUN]))
+            children.append(self.place.start(slow_machine, ["train", *RUN]))
             time.sleep(seconds)
         for child in children:
             self.ended(child, "at once without a name", {0})
@@ -99,7 +114,7 @@ class Story:
     def begun(self) -> None:
         """Let there be something that can be spoiled."""
         if self.is_new():
-            self.killed_in_a_save(2, 60)
+            self.killed_in_a_save(4, 60)
 
     def is_new(self) -> bool:
         return not os.path.lexists(self.run / checkpoint.NAME)
@@ -169,10 +184,11 @@ class Story:
 
 
 SECONDS, SEEDS = st.floats(0, 0.4), st.integers(0, 2**32)
-STEPS = st.one_of(
+DEEDS = st.one_of(
     st.tuples(st.just("killed"), SECONDS),
     st.tuples(st.just("killed_in_a_save"), st.integers(1, 4), st.integers(1, 120)),
     st.tuples(st.just("told_to_stop"), st.sampled_from(["SIGINT", "SIGTERM"]), st.booleans(), SECONDS),
+    st.tuples(st.just("interrupted_late"), SECONDS),
     st.tuples(st.just("at_once"), st.integers(2, 3), st.floats(0, 0.02)),
     st.tuples(st.just("at_once_without_a_name"), st.floats(0, 0.02)),
     st.tuples(st.just("goes_on")),
@@ -188,12 +204,24 @@ STEPS = st.one_of(
 
 
 @attack(quick=4, shrink=False)
-@given(steps=st.lists(STEPS, min_size=1, max_size=8))
+@given(steps=st.lists(DEEDS, min_size=1, max_size=8))
 @example(steps=[("at_once", 2, 0.0)])
 @example(steps=[("at_once_without_a_name", 0.0)])
-@example(steps=[("killed_in_a_save", 2, 60), ("at_once", 2, 0.0)])
-@example(steps=[("killed_in_a_save", 2, 60), ("other_ids", 1)])
-@example(steps=[("killed_in_a_save", 2, 60), ("fewer_ids",)])
+@example(steps=[("killed_in_a_save", 4, 60), ("at_once", 2, 0.0)])
+@example(steps=[("other_ids", 1)])
+@example(steps=[("fewer_ids",)])
+@example(steps=[("without_permission", 0)])
+@example(steps=[("killed_in_a_save", 4, 60), ("without_permission", 0o555), ("replaced", "loss.png", "a directory")])
+@example(steps=[("goes_on",), ("disk_full", 20_000)])
+@example(steps=[("odd_line", 12)])
+@example(steps=[("odd_line", 14), ("odd_line", 16), ("odd_line", 22)])
+@example(steps=[("replaced", "checkpoint.npz", "a pipe"), ("looked_at", "sample")])
+@example(steps=[("replaced", "checkpoint.npz", "a link to /dev/zero")])
+@example(steps=[("replaced", "log.jsonl", "a pipe")])
+@example(steps=[("replaced", "log.jsonl", "a link to /dev/zero")])
+@example(steps=[("links_in_time",)])
+@example(steps=[("killed_in_a_save", 3, 60), ("disk_full", 5000)])
+@example(steps=[("interrupted_late", 0.1)])
 def test_a_run_goes_on_or_says_why_not(steps: list[tuple[Any, ...]]) -> None:
     story = Story()
     try:
