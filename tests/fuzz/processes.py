@@ -5,6 +5,7 @@ are made anew, as Python makes them; its group of processes is its own, so that 
 """
 
 import contextlib
+import faulthandler
 import functools
 import importlib
 import io
@@ -188,6 +189,7 @@ def _in_child(
     try:
         os.setsid()
         sys.settrace(None)
+        faulthandler.disable()  # of pytest: it would speak where nobody here hears it
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, pipe in enumerate(pipes, 1):
             os.dup2(pipe, number)
