@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -194,7 +194,7 @@ def _in_child(
         for number, pipe in enumerate(pipes, 1):
             os.dup2(pipe, number)
             os.close(pipe)
-        sys.stdin, sys.stdout, sys.stderr = (stream(i) for i in range(3))
+        standard_streams()
         ends()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -212,10 +212,13 @@ def _in_child(
     os._exit(_at_exit(code))
 
 
-def stream(number: int, encoding: str = "utf-8", errors: str = "strict") -> Any:
-    """A standard stream as Python makes it."""
-    errors = "backslashreplace" if number == 2 else errors
-    return open(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
+def standard_streams(encoding: str = "utf-8", closed: Collection[int] = ()) -> None:
+    """Make the three of them as Python does; there are none for numbers that the shell has closed."""
+    made: list[Any] = [None] * 3
+    for number in {0, 1, 2}.difference(closed):
+        errors = "backslashreplace" if number == 2 else "strict"
+        made[number] = open(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = made  # type: ignore[misc]
 
 
 def _own_warnings() -> None:

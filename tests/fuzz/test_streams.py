@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy_attention.runs import checkpoint
 from tests.fuzz import processes
 from tests.fuzz.attack import attack, tally
 from tests.fuzz.directories import RUN, STEPS
-from tests.fuzz.processes import Child, command, folder, judge, stream
+from tests.fuzz.processes import Child, command, folder, judge, standard_streams
 from tests.pretrained import tiny
 
 pytestmark = processes.here
@@ -48,9 +47,7 @@ class Streams:
 
     def ends(self) -> None:
         """In the child, with pipes for output and error already there."""
-        if self.stdin == "closed":
-            os.close(0)
-        else:
+        if self.stdin != "closed":
             there, here = os.pipe()
             os.write(here, SAID[self.stdin])
             os.close(here)
@@ -59,12 +56,10 @@ class Streams:
         for number, state in ((1, self.out), (2, self.err)):
             if state == "full":
                 os.dup2(os.open("/dev/full", os.O_WRONLY), number)
-        sys.stdin = None if self.stdin == "closed" else stream(0, self.encoding)
-        sys.stdout = None if self.out == "closed" else stream(1, self.encoding)  # type: ignore[assignment]
-        sys.stderr = None if self.err == "closed" else stream(2, self.encoding)  # type: ignore[assignment]
-        for number, state in ((1, self.out), (2, self.err)):
-            if state == "closed":
-                os.close(number)
+        closed = [number for number, state in enumerate((self.stdin, self.out, self.err)) if state == "closed"]
+        for number in closed:
+            os.close(number)
+        standard_streams(self.encoding, closed)
 
 
 @functools.cache
