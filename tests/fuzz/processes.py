@@ -217,7 +217,7 @@ def standard_streams(encoding: str = "utf-8", closed: Collection[int] = ()) -> N
     made: list[Any] = [None] * 3
     for number in {0, 1, 2}.difference(closed):
         errors = "backslashreplace" if number == 2 else "strict"
-        made[number] = open(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
+        made[number] = os.fdopen(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = made  # type: ignore[misc]
 
 
