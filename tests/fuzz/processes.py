@@ -10,7 +10,6 @@ import functools
 import importlib
 import io
 import os
-import resource
 import select
 import signal
 import sys
@@ -26,6 +25,7 @@ import pytest
 
 from numpy_attention.cli import main
 
+resource = pytest.importorskip("resource")  # where there is none, there is no fork either
 SECONDS = 20.0  # for what takes half a second, on a machine that has other work
 MEGABYTES = 300  # for what takes ten
 LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
