@@ -31,6 +31,7 @@ MEGABYTES = 300  # for what takes ten
 LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
 LINE = 400  # characters of a refusal
 ENDINGS = {0: "right", 1: "stopped", 2: "refused", 130: "interrupted", 143: "stopped", -9: "killed", -15: "killed"}
+STOPS = (signal.SIGINT, signal.SIGTERM)
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
 
 here = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks into /proc")
@@ -62,11 +63,13 @@ class Child:
         self.arguments = [str(argument) for argument in arguments]
         out, err = os.pipe(), os.pipe()
         self.start = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, where the parent has threads
             self.pid = os.fork()
         if self.pid == 0:
             _in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         os.close(out[1])
         os.close(err[1])
         self.pipes = {out[0]: b"", err[0]: b""}
@@ -188,6 +191,9 @@ def _in_child(
     code = 99
     try:
         os.setsid()
+        for number in STOPS:  # one that comes before the command has begun has come too early
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         sys.settrace(None)
         faulthandler.disable()  # of pytest: it would speak where nobody here hears it
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -196,13 +202,13 @@ def _in_child(
             os.close(pipe)
         standard_streams()
         ends()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _own_warnings()
         held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
         os.chdir(cwd)
         prepare()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main(arguments)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1

@@ -144,5 +144,6 @@ def test_who_comes_second_to_two_ranks_is_told(seconds: float) -> None:
         outcome = second.outcome(seconds=5)
         first.kill()
         tally("ranks: second", processes.judge(outcome, {2}))
+        assert "cannot write" not in outcome.said(), outcome.said()
     finally:
         place.leave()
