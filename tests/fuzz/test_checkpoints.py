@@ -115,6 +115,12 @@ def places() -> list[list[str]]:
 @example(place=["config", "text"], value="\ud800", look="resume")
 @example(place=["config", "from_"], value="a\0b", look="sample")
 @example(place=["config", "workers"], value=10**6, look="resume")
+@example(place=["seconds"], value=2**63, look="resume")
+@example(place=["config", "steps"], value=1, look="resume")
+@example(place=["config", "weight_decay"], value=1e308, look="resume")
+@example(place=["config", "learning_rate"], value=1e308, look="resume")
+@example(place=["best"], value="n" * 300, look="resume")
+@example(place=["model", "activation"], value="n" * 5000, look="sample")
 def test_an_odd_claim_of_a_description_is_refused_or_right(place: list[str], value: object, look: str) -> None:
     looked_at(f"odd {place[0]}", forged(place, value), look)
 
@@ -123,6 +129,7 @@ def test_an_odd_claim_of_a_description_is_refused_or_right(place: list[str], val
 @given(which=st.integers(0, 60), kind=st.sampled_from(sorted(FLOATS)), look=LOOK)
 @example(which=0, kind="nan", look="sample")
 @example(which=0, kind="nan", look="attend")
+@example(which=0, kind="huge", look="sample")
 @example(which=0, kind="inf", look="resume")
 @example(which=17, kind="negative", look="resume")
 def test_arrays_of_odd_numbers_are_refused_or_right(which: int, kind: str, look: str) -> None:

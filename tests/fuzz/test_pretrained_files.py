@@ -126,6 +126,7 @@ def test_spoiled_json_is_refused_or_means_what_it_says(
 
 @attack(quick=15)
 @given(name=st.sampled_from(FOLDERS), which=st.integers(0, 40), value=st.sampled_from(SIZES))
+@example(name="llama", which=17, value=2)
 def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, which: int, value: Any) -> None:
     def spoil(path: Path) -> None:
         settings = json.loads((path / "config.json").read_text())
