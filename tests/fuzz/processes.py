@@ -82,6 +82,10 @@ class Child:
         if self.found is None:
             os.kill(self.pid, number)  # it is there, dead or alive, until somebody waits for it
 
+    def ends(self) -> bool:
+        """Whether it has come to its end, though nobody has asked for its outcome."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def outcome(self, hear: int | None = None, seconds: float = SECONDS) -> Outcome:
         """Wait for its end, and for that of all who hold its streams; `hear` so many bytes of the output only."""
         open_, deadline, status = set(self.order), self.start + seconds, None
