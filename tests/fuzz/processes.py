@@ -1,11 +1,10 @@
 """Commands in children that this process forks, and what every one of them must keep, whatever was done to it.
 
-A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its standard streams
-are made anew, as Python makes them; its group of processes is its own, so that nobody in it can be forgotten.
+A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its group of processes
+is its own, so that nobody in it can be forgotten. What happens in it stands in `inside.py`.
 """
 
 import contextlib
-import faulthandler
 import functools
 import importlib
 import io
@@ -15,24 +14,20 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pytest
 
 from numpy_attention.cli import main
+from tests.fuzz.inside import LIMIT, STOPS, in_child, resource
 
-resource = pytest.importorskip("resource")  # where there is none, there is no fork either
 SECONDS = 20.0  # for what takes half a second, on a machine that has other work
 MEGABYTES = 300  # for what takes ten
-LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
 LINE = 400  # characters of a refusal
 ENDINGS = {0: "right", 1: "stopped", 2: "refused", 130: "interrupted", 143: "stopped", -9: "killed", -15: "killed"}
-STOPS = (signal.SIGINT, signal.SIGTERM)
-QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
 
 here = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks into /proc")
 
@@ -68,7 +63,7 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, where the parent has threads
             self.pid = os.fork()
         if self.pid == 0:
-            _in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
+            in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         os.close(out[1])
         os.close(err[1])
@@ -174,83 +169,3 @@ def warm() -> None:
             ["gradcheck", "softmax"],
         ):
             assert main(command) == 0
-
-
-def nobody() -> None:
-    """Give up the rights of root, who may write everywhere."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-
-
-def disk_of(size: int) -> Callable[[], None]:
-    """A disk on which no file can be longer than that."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-def _in_child(
-    arguments: list[str], cwd: Path, prepare: Callable[[], None], ends: Callable[[], None], pipes: tuple[int, int]
-) -> NoReturn:
-    code = 99
-    try:
-        os.setsid()
-        for number in STOPS:  # one that comes before the command has begun has come too early
-            signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        sys.settrace(None)
-        faulthandler.disable()  # of pytest: it would speak where nobody here hears it
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for number, pipe in enumerate(pipes, 1):
-            os.dup2(pipe, number)
-            os.close(pipe)
-        standard_streams()
-        ends()
-        _own_warnings()
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
-        os.chdir(cwd)
-        prepare()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        code = main(arguments)
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
-    except BaseException:
-        code = 1
-        _aside(traceback.format_exc())
-    os._exit(_at_exit(code))
-
-
-def standard_streams(encoding: str = "utf-8", closed: Collection[int] = ()) -> None:
-    """Make the three of them as Python does; there are none for numbers that the shell has closed."""
-    made: list[Any] = [None] * 3
-    for number in {0, 1, 2}.difference(closed):
-        errors = "backslashreplace" if number == 2 else "strict"
-        made[number] = os.fdopen(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
-    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = made  # type: ignore[misc]
-
-
-def _own_warnings() -> None:
-    """Those of a program, not those of the tests."""
-    warnings.resetwarnings()
-    for kind in QUIET:
-        warnings.simplefilter("ignore", kind)
-    warnings.showwarning = lambda message, category, *rest: _aside(f"{category.__name__}: {message}\n")
-
-
-def _at_exit(code: int) -> int:
-    """What Python does with its streams at its end."""
-    for one, alone in ((sys.stdout, True), (sys.stderr, False)):
-        try:
-            if one is not None and not one.closed:
-                one.flush()
-        except Exception as error:
-            _aside(f"Exception ignored in: {one!r}\n{type(error).__name__}: {error}\n" if alone else "")
-            code = 120
-    return code
-
-
-def _aside(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody hears
-        os.write(2, text.encode("utf-8", "backslashreplace"))

@@ -13,7 +13,8 @@ from numpy_attention.runs import checkpoint
 from tests.fuzz import directories, processes
 from tests.fuzz.attack import attack, tally
 from tests.fuzz.directories import FILES, ODD_LINES, REPLACEMENTS, RUN, STEPS, Directory, same_as_whole
-from tests.fuzz.processes import Child, Outcome, disk_of, judge, nobody
+from tests.fuzz.inside import disk_of, nobody
+from tests.fuzz.processes import Child, Outcome, judge
 
 pytestmark = processes.here
 ENDS = {0, 2}

@@ -14,7 +14,8 @@ from numpy_attention.runs import checkpoint
 from tests.fuzz import processes
 from tests.fuzz.attack import attack, tally
 from tests.fuzz.directories import RUN, STEPS
-from tests.fuzz.processes import Child, command, folder, judge, standard_streams
+from tests.fuzz.inside import standard_streams
+from tests.fuzz.processes import Child, command, folder, judge
 from tests.pretrained import tiny
 
 pytestmark = processes.here
