@@ -1,4 +1,4 @@
-"""What happens in a child that was forked: it becomes a process like one that a shell has started, and runs a command."""
+"""What happens in a child that was forked: it becomes a process like one that a shell starts, and runs a command."""
 
 import contextlib
 import faulthandler

@@ -1,7 +1,7 @@
 """Commands in children that this process forks, and what every one of them must keep, whatever was done to it.
 
-A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its group of processes
-is its own, so that nobody in it can be forgotten. What happens in it stands in `inside.py`.
+A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its group of
+processes is its own, so that nobody in it can be forgotten. What happens in it stands in `inside.py`.
 """
 
 import contextlib
