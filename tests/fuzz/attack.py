@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 AT_ONCE = 5  # times as many examples in a round of the hour as in every run of the tests
@@ -44,8 +44,9 @@ def tally(kind: str, outcome: str) -> None:
 class Attack:
     """One attack, and how many examples it has in every run of the tests."""
 
-    def __init__(self, try_: Callable[..., Any], quick: int) -> None:
+    def __init__(self, try_: Callable[..., Any], quick: int, shrink: bool = True) -> None:
         self.try_, self.quick = try_, quick
+        self.phases = [phase for phase in Phase if shrink or phase not in (Phase.shrink, Phase.explain)]
 
     def round(self, seed: int) -> None:
         """Many examples drawn from this seed.
@@ -54,9 +55,19 @@ class Attack:
         """
         many = settings(
             max_examples=AT_ONCE * self.quick, deadline=None, database=None, derandomize=False, print_blob=True,
-            suppress_health_check=HEALTH,
+            suppress_health_check=HEALTH, phases=self.phases,
         )
         run_with(hypothesis.seed(seed)(self.try_), many)
+
+    def once(self) -> None:
+        """A few examples, as the profile has them drawn.
+
+        Raises: what the attack raises when it finds something, with the example.
+        """
+        few = settings(
+            max_examples=self.quick, deadline=None, database=None, suppress_health_check=HEALTH, phases=self.phases
+        )
+        run_with(self.try_, few)
 
 
 def run_with(try_: Callable[..., Any], chosen: settings) -> None:
@@ -64,19 +75,21 @@ def run_with(try_: Callable[..., Any], chosen: settings) -> None:
     if isinstance(try_, type) and issubclass(try_, RuleBasedStateMachine):
         run_state_machine_as_test(try_, settings=chosen)
     else:
+        vars(try_).pop("_hypothesis_internal_settings_applied", None)  # for another round, with settings of its own
         chosen(try_)()
 
 
-def attack(quick: int) -> Callable[[Callable[..., Any]], Callable[[], None]]:
-    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour."""
+def attack(quick: int, shrink: bool = True) -> Callable[[Callable[..., Any]], Callable[[], None]]:
+    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour. `shrink` is whether what
+    it finds is made smaller, try by try; an example that takes seconds, or hangs on the moment, is given as it is."""
 
     def made(try_: Callable[..., Any]) -> Callable[[], None]:
+        one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick, shrink)
+
         def test() -> None:
-            few = settings(max_examples=quick, deadline=None, database=None, suppress_health_check=HEALTH)
-            run_with(try_, few)
+            one.once()
 
         test.__name__, test.__doc__, test.__module__ = try_.__name__, try_.__doc__, try_.__module__
-        ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick)
         return test
 
     return made
@@ -94,11 +107,16 @@ def all_in_turn(seconds: float, seed: int) -> list[str]:
             try:
                 one.round(seed)
             except Exception as error:
-                notes = "\n".join(getattr(error, "__notes__", []))
-                found.append(f"{name}, seed {seed}: {type(error).__name__}: {error}\n{notes}")
+                found.append(f"{name}, seed {seed}: {told(error)}")
                 print(found[-1], flush=True)
             seed += 1
     return found
+
+
+def told(error: BaseException) -> str:
+    """An error with its notes, which hold the example; of a group, as when a second try went well, each."""
+    within = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", []), *map(told, within)])
 
 
 def write_tally(path: Path, seconds: float, seed: int, found: list[str]) -> None:

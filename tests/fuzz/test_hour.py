@@ -43,6 +43,20 @@ def test_a_round_finds_a_mistake_and_says_with_which_seed(monkeypatch: pytest.Mo
     assert machine.startswith("machine, seed 6: AssertionError")
 
 
+def test_a_second_round_draws_other_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[list[int]] = []
+
+    @given(st.integers())
+    def noted(n: int) -> None:
+        drawn[-1].append(n)
+
+    one = Attack(noted, quick=4)
+    for seed in (5, 6, 5):
+        drawn.append([])
+        one.round(seed)
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
 @pytest.mark.hour
 def test_an_hour_of_attacks_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for path in sorted(HERE.glob("test_*.py")):

@@ -1,0 +1,102 @@
+"""What happens in a child that was forked: it becomes a process like one that a shell starts, and runs a command."""
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from numpy_attention.cli import main
+
+resource = pytest.importorskip("resource")  # where there is none, there is no fork either
+LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
+STOPS = (signal.SIGINT, signal.SIGTERM)
+QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
+
+
+def in_child(
+    arguments: list[str], cwd: Path, prepare: Callable[[], None], ends: Callable[[], None], pipes: tuple[int, int]
+) -> NoReturn:
+    """What happens in a child, from the fork to its end."""
+    code = 99
+    try:
+        os.setsid()
+        for number in STOPS:  # one that comes before the command has begun has come too early
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        sys.settrace(None)
+        faulthandler.disable()  # of pytest: it would speak where nobody here hears it
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, pipe in enumerate(pipes, 1):
+            os.dup2(pipe, number)
+            os.close(pipe)
+        standard_streams()
+        ends()
+        _own_warnings()
+        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
+        os.chdir(cwd)
+        prepare()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        code = 1
+        _aside(traceback.format_exc())
+    os._exit(_at_exit(code))
+
+
+def standard_streams(encoding: str = "utf-8", closed: Collection[int] = ()) -> None:
+    """Make the three of them as Python does; there are none for numbers that the shell has closed."""
+    made: list[Any] = [None] * 3
+    for number in {0, 1, 2}.difference(closed):
+        errors = "backslashreplace" if number == 2 else "strict"
+        made[number] = os.fdopen(number, "w" if number else "r", encoding=encoding, errors=errors, closefd=False)
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = made  # type: ignore[misc]
+
+
+def _own_warnings() -> None:
+    """Those of a program, not those of the tests."""
+    warnings.resetwarnings()
+    for kind in QUIET:
+        warnings.simplefilter("ignore", kind)
+    warnings.showwarning = lambda message, category, *rest: _aside(f"{category.__name__}: {message}\n")
+
+
+def _at_exit(code: int) -> int:
+    """What Python does with its streams at its end."""
+    for one, alone in ((sys.stdout, True), (sys.stderr, False)):
+        try:
+            if one is not None and not one.closed:
+                one.flush()
+        except Exception as error:
+            _aside(f"Exception ignored in: {one!r}\n{type(error).__name__}: {error}\n" if alone else "")
+            code = 120
+    return code
+
+
+def _aside(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody hears
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+
+
+def nobody() -> None:
+    """Give up the rights of root, who may write everywhere."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+def disk_of(size: int) -> Callable[[], None]:
+    """A disk on which no file can be longer than that."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

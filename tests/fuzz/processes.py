@@ -1,0 +1,171 @@
+"""Commands in children that this process forks, and what every one of them must keep, whatever was done to it.
+
+A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its group of
+processes is its own, so that nobody in it can be forgotten. What happens in it stands in `inside.py`.
+"""
+
+import contextlib
+import functools
+import importlib
+import io
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from numpy_attention.cli import main
+from tests.fuzz.inside import LIMIT, STOPS, in_child, resource
+
+SECONDS = 20.0  # for what takes half a second, on a machine that has other work
+MEGABYTES = 300  # for what takes ten
+LINE = 400  # characters of a refusal
+ENDINGS = {0: "right", 1: "stopped", 2: "refused", 130: "interrupted", 143: "stopped", -9: "killed", -15: "killed"}
+
+here = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks into /proc")
+
+
+def nothing() -> None:
+    """What a child does before its command, if nobody asks for more."""
+
+
+class Outcome(NamedTuple):
+    """How a command has ended: by a signal if `code` is negative, not by itself if it is None."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+    seconds: float
+    megabytes: float  # at most at once, beyond what a child has at its beginning
+
+    def said(self) -> str:
+        return self.err.decode("utf-8", "replace")
+
+
+class Child:
+    """A command in a process of its own. `prepare` is called in it; `ends` takes the place of its standard streams."""
+
+    def __init__(
+        self, arguments: list[Any], cwd: Path, prepare: Callable[[], None] = nothing, ends: Callable[[], None] = nothing
+    ) -> None:
+        self.arguments = [str(argument) for argument in arguments]
+        out, err = os.pipe(), os.pipe()
+        self.start = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, where the parent has threads
+            self.pid = os.fork()
+        if self.pid == 0:
+            in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        os.close(out[1])
+        os.close(err[1])
+        self.pipes = {out[0]: b"", err[0]: b""}
+        self.order = [out[0], err[0]]
+        self.found: Outcome | None = None
+        self.before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def send(self, number: int) -> None:
+        """A signal to the command itself, not to those that it has started."""
+        if self.found is None:
+            os.kill(self.pid, number)  # it is there, dead or alive, until somebody waits for it
+
+    def ends(self) -> bool:
+        """Whether it has come to its end, though nobody has asked for its outcome."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def outcome(self, hear: int | None = None, seconds: float = SECONDS) -> Outcome:
+        """Wait for its end, and for that of all who hold its streams; `hear` so many bytes of the output only."""
+        open_, deadline, status = set(self.order), self.start + seconds, None
+        while time.monotonic() < deadline:
+            ready = select.select(open_, [], [], 0.02)[0] if open_ else time.sleep(0.002) or []
+            for pipe in ready:
+                want = 65536 if hear is None or pipe != self.order[0] else min(hear - len(self.pipes[pipe]), 65536)
+                piece = os.read(pipe, want) if want else b""
+                self.pipes[pipe] += piece
+                if not piece:
+                    os.close(pipe)
+                    open_.remove(pipe)
+            if status is None:
+                pid, now, used = os.wait4(self.pid, os.WNOHANG)
+                status = (os.waitstatus_to_exitcode(now), used.ru_maxrss * 1024) if pid else None
+            if status and not open_:
+                break
+        for pipe in open_:
+            os.close(pipe)
+        if status is not None and not open_ and not lives(self.pid):
+            code, peak = status
+        else:  # it hangs, or somebody lives on
+            os.killpg(self.pid, signal.SIGKILL)
+            code, peak = None, 0
+        if status is None:
+            os.waitpid(self.pid, 0)
+        spent = time.monotonic() - self.start
+        self.found = Outcome(code, *(self.pipes[p] for p in self.order), spent, max(0, peak - self.before) / 1e6)
+        return self.found
+
+
+def lives(group: int) -> bool:
+    """Whether anybody of a group of processes is still there; the dead whom nobody has asked for are not."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    states = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    return any(int(of) == group and state != "Z" for state, _, of, *_ in states)
+
+
+def command(arguments: list[Any], cwd: Path, prepare: Callable[[], None] = nothing) -> Outcome:
+    """A command from its beginning to its end."""
+    return Child(arguments, cwd, prepare).outcome()
+
+
+def judge(outcome: Outcome, allowed: set[int], heard: bool = True, asides: bool = False) -> str:
+    """What may never be: a traceback, a warning, a hang, memory without bounds, a refusal of many words. The outcome in
+    a word. `heard` is whether the error stream came to us; `asides` whether the command speaks there when all is well.
+    """
+    code, said = outcome.code, outcome.said()
+    assert code is not None, f"still there after {outcome.seconds:.0f} s, said {said[-300:]!r}"
+    lines = said.splitlines()
+    assert "Traceback" not in said, f"{lines[-1][:300]}\n{said[-1500:]}"
+    assert code in allowed, f"ended with {code}: {said[-600:]}"
+    assert outcome.megabytes < MEGABYTES, f"took {outcome.megabytes:.0f} MB: {said[:300]}"
+    assert "out of memory" not in said, f"asked for more than {LIMIT:,} bytes: {said[:300]}"
+    for line in lines:
+        assert asides or line.startswith("numpy-attention: "), line[:600]
+        assert len(line) <= LINE, f"a line of {len(line)} characters: {line[:200]} ..."
+    if heard and not asides:  # one line for a refusal, and one for what was noticed before
+        assert (code in (1, 2)) <= len(lines) <= 2, f"{len(lines)} lines: {said[:600]}"
+    return ENDINGS[code]
+
+
+def folder() -> Path:
+    """A new directory that other users may enter."""
+    warm()
+    path = Path(tempfile.mkdtemp(prefix="attack-")).resolve()
+    path.chmod(0o755)
+    return path
+
+
+@functools.cache
+def warm() -> None:
+    """Do once what a child would do for the first time: it may have no right to read modules then, and takes longer."""
+    importlib.import_module("mmap")
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
+        (Path(place) / "text").write_text("one two " * 20)
+        tiny = ["--steps=2", "--layers=1", "--d-model=8", "--workers=1", "--context=4"]
+        for command in (
+            ["train", "--task=copy", *tiny, "--out", f"{place}/copy"],
+            ["train", "--text", f"{place}/text", *tiny, "--out", f"{place}/run"],
+            ["attend", f"{place}/run", "--text=one"],
+            ["sample", f"{place}/run", "--prompt=one", "--tokens=2"],
+            ["gradcheck", "softmax"],
+        ):
+            assert main(command) == 0

@@ -1,0 +1,171 @@
+"""Hostile files of pretrained models, in GGUF, safetensors and JSON: refused in one line, or a model that can run."""
+
+import contextlib
+import functools
+import json
+import math
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.fuzz import processes
+from tests.fuzz.attack import attack, tally
+from tests.fuzz.directories import LETTER, REPLACEMENTS, replace
+from tests.fuzz.processes import Child, folder, judge
+from tests.pretrained import test_hostile_files as hostile
+from tests.pretrained import tiny
+
+pytestmark = processes.here
+GGUF = ("llama gguf", "llama in Q8_0", "llama in Q4_1", "gpt2 gguf", "llama gguf in float16")
+FOLDERS = ("llama", "llama in bfloat16", "llama in shards", "qwen2", "gpt2", "bert")
+JSON = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json")
+SIZES = (-1, 0, 1, 2, 3, 10**4, 10**7, 2**31, 2**32 - 1, 2**63 - 1, 10**12, 10**30, 0.5, 1e308, True, None, "7", [7])
+SEEDS = st.integers(0, 2**32)
+
+
+@functools.cache
+def honest(name: str) -> Path:
+    """A tiny model of each kind, written once."""
+    return tiny.write(Path(tempfile.mkdtemp(prefix="honest-")), name)
+
+
+@contextlib.contextmanager
+def copied(name: str) -> Iterator[Path]:
+    """A copy of the model, to be spoiled, beside a letter of somebody else's."""
+    top = folder()
+    path = top / honest(name).name
+    try:
+        if honest(name).is_dir():
+            shutil.copytree(honest(name), path)
+        else:
+            shutil.copy(honest(name), path)
+        (top / "letter").write_text(LETTER)
+        yield path
+        assert (top / "letter").read_text() == LETTER
+    finally:
+        shutil.rmtree(top)
+
+
+def tried(kind: str, name: str, spoil: Callable[[Path], None]) -> bool:
+    """Spoil a copy of the model and load it; whether it was refused."""
+    usual = peak(name)
+    with copied(name) as path:
+        spoil(path)
+        refused = hostile.judge(hostile.outcome(path), usual)
+    tally(f"pretrained: {kind}", "refused" if refused else "right")
+    return refused
+
+
+def told(kind: str, path: Path, command: str = "sample") -> None:
+    """What the command line says of a spoiled model."""
+    outcome = Child([command, path.name, "--tokens=1"], path.parent).outcome()
+    tally(f"pretrained: {kind}", judge(outcome, {0, 2}))
+
+
+@functools.cache
+def peak(name: str) -> float:
+    """What loading the honest file takes, the modules once imported."""
+    hostile.outcome(honest(name))
+    return hostile.outcome(honest(name))[-1]
+
+
+def rewrite(path: Path, corrupt: Callable[..., bytes], seed: int, beginning: int | None = None) -> None:
+    """Other bytes at the beginning of a file, or in all of it."""
+    data = path.read_bytes()
+    end = len(data) if beginning is None else beginning
+    path.write_bytes(corrupt(data[:end], np.random.default_rng(seed)) + data[end:])
+
+
+@attack(quick=40)
+@given(name=st.sampled_from(GGUF), kind=st.sampled_from(hostile.OF_GGUF), header=st.booleans(), seed=SEEDS)
+def test_a_spoiled_gguf_file_is_refused_or_loads(
+    name: str, kind: Callable[..., bytes], header: bool, seed: int
+) -> None:
+    def spoil(path: Path) -> None:
+        data = path.read_bytes()
+        end = data.rindex(b"output_norm") + 64 if b"output_norm" in data else len(data)
+        if kind not in hostile.OF_GGUF[-2:] or "llama" in name:
+            rewrite(path, kind, seed, end if header else None)
+
+    tried("gguf", name, spoil)
+
+
+@attack(quick=40)
+@given(
+    name=st.sampled_from(FOLDERS), kind=st.sampled_from(hostile.OF_SAFETENSORS), header=st.booleans(), seed=SEEDS,
+)  # fmt: skip
+def test_a_spoiled_safetensors_file_is_refused_or_loads(
+    name: str, kind: Callable[..., bytes], header: bool, seed: int
+) -> None:
+    def spoil(path: Path) -> None:
+        files = sorted(path.glob("*.safetensors"))
+        file = files[seed % len(files)]
+        rewrite(file, kind, seed, 8 + int.from_bytes(file.read_bytes()[:8], "little") if header else None)
+
+    tried("safetensors", name, spoil)
+
+
+@attack(quick=40)
+@given(name=st.sampled_from(FOLDERS), file=st.sampled_from(JSON), kind=st.sampled_from(hostile.OF_JSON), seed=SEEDS)
+def test_spoiled_json_is_refused_or_means_what_it_says(
+    name: str, file: str, kind: Callable[..., bytes], seed: int
+) -> None:
+    def spoil(path: Path) -> None:
+        if (path / file).exists() and (path / file).stat().st_size > 10:
+            rewrite(path / file, kind, seed)
+
+    tried(file, name, spoil)
+
+
+@attack(quick=15)
+@given(name=st.sampled_from(FOLDERS), which=st.integers(0, 40), value=st.sampled_from(SIZES))
+@example(name="llama", which=17, value=2)
+def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, which: int, value: Any) -> None:
+    def spoil(path: Path) -> None:
+        settings = json.loads((path / "config.json").read_text())
+        settings[sorted(settings)[which % len(settings)]] = value
+        (path / "config.json").write_text(json.dumps(settings))
+
+    tried("a setting", name, spoil)
+    with copied(name) as path:
+        spoil(path)
+        told("a setting, by the command line", path)
+
+
+@attack(quick=4)
+@given(at=st.integers(0, 10**6), number=st.sampled_from([math.nan, math.inf, -math.inf]))
+@example(at=0, number=math.nan)
+def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
+    def spoil(path: Path) -> None:
+        file = path / "model.safetensors"
+        data = bytearray(file.read_bytes())
+        start = 8 + int.from_bytes(data[:8], "little")
+        place = start + at % ((len(data) - start) // 4) * 4
+        data[place : place + 4] = struct.pack("<f", number)
+        file.write_bytes(data)
+
+    assert tried("not finite", "llama", spoil), f"{number} is taken as it is"
+
+
+@attack(quick=4)
+@given(
+    name=st.sampled_from(["llama", "llama gguf"]), by=st.sampled_from(sorted(REPLACEMENTS)),
+    file=st.sampled_from(["config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json"]),
+    command=st.sampled_from(["sample", "chat"]),
+)  # fmt: skip
+@example(name="llama", by="a pipe", file="config.json", command="sample")
+@example(name="llama", by="a link to /dev/zero", file="tokenizer.json", command="sample")
+@example(name="llama", by="a pipe", file="model.safetensors", command="sample")
+@example(name="llama gguf", by="a pipe", file="", command="sample")
+@example(name="llama gguf", by="a link to /dev/zero", file="", command="sample")
+def test_a_file_of_a_model_that_is_no_file_is_refused(name: str, by: str, file: str, command: str) -> None:
+    with copied(name) as path:
+        replace(path / file if path.is_dir() else path, by)
+        told("no file", path, command)
