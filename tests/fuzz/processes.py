@@ -4,12 +4,14 @@ A new Python takes half a second to begin, a child that was forked takes none: i
 processes is its own, so that nobody in it can be forgotten. What happens in it stands in `inside.py`.
 """
 
+import atexit
 import contextlib
 import functools
 import importlib
 import io
 import os
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -149,8 +151,17 @@ def judge(outcome: Outcome, allowed: set[int], heard: bool = True, asides: bool 
 def folder() -> Path:
     """A new directory that other users may enter."""
     warm()
+    path = Path(tempfile.mkdtemp(dir=ground()))
+    path.chmod(0o755)
+    return path
+
+
+@functools.cache
+def ground() -> Path:
+    """Where all of it lies, until this process ends."""
     path = Path(tempfile.mkdtemp(prefix="attack-")).resolve()
     path.chmod(0o755)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 

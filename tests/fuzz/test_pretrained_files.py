@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ SEEDS = st.integers(0, 2**32)
 @functools.cache
 def honest(name: str) -> Path:
     """A tiny model of each kind, written once."""
-    return tiny.write(Path(tempfile.mkdtemp(prefix="honest-")), name)
+    return tiny.write(folder(), name)
 
 
 @contextlib.contextmanager
