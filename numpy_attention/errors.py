@@ -107,6 +107,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def printable(text: str) -> str:
+    """The same text for a terminal: control characters and what is no character are escaped."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def several(found: Sequence[str], room: int = MAX_SAID) -> str:
     """As many of them as have room in an error, one at least, and how many more there are."""
     said = found[0][:room]

@@ -8,6 +8,7 @@ import pytest
 from numpy_attention.errors import (
     MAX_SAID,
     dtype_error,
+    printable,
     require_array,
     require_cotangent,
     require_float,
@@ -98,3 +99,8 @@ def test_of_many_things_a_few_are_told_and_how_many_there_are() -> None:
     told = said.count(" is missing")
     assert said.endswith(f"is missing; ... and {5000 - told} more")
     assert several(["x" * 10**6, "b"]) == "x" * MAX_SAID + "; ... and 1 more"
+
+
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    assert printable("a\x1b[31m\udc80\x07\nb") == "a\\x1b[31m\\udc80\\x07\nb"
+    assert printable("dx in float64, 5 × 3") == "dx in float64, 5 × 3"

@@ -1,15 +1,19 @@
 """The command line: `python -m numpy_attention COMMAND`."""
 
 import argparse
+import re
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
 from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, chat, embed, fetch, gradcheck, grade, sample, train
 from numpy_attention.cli.streams import Output, OutputError, reason, standard_streams
-from numpy_attention.errors import MAX_SAID, InputError
+from numpy_attention.errors import InputError, printable
 from numpy_attention.runs.mpi import started_ranks
+
+LONGEST = 480  # characters of a refusal
 
 
 class _Parser(argparse.ArgumentParser):
@@ -43,20 +47,25 @@ def _run(argv: Sequence[str] | None, output: Output) -> int:
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for module in (train, sample, fetch, chat, embed, attend, gradcheck, grade):
         module.add_parser(commands)
-    if any("\0" in argument for argument in argv or ()):  # no shell can say that
-        raise InputError("an argument holds a null byte, which no name can")
+    for argument in argv or ():
+        if "\0" in argument:  # no shell can say that
+            raise InputError("an argument holds a null byte, which no name can")
+        if re.fullmatch("--[a-z-]+=--", argument):  # of which argparse makes an empty list
+            raise InputError(f"argument {argument[:-3]}: expected one argument")
     try:
         arguments = started_ranks().together(lambda: parser.parse_args(argv))
     except SystemExit:  # of --help, which has printed
         sys.stdout.flush()
         raise
     output.optional = arguments.run is train.run  # what that makes is in a directory
-    code: int = arguments.run(arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's; a NaN is told in one line, with its place
+        code: int = arguments.run(arguments)
     sys.stdout.flush()
     return code
 
 
 def _one_line(error: Exception) -> str:
     """What is said, in one line of bounded length: what is wrong stands at its beginning, what to do at its end."""
-    said = " ".join(str(error).split())
-    return said if len(said) <= 3 * MAX_SAID else f"{said[: 2 * MAX_SAID]} ... {said[-MAX_SAID // 2 :]}"
+    said = printable(" ".join(str(error).split()))
+    return said if len(said) <= LONGEST else f"{said[: LONGEST * 2 // 3]} ... {said[-LONGEST // 4 :]}"

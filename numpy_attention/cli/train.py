@@ -21,7 +21,6 @@ import dataclasses
 import sys
 import time
 import tomllib
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +82,7 @@ def _train(trainer: Trainer) -> int:
     """Train, and say how it ended, in words and by the exit code."""
     ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {trainer.directory}"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # where a NaN was born is told in one line
-            ending = trainer.run()
+        ending = trainer.run()
     except NonFiniteError as error:
         if ranks.rank == 0:
             print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from numpy_attention.errors import printable
 from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
 from numpy_attention.grade.solution import told
-from numpy_attention.grade.stopped import printable
 
 TIME_LIMIT = 60.0  # seconds a file
 MOST_SECONDS = 86_400.0

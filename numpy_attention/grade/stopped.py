@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy_attention.errors import printable
 from numpy_attention.grade.guard import NotYours
 
 LONGEST = 2000  # letters of a message
@@ -64,8 +65,3 @@ def stopped(reply: Mapping[str, Any], file: str) -> Exception:
     if isinstance(line, int) and line > 0:
         error.place = f" ({file}, line {line}: {text})"
     return error
-
-
-def printable(text: str) -> str:
-    """The same text for a terminal: control characters and what is no character are escaped."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

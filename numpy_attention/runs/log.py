@@ -51,7 +51,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
                 odd += 1
     if odd:
         lines_of, were = ("line of", "was") if odd == 1 else ("lines of", "were")
-        print(f"{odd:,} {lines_of} {path.name} made no sense and {were} left out", file=sys.stderr)
+        print(f"numpy-attention: {odd:,} {lines_of} {path.name} made no sense and {were} left out", file=sys.stderr)
     return lines
 
 

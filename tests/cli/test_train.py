@@ -167,7 +167,7 @@ def test_odd_lines_of_a_log_keep_a_run_from_nothing(run_directory, capsys, odd):
     (run_directory / "loss.png").unlink()
     assert main(["train", "--resume", str(run_directory)]) == 0
     assert (run_directory / "loss.png").exists()
-    told = "" if "1e400" in odd else "1 line of log.jsonl made no sense and was left out\n"
+    told = "" if "1e400" in odd else "numpy-attention: 1 line of log.jsonl made no sense and was left out\n"
     assert capsys.readouterr().err == told
 
 

@@ -17,7 +17,7 @@ def test_a_picture_that_cannot_be_written_is_one_warning_and_the_training_is_com
     (run_directory / "loss.png").unlink()
     (run_directory / "loss.png").mkdir()
     out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
-    assert err == "numpy-attention: there is no picture of the losses, loss.png: Is a directory\n"
+    assert err == "numpy-attention: there is no picture of the losses, loss.png: it is no regular file\n"
     assert out.splitlines()[-1] == f"in {run_directory}: log.jsonl, config.json, checkpoint.npz"
 
 

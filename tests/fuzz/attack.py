@@ -29,6 +29,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+LINE = 500  # characters of a refusal, with the name of the program before it
 AT_ONCE = 5  # times as many examples in a round of the hour as in every run of the tests
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

@@ -27,10 +27,11 @@ from numpy_attention.errors import InputError
 from numpy_attention.grade import run as grading
 from numpy_attention.pretrained import fetch
 from numpy_attention.runs.trainer import Trainer
+from tests.fuzz.attack import LINE
 from tests.fuzz.judging import Finding
 
 TRACEBACK = 70  # the exit code of a child that has ended with one
-SECONDS, MEGABYTES, LONGEST = 10, 1500, 500
+SECONDS, MEGABYTES = 10, 1500
 SMALL = {
     "text": "text.txt", "steps": 2, "batch": 2, "layers": 1, "heads": 1, "d_model": 4, "context": 8, "workers": 1,
     "warmup": 0,
@@ -204,7 +205,7 @@ def judged(ending: Ending, folder: Path) -> str:
     refusals = [line for line in err.splitlines() if line.startswith("numpy-attention: ")]
     if code == 2 and (len(refusals) != 1 or not err.rstrip("\n").endswith(refusals[0]) or err.count("\n") > 2):
         raise Finding(f"exit code 2 with {err[:300]!r}")
-    if code == 2 and len(refusals[0]) > LONGEST:
+    if code == 2 and len(refusals[0]) > LINE:
         raise Finding(f"a line of {len(refusals[0])} characters: {refusals[0][:100]}")
     if any(ord(c) < 32 for line in refusals for c in line):
         raise Finding(f"a control character in {refusals[0][:300]!r}")

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from tests.fuzz.attack import LINE
 
 if sys.platform != "linux":
     pytest.skip("the bounds of these attacks need fork and /proc", allow_module_level=True)
 
 PACKAGE = str(Path(na.__file__).parent)
-LONGEST = 400  # characters of a refusal
 RAISES = {dis.opmap["RAISE_VARARGS"]}
 PUBLIC = {name.lower() for name in na.__all__}
 
@@ -77,8 +77,8 @@ def own_words(error: BaseException, names: set[str]) -> bool:
         raise Finding(f"{kind}: {said[:200]} at {place(error)}") from error
     if not raised_by_us(error):
         raise Finding(f"not in our own words: {kind}: {said[:200]} at {place(error)}") from error
-    if "\n" in said or len(said) > LONGEST:
-        raise Finding(f"no single line of at most {LONGEST} characters: {said[:200]!r}") from error
+    if "\n" in said or len(said) > LINE:
+        raise Finding(f"no single line of at most {LINE} characters: {said[:200]!r}") from error
     words = set(re.findall(r"[a-z_][a-z_0-9]*", said.lower()))
     if not words & ({name.lower() for name in names} | PUBLIC):
         raise Finding(f"names neither the function nor an argument: {said!r}") from error

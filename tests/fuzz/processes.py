@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from numpy_attention.cli import main
+from tests.fuzz.attack import LINE
 from tests.fuzz.inside import LIMIT, STOPS, in_child, resource
 
 SECONDS = 20.0  # for what takes half a second, on a machine that has other work
 MEGABYTES = 300  # for what takes ten
-LINE = 400  # characters of a refusal
 ENDINGS = {0: "right", 1: "stopped", 2: "refused", 130: "interrupted", 143: "stopped", -9: "killed", -15: "killed"}
 
 here = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks into /proc")

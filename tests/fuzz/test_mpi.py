@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from numpy_attention.runs import checkpoint
 from tests.fuzz import processes
-from tests.fuzz.attack import attack, tally
+from tests.fuzz.attack import LINE, attack, tally
 from tests.fuzz.directories import RUN, Directory
-from tests.fuzz.processes import LINE, SECONDS
+from tests.fuzz.processes import SECONDS
 from tests.runs.killed_runs import result, same
 from tests.runs.test_mpiexec import ENVIRONMENT, PROGRAM, mpiexec, runs
 

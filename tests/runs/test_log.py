@@ -50,7 +50,7 @@ def test_a_line_with_a_value_that_no_run_writes_is_left_out_with_a_word(tmp_path
     path = tmp_path / "log.jsonl"
     path.write_text(f'{{"step": 1, "loss": 2.5}}\n{odd}\n{{"step": 3, "loss": 2.0}}\n', encoding="utf-8")
     assert [line["step"] for line in read_log(path)] == [1, 3]
-    assert capsys.readouterr() == ("", "1 line of log.jsonl made no sense and was left out\n")
+    assert capsys.readouterr() == ("", "numpy-attention: 1 line of log.jsonl made no sense and was left out\n")
     Log(path, 3)
     assert "1 line" in capsys.readouterr().err
     assert [line["step"] for line in read_log(path)] == [1, 3]
