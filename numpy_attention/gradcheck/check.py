@@ -28,7 +28,7 @@ from numpy_attention.gradcheck.numbers.low_precision import hold_to_float64, in_
 from numpy_attention.gradcheck.numbers.point import Point
 from numpy_attention.gradcheck.numbers.round_off import SAFETY
 from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
-from numpy_attention.gradcheck.problems.options import Options, split_options
+from numpy_attention.gradcheck.problems.options import Options, checked, split_options
 from numpy_attention.gradcheck.problems.problem import (
     Gradients,
     Inputs,
@@ -44,7 +44,6 @@ from numpy_attention.gradcheck.words.evidence import Evidence
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one
 RESOLVED = 1e-4  # what a witness must resolve, relative to the gradient's size, or the element is not called right
-WITNESSES = ("both", "complex", "differences")
 
 
 def gradcheck(
@@ -127,8 +126,7 @@ def check(
     bisection in at most about `most_calls` calls. `sample` is for checks by the thousand: of the arrays that go element
     by element, so many elements altogether, drawn from `seed`.
     """
-    if witness not in WITNESSES:
-        raise ValueError(f"gradcheck: witness must be one of {', '.join(WITNESSES)}, got {witness!r}")
+    seed, rtol, atol = checked(problem.name, seed, witness, rtol, atol)
     dy, grads = ask_backward(problem, seed)
     point, found, low = _take_stock(problem, dy, grads)
     for claim in found:

@@ -46,6 +46,11 @@ class Asked:
         names = (name for name, grad in self.grads.items() if grad is not None)
         return {name: np.asarray(returned[name]) for name in names if returned.get(name) is not None}
 
+    def fits(self, found: Given, name: str) -> bool:
+        """Whether this gradient is there, in the shape and the kind of numbers in which it came at first."""
+        first = np.asarray(self.grads[name])
+        return name in found and (found[name].shape, found[name].dtype.kind) == (first.shape, first.dtype.kind)
+
     def differing(
         self, found: Given, expected: Mapping[str, Any], size: Mapping[str, Any] | None = None, times: float = 1.0
     ) -> str | None:
@@ -56,7 +61,7 @@ class Asked:
         for name, grad in expected.items():
             if grad is None:
                 continue
-            if name not in found or found[name].shape != np.shape(grad):
+            if not self.fits(found, name):
                 return name
             off = largest(found[name] - np.asarray(grad))
             share = max(LOOSE, root_of_eps(np.asarray(self.grads[name]))) + self.rtol

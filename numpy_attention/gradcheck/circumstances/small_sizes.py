@@ -102,6 +102,8 @@ def _fault(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> str
     for name, grad in given.items():
         if grad.shape != arrays[name].shape:
             return f"d{name} has shape {grad.shape}, {name} has {arrays[name].shape}"
+        if grad.dtype.kind != "f":
+            return f"d{name} holds {grad.dtype}, {name} holds {arrays[name].dtype}"
         if not np.all(np.isfinite(grad)):  # 0/0 of a single element: a standard deviation has no derivative there
             return None
     judged = {name: grad for name, grad in given.items() if name not in problem.without}

@@ -103,9 +103,13 @@ def _require_linear(asked: Asked, cache: Any) -> None:
 
     def at(factor: int, dz: Outputs) -> Given:
         try:
-            return asked.backward(tuple(factor * a - b for a, b in zip(asked.dy, dz, strict=True)), cache)
+            found = asked.backward(tuple(factor * a - b for a, b in zip(asked.dy, dz, strict=True)), cache)
         except Exception as error:
             raise asked.error(f"with another dy the backward raises {type(error).__name__}: {error}") from error
+        for name in once:
+            if not asked.fits(found, name):
+                raise asked.error(f"with another dy the backward returns no d{name} of floats in the shape of {name}")
+        return found
 
     once: Given = {name: np.asarray(grad) for name, grad in asked.grads.items() if grad is not None}
     zeros = tuple(np.zeros_like(one) for one in asked.dy)

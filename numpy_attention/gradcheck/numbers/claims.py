@@ -106,22 +106,29 @@ def _require_function(problem: Problem, y: Outputs) -> None:
 
 def _same(one: np.ndarray, again: np.ndarray) -> bool:
     """Equal, but for what the order of a sum may change; NaN is refused elsewhere."""
-    if one.shape != again.shape:
+    if one.shape != again.shape or one.dtype.kind != again.dtype.kind:
         return False
     few = 64 * float(np.finfo(one.dtype).eps) * largest(one) if one.dtype.kind in "fc" else 0.0
     return np.array_equal(one, again, equal_nan=one.dtype.kind in "fc") or bool(np.all(np.abs(one - again) <= few))
 
 
 def _require_names(problem: Problem, grads: Gradients) -> None:
-    """Each gradient must belong to an argument, and be real where the argument is."""
+    """Each gradient must belong to an argument, and be of real floats where the argument is."""
     known = ", ".join(problem.differentiable)
     for name, grad in grads.items():
         if name not in problem.inputs:
             raise _refusal(
                 problem, f"backward returned a gradient called {name!r}; gradients go by the arguments: {known}"
             )
-        if grad is not None and grad.dtype.kind == "c" and is_float(problem.inputs[name]):
+        if grad is None or grad.dtype.kind == "f" or not is_float(problem.inputs[name]):
+            continue
+        if grad.dtype.kind == "c":
             raise _refusal(problem, f"d{name} is complex, but {name} is real: take the real part, if that is meant")
+        whole = "; is it made like an array of integers, or a comparison without its dy?"
+        raise _refusal(
+            problem, f"d{name} holds {grad.dtype}, but {name} holds {problem.inputs[name].dtype}: a gradient is made "
+            f"of floats{whole if grad.dtype.kind in 'iub' else ''}"
+        )
 
 
 def random_cotangent(y: Outputs, seed: int) -> Outputs:
@@ -142,7 +149,7 @@ def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tup
     for move in moves:
         for name, grad in given.items():
             with np.errstate(all="ignore"):
-                change = np.abs(np.asarray(move.grads[name], np.float64) - np.asarray(grad, np.float64))
+                change = np.abs(np.asarray(move.grads.get(name), np.float64) - np.asarray(grad, np.float64))
             jitter[name] = np.fmax(jitter[name], change)
     longest = max((max(x.shape, default=1) for x in arrays.values() if isinstance(x, np.ndarray)), default=1)
     sizes = {name: largest(grad.astype(np.float64)) for name, grad in given.items()}
@@ -168,7 +175,10 @@ def moved_by(
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
         dy_moved = tuple(_jittered(one, 2, rng) for one in dy)
         with np.errstate(all="ignore"), contextlib.suppress(Exception):  # a last bit may leave the domain
-            moves.append(Move(moved, dy_moved, problem.gradients(moved, dy_moved)))
+            grads = problem.gradients(moved, dy_moved)
+            given = [(arrays[name], grad) for name, grad in grads.items() if grad is not None]
+            if all((grad.shape, grad.dtype.kind) == (x.shape, "f") for x, grad in given):
+                moves.append(Move(moved, dy_moved, grads))
     return moves
 
 

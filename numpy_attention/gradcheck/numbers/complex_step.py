@@ -48,7 +48,11 @@ class ComplexStep:
         self.problem, self.arrays = problem, in_complex(exact)
         self.evaluate = problem.bind(self.arrays)
         self.dy, self.calls = dy, 0
-        for one, real in zip(self._run(), y, strict=True) if y is not None else ():
+        try:
+            at_rest = self._run()
+        except Exception as error:  # whatever a function may raise that was not written for complex numbers
+            raise NoComplexStep(f"{type(error).__name__}: {error}") from None
+        for one, real in zip(at_rest, y, strict=True) if y is not None else ():
             # Close is enough: round-off may be large, and what is another function is found out by differences.
             close = SAME * float(np.max(np.abs(real), initial=0.0, where=np.isfinite(real))) + 64 * EPS
             if one.shape != real.shape or not np.allclose(one.real, real, rtol=0.0, atol=close, equal_nan=True):
@@ -78,11 +82,8 @@ class ComplexStep:
         return sum(float(one.sum()) for one in terms), sum(float(np.abs(one).sum()) for one in terms)
 
     def _run(self) -> Outputs:
-        try:
-            with complex_numbers(), np.errstate(all="ignore"):
-                return self.evaluate()
-        except Exception as error:  # whatever a function may raise that was not written for complex numbers
-            raise NoComplexStep(f"{type(error).__name__}: {error}") from None
+        with complex_numbers(), np.errstate(all="ignore"):
+            return self.evaluate()
 
 
 @contextlib.contextmanager

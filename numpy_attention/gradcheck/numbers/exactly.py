@@ -153,8 +153,8 @@ def confirmed(
             directions[name] = v * moving[name].reshape(v.shape) if name in moving else v
         try:
             derivative, terms = step.through(directions)
-        except NoComplexStep as error:
-            return str(error), calls
+        except Exception as error:  # it takes complex arrays, but no step
+            return f"{type(error).__name__}: {error}", calls
         line = scalar.through((exact[name] for name in names), directions.values())
         floor = 32 * EPS * max(scalar.terms, terms)
         agree = resolved = False

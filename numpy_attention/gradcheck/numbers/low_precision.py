@@ -27,7 +27,7 @@ def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) ->
     except (TypeError, ValueError):  # written for one dtype only
         return None
     fits = all(
-        grad is None or getattr(again.get(name), "shape", None) == grad.shape
+        grad is None or ((one := np.asarray(again.get(name))).shape, one.dtype.kind) == (grad.shape, "f")
         for name, grad in grads.items()
     )
     return {name: None if grad is None else np.array(grad) for name, grad in again.items()} if fits else None

@@ -6,6 +6,8 @@ the checker's, and the function's own goes in by `options={"seed": 3}`.
 
 import copy
 import inspect
+import math
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +16,28 @@ import numpy as np
 Options = Mapping[str, Any]
 
 OWN = {"seed": 0, "witness": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # the checker's, when not given
+WITNESSES = ("both", "complex", "differences")
+
+
+def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
+    """The seed and the two tolerances as plain numbers, for a check of what goes by that name.
+
+    Raises: TypeError or ValueError, in one line, for a value that the check can do nothing with.
+    """
+
+    def require(option: str, value: Any, expected: str, kind: bool, range: bool) -> None:
+        if not (kind and range):
+            error = ValueError if kind else TypeError
+            raise error(f"gradcheck {name}: {option} must be {expected}, got {reprlib.repr(value)}")
+
+    known = isinstance(witness, str) and witness in WITNESSES
+    require("witness", witness, f"one of {', '.join(WITNESSES)}", True, known)
+    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+    require("seed", seed, "a whole number, 0 or more", whole, whole and seed >= 0)
+    for option, value in {"rtol": rtol, "atol": atol}.items():
+        real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        require(option, value, "a finite number, 0 or more", real, real and 0 <= value < math.inf)
+    return int(seed), float(rtol), float(atol)
 
 
 def split_options(

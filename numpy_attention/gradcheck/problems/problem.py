@@ -147,6 +147,8 @@ def problem_of_call(
     flat: Arrays = {}
     for argument, value in arguments.items():
         flat |= taken_apart(value, argument)
+    # Whatever the function may do to its arrays, those of the caller stay as they are.
+    flat = {one: leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf for one, leaf in flat.items()}
     without = _without(name, flat, no_gradient)
     _require_floats(name, arguments, flat, without)
 
@@ -154,7 +156,7 @@ def problem_of_call(
         given = {argument: put_together(value, argument, arrays) for argument, value in arguments.items()}
         y, cache = call(given, fresh(options, arrays))
         real = are_real(arrays)
-        problem.complex |= real and any(kind_of(leaf) == "c" for _, leaf in leaves(y))
+        problem.complex |= real and any(kind_of(leaf) == "c" for _, leaf in leaves(y, "y"))
         outputs = outputs_of(y, split=real)
         if not outputs:
             kinds = ", ".join(_kind(leaf) for _, leaf in leaves(y)) or "nothing"

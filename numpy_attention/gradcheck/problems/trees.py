@@ -27,6 +27,8 @@ import numpy as np
 
 Arrays = dict[str, Any]
 
+DEEPEST = 100  # containers within containers
+
 
 def children(value: Any) -> dict[str, Any] | None:
     """What a container holds, by what is added to its name for each; None for a leaf."""
@@ -61,8 +63,10 @@ def with_children(value: Any, parts: list[Any]) -> Any:
     return new
 
 
-def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "") -> Any:
+def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", depth: int = 0) -> Any:
     """The same containers with `change(name, leaf)` in the place of every leaf.
+
+    Raises: ValueError for a tree that holds itself.
 
     >>> tree_map(lambda name, leaf: name, {"w": 1, "layers": [2, (3, 4)]}, "params")
     {'w': 'params.w', 'layers': ['params.layers[0]', ('params.layers[1][0]', 'params.layers[1][1]')]}
@@ -70,17 +74,28 @@ def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "") -> A
     inner = children(value)
     if inner is None:
         return change(name, value)
-    return with_children(value, [tree_map(change, one, name + step) for step, one in inner.items()])
+    _require_an_end(name, depth)
+    return with_children(value, [tree_map(change, one, name + step, depth + 1) for step, one in inner.items()])
 
 
-def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf with its name, in order."""
+def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Every leaf with its name, in order.
+
+    Raises: ValueError for a tree that holds itself.
+    """
     inner = children(value)
     if inner is None:
         yield name, value
     else:
+        _require_an_end(name, depth)
         for step, one in inner.items():
-            yield from leaves(one, name + step)
+            yield from leaves(one, name + step, depth + 1)
+
+
+def _require_an_end(name: str, depth: int) -> None:
+    if depth > DEEPEST:
+        where = f"{name[:60]}..." if len(name) > 60 else name
+        raise ValueError(f"gradcheck: {where} holds itself, or is nested more than {DEEPEST} deep: no tree of arrays")
 
 
 def kind_of(leaf: Any) -> str:
@@ -142,7 +157,7 @@ def outputs_of(y: Any, split: bool = True) -> tuple[np.ndarray, ...]:
     Complex ones are two each; or one, without `split`.
     """
     found: list[np.ndarray] = []
-    for _, leaf in leaves(y):
+    for _, leaf in leaves(y, "y"):
         if kind_of(leaf) == "c" and split:
             found += [np.array(np.real(leaf)), np.array(np.imag(leaf))]
         elif kind_of(leaf):

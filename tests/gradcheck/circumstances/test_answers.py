@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention import ops
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.circumstances.answers import Asked, root_of_eps
 from numpy_attention.gradcheck.numbers.claims import ask_backward
 from numpy_attention.gradcheck.problems.problem import problem_of_op
@@ -66,3 +67,12 @@ def test_errors_are_relative_to_another_size_where_terms_cancel(rng: np.random.G
 def test_the_root_of_the_last_bit() -> None:
     assert root_of_eps(np.ones(1, np.float32)) == pytest.approx(3.45e-4, rel=1e-2)
     assert root_of_eps(np.ones(1, np.int64)) == 0.0
+
+
+@pytest.mark.parametrize("none", [None, "text", np.zeros(3), np.zeros((2, 3), int)], ids=repr)
+def test_a_backward_that_gives_something_else_where_dy_is_zero(none: Any) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> Any:
+        return 2 * x * dy if dy.any() else none
+
+    with pytest.raises(GradientError, match="with another dy the backward returns no dx of floats in the shape of x"):
+        gradcheck_vjp(lambda x: x * x, vjp, {"x": np.arange(6.0).reshape(2, 3)})

@@ -39,6 +39,30 @@ def test_nan_is_named_with_its_place(rng: np.random.Generator) -> None:
         gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
 
 
+@pytest.mark.parametrize(("returned", "dtype"), [
+    (np.zeros((3, 5), int), "int64"), (np.ones((3, 5), bool), "bool"), (np.zeros((3, 5), object), "object"),
+    (np.array([["x"] * 5] * 3), "<U1"), ("text", "<U4"), (object(), "object"),
+])
+def test_a_gradient_that_holds_no_floats_is_named_with_what_it_holds(
+    returned: Any, dtype: str, rng: np.random.Generator
+) -> None:
+    with pytest.raises(GradientError, match=re.escape(f"gradcheck softmax: dx holds {dtype}, but x holds float64")):
+        gradcheck(ops.softmax, lambda dy, cache: returned, {"x": rng.standard_normal((3, 5))})
+
+
+def test_a_backward_that_answers_in_floats_once_only(rng: np.random.Generator) -> None:
+    for later in (np.zeros((3, 5), int), np.zeros((3, 5), object), "text", None, np.zeros((5, 3))):
+        for times in range(1, 12):
+            left = [times]
+
+            def backward(dy: np.ndarray, cache: Any, left: list[int] = left, later: Any = later) -> Any:
+                left[0] -= 1
+                return ops.softmax_backward(dy, cache) if left[0] >= 0 else later
+
+            with pytest.raises(GradientError, match=r"^gradcheck softmax: (?!dx holds)"):
+                gradcheck(ops.softmax, backward, {"x": rng.standard_normal((3, 5))})
+
+
 def test_a_backward_that_raises_and_gradients_in_another_order(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     with pytest.raises(GradientError, match=r"the backward raised ValueError: matmul(.|\n)*should be transposed"):

@@ -1,11 +1,13 @@
 """Complex steps give derivatives to the last digits, and say where they cannot be taken."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep, complex_numbers
 from numpy_attention.gradcheck.problems.problem import problem_of_function
 
@@ -61,3 +63,33 @@ def test_the_ops_take_complex_numbers_within_and_nowhere_else(rng: np.random.Gen
     assert np.allclose(y, na.softmax(x.real)[0])
     with pytest.raises(TypeError, match="array of floats"):
         na.softmax(x)
+
+
+def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differences(rng: np.random.Generator) -> None:
+    def f(x: np.ndarray) -> np.ndarray:
+        if x.imag.any():
+            raise RuntimeError("only real numbers, please")
+        return np.sin(x)
+
+    x = rng.standard_normal((2, 3))
+    report = na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,))
+    assert report.arguments["x"].witness == "differences"
+    assert "only real numbers" in report.why_not
+    with pytest.raises(RuntimeError, match="only real numbers"):
+        na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,), witness="complex")
+
+
+@pytest.mark.parametrize("size", [6, 2000])
+def test_what_the_function_raises_now_and_then_is_its_own(size: int) -> None:
+    for last in range(1, 24):
+        left = [last]
+
+        def sometimes(x: np.ndarray, left: list[int] = left) -> np.ndarray:
+            left[0] -= 1
+            if not left[0]:
+                raise RuntimeError("now and then")
+            return np.sin(x)
+
+        with contextlib.suppress(RuntimeError):
+            problem = problem_of_function(sometimes, lambda dy, x: dy * np.cos(x), (np.linspace(0.1, 1.0, size),), {})
+            assert check(problem, structure=False).ok

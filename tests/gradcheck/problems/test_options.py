@@ -1,12 +1,14 @@
 """Options reach the function, whatever they are called, and the checker's own do not by mistake."""
 
 import functools
+import re
+from typing import Any
 
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck import gradcheck_vjp
-from numpy_attention.gradcheck.problems.options import fresh, name_of, split_options
+from numpy_attention.gradcheck import gradcheck, gradcheck_layer, gradcheck_vjp
+from numpy_attention.gradcheck.problems.options import checked, fresh, name_of, split_options
 
 
 def f(x: np.ndarray, seed: int = 7, power: int = 1) -> np.ndarray:
@@ -58,3 +60,55 @@ def test_a_product_draws_the_mask_that_its_function_drew(rng: np.random.Generato
     before = rng.bit_generator.state
     assert gradcheck_vjp(drop, vjp, (np.ones((4, 5)),), options={"rng": rng}).ok
     assert rng.bit_generator.state == before
+
+
+GOOD: dict[str, Any] = {"seed": 0, "witness": "both", "rtol": 0.0, "atol": 0.0}
+
+
+@pytest.mark.parametrize(("option", "value", "kind", "words"), [
+    ("seed", -1, ValueError, "seed must be a whole number, 0 or more, got -1"),
+    ("seed", "x", TypeError, "seed must be a whole number, 0 or more, got 'x'"),
+    ("seed", True, TypeError, "seed must be a whole number, 0 or more, got True"),
+    ("seed", 1.0, TypeError, "seed must be a whole number, 0 or more, got 1.0"),
+    ("seed", None, TypeError, "seed must be a whole number, 0 or more, got None"),
+    ("rtol", float("nan"), ValueError, "rtol must be a finite number, 0 or more, got nan"),
+    ("rtol", -1e-3, ValueError, "rtol must be a finite number, 0 or more, got -0.001"),
+    ("atol", float("inf"), ValueError, "atol must be a finite number, 0 or more, got inf"),
+    ("atol", "y" * 5000, TypeError, "atol must be a finite number, 0 or more, got 'yyyy"),
+    ("atol", 1j, TypeError, "atol must be a finite number, 0 or more, got 1j"),
+    ("witness", "both of them", ValueError, "witness must be one of both, complex, differences, got 'both of them'"),
+    ("witness", ["both"], ValueError, "witness must be one of both, complex, differences, got ['both']"),
+])
+def test_what_can_be_no_option_of_the_check_is_refused_in_one_line(
+    option: str, value: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(f"gradcheck f: {words}")) as error:
+        checked("f", **{**GOOD, option: value})
+    assert len(str(error.value)) < 120
+
+
+def test_every_door_refuses_before_anything_is_called() -> None:
+    class Layer:
+        def parameters(self) -> dict[str, np.ndarray]:
+            return {"w": np.ones(2)}
+
+        def forward(self, x: np.ndarray) -> Any:
+            raise AssertionError("it is not to be called")
+
+    def called(*_: Any) -> Any:
+        raise AssertionError("it is not to be called")
+
+    bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"witness": None}]
+    for wrong in bad:
+        words = f"gradcheck .*: {next(iter(wrong))} must be"
+        with pytest.raises(ValueError, match=words):
+            gradcheck(called, called, {"x": np.ones(2)}, **wrong)
+        with pytest.raises(ValueError, match=words):
+            gradcheck_vjp(called, called, {"x": np.ones(2)}, **wrong)
+        with pytest.raises(ValueError, match=words):
+            gradcheck_layer(Layer(), {"x": np.ones(2)}, **wrong)
+
+
+def test_numbers_of_numpys_are_options_as_well() -> None:
+    assert checked("f", np.int8(127), "both", np.float32(0.5), 1) == (127, 0.5, 1.0)
+    assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(2),), seed=np.int8(127)).seed == 127

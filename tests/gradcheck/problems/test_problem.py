@@ -224,3 +224,28 @@ def test_arrays_of_another_library_are_pointed_to_its_adapter() -> None:
     tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32"})()
     with pytest.raises(TypeError, match=r"gradcheck linear: x is an array of torch's; use .*adapters\.check_torch"):
         problem_of_op(ops.linear, ops.linear_backward, (tensor, np.ones(3)), {})
+
+
+def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_they_are() -> None:
+    def in_place(x: np.ndarray, ids: np.ndarray) -> Any:
+        x *= x
+        ids += 1
+        return x, x
+
+    def fails(x: np.ndarray, ids: np.ndarray) -> Any:
+        x[...], ids[...] = 0.0, 0
+        raise RuntimeError("after it has begun")
+
+    given = {"x": np.arange(6.0).reshape(3, 2).T, "ids": np.arange(3)}
+    before = {name: value.copy() for name, value in given.items()}
+    with pytest.raises(GradientError, match="the input x was changed in place; work on a new array in the forward"):
+        gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
+    assert all(np.array_equal(given[name], before[name]) for name in given)
+    with pytest.raises(RuntimeError, match="after it has begun"):
+        gradcheck(fails, lambda dy, x: 2 * x * dy, given)
+    assert all(np.array_equal(given[name], before[name]) for name in given)
+    given["x"] = np.broadcast_to(2.0, (2, 3))
+    with pytest.raises(GradientError, match="the input x was changed in place"):
+        gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
+    problem = problem_of_op(ops.linear, ops.linear_backward, {"x": before["x"].T.copy().T, "w": np.ones((3, 2))}, {})
+    assert problem.inputs["x"].flags.f_contiguous, "a copy lies in memory as the array does"

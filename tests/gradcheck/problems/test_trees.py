@@ -1,5 +1,6 @@
 """Trees are taken apart by name and put together in the same containers, and numbers keep their kinds."""
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from numpy_attention.gradcheck import gradcheck_vjp
 from numpy_attention.gradcheck.problems.trees import (
     cotangent_of,
     in_complex_plane,
@@ -130,3 +132,25 @@ def test_a_map_keeps_what_it_was_given(tree: dict[Any, Any]) -> None:
     doubled = tree_map(lambda name, leaf: leaf * 2 if kind_of(leaf) else leaf, tree)
     assert np.array_equal(doubled["w"], 2 * tree["w"])
     assert all(one is other for (_, one), (_, other) in zip(before, leaves(tree), strict=True))
+
+
+def test_a_tree_that_holds_itself_is_refused_by_its_name() -> None:
+    itself: list[Any] = [np.ones(2)]
+    itself.append({"again": itself})
+    words = re.escape("gradcheck: params[1].again[1].again[1]") + ".* holds itself, or is nested more than 100 deep"
+    for use in (lambda: list(leaves(itself, "params")), lambda: tree_map(lambda name, leaf: leaf, itself, "params")):
+        with pytest.raises(ValueError, match=words) as error:
+            use()
+        assert len(str(error.value)) < 200
+    with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* holds itself"):
+        gradcheck_vjp(lambda x: itself, lambda dy, x: dy, (np.ones(2),))
+    with pytest.raises(ValueError, match=r"gradcheck: x\[1\].* holds itself"):
+        gradcheck_vjp(lambda x: x, lambda dy, x: dy, {"x": itself})
+
+
+def test_a_tree_may_be_nested_deeply(rng: np.random.Generator) -> None:
+    tree: Any = rng.standard_normal(3)
+    for _ in range(99):
+        tree = [tree]
+    deep = tree
+    assert gradcheck_vjp(lambda x: x, lambda dy, x: [dy], (deep,)).ok
