@@ -17,6 +17,8 @@ from numpy_attention.cli import main
 
 resource = pytest.importorskip("resource")  # where there is none, there is no fork either
 LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
+WORK = 20  # seconds that it may compute; the machine's own protection, too
+FILE = 10**8  # bytes of a file that it writes
 STOPS = (signal.SIGINT, signal.SIGTERM)
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
 
@@ -42,6 +44,8 @@ def in_child(
         _own_warnings()
         held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
+        resource.setrlimit(resource.RLIMIT_CPU, (WORK, WORK + 5))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
         os.chdir(cwd)
         prepare()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

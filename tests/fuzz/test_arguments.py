@@ -1,6 +1,6 @@
 """Lists of arguments, grown from the parsers themselves: a command does what it is told, or refuses in one line.
 
-Each is run in a child process, in a small world of its own (`forked`).
+Each is run in a child process, in a small world of its own (`worlds`).
 """
 
 import argparse
@@ -14,10 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numpy_attention import cli
+from tests.fuzz import processes, worlds
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.forked import OPTIONS, copy_of_the_world, judged, run
-from tests.fuzz.judging import Finding
+from tests.fuzz.worlds import OPTIONS
 
+pytestmark = processes.here
 LONG = "n" * 300
 WHOLE = [
     "-1", "0", "1", "2", "3", "1.5", "nan", "inf", "1e3", str(2**31), str(2**63 - 1), str(2**63), "99999999999999",
@@ -117,19 +118,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
 @example(["fetch", "x" * 5000])
 @example(["grade", "x" * 5000])
 def test_a_command_does_what_it_is_told_or_refuses_in_one_line(argv: list[str]) -> None:
-    judge(argv)
-
-
-def judge(argv: list[str]) -> None:
-    """Run a list of arguments.
-
-    Raises: Finding.
-    """
-    with copy_of_the_world() as folder:
-        ending = run(argv, folder)
-        try:
-            if ending.code == 0 and "--resume" in argv and START & {*argv}:
-                raise Finding("an option for the start of a run is ignored where one goes on")
-            tally(f"arguments of {argv[0]}", judged(ending, folder))
-        except Finding as error:
-            raise Finding(f"{error}\n{argv}\n{ending.err[-1500:]}") from None
+    with worlds.copy_of_the_world() as top:
+        outcome = worlds.tried(argv, top)
+    assert outcome != "right" or "--resume" not in argv or not START & {*argv}, "what begins a run is ignored"
+    tally(f"arguments of {argv[0]}", outcome)

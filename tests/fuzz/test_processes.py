@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import processes
+from tests.fuzz import processes, worlds
+from tests.fuzz.inside import resource
 from tests.fuzz.processes import SECONDS, Child, command, judge
 
 pytestmark = processes.here
@@ -50,6 +51,20 @@ def say_much() -> None:
     sys.stderr.write("numpy-attention: " + "x" * 1000 + "\n")
 
 
+def say_it_in_red() -> None:
+    sys.stderr.write("numpy-attention: \x1b[31mno\n")
+
+
+def compute() -> None:
+    while True:
+        pass
+
+
+def compute_too_long() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (1, 2))
+    compute()
+
+
 def end_oddly() -> None:
     sys.exit(77)
 
@@ -62,13 +77,15 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(hang, "still there"), (leave_somebody, "still there"), (leave_somebody_with_the_streams, "still there"),
-     (eat, "took"), (fail, "RuntimeError: by itself"), (warn, "RuntimeWarning: of something"),
-     (say_much, "a line of 1017 characters"), (end_oddly, "ended with 77")],
+    [(hang, "still there"), (compute, "still there"), (compute_too_long, "still there"),
+     (leave_somebody, "still there"), (leave_somebody_with_the_streams, "still there"), (eat, "took"),
+     (fail, "RuntimeError: by itself"), (warn, "RuntimeWarning: of something"), (end_oddly, "ended with 77"),
+     (say_much, "a line of 1017 characters"), (say_it_in_red, "a control character")],
 )  # fmt: skip
 def test_what_is_wrong_is_found(tmp_path: Path, wrong: Callable[[], None], said: str) -> None:
     start = time.monotonic()
-    outcome = Child(HINT, tmp_path, wrong).outcome(seconds=1.5 if said == "still there" else SECONDS)
+    seconds = 0.2 if wrong is compute else 1.5 if said == "still there" else SECONDS
+    outcome = Child(HINT, tmp_path, wrong).outcome(seconds=seconds)
     with pytest.raises(AssertionError, match=said):
         judge(outcome, {2})
     assert time.monotonic() - start < 10
@@ -78,3 +95,16 @@ def test_a_child_hears_the_signal_that_it_is_sent(tmp_path: Path) -> None:
     child = Child(HINT, tmp_path, hang)
     child.send(9)
     assert child.outcome().code == -9
+
+
+def test_what_a_command_leaves_behind_is_found() -> None:
+    with worlds.copy_of_the_world() as top:
+        assert worlds.tried(["attend", "run", "--text", "The", "--out", "picture.png"], top) == "right"
+        (top / "work" / "run" / "log.jsonl.7.tmp").touch()
+        (top / "tmp" / "made").touch()
+        assert worlds.left_behind(top) == ["log.jsonl.7.tmp", "made"]
+
+
+def test_a_long_training_ends_when_it_has_begun() -> None:
+    with worlds.copy_of_the_world() as top:
+        assert worlds.tried(["train", *worlds.OPTIONS, "--steps", "1000000000", "--out", "long"], top) == "right"

@@ -7,14 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numpy_attention.runs.config import TrainConfig
+from tests.fuzz import processes, worlds
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.forked import SMALL, copy_of_the_world, judged, run
-from tests.fuzz.judging import Finding
 
+pytestmark = processes.here
 NAMES = [field.name.rstrip("_") for field in fields(TrainConfig)]
 CHOICES = sorted({choice for field in fields(TrainConfig) for choice in field.metadata["choices"] or ()})
 DEEP = 30_000
-GOOD = {name: json.dumps(value) for name, value in SMALL.items()}
+GOOD = {name: json.dumps(value) for name, value in worlds.SMALL.items()}
 NUMBERS = [
     "-1", "0", "1", "2", "3", "0.5", "1.0", "nan", "-nan", "inf", "-inf", "1e308", "1e400", "5e-324", "-0.0", "0x10",
     "0b1", "1_000", str(2**31), str(2**62), str(2**63 - 1), str(2**63), "-" + str(2**63), "9" * 5000, "99999999999999",
@@ -73,18 +73,6 @@ def written(**given: str) -> bytes:
 @example(written(weight_decay="1e308"))
 @example(written(**{".".join("a" * 300_000): "1"}))
 def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:
-    judge(file)
-
-
-def judge(file: bytes) -> None:
-    """Train with a settings file.
-
-    Raises: Finding.
-    """
-    with copy_of_the_world() as folder:
-        (folder / "work" / "odd.toml").write_bytes(file)
-        ending = run(["train", "--config", "odd.toml", "--out", "new"], folder)
-        try:
-            tally("settings files", judged(ending, folder))
-        except Finding as error:
-            raise Finding(f"{error}\n{ending.err[-1500:]}") from None
+    with worlds.copy_of_the_world() as top:
+        (top / "work" / "odd.toml").write_bytes(file)
+        tally("settings files", worlds.tried(["train", "--config", "odd.toml", "--out", "new"], top))
