@@ -6,10 +6,14 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
+import math
+
 import numpy as np
 
 from numpy_attention.backend import on_host
 from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
+
+FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in this machine's order of bytes
 
 
 class InputError(ValueError):
@@ -48,20 +52,24 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
     raise dtype_error(op, argument, expected, got, f"{'convert' if foreign else 'wrap'} it: np.asarray({argument})")
 
 
-def require_float(op: str, **arrays: np.ndarray | None) -> None:
+def require_float(op: str, /, *, optional: str = "", **arrays: np.ndarray | None) -> None:
     """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
 
-    Integers cannot hold what in-place steps compute, and mixed dtypes would make float64 out of float32 unnoticed.
+    The one named by `optional` may be None. Integers cannot hold what in-place steps compute, and mixed dtypes would
+    make float64 out of float32 unnoticed. Nor does NumPy keep other orders of bytes, or know the limits of longdouble.
     """
     first: tuple[str, object] | None = None
     for name, array in arrays.items():
-        if array is None:
+        if array is None and name == optional:
             continue
         require_array(op, name, array, "an array of floats")
-        dtype = array.dtype
+        dtype = array.dtype  # type: ignore[union-attr]  # None is refused above
         # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
-        if dtype.kind != "f" and not (dtype.kind == "c" and COMPLEX.get()):
-            raise dtype_error(op, name, "an array of floats", dtype, f"convert it: {name}.astype(np.float32)")
+        if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
+            odd = dtype.kind == "f"
+            expected = "an array of float16, float32 or float64" if odd else "an array of floats"
+            fix = f"convert it: {name}.astype(np.float{64 if odd and dtype.itemsize > 4 else 32})"
+            raise dtype_error(op, name, expected, dtype.str if odd else dtype, fix)
         if first is None:
             first = (name, dtype)
         elif dtype != first[1]:
@@ -94,6 +102,50 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
         raise value_error(op, argument, f"integers in [0, {below})", least if least < 0 else most, fix)
 
 
+def require_number(
+    op: str,
+    argument: str,
+    number: object,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    whole: bool = False,
+    fix: str = "",
+) -> None:
+    """Refuse what is no finite number, or with `whole` no integer, of Python or NumPy, and numbers beyond the limits.
+
+    True and False are integers to Python; here they are not, since an option that has slipped into a place beside its
+    own would be taken for 1 or 0.
+    """
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if not isinstance(number, kinds) or isinstance(number, bool):
+        kind = "an integer" if whole else "a number"
+        limits = _limits(at_least, above, at_most, below)
+        raise dtype_error(op, argument, f"{kind} {limits}".rstrip(), _as_it_came(number), fix)
+    if not (  # each written so that it is false for a NaN
+        -math.inf < number < math.inf
+        and (at_least is None or number >= at_least)
+        and (above is None or number > above)
+        and (at_most is None or number <= at_most)
+        and (below is None or number < below)
+    ):
+        raise value_error(op, argument, _limits(at_least, above, at_most, below) or "finite", number, fix)
+
+
+def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> None:
+    """Refuse what cannot be the length of an axis, or the number of anything."""
+    require_number(op, argument, size, at_least=at_least, whole=True, fix=fix)
+
+
+def require_generator(op: str, argument: str, rng: object) -> None:
+    """Refuse what draws no random numbers, such as a seed; None is allowed."""
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        fix = f"np.random.default_rng({rng})" if isinstance(rng, int) else "np.random.default_rng(seed) makes one"
+        raise dtype_error(op, argument, "a np.random.Generator or None", _as_it_came(rng), fix)
+
+
 def differences(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
     """Every way in which their arrays do not fit mine: one is missing, unknown, or of another shape or dtype."""
     found = [f"{name} is missing" for name in mine if name not in theirs]
@@ -111,6 +163,20 @@ def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     Shapes: (2, 1, 5) and (5,) broadcast to (2, 3, 5); (4, 2, 3, 5) and (3,) do not
     """
     return len(shape) <= len(other) and all(a in (1, b) for a, b in zip(shape[::-1], other[::-1], strict=False))
+
+
+def _limits(at_least: float | None, above: float | None, at_most: float | None, below: float | None) -> str:
+    """The limits in words: in [0, 1), at least 1, above 0; nothing without any."""
+    low, high = above if at_least is None else at_least, below if at_most is None else at_most
+    if low is None or high is None:
+        words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
+        return " and ".join(f"{word} {limit:g}" for word, limit in words.items() if limit is not None)
+    return f"in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
+
+
+def _as_it_came(value: object) -> str:
+    """Short words for a value of a wrong type: a small one itself, else its type."""
+    return repr(value) if isinstance(value, (bool, float, str)) or value is None else type(value).__name__
 
 
 def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:

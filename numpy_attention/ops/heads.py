@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_array, require_cotangent, shape_error, value_error
+from numpy_attention.errors import require_array, require_cotangent, require_size, shape_error, value_error
 
 
 class HeadsCache(NamedTuple):
@@ -107,12 +107,13 @@ def _check_split(x: np.ndarray, num_heads: int) -> None:
     require_array("split_heads", "x", x)
     if x.ndim < 2:
         raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
-    if num_heads < 1 or x.shape[-1] % num_heads:
+    require_size("split_heads", "num_heads", num_heads)
+    if x.shape[-1] % num_heads:
         expected = f"a divisor of d_model = {x.shape[-1]}"
         raise value_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
 
 
 def _check_concat(x: np.ndarray) -> None:
     require_array("concat_heads", "x", x)
-    if x.ndim < 3:
-        raise shape_error("concat_heads", "x", "(..., H, T, d_v)", x.shape)
+    if x.ndim < 3 or x.shape[-3] == 0:
+        raise shape_error("concat_heads", "x", "(..., H, T, d_v) with H at least 1", x.shape)
