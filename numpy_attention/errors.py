@@ -7,6 +7,8 @@
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from numpy_attention.backend import on_host
 from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
 
 FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in this machine's order of bytes
+MOST_BITS = 1023  # of an integer that a float64 can hold
 
 
 class InputError(ValueError):
@@ -52,7 +55,7 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
     raise dtype_error(op, argument, expected, got, f"{'convert' if foreign else 'wrap'} it: np.asarray({argument})")
 
 
-def require_float(op: str, /, *, optional: str = "", **arrays: np.ndarray | None) -> None:
+def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
     """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
 
     The one named by `optional` may be None. Integers cannot hold what in-place steps compute, and mixed dtypes would
@@ -63,7 +66,7 @@ def require_float(op: str, /, *, optional: str = "", **arrays: np.ndarray | None
         if array is None and name == optional:
             continue
         require_array(op, name, array, "an array of floats")
-        dtype = array.dtype  # type: ignore[union-attr]  # None is refused above
+        dtype = array.dtype
         # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
         if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
             odd = dtype.kind == "f"
@@ -75,6 +78,17 @@ def require_float(op: str, /, *, optional: str = "", **arrays: np.ndarray | None
         elif dtype != first[1]:
             fix = f"convert it: {name}.astype({first[0]}.dtype)"
             raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, fix)
+
+
+def require_arrays(op: str, argument: str, arrays: object) -> None:
+    """Refuse what is no dict of arrays of floats, such as the model whose parameters were meant, or an empty one."""
+    if not isinstance(arrays, Mapping):
+        fix = "model.parameters() gives one" if hasattr(arrays, "parameters") else ""
+        raise dtype_error(op, argument, "a dict of arrays", type(arrays).__name__, fix)
+    if not arrays:
+        raise ValueError(f"{op}: {argument} must hold at least one array, got none")
+    for name, array in arrays.items():
+        require_float(op, optional="", **{f"{argument}[{name!r}]": array})
 
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
@@ -121,17 +135,16 @@ def require_number(
     """
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if not isinstance(number, kinds) or isinstance(number, bool):
-        kind = "an integer" if whole else "a number"
-        limits = _limits(at_least, above, at_most, below)
-        raise dtype_error(op, argument, f"{kind} {limits}".rstrip(), _as_it_came(number), fix)
+        expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
+        raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
     if not (  # each written so that it is false for a NaN
-        -math.inf < number < math.inf
+        (whole or (-math.inf < number < math.inf and (type(number) is not int or number.bit_length() <= MOST_BITS)))
         and (at_least is None or number >= at_least)
         and (above is None or number > above)
         and (at_most is None or number <= at_most)
         and (below is None or number < below)
     ):
-        raise value_error(op, argument, _limits(at_least, above, at_most, below) or "finite", number, fix)
+        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), number, fix)
 
 
 def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> None:
@@ -165,12 +178,15 @@ def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return len(shape) <= len(other) and all(a in (1, b) for a, b in zip(shape[::-1], other[::-1], strict=False))
 
 
-def _limits(at_least: float | None, above: float | None, at_most: float | None, below: float | None) -> str:
-    """The limits in words: in [0, 1), at least 1, above 0; nothing without any."""
+def _limits(
+    at_least: float | None, above: float | None, at_most: float | None, below: float | None, whole: bool
+) -> str:
+    """The limits in words: in [0, 1), at least 1, above 0 and finite; nothing for any integer."""
     low, high = above if at_least is None else at_least, below if at_most is None else at_most
     if low is None or high is None:
         words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
-        return " and ".join(f"{word} {limit:g}" for word, limit in words.items() if limit is not None)
+        limits = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        return " and ".join([*limits, *([] if whole else ["finite"])])
     return f"in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
 
 

@@ -97,11 +97,11 @@ def test_what_is_no_integer_is_refused() -> None:
 @pytest.mark.parametrize(("limits", "words", "fine", "wrong"), [
     ({"at_least": 0, "below": 1}, r"in \[0, 1\)", (0, 0.5, np.float32(0.5)), (-0.1, 1, 1.0, 10**400)),
     ({"above": 0, "at_most": 1}, r"in \(0, 1\]", (1, 1e-300, np.int8(1)), (0.0, 1.5, np.float64(2.0))),
-    ({"above": 0}, "above 0", (1e-5, 10**400), (0, -1.0)),
+    ({"above": 0}, "above 0 and finite", (1e-5, 2**1000), (0, -1.0, 10**400)),
     ({"at_least": 1, "whole": True}, "at least 1", (1, np.uint64(2**63), 2**70), (0, np.int64(-1))),
-    ({"at_most": 3}, "at most 3", (-5,), (4,)),
-    ({"below": 3}, "below 3", (-5,), (3,)),
-    ({}, "finite", (-1e308,), ()),
+    ({"at_most": 3}, "at most 3 and finite", (-5,), (4,)),
+    ({"below": 3}, "below 3 and finite", (-5,), (3,)),
+    ({}, "finite", (-1e308,), (-(10**400),)),
 ], ids=str)
 def test_a_number_is_finite_and_within_its_limits(limits: Any, words: str, fine: Any, wrong: Any) -> None:
     for number in fine:
@@ -116,7 +116,7 @@ def test_a_number_is_finite_and_within_its_limits(limits: Any, words: str, fine:
     (1j, "complex"),
 ])
 def test_what_is_no_number_is_refused_by_its_type(got: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=f"op: n must be a number above 0, got {said}"):
+    with pytest.raises(TypeError, match=f"op: n must be a number above 0 and finite, got {said}"):
         require_number("op", "n", got, above=0)
     with pytest.raises(TypeError, match=f"op: n must be an integer at least 2, got {said}; why"):
         require_size("op", "n", got, at_least=2, fix="why")

@@ -74,7 +74,7 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
     _check_lengths("sliding_window_mask", T_q, T_k)
     _check_window(window)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
-    too_old = np.arange(T_k, like=like) <= query_position - window  # (T_q, T_k)
+    too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
 
 
