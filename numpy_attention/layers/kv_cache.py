@@ -13,11 +13,14 @@ in this book, is what a forward leaves to its backward. The class and `use_cache
 
 import numpy as np
 
+from numpy_attention.errors import require_size
+
 
 class KeyValueCache:
     """The keys and values one attention layer has computed so far, in arrays with room for `capacity` positions."""
 
     def __init__(self, capacity: int) -> None:
+        require_size("KeyValueCache", "capacity", capacity, at_least=0)
         self.capacity = capacity
         self.length = 0
         self.k: np.ndarray | None = None

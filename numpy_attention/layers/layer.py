@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.errors import differences
+from numpy_attention.errors import differences, require_generator, require_size
 
 Parameters = dict[str, np.ndarray]
 
@@ -122,7 +122,12 @@ def normal(
     """A matrix of normal numbers with standard deviation `scale`; without an rng zeros, to be filled by the caller.
 
     Drawn in float64 and then rounded, so that a float32 and a float64 model of one seed start alike.
+
+    Raises: TypeError or ValueError for a size that is none, or a seed in the place of a generator.
     """
+    for size in shape:
+        require_size("normal", "each size of the matrix", size)
+    require_generator("normal", "rng", rng)
     if rng is None:
         return np.zeros(shape, dtype)
     return (rng.standard_normal(shape) * scale).astype(dtype)
@@ -136,4 +141,6 @@ def glorot(d_in: int, d_out: int) -> float:
     Source: Glorot, Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks (2010),
     equation 12.
     """
+    require_size("glorot", "d_in", d_in)
+    require_size("glorot", "d_out", d_out)
     return math.sqrt(2.0 / (d_in + d_out))

@@ -17,7 +17,7 @@ import numpy as np
 
 from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
 from numpy_attention.ops.linear import LinearCache, linear, linear_backward
-from numpy_attention.ops.sums import sum_over_rows
+from numpy_attention.ops.sums import as_rows, sum_over_rows
 
 Matrix = np.ndarray | Layer
 
@@ -47,7 +47,7 @@ def project_backward(dy: np.ndarray, w: Matrix, cache: Any) -> tuple[np.ndarray,
     if not isinstance(w, Layer):
         return linear_backward(dy, cache)
     dx, grads = w.backward(dy, cache.of_layer)
-    return dx, grads, sum_over_rows(dy.reshape(-1, dy.shape[-1])) if cache.has_bias else None
+    return dx, grads, sum_over_rows(as_rows(dy)) if cache.has_bias else None
 
 
 class Linear(Layer):

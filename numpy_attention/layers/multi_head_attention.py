@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_array, require_number, require_size, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, glorot, named, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
@@ -119,7 +119,7 @@ class MultiHeadAttention(Layer):
     ) -> None:
         if num_kv_heads is None:
             num_kv_heads = num_heads
-        _check_heads(d_model, num_heads, num_kv_heads, d_k, rotary_base)
+        _check_heads(d_model, num_heads, num_kv_heads, d_k, d_v, rotary_base)
         d_k = d_model // num_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
@@ -220,7 +220,8 @@ class MultiHeadAttention(Layer):
             return x, None
         if positions is None:
             positions = np.arange(x.shape[-2], like=x)
-        elif positions.ndim == 2:
+        elif np.ndim(positions) == 2:
+            require_array("MultiHeadAttention", "positions", positions)
             positions = positions[:, None, :]  # (B, 1, T), the same for every head
         return rotary(x, positions, base=self.rotary_base, pairing=self.rotary_pairing)
 
@@ -237,13 +238,17 @@ def attention_backward(
     return tiled_attention_backward(do, cache)
 
 
-def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None) -> None:
+def _check_heads(
+    d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, d_v: int | None, rotary_base: float | None
+) -> None:
     def wrong(argument: str, expected: str, got: object, fix: str = "") -> ValueError:
         return value_error("MultiHeadAttention", argument, expected, got, fix)
 
-    for name, heads in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads)):
-        if heads < 1:
-            raise wrong(name, "at least 1", heads)
+    own = {name: width for name, width in {"d_k": d_k, "d_v": d_v}.items() if width is not None}
+    for name, size in {"d_model": d_model, "num_heads": num_heads, "num_kv_heads": num_kv_heads, **own}.items():
+        require_size("MultiHeadAttention", name, size)
+    if rotary_base is not None:
+        require_number("MultiHeadAttention", "rotary_base", rotary_base, above=0)
     if d_k is None and d_model % num_heads:
         fix = f"give every head its own width with d_k, or take {d_model - d_model % num_heads} for d_model"
         raise wrong("d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_size, value_error
 from numpy_attention.layers.layer import Layer, Parameters
 from numpy_attention.ops.normalization import NormCache, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 
@@ -26,6 +26,7 @@ class LayerNorm(Layer):
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5, dtype: Any = np.float32) -> None:
+        require_size(type(self).__name__, "d_model", d_model)
         self.eps = eps
         self.gamma = np.ones(d_model, dtype)
         self.beta = np.zeros(d_model, dtype)
@@ -47,6 +48,7 @@ class RMSNorm(Layer):
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6, dtype: Any = np.float32) -> None:
+        require_size(type(self).__name__, "d_model", d_model)
         self.eps = eps
         self.gamma = np.ones(d_model, dtype)
 

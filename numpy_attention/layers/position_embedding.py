@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import broadcasts_to, require_float, shape_error, value_error
 from numpy_attention.layers.layer import Layer, Parameters, normal
 from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 from numpy_attention.ops.positions import sinusoidal_positions
@@ -40,6 +40,11 @@ class PositionEmbedding(Layer):
         self.table = normal(rng, (length, d_model), 0.02, dtype) if kind == "learned" else None
 
     def forward(self, x: np.ndarray, positions: np.ndarray | None = None) -> tuple[np.ndarray, EmbeddingCache]:
+        """Add the vectors of the positions.
+
+        Raises: ValueError for x or positions that do not fit; TypeError for what is no array.
+        """
+        _check_position_embedding(x, self.table)
         if positions is None:
             positions = np.arange(x.shape[-2], like=x)  # (T,)
         table = self.table
@@ -47,12 +52,23 @@ class PositionEmbedding(Layer):
             # not kept on the layer, where every array is a parameter
             table = np.asarray(sinusoidal_positions(self.length, x.shape[-1], x.dtype.type), like=x)
         p, cache = embedding(positions, table)  # (T, d_model), or (B, T, d_model) where rows are shifted
+        if not broadcasts_to(p.shape, x.shape):
+            expected = f"broadcastable to (B, T) = {x.shape[:-1]}"
+            raise shape_error("PositionEmbedding", "positions", expected, positions.shape)
         return x + p, cache
 
     def backward(self, dy: np.ndarray, cache: EmbeddingCache) -> tuple[np.ndarray, Parameters]:
+        require_float("PositionEmbedding", dy=dy)
         # y = x + p
         if self.table is None:
             return dy, {}
         dp = dy.sum(axis=0) if cache.ids.ndim == 1 else dy  # (T, d_model): all sequences share the rows
         # p = table[positions]
         return dy, {"table": embedding_backward(dp, cache)}
+
+
+def _check_position_embedding(x: np.ndarray, table: np.ndarray | None) -> None:
+    require_float("PositionEmbedding", x=x)
+    if x.ndim < 2 or (table is not None and x.shape[-1] != table.shape[1]):
+        d_model = "d_model" if table is None else table.shape[1]
+        raise shape_error("PositionEmbedding", "x", f"(..., T, {d_model})", x.shape)
