@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 
 from numpy_attention.backend import on_host
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_number, require_size, value_error
 from numpy_attention.layers.feed_forward import ACTIVATIONS
 
 NORMS = ("layer_norm", "rms_norm")
@@ -19,9 +19,10 @@ ATTENTION = ("auto", "dense", "tiled")
 # shares of the time of all weights at once, for T = 256, 384, 512 and 1024, with a causal mask 1.23, 0.92, 0.88, 0.71,
 # and 1.23, 1.08, 1.02, 1.11 without one, where the memory, which grows with T and not with T^2, is the gain.
 TILES_FROM = 512
+LARGEST = 2**31 - 1  # of a size; no array has room for more, and their products stay within the integers of NumPy
 SIZES = (
     "vocab_size", "source_vocab_size", "target_vocab_size", "num_classes", "d_input", "context_length", "d_model",
-    "num_heads", "num_kv_heads", "num_layers", "num_decoder_layers", "d_ff", "window",
+    "num_heads", "num_kv_heads", "num_layers", "num_decoder_layers", "d_ff", "window", "num_types",
 )
 
 
@@ -56,15 +57,18 @@ class ModelConfig:
         """Refuse sizes below 1, values that are none of the choices, and heads that do not share d_model evenly."""
         for name in SIZES:
             value = getattr(self, name, None)
-            if value is not None and value < 1:
-                raise self.wrong(name, "at least 1", value)
+            may_be_none = getattr(type(self), name, 0) is None  # as its default is
+            if name in vars(self) and not (value is None and may_be_none):
+                require_size(type(self).__name__, name, value)
+                require_number(type(self).__name__, name, value, at_most=LARGEST)
+        if (pad_token := getattr(self, "pad_token", None)) is not None:
+            require_number(type(self).__name__, "pad_token", pad_token, whole=True)
         for name, allowed in {**choices, "norm": NORMS, "activation": ACTIVATIONS, "attention": ATTENTION}.items():
             if getattr(self, name) not in tuple(allowed):  # a list has no place in a dict
                 raise self.wrong(name, f"one of {', '.join(allowed)}", repr(getattr(self, name)))
         if self.d_model % self.num_heads:
             raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise self.wrong("dropout", "in [0, 1)", self.dropout)
+        require_number(type(self).__name__, "dropout", self.dropout, at_least=0, below=1)
 
     def wrong(self, field: str, expected: str, got: object) -> ValueError:
         """The error for a field, under the name of the configuration."""

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import require_integers, shape_error, value_error
+from numpy_attention.errors import require_integers, require_size, shape_error, value_error
 from numpy_attention.layers.block import Block
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache
@@ -175,8 +175,7 @@ def _last_logits(
 
 
 def _check_num_tokens(num_tokens: int) -> None:
-    if not isinstance(num_tokens, (int, np.integer)) or num_tokens < 0:
-        raise value_error("generate", "num_tokens", "an integer, at least 0", num_tokens)
+    require_size("generate", "num_tokens", num_tokens, at_least=0)
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:

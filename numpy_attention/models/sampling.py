@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_generator, require_number, require_size, value_error
 
 
 def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -24,12 +24,12 @@ def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: i
 
     Raises: ValueError for a negative temperature, one above 0 without an rng, top_k below 1, or top_p outside (0, 1].
     """
-    if not temperature >= 0.0:  # a NaN is refused too
-        raise value_error("generate", "temperature", "at least 0", temperature, "0 takes the likeliest token")
-    if top_k is not None and top_k < 1:
-        raise value_error("generate", "top_k", "at least 1", top_k)
-    if top_p is not None and not 0.0 < top_p <= 1.0:
-        raise value_error("generate", "top_p", "in (0, 1]", top_p)
+    require_number("generate", "temperature", temperature, at_least=0, fix="0 takes the likeliest token")
+    if top_k is not None:
+        require_size("generate", "top_k", top_k)
+    if top_p is not None:
+        require_number("generate", "top_p", top_p, above=0, at_most=1)
+    require_generator("generate", "rng", rng)
     if temperature > 0.0 and rng is None:
         raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or take temperature=0")
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_number, require_size, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stack import Stack
@@ -57,9 +57,9 @@ def greedy_search(
 
     Raises: ValueError for max_tokens outside [1, context_length].
     """
-    source_mask = model.padding(source_ids, source_lengths)
+    source_mask = model.padding(source_ids, source_lengths, "source_ids")
     context, _ = model.encode(source_ids, source_mask)
-    max_tokens = _checked(model, max_tokens)
+    max_tokens = _checked(model, start_token, stop_token, max_tokens)
     past = _new_past(model, max_tokens, context.shape[1])
     B = len(source_ids)
     ids = np.full((B, 1 + max_tokens), stop_token, dtype=np.int64)
@@ -93,13 +93,11 @@ def beam_search(
 
     Source: Wu et al., Google's Neural Machine Translation System (2016), equation 14.
     """
-    if beam_size < 1:
-        raise value_error("beam_search", "beam_size", "at least 1", beam_size)
-    if length_penalty < 0.0:
-        raise value_error("beam_search", "length_penalty", "at least 0", length_penalty)
-    source_mask = model.padding(source_ids, source_lengths)
+    require_size("beam_search", "beam_size", beam_size)
+    require_number("beam_search", "length_penalty", length_penalty, at_least=0)
+    source_mask = model.padding(source_ids, source_lengths, "source_ids")
     context, _ = model.encode(source_ids, source_mask)
-    max_tokens = _checked(model, max_tokens)
+    max_tokens = _checked(model, start_token, stop_token, max_tokens)
     results = []
     for b in range(len(source_ids)):
         mask = None if source_mask is None else source_mask[b : b + 1]
@@ -146,11 +144,14 @@ def _new_past(model: Translator, max_tokens: int, T_s: int) -> list[tuple[KeyVal
     return [(KeyValueCache(max_tokens), KeyValueCache(T_s)) for _ in model.decoder.blocks]
 
 
-def _checked(model: Translator, max_tokens: int | None) -> int:
+def _checked(model: Translator, start_token: int, stop_token: int, max_tokens: int | None) -> int:
+    require_size("search", "start_token", start_token, at_least=0)
+    require_number("search", "stop_token", stop_token, whole=True)
     limit = model.config.context_length
     if max_tokens is None:
         return limit
-    if not 1 <= max_tokens <= limit:
+    require_size("search", "max_tokens", max_tokens)
+    if max_tokens > limit:
         raise value_error("search", "max_tokens", f"between 1 and the context_length {limit}", max_tokens)
     return max_tokens
 

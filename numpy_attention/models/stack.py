@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_float, value_error
 from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
@@ -104,6 +104,7 @@ def run_stack(
 
     Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
     """
+    require_float("stack", x=x)
     if positions is None:
         T_past = 0 if past is None else past[0][0].length
         positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
+from numpy_attention.errors import require_cotangent, require_number, shape_error
 from numpy_attention.layers.block import EncoderBlock
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
@@ -68,10 +68,9 @@ class TextEncoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)
-        if self.num_types < 1:
-            raise self.wrong("num_types", "at least 1", self.num_types)
-        if not self.temperature > 0:
-            raise self.wrong("temperature", "above 0", self.temperature)
+        require_number("TextEncoderConfig", "temperature", self.temperature, above=0)
+        if self.norm_eps is not None:
+            require_number("TextEncoderConfig", "norm_eps", self.norm_eps, above=0, below=1)
 
 
 class TextEncoderCache(NamedTuple):
@@ -147,6 +146,7 @@ class TextEncoder(Model):
 
     def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the directions."""
+        require_cotangent("TextEncoder", "dlogits", dlogits, cache.y.shape, cache.y.dtype)
         # y = u / n
         along = dot_in_rows(wide(cache.y), wide(dlogits)).astype(dlogits.dtype)  # (B, 1)
         du = (dlogits - cache.y * along) / cache.n  # (B, d_model)
