@@ -37,6 +37,7 @@ from typing import Protocol
 
 import numpy as np
 
+from numpy_attention.errors import require_arrays, require_number
 from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
@@ -61,6 +62,8 @@ class SGD:
 
     def __init__(self, parameters: Mapping[str, np.ndarray], learning_rate: float = 0.1, momentum: float = 0.0) -> None:
         self.parameters = _checked("SGD", parameters)
+        require_number("SGD", "learning_rate", learning_rate, at_least=0)
+        require_number("SGD", "momentum", momentum, at_least=0, below=1)
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.steps = 0
@@ -69,7 +72,7 @@ class SGD:
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = self.learning_rate if learning_rate is None else learning_rate
-        _check_same("SGD", "grads", grads, self.parameters)
+        _check_step("SGD", grads, self.parameters, rate)
         self.steps += 1
         for name, parameter in self.parameters.items():
             if not self.momentum:
@@ -115,6 +118,10 @@ class Adam:
         workers: Helpers | None = None,
     ) -> None:
         self.parameters = _checked(type(self).__name__, parameters)
+        require_number(type(self).__name__, "learning_rate", learning_rate, at_least=0)
+        require_number(type(self).__name__, "beta_1", beta_1, at_least=0, below=1)
+        require_number(type(self).__name__, "beta_2", beta_2, at_least=0, below=1)
+        require_number(type(self).__name__, "eps", eps, above=0, fix="it keeps a gradient of zero from being 0 / 0")
         self.learning_rate = learning_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -127,7 +134,7 @@ class Adam:
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = self.learning_rate if learning_rate is None else learning_rate
-        _check_same(type(self).__name__, "grads", grads, self.parameters)
+        _check_step(type(self).__name__, grads, self.parameters, rate)
         self.steps += 1
         if self.workers is None:
             self._move(grads, rate)
@@ -193,16 +200,14 @@ class AdamW(Adam):
         workers: Helpers | None = None,
     ) -> None:
         super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
+        require_number("AdamW", "weight_decay", weight_decay, at_least=0)
         self.weight_decay = weight_decay
 
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    if not parameters:
-        raise ValueError(f"{optimizer}: parameters must hold at least one array, got none")
+    require_arrays(optimizer, "parameters", parameters)
     seen: dict[int, str] = {}
     for name, p in parameters.items():
-        if p.dtype.kind != "f":
-            raise TypeError(f"{optimizer}: parameters[{name!r}] must be an array of floats, got {p.dtype}")
         if not p.flags.c_contiguous:
             raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
         if id(p) in seen:
@@ -212,6 +217,14 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
             )
         seen[id(p)] = name
     return dict(parameters)
+
+
+def _check_step(
+    optimizer: str, grads: Mapping[str, np.ndarray], parameters: dict[str, np.ndarray], rate: float
+) -> None:
+    require_number(optimizer, "learning_rate", rate, at_least=0)
+    require_arrays(optimizer, "grads", grads)
+    _check_same(optimizer, "grads", grads, parameters)
 
 
 def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], mine: Mapping[str, np.ndarray]) -> None:
@@ -224,7 +237,10 @@ def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], min
 
 
 def _load(optimizer: str, mine: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
+    if mine.keys() - {"steps"}:
+        require_arrays(optimizer, "state", {name: array for name, array in state.items() if name != "steps"})
     _check_same(optimizer, "state", state, mine)
+    require_number(optimizer, "state['steps']", state["steps"].item(), at_least=0, whole=True)
     for name, array in mine.items():
         if name != "steps":
             array[...] = np.asarray(state[name], like=array)

@@ -30,7 +30,7 @@ def test_sgd_without_momentum_is_the_gradient_times_the_rate():
 
 def test_the_first_step_of_adam_is_the_learning_rate_whatever_the_gradient():
     w = np.array([1.0, 1.0, 1.0])
-    Adam({"w": w}, learning_rate=0.01, eps=0.0).step({"w": np.array([1e-6, -3.0, 1e6])})
+    Adam({"w": w}, learning_rate=0.01, eps=1e-300).step({"w": np.array([1e-6, -3.0, 1e6])})
     np.testing.assert_allclose(w, [0.99, 1.01, 0.99], rtol=1e-14)
 
 
@@ -52,7 +52,7 @@ def test_adam_takes_the_steps_of_the_formula():
 
 def test_adamw_shrinks_matrices_only_and_outside_the_moments():
     w, b = np.array([[2.0, -4.0]]), np.array([3.0])
-    optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=0.0)
+    optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=1e-300)
     optimizer.step({"w": np.array([[1.0, 1.0]]), "b": np.array([1.0])})
     np.testing.assert_allclose(w, [[2.0 * 0.95 - 0.1, -4.0 * 0.95 - 0.1]], rtol=1e-14)
     np.testing.assert_allclose(b, [2.9], rtol=1e-14)
