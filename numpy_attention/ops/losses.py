@@ -169,8 +169,9 @@ def check_dloss(name: str, dloss: np.ndarray | float) -> None:
 
     Raises: ValueError for anything else.
     """
-    if np.ndim(dloss) != 0 or np.asarray(dloss).dtype.kind not in "fiuc":
-        raise shape_error(name, "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")
+    number = isinstance(dloss, (int, float)) or getattr(getattr(dloss, "dtype", None), "kind", "") in tuple("fiuc")
+    if not number or np.ndim(dloss) != 0:
+        raise shape_error(name, "dloss", "a single number", np.shape(dloss) or repr(dloss), "1.0 for a plain loss")
 
 
 def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: int, label_smoothing: float) -> None:
