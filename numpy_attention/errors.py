@@ -6,7 +6,7 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +16,6 @@ from numpy_attention.backend import on_host
 from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
 
 FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in this machine's order of bytes
-MOST_BITS = 1023  # of an integer that a float64 can hold
 
 
 class InputError(ValueError):
@@ -80,15 +79,23 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
             raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, fix)
 
 
-def require_arrays(op: str, argument: str, arrays: object) -> None:
-    """Refuse what is no dict of arrays of floats, such as the model whose parameters were meant, or an empty one."""
+def require_arrays(op: str, argument: str, arrays: object, counts: tuple[str, ...] = (), written: bool = False) -> None:
+    """Refuse what is no dict of arrays of floats, such as the model whose parameters were meant, or an empty one.
+
+    Those that are named in `counts` hold integers. With `written` all must be such as can be changed in place.
+    """
     if not isinstance(arrays, Mapping):
         fix = "model.parameters() gives one" if hasattr(arrays, "parameters") else ""
         raise dtype_error(op, argument, "a dict of arrays", type(arrays).__name__, fix)
     if not arrays:
         raise ValueError(f"{op}: {argument} must hold at least one array, got none")
     for name, array in arrays.items():
-        require_float(op, optional="", **{f"{argument}[{name!r}]": array})
+        if name in counts:
+            require_integers(op, f"{argument}[{name!r}]", array)
+        else:
+            require_float(op, optional="", **{f"{argument}[{name!r}]": array})
+        if written and not getattr(array.flags, "writeable", True):  # CuPy's arrays always are
+            raise value_error(op, f"{argument}[{name!r}]", "an array that can be written to", "one that cannot")
 
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
@@ -127,8 +134,8 @@ def require_number(
     below: float | None = None,
     whole: bool = False,
     fix: str = "",
-) -> None:
-    """Refuse what is no finite number, or with `whole` no integer, of Python or NumPy, and numbers beyond the limits.
+) -> float:
+    """The number as one of Python; refuse what is none, or not finite, with `whole` no integer, or beyond the limits.
 
     True and False are integers to Python; here they are not, since an option that has slipped into a place beside its
     own would be taken for 1 or 0.
@@ -137,19 +144,23 @@ def require_number(
     if not isinstance(number, kinds) or isinstance(number, bool):
         expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
         raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
+    came: Any = number.item() if isinstance(number, np.generic) else number
     if not (  # each written so that it is false for a NaN
-        (whole or (-math.inf < number < math.inf and (type(number) is not int or number.bit_length() <= MOST_BITS)))
-        and (at_least is None or number >= at_least)
-        and (above is None or number > above)
-        and (at_most is None or number <= at_most)
-        and (below is None or number < below)
+        (whole or abs(came) <= sys.float_info.max)
+        and (at_least is None or came >= at_least)
+        and (above is None or came > above)
+        and (at_most is None or came <= at_most)
+        and (below is None or came < below)
     ):
-        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), number, fix)
+        long = isinstance(came, int) and came.bit_length() > 64
+        got = f"an integer of {came.bit_length()} bits" if long else came
+        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), got, fix)
+    return int(came) if whole else float(came)
 
 
-def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> None:
-    """Refuse what cannot be the length of an axis, or the number of anything."""
-    require_number(op, argument, size, at_least=at_least, whole=True, fix=fix)
+def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> int:
+    """The size as an int of Python; refuse what cannot be the length of an axis, or the number of anything."""
+    return int(require_number(op, argument, size, at_least=at_least, whole=True, fix=fix))
 
 
 def require_generator(op: str, argument: str, rng: object) -> None:
@@ -185,9 +196,9 @@ def _limits(
     low, high = above if at_least is None else at_least, below if at_most is None else at_most
     if low is None or high is None:
         words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
-        limits = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        limits = [f"{word} {limit}" for word, limit in words.items() if limit is not None]
         return " and ".join([*limits, *([] if whole else ["finite"])])
-    return f"in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
+    return f"in {'(' if at_least is None else '['}{low}, {high}{')' if at_most is None else ']'}"
 
 
 def _as_it_came(value: object) -> str:
