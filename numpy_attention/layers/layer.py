@@ -50,7 +50,7 @@ class Layer:
             elif isinstance(value, list):
                 for i, layer in enumerate(value):
                     yield from layer.arrays(f"{prefix}{name}.{i}.")
-            elif hasattr(value, "shape"):
+            elif hasattr(value, "shape") and not isinstance(value, np.generic):  # a number of NumPy is a setting
                 yield prefix + name, self, name
 
     def parameters(self) -> Parameters:
@@ -100,6 +100,12 @@ class Layer:
             setattr(owner, name, replace(dotted, getattr(owner, name)))
 
 
+def require_sizes(layer: str, **sizes: int) -> None:
+    """Refuse, by name, what cannot be the length of an axis of a parameter: a layer without width does nothing."""
+    for name, size in sizes.items():
+        require_size(layer, name, size)
+
+
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:
     """The same arrays under `prefix.name`: how the gradients of a layer inside a layer get their full names."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
@@ -123,10 +129,8 @@ def normal(
 
     Drawn in float64 and then rounded, so that a float32 and a float64 model of one seed start alike.
 
-    Raises: TypeError or ValueError for a size that is none, or a seed in the place of a generator.
+    Raises: TypeError for a seed in the place of a generator.
     """
-    for size in shape:
-        require_size("normal", "each size of the matrix", size)
     require_generator("normal", "rng", rng)
     if rng is None:
         return np.zeros(shape, dtype)
@@ -141,6 +145,4 @@ def glorot(d_in: int, d_out: int) -> float:
     Source: Glorot, Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks (2010),
     equation 12.
     """
-    require_size("glorot", "d_in", d_in)
-    require_size("glorot", "d_out", d_out)
     return math.sqrt(2.0 / (d_in + d_out))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
+from numpy_attention.layers.layer import Layer, Parameters, glorot, normal, require_sizes
 from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 from numpy_attention.ops.sums import as_rows, sum_over_rows
 
@@ -54,11 +54,14 @@ class Linear(Layer):
     """y = x w + b, over any number of leading axes.
 
     Shapes: x (..., d_in) -> y (..., d_out).
+
+    Raises: TypeError or ValueError for sizes that no matrix has.
     """
 
     def __init__(
         self, d_in: int, d_out: int, rng: np.random.Generator | None, bias: bool = True, dtype: Any = np.float32
     ) -> None:
+        require_sizes("Linear", d_in=d_in, d_out=d_out)
         self.w = normal(rng, (d_in, d_out), glorot(d_in, d_out), dtype)
         self.b = np.zeros(d_out, dtype) if bias else None
 

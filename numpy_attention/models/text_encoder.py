@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_number, shape_error
+from numpy_attention.errors import require_cotangent, shape_error
 from numpy_attention.layers.block import EncoderBlock
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.normalization import norm_layer
-from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
+from numpy_attention.layers.position_embedding import KINDS, PositionCache, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
@@ -68,9 +68,8 @@ class TextEncoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)
-        require_number("TextEncoderConfig", "temperature", self.temperature, above=0)
-        if self.norm_eps is not None:
-            require_number("TextEncoderConfig", "norm_eps", self.norm_eps, above=0, below=1)
+        self.require("temperature", above=0)
+        self.require("norm_eps", above=0, below=1)
 
 
 class TextEncoderCache(NamedTuple):
@@ -78,7 +77,7 @@ class TextEncoderCache(NamedTuple):
 
     token: EmbeddingCache
     type: EmbeddingCache
-    position: EmbeddingCache
+    position: PositionCache
     norm: NormCache
     stack: StackCache
     share: np.ndarray  # (B, T), what each token gives to the mean

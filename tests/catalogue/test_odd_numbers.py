@@ -109,8 +109,8 @@ SIZES = [
     Taken("num_kv_heads", lambda v: na.MultiHeadAttention(4, 2, None, v), (None, 1)),
     Taken("d_k", lambda v: na.MultiHeadAttention(4, 2, None, d_k=v), (None, 1)),
     Taken("d_out", lambda v: na.Linear(3, v, None), (1,)),
-    Taken("each size of the matrix", lambda v: na.Embedding(v, 3, None), (1,)),
-    Taken("d_out", lambda v: na.FeedForward(3, v, None), (1,)),
+    Taken("vocab_size", lambda v: na.Embedding(v, 3, None), (1,)),
+    Taken("d_ff", lambda v: na.FeedForward(3, v, None), (1,)),
     Taken("d_model", na.LayerNorm, (1,)),
     Taken("d_model", na.RMSNorm, (1,)),
     Taken("capacity", na.KeyValueCache, (0, 1, 2**63)),
@@ -128,7 +128,7 @@ SIZES = [
     *(field(na.GPTConfig, GPT, name, (1,)) for name in ("vocab_size", "context_length", "num_heads", "num_layers")),
     *(field(na.GPTConfig, GPT, name, (None, 1)) for name in ("d_ff", "num_kv_heads", "window")),
     field(na.Seq2SeqConfig, SEQ2SEQ, "num_decoder_layers", (None, 1)),
-    field(na.Seq2SeqConfig, SEQ2SEQ, "pad_token", (None, 0, 1, -1, 2**63)),
+    field(na.Seq2SeqConfig, SEQ2SEQ, "pad_token", (None, 0, 1, -1)),
     field(na.TextEncoderConfig, GPT, "num_types", (1,)),
 ]
 ODD = (
