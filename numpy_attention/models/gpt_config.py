@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from numpy_attention.errors import require_number
 from numpy_attention.models.config import ModelConfig
 
 POSITIONS = ("learned", "rotary", "alibi", "sinusoidal")
@@ -44,9 +43,8 @@ class GPTConfig(ModelConfig):
         if self.positions == "rotary" and self.d_model // self.num_heads % 2:
             got = f"{self.d_model} / {self.num_heads}"
             raise self.wrong("d_model / num_heads", "an even width per head for rotary positions", got)
-        require_number("GPTConfig", "rotary_base", self.rotary_base, above=0)
-        if self.norm_eps is not None:
-            require_number("GPTConfig", "norm_eps", self.norm_eps, above=0, below=1)
+        self.require("rotary_base", above=0)
+        self.require("norm_eps", above=0, below=1)
 
     def hidden_width(self) -> int:
         """4 d_model unless d_ff says otherwise; swiglu's three matrices are as large as two by 8/3 d_model."""

@@ -69,7 +69,7 @@ def head_gradients(
     A `frozen` table does not learn (Chapter 37), nor does a head that is frozen: dtable is None, no gradient is
     yielded, and with it a product as large as that of the forward is saved.
     """
-    require_cotangent("head", "dlogits", dlogits, (*cache.x.shape[:-1], len(table)), table.dtype)
+    require_cotangent("head", "dlogits", dlogits, (*cache.x.shape[:-1], len(table)), cache.x.dtype)
     if head is None or cache.linear is None:
         # logits = x @ table.T
         dx = as_rows(dlogits) @ table  # (B T, d_model)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from numpy_attention.errors import require_generator, require_number, require_size, value_error
+from numpy_attention.errors import InputError, require_generator, require_number, require_size, value_error
 
 
 def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -34,6 +34,22 @@ def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: i
         raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or take temperature=0")
 
 
+def quiet() -> np.errstate:
+    """No warnings of NumPy about weights too large to compute with, where `require_finite` has the word after it."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+def require_finite(op: str, logits: np.ndarray) -> None:
+    """Refuse rows of logits whose largest is NaN or infinite: nothing can be drawn from them.
+
+    Raises: InputError, since the weights that a file held are to blame.
+    """
+    largest = logits.max(axis=-1)  # NaN where any is
+    if not np.isfinite(largest).all():
+        odd = largest[~np.isfinite(largest)][0]
+        raise InputError(f"{op}: the logits are {odd}: the weights are too large or damaged")
+
+
 def sample(
     logits: np.ndarray,
     rng: np.random.Generator | None,
@@ -45,17 +61,21 @@ def sample(
 
     Shapes: logits (B, V) -> tokens (B,) integers.
 
+    Raises: ValueError for logits of which no largest can be told, such as NaN.
+
     Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1.
     """
+    require_finite("sample", logits)
     if temperature == 0.0 or rng is None:
         greedy: np.ndarray = np.argmax(logits, axis=-1)
         return greedy
-    logits = logits.astype(np.float64) / temperature
+    logits = logits.astype(np.float64)
     order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the likeliest token first
     if top_k is not None:
         order = order[:, :top_k]  # (B, k)
     logits = np.take_along_axis(logits, order, axis=-1)
-    p = np.exp(logits - logits[:, :1])
+    with np.errstate(over="ignore"):  # the unlikelier tokens of a temperature near 0 are infinitely unlikely
+        p = np.exp((logits - logits[:, :1]) / temperature)
     p /= p.sum(axis=-1, keepdims=True)
     if top_p is not None:
         before = np.cumsum(p, axis=-1) - p  # the sum of all likelier tokens

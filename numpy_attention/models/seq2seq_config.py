@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from numpy_attention.errors import require_number
 from numpy_attention.layers.position_embedding import KINDS
 from numpy_attention.models.config import ModelConfig
 
@@ -39,4 +38,4 @@ class Seq2SeqConfig(ModelConfig):
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
             sizes = f"sizes {self.source_vocab_size} and {self.target_vocab_size}"
             raise self.wrong("share_embeddings", "for one vocabulary on both sides", sizes)
-        require_number("Seq2SeqConfig", "label_smoothing", self.label_smoothing, at_least=0, at_most=1)
+        self.require("label_smoothing", at_least=0, at_most=1)
