@@ -45,7 +45,8 @@ def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.
     >>> float(clip_by_global_norm(grads, max_norm=1.0)), grads["b"].tolist()
     (5.0, [0.8])
     """
-    require_number("clip_by_global_norm", "max_norm", max_norm, above=0)
+    max_norm = require_number("clip_by_global_norm", "max_norm", max_norm, above=0)
+    require_arrays("clip_by_global_norm", "grads", grads, written=True)
     norm = global_norm(grads)
     scale = max_norm / np.maximum(norm, max_norm)  # no branch on the norm: on a GPU that would wait for the device
     for g in grads.values():

@@ -37,11 +37,10 @@ def warmup_cosine(step: int, steps: int, warmup: int, peak: float, minimum: floa
     >>> [round(warmup_cosine(step, steps=6, warmup=2, peak=1.0), 3) for step in range(6)]
     [0.5, 1.0, 0.854, 0.5, 0.146, 0.0]
     """
-    require_size("warmup_cosine", "step", step, at_least=0)
-    require_size("warmup_cosine", "steps", steps)
-    require_size("warmup_cosine", "warmup", warmup, at_least=0)
-    require_number("warmup_cosine", "peak", peak, at_least=0)
-    require_number("warmup_cosine", "minimum", minimum, at_least=0)
+    op = "warmup_cosine"
+    step, steps = require_size(op, "step", step, at_least=0), require_size(op, "steps", steps)
+    warmup = require_size(op, "warmup", warmup, at_least=0)
+    peak, minimum = require_number(op, "peak", peak, at_least=0), require_number(op, "minimum", minimum, at_least=0)
     if step < warmup:
         return peak * (step + 1) / warmup
     if steps <= warmup:
