@@ -6,7 +6,9 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from numpy_attention.backend import on_host
 from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
 
 MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
+FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in this machine's order of bytes
 
 
 class InputError(ValueError):
@@ -52,25 +55,48 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
     raise dtype_error(op, argument, expected, got, f"{'convert' if foreign else 'wrap'} it: np.asarray({argument})")
 
 
-def require_float(op: str, **arrays: np.ndarray | None) -> None:
+def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
     """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
 
-    Integers cannot hold what in-place steps compute, and mixed dtypes would make float64 out of float32 unnoticed.
+    The one named by `optional` may be None. Integers cannot hold what in-place steps compute, and mixed dtypes would
+    make float64 out of float32 unnoticed. Nor does NumPy keep other orders of bytes, or know the limits of longdouble.
     """
     first: tuple[str, object] | None = None
     for name, array in arrays.items():
-        if array is None:
+        if array is None and name == optional:
             continue
         require_array(op, name, array, "an array of floats")
         dtype = array.dtype
         # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
-        if dtype.kind != "f" and not (dtype.kind == "c" and COMPLEX.get()):
-            raise dtype_error(op, name, "an array of floats", dtype, f"convert it: {name}.astype(np.float32)")
+        if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
+            odd = dtype.kind == "f"
+            expected = "an array of float16, float32 or float64" if odd else "an array of floats"
+            fix = f"convert it: {name}.astype(np.float{64 if odd and dtype.itemsize > 4 else 32})"
+            raise dtype_error(op, name, expected, dtype.str if odd else dtype, fix)
         if first is None:
             first = (name, dtype)
         elif dtype != first[1]:
             fix = f"convert it: {name}.astype({first[0]}.dtype)"
             raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, fix)
+
+
+def require_arrays(op: str, argument: str, arrays: object, counts: tuple[str, ...] = (), written: bool = False) -> None:
+    """Refuse what is no dict of arrays of floats, such as the model whose parameters were meant, or an empty one.
+
+    Those that are named in `counts` hold integers. With `written` all must be such as can be changed in place.
+    """
+    if not isinstance(arrays, Mapping):
+        fix = "model.parameters() gives one" if hasattr(arrays, "parameters") else ""
+        raise dtype_error(op, argument, "a dict of arrays", type(arrays).__name__, fix)
+    if not arrays:
+        raise ValueError(f"{op}: {argument} must hold at least one array, got none")
+    for name, array in arrays.items():
+        if name in counts:
+            require_integers(op, f"{argument}[{name!r}]", array)
+        else:
+            require_float(op, optional="", **{f"{argument}[{name!r}]": array})
+        if written and not getattr(array.flags, "writeable", True):  # CuPy's arrays always are
+            raise value_error(op, f"{argument}[{name!r}]", "an array that can be written to", "one that cannot")
 
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
@@ -122,6 +148,53 @@ def several(found: Sequence[str], room: int = MAX_SAID) -> str:
     return said
 
 
+def require_number(
+    op: str,
+    argument: str,
+    number: object,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    whole: bool = False,
+    fix: str = "",
+) -> float:
+    """The number as one of Python; refuse what is none, or not finite, with `whole` no integer, or beyond the limits.
+
+    True and False are integers to Python; here they are not, since an option that has slipped into a place beside its
+    own would be taken for 1 or 0.
+    """
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if not isinstance(number, kinds) or isinstance(number, bool):
+        expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
+        raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
+    came: Any = number.item() if isinstance(number, np.generic) else number
+    if not (  # each written so that it is false for a NaN
+        (whole or abs(came) <= sys.float_info.max)
+        and (at_least is None or came >= at_least)
+        and (above is None or came > above)
+        and (at_most is None or came <= at_most)
+        and (below is None or came < below)
+    ):
+        long = isinstance(came, int) and came.bit_length() > 64
+        got = f"an integer of {came.bit_length()} bits" if long else came
+        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), got, fix)
+    return int(came) if whole else float(came)
+
+
+def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> int:
+    """The size as an int of Python; refuse what cannot be the length of an axis, or the number of anything."""
+    return int(require_number(op, argument, size, at_least=at_least, whole=True, fix=fix))
+
+
+def require_generator(op: str, argument: str, rng: object) -> None:
+    """Refuse what draws no random numbers, such as a seed; None is allowed."""
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        fix = f"np.random.default_rng({rng})" if isinstance(rng, int) else "np.random.default_rng(seed) makes one"
+        raise dtype_error(op, argument, "a np.random.Generator or None", _as_it_came(rng), fix)
+
+
 def differences(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
     """Every way in which their arrays do not fit mine: one is missing, unknown, or of another shape or dtype."""
     found = [f"{name} is missing" for name in mine if name not in theirs]
@@ -139,6 +212,23 @@ def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     Shapes: (2, 1, 5) and (5,) broadcast to (2, 3, 5); (4, 2, 3, 5) and (3,) do not
     """
     return len(shape) <= len(other) and all(a in (1, b) for a, b in zip(shape[::-1], other[::-1], strict=False))
+
+
+def _limits(
+    at_least: float | None, above: float | None, at_most: float | None, below: float | None, whole: bool
+) -> str:
+    """The limits in words: in [0, 1), at least 1, above 0 and finite; nothing for any integer."""
+    low, high = above if at_least is None else at_least, below if at_most is None else at_most
+    if low is None or high is None:
+        words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
+        limits = [f"{word} {limit}" for word, limit in words.items() if limit is not None]
+        return " and ".join([*limits, *([] if whole else ["finite"])])
+    return f"in {'(' if at_least is None else '['}{low}, {high}{')' if at_most is None else ']'}"
+
+
+def _as_it_came(value: object) -> str:
+    """Short words for a value of a wrong type: a small one itself, else its type."""
+    return repr(value) if isinstance(value, (bool, float, str)) or value is None else type(value).__name__
 
 
 def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:

@@ -1,5 +1,6 @@
 """Errors that teach: who refused, which argument, what was expected, what came, and the likely fix."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from numpy_attention.errors import (
     require_array,
     require_cotangent,
     require_float,
+    require_generator,
     require_integers,
+    require_number,
+    require_size,
     several,
     shape_error,
     shown,
@@ -46,12 +50,26 @@ def test_numbers_of_numpy_are_arrays() -> None:
 
 
 def test_floats_of_one_dtype_and_none_for_what_is_not_given() -> None:
-    require_float("op", x=np.ones(2), w=None, b=np.ones(3))
+    require_float("op", optional="w", x=np.ones(2), w=None, b=np.ones(3))
     with pytest.raises(TypeError, match=r"b must be float64 as x is, got float32; convert it: b\.astype"):
-        require_float("op", x=np.ones(2), w=None, b=np.ones(3, np.float32))
+        require_float("op", x=np.ones(2), b=np.ones(3, np.float32))
+    with pytest.raises(TypeError, match="op: w must be an array of floats, got NoneType"):
+        require_float("op", x=np.ones(2), w=None)
     for dtype in (np.int64, np.complex128, bool):
         with pytest.raises(TypeError, match="w must be an array of floats, got"):
             require_float("op", x=np.ones(2), w=np.ones(2, dtype))
+
+
+@pytest.mark.parametrize("dtype", [
+    np.dtype(np.float32).newbyteorder(), np.dtype(np.float64).newbyteorder(),
+    pytest.param(np.dtype(np.longdouble), marks=pytest.mark.skipif(
+        np.dtype(np.longdouble) == np.float64, reason="here longdouble is float64"
+    )),
+], ids=str)
+def test_floats_that_numpy_would_not_keep_are_refused_with_the_dtype_to_take(dtype: np.dtype[Any]) -> None:
+    fix = "np.float32" if dtype.itemsize == 4 else "np.float64"
+    with pytest.raises(TypeError, match=rf"of float16, float32 or float64, got [<>]f.*x\.astype\({fix}\)"):
+        require_float("op", x=np.ones(2, dtype))
 
 
 def test_a_gradient_has_the_shape_and_dtype_of_the_result() -> None:
@@ -104,3 +122,46 @@ def test_of_many_things_a_few_are_told_and_how_many_there_are() -> None:
 def test_what_a_terminal_would_obey_is_escaped() -> None:
     assert printable("a\x1b[31m\udc80\x07\nb") == "a\\x1b[31m\\udc80\\x07\nb"
     assert printable("dx in float64, 5 × 3") == "dx in float64, 5 × 3"
+
+
+@pytest.mark.parametrize(("limits", "words", "fine", "wrong"), [
+    ({"at_least": 0, "below": 1}, r"in \[0, 1\)", (0, 0.5, np.float32(0.5)), (-0.1, 1, 1.0, 10**400)),
+    ({"above": 0, "at_most": 1}, r"in \(0, 1\]", (1, 1e-300, np.int8(1)), (0.0, 1.5, np.float64(2.0))),
+    ({"above": 0}, "above 0 and finite", (1e-5, 2**1000), (0, -1.0, 10**400)),
+    ({"at_least": 1, "whole": True}, "at least 1", (1, np.uint64(2**63), 2**70), (0, np.int64(-1))),
+    ({"at_most": 3}, "at most 3 and finite", (-5,), (4,)),
+    ({"below": 3}, "below 3 and finite", (-5,), (3,)),
+    ({}, "finite", (-1e308,), (-(10**400),)),
+], ids=str)
+def test_a_number_is_finite_and_within_its_limits(limits: Any, words: str, fine: Any, wrong: Any) -> None:
+    for number in fine:
+        require_number("op", "n", number, **limits)
+    for number in wrong + (() if limits.get("whole") else (math.nan, math.inf, -math.inf, np.float32(np.nan))):
+        with pytest.raises(ValueError, match=rf"op: n must be {words}, got .*; why"):
+            require_number("op", "n", number, **limits, fix="why")
+
+
+@pytest.mark.parametrize(("got", "said"), [
+    ("3", "'3'"), (None, "None"), (True, "True"), (np.True_, "bool"), ([1.0], "list"), (np.ones(1), "ndarray"),
+    (1j, "complex"),
+])
+def test_what_is_no_number_is_refused_by_its_type(got: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"op: n must be a number above 0 and finite, got {said}"):
+        require_number("op", "n", got, above=0)
+    with pytest.raises(TypeError, match=f"op: n must be an integer at least 2, got {said}; why"):
+        require_size("op", "n", got, at_least=2, fix="why")
+
+
+def test_a_size_is_an_integer() -> None:
+    for size in (1.0, 1.5, math.nan):
+        with pytest.raises(TypeError, match=f"op: n must be an integer at least 1, got {size}"):
+            require_size("op", "n", size)
+
+
+def test_a_seed_is_told_how_it_becomes_a_generator() -> None:
+    for rng in (None, np.random.default_rng(1)):
+        require_generator("op", "rng", rng)
+    with pytest.raises(TypeError, match=r"must be a np.random.Generator or None, got int; np.random.default_rng\(7\)"):
+        require_generator("op", "rng", 7)
+    with pytest.raises(TypeError, match=r"got RandomState; np\.random\.default_rng"):
+        require_generator("op", "rng", np.random.RandomState(1))

@@ -10,9 +10,9 @@ from numpy_attention.layers.linear import Linear, project_backward
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, attention_backward
 from numpy_attention.layers.residual import residual_backward
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.head import as_rows
 from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
 from numpy_attention.ops.linear import linear_backward
+from numpy_attention.ops.sums import as_rows
 from numpy_attention.pretrained.low_rank import LowRank
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_number, value_error
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
@@ -62,7 +62,8 @@ class Block(Layer):
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
 
-    Raises: ValueError for a context without cross-attention, or cross-attention without a context.
+    Raises: ValueError for a context without cross-attention, or cross-attention without a context; TypeError or
+    ValueError for sizes and rates that no block has.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.1; without cross-attention: Radford et al.,
     Language Models are Unsupervised Multitask Learners (2019), section 2.3.
@@ -86,7 +87,7 @@ class Block(Layer):
         dtype: Any = np.float32,
     ) -> None:
         self.pre_norm = pre_norm
-        self.dropout = dropout
+        self.dropout = require_number(type(self).__name__, "dropout", dropout, at_least=0, below=1)
         options = {"bias": bias, "dropout": dropout, "dtype": dtype}
         self.attention = MultiHeadAttention(d_model, num_heads, rng, **options | (attention or {}))
         self.norm_1 = norm_layer(norm, d_model, norm_eps, dtype)
@@ -157,7 +158,7 @@ class Block(Layer):
     def _check_context(self, context: np.ndarray | None) -> None:
         if (context is None) != (self.cross_attention is None):
             expected = "given to a block with cross-attention and to no other"
-            got = "none" if context is None else f"one {context.shape}"
+            got = "none" if context is None else f"one {np.shape(context)}"
             fix = f"the block was built with cross_attention={self.cross_attention is not None}"
             raise value_error(type(self).__name__, "context", expected, got, fix)
 

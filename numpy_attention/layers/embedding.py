@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.layers.layer import Layer, Parameters, normal
+from numpy_attention.errors import require_number
+from numpy_attention.layers.layer import Layer, Parameters, normal, require_sizes
 from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 
 
@@ -20,6 +21,8 @@ class Embedding(Layer):
     """One learned vector for each id.
 
     Shapes: ids (...) integers in [0, V) -> y (..., d_model).
+
+    Raises: TypeError or ValueError for sizes that no table has, or a scale that is no finite number from 0 on.
     """
 
     def __init__(
@@ -30,6 +33,8 @@ class Embedding(Layer):
         scale: float = 0.02,
         dtype: Any = np.float32,
     ) -> None:
+        require_sizes("Embedding", vocab_size=vocab_size, d_model=d_model)
+        require_number("Embedding", "scale", scale, at_least=0)
         self.table = normal(rng, (vocab_size, d_model), scale, dtype)
 
     def forward(self, ids: np.ndarray) -> tuple[np.ndarray, EmbeddingCache]:

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
+from numpy_attention.errors import require_number, value_error
+from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal, require_sizes
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.activations import (
     ActivationCache,
@@ -76,7 +76,7 @@ class FeedForward(Layer):
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
-    Raises: ValueError for another activation.
+    Raises: ValueError for another activation; TypeError or ValueError for sizes below 1, or a dropout outside [0, 1).
 
     Source: Vaswani et al., Attention Is All You Need (2017), equation 2; Shazeer, GLU Variants Improve Transformer
     (2020), equation 6.
@@ -94,8 +94,9 @@ class FeedForward(Layer):
     ) -> None:
         if activation not in tuple(ACTIVATIONS):
             raise value_error("FeedForward", "activation", f"one of {', '.join(ACTIVATIONS)}", repr(activation))
+        require_sizes("FeedForward", d_model=d_model, d_ff=d_ff)
         self.activation = activation
-        self.dropout = dropout
+        self.dropout = require_number("FeedForward", "dropout", dropout, at_least=0, below=1)
         self.w_1: Matrix = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype)
         self.b_1 = np.zeros(d_ff, dtype) if bias else None
         self.w_2: Matrix = normal(rng, (d_ff, d_model), glorot(d_ff, d_model), dtype)

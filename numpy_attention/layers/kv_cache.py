@@ -13,12 +13,17 @@ in this book, is what a forward leaves to its backward. The class and `use_cache
 
 import numpy as np
 
+from numpy_attention.errors import require_float, require_integers, require_size, shape_error
+
 
 class KeyValueCache:
-    """The keys and values one attention layer has computed so far, in arrays with room for `capacity` positions."""
+    """The keys and values one attention layer has computed so far, in arrays with room for `capacity` positions.
+
+    Raises: TypeError or ValueError for a capacity that is no integer from 0 on.
+    """
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+        self.capacity = require_size("KeyValueCache", "capacity", capacity, at_least=0)
         self.length = 0
         self.k: np.ndarray | None = None
         self.v: np.ndarray | None = None
@@ -26,11 +31,11 @@ class KeyValueCache:
     def append(self, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write new keys (B, H_kv, T_new, d_k) and values after the old; all of them come back, as views.
 
-        Raises: ValueError beyond the capacity.
+        Raises: ValueError beyond the capacity, or for another batch or heads than are stored; TypeError for another
+        dtype. What is refused changes nothing.
         """
+        self._check_new(k, v)
         start, self.length = self.length, self.length + k.shape[-2]
-        if self.length > self.capacity:
-            raise ValueError(f"KeyValueCache: room for {self.capacity} positions, got {self.length}")
         if self.k is None or self.v is None:
             B, H = k.shape[:2]
             # empty: memory that nobody has written to is not taken yet
@@ -47,7 +52,27 @@ class KeyValueCache:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def reorder(self, rows: np.ndarray) -> None:
-        """Row i becomes old row rows[i]: beam search drops some hypotheses and continues others twice."""
+        """Row i becomes old row rows[i]: beam search drops some hypotheses and continues others twice.
+
+        Raises: TypeError or ValueError for what is no row that is stored.
+        """
         if self.k is not None and self.v is not None:
+            require_integers("KeyValueCache", "rows", rows, below=len(self.k))
             rows = np.asarray(rows, like=self.k)
             self.k, self.v = self.k[rows], self.v[rows]
+
+    def _check_new(self, k: np.ndarray, v: np.ndarray) -> None:
+        if self.k is None or self.v is None:
+            require_float("KeyValueCache", k=k, v=v)
+        else:
+            require_float("KeyValueCache", stored=self.k, k=k, v=v)
+        if k.ndim != 4 or v.ndim != 4 or v.shape[:3] != k.shape[:3]:
+            expected = "(B, H_kv, T_new, d_k) and (B, H_kv, T_new, d_v)"
+            raise shape_error("KeyValueCache", "k and v", expected, f"{k.shape} and {v.shape}")
+        for name, new, old in (("k", k, self.k), ("v", v, self.v)):
+            if old is not None and (*new.shape[:2], new.shape[3]) != (*old.shape[:2], old.shape[3]):
+                expected = f"({old.shape[0]}, {old.shape[1]}, T_new, {old.shape[3]}) as what is stored"
+                raise shape_error("KeyValueCache", name, expected, new.shape)
+        if self.length + k.shape[2] > self.capacity:
+            expected = f"no longer than there is room for {self.capacity} positions"
+            raise shape_error("KeyValueCache", "k", expected, self.length + k.shape[2])

@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.errors import differences
+from numpy_attention.errors import differences, require_generator, require_size
 
 Parameters = dict[str, np.ndarray]
 
@@ -50,7 +50,7 @@ class Layer:
             elif isinstance(value, list):
                 for i, layer in enumerate(value):
                     yield from layer.arrays(f"{prefix}{name}.{i}.")
-            elif hasattr(value, "shape"):
+            elif hasattr(value, "shape") and not isinstance(value, np.generic):  # a number of NumPy is a setting
                 yield prefix + name, self, name
 
     def parameters(self) -> Parameters:
@@ -100,6 +100,12 @@ class Layer:
             setattr(owner, name, replace(dotted, getattr(owner, name)))
 
 
+def require_sizes(layer: str, **sizes: int) -> None:
+    """Refuse, by name, what cannot be the length of an axis of a parameter: a layer without width does nothing."""
+    for name, size in sizes.items():
+        require_size(layer, name, size)
+
+
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:
     """The same arrays under `prefix.name`: how the gradients of a layer inside a layer get their full names."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
@@ -122,7 +128,10 @@ def normal(
     """A matrix of normal numbers with standard deviation `scale`; without an rng zeros, to be filled by the caller.
 
     Drawn in float64 and then rounded, so that a float32 and a float64 model of one seed start alike.
+
+    Raises: TypeError for a seed in the place of a generator.
     """
+    require_generator("normal", "rng", rng)
     if rng is None:
         return np.zeros(shape, dtype)
     return (rng.standard_normal(shape) * scale).astype(dtype)

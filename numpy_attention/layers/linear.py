@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
+from numpy_attention.layers.layer import Layer, Parameters, glorot, normal, require_sizes
 from numpy_attention.ops.linear import LinearCache, linear, linear_backward
-from numpy_attention.ops.sums import sum_over_rows
+from numpy_attention.ops.sums import as_rows, sum_over_rows
 
 Matrix = np.ndarray | Layer
 
@@ -47,18 +47,21 @@ def project_backward(dy: np.ndarray, w: Matrix, cache: Any) -> tuple[np.ndarray,
     if not isinstance(w, Layer):
         return linear_backward(dy, cache)
     dx, grads = w.backward(dy, cache.of_layer)
-    return dx, grads, sum_over_rows(dy.reshape(-1, dy.shape[-1])) if cache.has_bias else None
+    return dx, grads, sum_over_rows(as_rows(dy)) if cache.has_bias else None
 
 
 class Linear(Layer):
     """y = x w + b, over any number of leading axes.
 
     Shapes: x (..., d_in) -> y (..., d_out).
+
+    Raises: TypeError or ValueError for sizes that no matrix has.
     """
 
     def __init__(
         self, d_in: int, d_out: int, rng: np.random.Generator | None, bias: bool = True, dtype: Any = np.float32
     ) -> None:
+        require_sizes("Linear", d_in=d_in, d_out=d_out)
         self.w = normal(rng, (d_in, d_out), glorot(d_in, d_out), dtype)
         self.b = np.zeros(d_out, dtype) if bias else None
 

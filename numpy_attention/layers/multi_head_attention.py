@@ -38,9 +38,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_array, require_number, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, glorot, named, normal
+from numpy_attention.layers.layer import Layer, glorot, named, normal, require_sizes
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.attention import (
     AttentionCache,
@@ -96,7 +96,8 @@ class MultiHeadAttention(Layer):
     Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
     to (B, H, T_q, T_k), True = this query may look at this key.
 
-    Raises: ValueError where d_model cannot be shared out among the heads.
+    Raises: ValueError where d_model cannot be shared out among the heads; TypeError or ValueError for sizes, a dropout
+    or a rotary_base that cannot be.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2; grouped-query: Ainslie et al., GQA (2023),
     section 2.2.
@@ -117,14 +118,13 @@ class MultiHeadAttention(Layer):
         dropout: float = 0.0,
         dtype: Any = np.float32,
     ) -> None:
-        if num_kv_heads is None:
-            num_kv_heads = num_heads
-        _check_heads(d_model, num_heads, num_kv_heads, d_k, rotary_base)
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        _check_heads(d_model, num_heads, num_kv_heads, d_k, d_v, rotary_base)
         d_k = d_model // num_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
-        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.rotary_base, self.rotary_pairing = rotary_base, rotary_pairing
-        self.dropout = dropout
+        self.num_heads, self.num_kv_heads = int(num_heads), int(num_kv_heads)
+        self.rotary_base, self.rotary_pairing = None if rotary_base is None else float(rotary_base), rotary_pairing
+        self.dropout = require_number("MultiHeadAttention", "dropout", dropout, at_least=0, below=1)
         scale = glorot(d_model, d_k)
         self.w_q: Matrix = normal(rng, (d_model, num_heads * d_k), scale, dtype)
         self.w_k: Matrix = normal(rng, (d_model, num_kv_heads * d_k), scale, dtype)
@@ -220,7 +220,8 @@ class MultiHeadAttention(Layer):
             return x, None
         if positions is None:
             positions = np.arange(x.shape[-2], like=x)
-        elif positions.ndim == 2:
+        elif np.ndim(positions) == 2:
+            require_array("MultiHeadAttention", "positions", positions)
             positions = positions[:, None, :]  # (B, 1, T), the same for every head
         return rotary(x, positions, base=self.rotary_base, pairing=self.rotary_pairing)
 
@@ -237,18 +238,20 @@ def attention_backward(
     return tiled_attention_backward(do, cache)
 
 
-def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, rotary_base: float | None) -> None:
+def _check_heads(
+    d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, d_v: int | None, rotary_base: float | None
+) -> None:
     def wrong(argument: str, expected: str, got: object, fix: str = "") -> ValueError:
         return value_error("MultiHeadAttention", argument, expected, got, fix)
 
-    for name, heads in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads)):
-        if heads < 1:
-            raise wrong(name, "at least 1", heads)
+    own = {name: width for name, width in {"d_k": d_k, "d_v": d_v}.items() if width is not None}
+    require_sizes("MultiHeadAttention", d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, **own)
     if d_k is None and d_model % num_heads:
         fix = f"give every head its own width with d_k, or take {d_model - d_model % num_heads} for d_model"
         raise wrong("d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)
     if num_heads % num_kv_heads:
         raise wrong("num_heads", "a multiple of num_kv_heads", f"{num_heads} and {num_kv_heads}")
-    d_k = d_model // num_heads if d_k is None else d_k
-    if rotary_base is not None and d_k % 2:
-        raise wrong("d_k", "even", d_k, "rotary positions turn pairs")
+    if rotary_base is not None:
+        require_number("MultiHeadAttention", "rotary_base", rotary_base, above=0)
+        if (d_model // num_heads if d_k is None else d_k) % 2:
+            raise wrong("d_k", "even", d_model // num_heads if d_k is None else d_k, "rotary positions turn pairs")

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import value_error
-from numpy_attention.layers.layer import Layer, Parameters
+from numpy_attention.errors import require_number, value_error
+from numpy_attention.layers.layer import Layer, Parameters, require_sizes
 from numpy_attention.ops.normalization import NormCache, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 
 
@@ -22,11 +22,14 @@ class LayerNorm(Layer):
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
+    Raises: TypeError or ValueError for a d_model below 1, or an eps that is not above 0.
+
     Source: Ba, Kiros, Hinton, Layer Normalization (2016), section 3.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5, dtype: Any = np.float32) -> None:
-        self.eps = eps
+        require_sizes("LayerNorm", d_model=d_model)
+        self.eps = require_number("LayerNorm", "eps", eps, above=0)
         self.gamma = np.ones(d_model, dtype)
         self.beta = np.zeros(d_model, dtype)
 
@@ -43,11 +46,14 @@ class RMSNorm(Layer):
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
+    Raises: TypeError or ValueError for a d_model below 1, or an eps that is not above 0.
+
     Source: Zhang, Sennrich, Root Mean Square Layer Normalization (2019), equation 4.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6, dtype: Any = np.float32) -> None:
-        self.eps = eps
+        require_sizes("RMSNorm", d_model=d_model)
+        self.eps = require_number("RMSNorm", "eps", eps, above=0)
         self.gamma = np.ones(d_model, dtype)
 
     def forward(self, x: np.ndarray) -> tuple[np.ndarray, NormCache]:

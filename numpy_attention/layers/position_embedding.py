@@ -11,16 +11,24 @@ gradient of a learned row is a sum over the batch:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
-from numpy_attention.layers.layer import Layer, Parameters, normal
+from numpy_attention.errors import require_cotangent, require_float, shape_error, value_error
+from numpy_attention.layers.layer import Layer, Parameters, normal, require_sizes
 from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 from numpy_attention.ops.positions import sinusoidal_positions
 
 KINDS = ("learned", "sinusoidal")
+
+
+class PositionCache(NamedTuple):
+    """What backward needs: the rows that were read, and what a gradient must look like."""
+
+    rows: EmbeddingCache
+    shape: tuple[int, ...]  # of x, and of y
+    dtype: np.dtype
 
 
 class PositionEmbedding(Layer):
@@ -28,7 +36,7 @@ class PositionEmbedding(Layer):
 
     Shapes: x (B, T, d_model), positions (T,), or (B, T) where rows are shifted; the default counts from 0 -> y as x.
 
-    Raises: ValueError for another kind.
+    Raises: ValueError for another kind; TypeError or ValueError for sizes that no table has.
     """
 
     def __init__(
@@ -36,23 +44,36 @@ class PositionEmbedding(Layer):
     ) -> None:
         if kind not in KINDS:
             raise value_error("PositionEmbedding", "kind", f"one of {', '.join(KINDS)}", repr(kind))
-        self.length = length
+        require_sizes("PositionEmbedding", length=length, d_model=d_model)
+        self.length = int(length)
         self.table = normal(rng, (length, d_model), 0.02, dtype) if kind == "learned" else None
 
-    def forward(self, x: np.ndarray, positions: np.ndarray | None = None) -> tuple[np.ndarray, EmbeddingCache]:
+    def forward(self, x: np.ndarray, positions: np.ndarray | None = None) -> tuple[np.ndarray, PositionCache]:
+        _check_vectors(x, positions, self.table)
         if positions is None:
             positions = np.arange(x.shape[-2], like=x)  # (T,)
         table = self.table
         if table is None:
             # not kept on the layer, where every array is a parameter
             table = np.asarray(sinusoidal_positions(self.length, x.shape[-1], x.dtype.type), like=x)
-        p, cache = embedding(positions, table)  # (T, d_model), or (B, T, d_model) where rows are shifted
-        return x + p, cache
+        p, rows = embedding(positions, table)  # (T, d_model), or (B, T, d_model) where rows are shifted
+        return x + p, PositionCache(rows, x.shape, x.dtype)
 
-    def backward(self, dy: np.ndarray, cache: EmbeddingCache) -> tuple[np.ndarray, Parameters]:
+    def backward(self, dy: np.ndarray, cache: PositionCache) -> tuple[np.ndarray, Parameters]:
+        require_cotangent("PositionEmbedding", "dy", dy, cache.shape, cache.dtype)
         # y = x + p
         if self.table is None:
             return dy, {}
-        dp = dy.sum(axis=0) if cache.ids.ndim == 1 else dy  # (T, d_model): all sequences share the rows
+        dp = dy if cache.rows.ids.ndim > 1 else dy.sum(axis=tuple(range(dy.ndim - 2)))  # (T, d_model), shared by all
         # p = table[positions]
-        return dy, {"table": embedding_backward(dp, cache)}
+        return dy, {"table": embedding_backward(dp, cache.rows)}
+
+
+def _check_vectors(x: np.ndarray, positions: np.ndarray | None, table: np.ndarray | None) -> None:
+    require_float("PositionEmbedding", x=x)
+    if x.ndim < 2 or (table is not None and x.shape[-1] != table.shape[1]):
+        d_model = "d_model" if table is None else table.shape[1]
+        raise shape_error("PositionEmbedding", "x", f"(..., T, {d_model})", x.shape)
+    if positions is not None and np.shape(positions) not in ((x.shape[-2],), x.shape[:-1]):
+        expected = f"({x.shape[-2]},) or {x.shape[:-1]}, as the vectors of x"
+        raise shape_error("PositionEmbedding", "positions", expected, np.shape(positions))

@@ -6,11 +6,12 @@ A configuration that cannot be built is refused when it is made, with the name o
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from numpy_attention.backend import on_host
-from numpy_attention.errors import value_error
+from numpy_attention.errors import dtype_error, require_number, require_size, value_error
 from numpy_attention.layers.feed_forward import ACTIVATIONS
 
 NORMS = ("layer_norm", "rms_norm")
@@ -19,10 +20,7 @@ ATTENTION = ("auto", "dense", "tiled")
 # shares of the time of all weights at once, for T = 256, 384, 512 and 1024, with a causal mask 1.23, 0.92, 0.88, 0.71,
 # and 1.23, 1.08, 1.02, 1.11 without one, where the memory, which grows with T and not with T^2, is the gain.
 TILES_FROM = 512
-SIZES = (
-    "vocab_size", "source_vocab_size", "target_vocab_size", "num_classes", "d_input", "context_length", "d_model",
-    "num_heads", "num_kv_heads", "num_layers", "num_decoder_layers", "d_ff", "window",
-)
+LARGEST = 2**31 - 1  # of a size; no array has room for more, and their products stay within the integers of NumPy
 
 
 class ModelConfig:
@@ -53,18 +51,39 @@ class ModelConfig:
         return self.attention == "tiled" and T > 1  # one query has no square of weights to be spared
 
     def check(self, **choices: Collection[str]) -> None:
-        """Refuse sizes below 1, values that are none of the choices, and heads that do not share d_model evenly."""
-        for name in SIZES:
-            value = getattr(self, name, None)
-            if value is not None and value < 1:
-                raise self.wrong(name, "at least 1", value)
+        """Refuse sizes below 1, values that are none of the choices, and heads that do not share d_model evenly.
+
+        Numbers of NumPy become those of Python, which a file can hold and which do not widen what they meet.
+        """
+        for name, kind in get_type_hints(type(self)).items():
+            self._settle(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType
         for name, allowed in {**choices, "norm": NORMS, "activation": ACTIVATIONS, "attention": ATTENTION}.items():
-            if getattr(self, name) not in tuple(allowed):  # a list has no place in a dict
+            if str(getattr(self, name)) not in allowed:
                 raise self.wrong(name, f"one of {', '.join(allowed)}", repr(getattr(self, name)))
         if self.d_model % self.num_heads:
             raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise self.wrong("dropout", "in [0, 1)", self.dropout)
+        self.require("dropout", at_least=0, below=1)
+
+    def _settle(self, name: str, kinds: tuple[type, ...]) -> None:
+        """A field becomes a value of its kind, or is refused."""
+        value, op = getattr(self, name), type(self).__name__
+        if value is None and type(None) in kinds:
+            return
+        if int in kinds:
+            value = require_size(op, name, value, at_least=-1 if name == "pad_token" else 1)
+            require_number(op, name, value, at_most=LARGEST)
+        elif float in kinds:
+            value = require_number(op, name, value)
+        elif bool in kinds:
+            if not isinstance(value, (bool, np.bool_)):
+                raise dtype_error(op, name, "True or False", repr(value))
+            value = bool(value)
+        object.__setattr__(self, name, value)  # for the dataclass is frozen
+
+    def require(self, field: str, **limits: Any) -> None:
+        """Refuse a number beyond its limits; None is what stands for the default."""
+        if getattr(self, field) is not None:
+            require_number(type(self).__name__, field, getattr(self, field), **limits)
 
     def wrong(self, field: str, expected: str, got: object) -> ValueError:
         """The error for a field, under the name of the configuration."""

@@ -29,12 +29,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import require_integers, shape_error, value_error
+from numpy_attention.errors import dtype_error, require_integers, require_number, require_size, shape_error, value_error
 from numpy_attention.layers.block import Block
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.sampling import check_sampling, sample
+from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.threads import share, shares
 
@@ -64,10 +64,12 @@ def generate(
 
     Shapes: a prompt (T,) -> (T + num_tokens,); a list of prompts, or an array (B, T) -> a list of such arrays.
 
-    Raises: ValueError for an empty prompt, or settings that no sampler can follow.
+    Raises: ValueError for an empty prompt, settings that no sampler can follow, or logits that are no numbers.
     """
     check_sampling(rng, temperature, top_k, top_p)
-    _check_num_tokens(num_tokens)
+    require_size("generate", "num_tokens", num_tokens, at_least=0)
+    if stop_token is not None:
+        require_number("generate", "stop_token", stop_token, whole=True)
     prompts, single = _as_prompts(prompt_ids)
     lengths = np.array([len(prompt) for prompt in prompts])
     T = int(lengths.max())  # columns written so far
@@ -121,10 +123,10 @@ def stream(
 
     Shapes: prompt_ids (T,).
 
-    Raises: ValueError for an empty prompt, or settings that no sampler can follow.
+    Raises: ValueError for an empty prompt, settings that no sampler can follow, or logits that are no numbers.
     """
     check_sampling(rng, temperature, top_k, top_p)
-    _check_num_tokens(num_tokens)
+    require_size("generate", "num_tokens", num_tokens, at_least=0)
     [prompt, *others], single = _as_prompts(prompt_ids)
     if not single:
         got = f"a list of {1 + len(others)}"
@@ -170,18 +172,17 @@ def _last_logits(
         mask = mask & (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), no looking at padding
         table = model.token_embedding.table  # it tells where the model lives
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
-    logits, _ = model.forward(ids[:, first_new:T], mask=mask, positions=positions, past=past, last_only=True)
+    with quiet():
+        logits, _ = model.forward(ids[:, first_new:T], mask=mask, positions=positions, past=past, last_only=True)
     return logits[:, -1]
 
 
-def _check_num_tokens(num_tokens: int) -> None:
-    if not isinstance(num_tokens, (int, np.integer)) or num_tokens < 0:
-        raise value_error("generate", "num_tokens", "an integer, at least 0", num_tokens)
-
-
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
-    single = not hasattr(prompt_ids, "__len__") or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
-    prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
+    try:
+        single = not hasattr(prompt_ids, "__len__") or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
+        prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
+    except (TypeError, ValueError, LookupError):  # a dict, a set, or lists of numbers and lists
+        raise dtype_error("generate", "prompt_ids", "ids (T,), or a list of such", type(prompt_ids).__name__) from None
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:
             fix = "start from a newline or another token that begins a text"

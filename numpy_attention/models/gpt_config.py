@@ -43,10 +43,8 @@ class GPTConfig(ModelConfig):
         if self.positions == "rotary" and self.d_model // self.num_heads % 2:
             got = f"{self.d_model} / {self.num_heads}"
             raise self.wrong("d_model / num_heads", "an even width per head for rotary positions", got)
-        if not self.rotary_base > 0:
-            raise self.wrong("rotary_base", "above 0", self.rotary_base)
-        if self.norm_eps is not None and not 0 < self.norm_eps < 1:
-            raise self.wrong("norm_eps", "between 0 and 1", self.norm_eps)
+        self.require("rotary_base", above=0)
+        self.require("norm_eps", above=0, below=1)
 
     def hidden_width(self) -> int:
         """4 d_model unless d_ff says otherwise; swiglu's three matrices are as large as two by 8/3 d_model."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import require_cotangent
 from numpy_attention.layers.layer import prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.models.stack import Stream
@@ -28,6 +29,7 @@ from numpy_attention.ops.linear_cross_entropy import (
     linear_cross_entropy_backward,
 )
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy
+from numpy_attention.ops.sums import as_rows
 
 # The logits of a loss that are held at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768:
 # head and loss, forward and backward, and the most memory beyond their inputs, of which dtable is 147 MiB.
@@ -67,6 +69,7 @@ def head_gradients(
     A `frozen` table does not learn (Chapter 37), nor does a head that is frozen: dtable is None, no gradient is
     yielded, and with it a product as large as that of the forward is saved.
     """
+    require_cotangent("head", "dlogits", dlogits, (*cache.x.shape[:-1], len(table)), cache.x.dtype)
     if head is None or cache.linear is None:
         # logits = x @ table.T
         dx = as_rows(dlogits) @ table  # (B T, d_model)
@@ -118,8 +121,3 @@ def loss_gradients(
     if dvectors is not None:
         yield "head.w", dvectors.T.copy()
     return dx, None if frozen else np.zeros_like(table)
-
-
-def as_rows(x: np.ndarray) -> np.ndarray:
-    """All vectors of x as the rows of one matrix, so that one large product serves instead of B small ones."""
-    return x.reshape(-1, x.shape[-1])

@@ -39,8 +39,12 @@ def visible_tokens(
     """Which tokens are real: the first `lengths`, else those that are not the pad_token; None where all are.
 
     Shapes: ids (B, T), without a pad_token also (B, T, d_input), lengths (B,) -> (B, T) of bool, where `like` is.
+
+    Raises: ValueError for lengths that are not one a sequence, or beyond T; TypeError for those that are no integers.
     """
     if lengths is not None:
+        if np.shape(lengths) != ids.shape[:1]:
+            raise shape_error("padding", "lengths", f"(B,) = {ids.shape[:1]}, one a sequence", np.shape(lengths))
         return np.asarray(padding_mask(lengths, ids.shape[1])[:, 0, 0], like=like)
     return None if pad_token is None else np.asarray(ids != pad_token, like=like)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import InputError, require_generator, require_number, require_size, value_error
 
 
 def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -24,14 +24,30 @@ def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: i
 
     Raises: ValueError for a negative temperature, one above 0 without an rng, top_k below 1, or top_p outside (0, 1].
     """
-    if not temperature >= 0.0:  # a NaN is refused too
-        raise value_error("generate", "temperature", "at least 0", temperature, "0 takes the likeliest token")
-    if top_k is not None and top_k < 1:
-        raise value_error("generate", "top_k", "at least 1", top_k)
-    if top_p is not None and not 0.0 < top_p <= 1.0:
-        raise value_error("generate", "top_p", "in (0, 1]", top_p)
+    require_number("generate", "temperature", temperature, at_least=0, fix="0 takes the likeliest token")
+    if top_k is not None:
+        require_size("generate", "top_k", top_k)
+    if top_p is not None:
+        require_number("generate", "top_p", top_p, above=0, at_most=1)
+    require_generator("generate", "rng", rng)
     if temperature > 0.0 and rng is None:
         raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or take temperature=0")
+
+
+def quiet() -> np.errstate:
+    """No warnings of NumPy about weights too large to compute with, where `require_finite` has the word after it."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+def require_finite(op: str, logits: np.ndarray) -> None:
+    """Refuse rows of logits whose largest is NaN or infinite: nothing can be drawn from them.
+
+    Raises: InputError, since the weights that a file held are to blame.
+    """
+    largest = logits.max(axis=-1)  # NaN where any is
+    if not np.isfinite(largest).all():
+        odd = largest[~np.isfinite(largest)][0]
+        raise InputError(f"{op}: the logits are {odd}: the weights are too large or damaged")
 
 
 def sample(
@@ -45,17 +61,21 @@ def sample(
 
     Shapes: logits (B, V) -> tokens (B,) integers.
 
+    Raises: ValueError for logits of which no largest can be told, such as NaN.
+
     Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1.
     """
+    require_finite("sample", logits)
     if temperature == 0.0 or rng is None:
         greedy: np.ndarray = np.argmax(logits, axis=-1)
         return greedy
-    logits = logits.astype(np.float64) / temperature
+    logits = logits.astype(np.float64)
     order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the likeliest token first
     if top_k is not None:
         order = order[:, :top_k]  # (B, k)
     logits = np.take_along_axis(logits, order, axis=-1)
-    p = np.exp(logits - logits[:, :1])
+    with np.errstate(over="ignore"):  # the unlikelier tokens of a temperature near 0 are infinitely unlikely
+        p = np.exp((logits - logits[:, :1]) / temperature)
     p /= p.sum(axis=-1, keepdims=True)
     if top_p is not None:
         before = np.cumsum(p, axis=-1) - p  # the sum of all likelier tokens

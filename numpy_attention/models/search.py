@@ -25,10 +25,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_number, require_size
 from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.models.sampling import quiet, require_finite
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
-from numpy_attention.models.stack import Stack
+from numpy_attention.models.stack import Past, Stack
 
 
 class Translator(Protocol):
@@ -55,19 +56,20 @@ def greedy_search(
     Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token,
     with the stop token.
 
-    Raises: ValueError for max_tokens outside [1, context_length].
+    Raises: ValueError for max_tokens outside [1, context_length], or logits that are no numbers.
     """
-    source_mask = model.padding(source_ids, source_lengths)
-    context, _ = model.encode(source_ids, source_mask)
-    max_tokens = _checked(model, max_tokens)
+    source_mask = model.padding(source_ids, source_lengths, "source_ids")
+    max_tokens = _checked(model, start_token, stop_token, max_tokens)
+    with quiet():
+        context, _ = model.encode(source_ids, source_mask)
     past = _new_past(model, max_tokens, context.shape[1])
     B = len(source_ids)
     ids = np.full((B, 1 + max_tokens), stop_token, dtype=np.int64)
     ids[:, 0] = start_token
     running = np.ones(B, dtype=bool)
     for t in range(max_tokens):
-        logits, _ = model.decode(ids[:, t : t + 1], context, source_mask, past=past)
-        ids[:, t + 1] = np.where(running, np.argmax(to_host(logits[:, -1]), axis=-1), stop_token)
+        logits = _last_logits(model, ids[:, t : t + 1], context, source_mask, past)
+        ids[:, t + 1] = np.where(running, np.argmax(logits, axis=-1), stop_token)
         running &= ids[:, t + 1] != stop_token
         if not running.any():
             break
@@ -89,17 +91,17 @@ def beam_search(
     Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token,
     with the stop token.
 
-    Raises: ValueError for a beam_size below 1, a negative length_penalty, or max_tokens outside [1, context_length].
+    Raises: ValueError for a beam_size below 1, a length_penalty outside [0, 10], max_tokens outside
+    [1, context_length], or logits that are no numbers.
 
     Source: Wu et al., Google's Neural Machine Translation System (2016), equation 14.
     """
-    if beam_size < 1:
-        raise value_error("beam_search", "beam_size", "at least 1", beam_size)
-    if length_penalty < 0.0:
-        raise value_error("beam_search", "length_penalty", "at least 0", length_penalty)
-    source_mask = model.padding(source_ids, source_lengths)
-    context, _ = model.encode(source_ids, source_mask)
-    max_tokens = _checked(model, max_tokens)
+    require_size("beam_search", "beam_size", beam_size)
+    require_number("beam_search", "length_penalty", length_penalty, at_least=0, at_most=10)
+    source_mask = model.padding(source_ids, source_lengths, "source_ids")
+    max_tokens = _checked(model, start_token, stop_token, max_tokens)
+    with quiet():
+        context, _ = model.encode(source_ids, source_mask)
     results = []
     for b in range(len(source_ids)):
         mask = None if source_mask is None else source_mask[b : b + 1]
@@ -125,8 +127,8 @@ def _beam(
     finished: list[tuple[float, np.ndarray]] = []
     for _ in range(max_tokens):
         rows_context = np.broadcast_to(context, (len(ids), *context.shape[1:]))
-        logits, _ = model.decode(ids[:, -1:], rows_context, mask, past=past)
-        candidates = log_p[:, None] + _log_softmax(to_host(logits[:, -1]))  # (n, V)
+        logits = _last_logits(model, ids[:, -1:], rows_context, mask, past)
+        candidates = log_p[:, None] + _log_softmax(logits)  # (n, V)
         best = np.argsort(-candidates, axis=None, kind="stable")[: beam_size - len(finished)]
         rows, tokens = np.divmod(best, candidates.shape[1])
         ids = np.concatenate([ids[rows], tokens[:, None]], axis=1)  # (n, 1 + t + 1)
@@ -142,17 +144,30 @@ def _beam(
     return finished + [(float(p), row[1:]) for p, row in zip(log_p, ids)]
 
 
+def _last_logits(
+    model: Translator, ids: np.ndarray, context: np.ndarray, mask: np.ndarray | None, past: Past
+) -> np.ndarray:
+    """The logits (n, V) after the last of the ids."""
+    with quiet():
+        logits, _ = model.decode(ids, context, mask, past=past)
+    last = to_host(logits[:, -1])
+    require_finite("search", last)
+    return last
+
+
 def _new_past(model: Translator, max_tokens: int, T_s: int) -> list[tuple[KeyValueCache, KeyValueCache]]:
     return [(KeyValueCache(max_tokens), KeyValueCache(T_s)) for _ in model.decoder.blocks]
 
 
-def _checked(model: Translator, max_tokens: int | None) -> int:
+def _checked(model: Translator, start_token: int, stop_token: int, max_tokens: int | None) -> int:
+    V = model.config.target_vocab_size
+    require_number("search", "start_token", start_token, at_least=0, below=V, whole=True)
+    require_number("search", "stop_token", stop_token, at_least=-1, below=V, whole=True)  # -1: nothing stops it
     limit = model.config.context_length
     if max_tokens is None:
         return limit
-    if not 1 <= max_tokens <= limit:
-        raise value_error("search", "max_tokens", f"between 1 and the context_length {limit}", max_tokens)
-    return max_tokens
+    fix = "no target is longer than the model's context_length"
+    return int(require_number("search", "max_tokens", max_tokens, at_least=1, at_most=limit, whole=True, fix=fix))
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import require_float
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
@@ -113,8 +114,8 @@ class Seq2Seq(Model):
         rng: np.random.Generator | None,
     ) -> tuple[np.ndarray, EncodeCache, EmbeddingCache, StackCache]:
         """What the head reads, x (B, T, d_model), and what backward needs of the way there."""
-        source_mask = self.padding(source_ids, source_lengths)  # (B, 1, 1, T_s)
-        target_mask = self.padding(target_ids, target_lengths)  # (B, 1, 1, T)
+        source_mask = self.padding(source_ids, source_lengths, "source_ids")  # (B, 1, 1, T_s)
+        target_mask = self.padding(target_ids, target_lengths, "target_ids")  # (B, 1, 1, T)
         context, encoder = self.encode(source_ids, source_mask, rng)  # (B, T_s, d_model)
         x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, rng=rng)
         return x, encoder, target, stack
@@ -157,8 +158,10 @@ class Seq2Seq(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
         """`_states` from the context on."""
-        T, T_past = target_ids.shape[-1], 0 if past is None else past[0][0].length
+        T_past = 0 if past is None else past[0][0].length
         check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
+        require_float("Seq2Seq", context=context)
+        T = target_ids.shape[1]
         x, target = self.target_embedding.forward(target_ids)  # (B, T, d_model)
         x *= math.sqrt(self.config.d_model)
         mask, band = target_mask, None
@@ -235,7 +238,10 @@ class Seq2Seq(Model):
     greedy = greedy_search  # model.greedy(source_ids, start_token, stop_token, ...)
     beam_search = beam_search
 
-    def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray | None:
-        """The mask (B, 1, 1, T) that hides padding, or None where there is none."""
+    def padding(
+        self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids"
+    ) -> np.ndarray | None:
+        """The mask (B, 1, 1, T) that hides padding, or None where there is none; errors call the ids `argument`."""
+        check_batch("Seq2Seq", argument, ids, self.config.context_length)
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=self.target_embedding.table)
         return None if visible is None else visible[:, None, None, :]

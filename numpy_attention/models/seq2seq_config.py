@@ -38,5 +38,4 @@ class Seq2SeqConfig(ModelConfig):
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
             sizes = f"sizes {self.source_vocab_size} and {self.target_vocab_size}"
             raise self.wrong("share_embeddings", "for one vocabulary on both sides", sizes)
-        if not 0.0 <= self.label_smoothing <= 1.0:
-            raise self.wrong("label_smoothing", "in [0, 1]", self.label_smoothing)
+        self.require("label_smoothing", at_least=0, at_most=1)

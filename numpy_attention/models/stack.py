@@ -34,15 +34,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import value_error
+from numpy_attention.errors import require_float, value_error
 from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
 from numpy_attention.layers.normalization import Norm, norm_layer
-from numpy_attention.layers.position_embedding import PositionEmbedding
+from numpy_attention.layers.position_embedding import PositionCache, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
-from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.normalization import NormCache
 from numpy_attention.ops.tiles import Band
 
@@ -67,7 +66,7 @@ class BlockInput(NamedTuple):
 class StackCache(NamedTuple):
     """What backward needs; `cache_of(blocks[i]).attention.weights()` are the weights of block i."""
 
-    position: EmbeddingCache | None
+    position: PositionCache | None
     dropout: DropoutCache | None  # None without a generator
     blocks: list[BlockCache | BlockInput]
     norm: NormCache | None
@@ -104,6 +103,7 @@ def run_stack(
 
     Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
     """
+    require_float("stack", x=x)
     if positions is None:
         T_past = 0 if past is None else past[0][0].length
         positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
+from numpy_attention.errors import require_cotangent, shape_error
 from numpy_attention.layers.block import EncoderBlock
 from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.normalization import norm_layer
-from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
+from numpy_attention.layers.position_embedding import KINDS, PositionCache, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
@@ -68,10 +68,8 @@ class TextEncoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)
-        if self.num_types < 1:
-            raise self.wrong("num_types", "at least 1", self.num_types)
-        if not self.temperature > 0:
-            raise self.wrong("temperature", "above 0", self.temperature)
+        self.require("temperature", above=0)
+        self.require("norm_eps", above=0, below=1)
 
 
 class TextEncoderCache(NamedTuple):
@@ -79,7 +77,7 @@ class TextEncoderCache(NamedTuple):
 
     token: EmbeddingCache
     type: EmbeddingCache
-    position: EmbeddingCache
+    position: PositionCache
     norm: NormCache
     stack: StackCache
     share: np.ndarray  # (B, T), what each token gives to the mean
@@ -147,6 +145,7 @@ class TextEncoder(Model):
 
     def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the directions."""
+        require_cotangent("TextEncoder", "dlogits", dlogits, cache.y.shape, cache.y.dtype)
         # y = u / n
         along = dot_in_rows(wide(cache.y), wide(dlogits)).astype(dlogits.dtype)  # (B, 1)
         du = (dlogits - cache.y * along) / cache.n  # (B, d_model)

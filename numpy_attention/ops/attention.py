@@ -87,9 +87,8 @@ def scaled_dot_product_attention(
 
     Derivation: Chapter 6, the head of numpy_attention/ops/attention.py.
     """
-    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias)
-    if scale is None:
-        scale = 1.0 / math.sqrt(q.shape[-1])
+    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # a np.float64 would widen float32
     scores_shape = (*q.shape[:-1], k.shape[-2])
 
     scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)

@@ -11,21 +11,29 @@ file holds the checks for both forms of attention (Chapters 6 and 12), so that t
 
 import numpy as np
 
-from numpy_attention.errors import broadcasts_to, dtype_error, require_array, require_float, shape_error
+from numpy_attention.errors import broadcasts_to, dtype_error, require_array, require_float, require_number, shape_error
 
 
 def check_attention_arguments(
-    op: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, bias: np.ndarray | None
+    op: str,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    mask: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    scale: float | None = None,
 ) -> None:
-    """Raise the one error that helps when the arguments of attention do not fit each other.
+    """Raise the one error that helps when the arguments of attention do not fit each other, or are none.
 
     Shapes: as at the head of this file
 
     Raises: ValueError for shapes that do not meet; TypeError for dtypes.
     """
-    require_float(op, q=q, k=k, v=v, bias=bias)
-    if q.ndim < 2:
-        raise shape_error(op, "q", "(..., T_q, d_k)", q.shape)
+    require_float(op, optional="bias", q=q, k=k, v=v, bias=bias)
+    if q.ndim < 2 or q.shape[-1] == 0:
+        raise shape_error(op, "q", "(..., T_q, d_k) with d_k at least 1", q.shape)
+    if scale is not None:
+        require_number(op, "scale", scale, fix="None is 1 / sqrt(d_k)")
     d_k = q.shape[-1]
     if k.ndim != q.ndim or k.shape[-1] != d_k:
         transposed = k.ndim == q.ndim and k.shape[-2] == d_k

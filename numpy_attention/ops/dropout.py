@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, value_error
+from numpy_attention.errors import require_cotangent, require_float, require_generator, require_number
 
 
 class DropoutCache(NamedTuple):
@@ -51,7 +51,7 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
 
     Derivation: Chapter 5, the head of numpy_attention/ops/dropout.py.
     """
-    _check_dropout(x, rate)
+    _check_dropout(x, rate, rng)
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
@@ -78,7 +78,16 @@ def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
     return dx
 
 
-def _check_dropout(x: np.ndarray, rate: float) -> None:
+def _check_dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> None:
     require_float("dropout", x=x)
-    if not 0.0 <= rate < 1.0:
-        raise value_error("dropout", "rate", "in [0, 1)", rate, "it is the share that is dropped, not the share kept")
+    check_rate("dropout", "rate", rate, rng)
+
+
+def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> None:
+    """What every dropout refuses: a rate outside [0, 1), and a seed in the place of a generator.
+
+    Raises: ValueError or TypeError.
+    """
+    fix = "it is the share that is dropped, not the share kept"
+    require_number(op, argument, rate, at_least=0, below=1, fix=fix)
+    require_generator(op, "rng", rng)

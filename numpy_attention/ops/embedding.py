@@ -30,6 +30,7 @@ import numpy as np
 
 from numpy_attention.backend import on_host
 from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
+from numpy_attention.ops.sums import as_rows
 
 LONG_RUN = 4096  # numbers of dy that a token gets on average: from here on a call a token costs less than `reduceat`
 
@@ -90,7 +91,7 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
     flat_ids = ids.reshape(-1)  # (N,)
     if flat_ids.size == 0:
         return
-    flat_dy = dy.reshape(-1, dy.shape[-1])  # (N, d_model)
+    flat_dy = as_rows(dy)  # (N, d_model)
     order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
     sorted_ids = flat_ids[order]
     first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_array, require_cotangent, shape_error, value_error
+from numpy_attention.errors import require_cotangent, require_float, require_size, shape_error, value_error
 
 
 class HeadsCache(NamedTuple):
@@ -36,7 +36,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
 
     Shapes: x (..., T, d_model) -> y (..., num_heads, T, d_k), a view of x: no number moves
 
-    Raises: ValueError when d_model is not divisible by num_heads.
+    Raises: ValueError when d_model is not divisible by num_heads; TypeError when x is not an array of floats.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
 
@@ -67,7 +67,7 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
 
     Shapes: x (..., H, T, d_v) -> y (..., T, H d_v)
 
-    Raises: ValueError when x has fewer than three axes.
+    Raises: ValueError when x has fewer than three axes, or no head; TypeError when x is not an array of floats.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
 
@@ -104,15 +104,16 @@ def _concat(x: np.ndarray) -> np.ndarray:
 
 
 def _check_split(x: np.ndarray, num_heads: int) -> None:
-    require_array("split_heads", "x", x)
+    require_float("split_heads", x=x)
     if x.ndim < 2:
         raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
-    if num_heads < 1 or x.shape[-1] % num_heads:
+    require_size("split_heads", "num_heads", num_heads)
+    if x.shape[-1] % num_heads:
         expected = f"a divisor of d_model = {x.shape[-1]}"
         raise value_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
 
 
 def _check_concat(x: np.ndarray) -> None:
-    require_array("concat_heads", "x", x)
-    if x.ndim < 3:
-        raise shape_error("concat_heads", "x", "(..., H, T, d_v)", x.shape)
+    require_float("concat_heads", x=x)
+    if x.ndim < 3 or x.shape[-3] == 0:
+        raise shape_error("concat_heads", "x", "(..., H, T, d_v) with H at least 1", x.shape)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, shape_error
-from numpy_attention.ops.sums import sum_over_rows
+from numpy_attention.ops.sums import as_rows, sum_over_rows
 
 
 class LinearCache(NamedTuple):
@@ -51,8 +51,8 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[n
     Derivation: Chapter 1, the head of numpy_attention/ops/linear.py.
     """
     _check_linear(x, w, b)
-    d_in, d_out = w.shape
-    y = x.reshape(-1, d_in) @ w  # (N, d_out), N = B T
+    d_out = w.shape[1]
+    y = as_rows(x) @ w  # (N, d_out), N = B T
     if b is not None:
         y += b
     return y.reshape(*x.shape[:-1], d_out), LinearCache(x, w, b is not None)
@@ -64,19 +64,19 @@ def linear_backward(dy: np.ndarray, cache: LinearCache) -> tuple[np.ndarray, np.
     Shapes: dy (..., d_out) -> dx (..., d_in), dw (d_in, d_out), db (d_out,) or None
     """
     x, w, has_bias = cache
-    d_in, d_out = w.shape
+    d_out = w.shape[1]
     require_cotangent("linear_backward", "dy", dy, (*x.shape[:-1], d_out), x.dtype)
-    dy_rows = dy.reshape(-1, d_out)  # (N, d_out)
+    dy_rows = as_rows(dy)  # (N, d_out)
 
     # y = x @ w + b
     dx = dy_rows @ w.T  # (N, d_in)
-    dw = x.reshape(-1, d_in).T @ dy_rows  # (d_in, d_out)
+    dw = as_rows(x).T @ dy_rows  # (d_in, d_out)
     db = sum_over_rows(dy_rows) if has_bias else None  # (d_out,)
     return dx.reshape(x.shape), dw, db
 
 
 def _check_linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
-    require_float("linear", x=x, w=w, b=b)
+    require_float("linear", optional="b", x=x, w=w, b=b)
     if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
         d_in = x.shape[-1] if x.ndim else "?"
         transposed = w.ndim == 2 and w.shape[1] == d_in

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, shape_error, value_error
+from numpy_attention.errors import require_float, require_size, shape_error
 from numpy_attention.ops.losses import (
     check_dloss,
     check_targets,
@@ -39,7 +39,7 @@ from numpy_attention.ops.losses import (
     mean_surprise,
     surprise_in_rows,
 )
-from numpy_attention.ops.sums import wide
+from numpy_attention.ops.sums import as_rows, wide
 
 
 class LinearCrossEntropyCache(NamedTuple):
@@ -89,7 +89,7 @@ def linear_cross_entropy(
     Derivation: Chapter 12, appendix, the head of numpy_attention/ops/linear_cross_entropy.py.
     """
     _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
-    rows, w = wide(x.reshape(-1, x.shape[-1])), wide(table)  # (N_all, d), (V, d)
+    rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=rows)
     surprise = np.empty_like(rows, shape=(len(rows), 1))
     L = np.empty_like(surprise)
@@ -115,7 +115,7 @@ def linear_cross_entropy_backward(
     """
     x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen = cache
     check_dloss("linear_cross_entropy_backward", dloss)
-    rows, w = wide(x.reshape(-1, x.shape[-1])), wide(table)  # (N_all, d), (V, d)
+    rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
     dx = np.empty_like(rows)
     dtable = None if frozen else np.zeros_like(w, order="C")  # as the products lie that are added to it
     for start in range(0, len(rows), block_size):
@@ -144,5 +144,4 @@ def _check_linear_cross_entropy(
         raise shape_error("linear_cross_entropy", "table", f"(V, d) with d = {d} as in x {x.shape}", table.shape, fix)
     logits_shape = (*x.shape[:-1], len(table))
     check_targets("linear_cross_entropy", targets, logits_shape, ignore_index, label_smoothing)
-    if block_size < 1:
-        raise value_error("linear_cross_entropy", "block_size", "at least 1", block_size)
+    require_size("linear_cross_entropy", "block_size", block_size)

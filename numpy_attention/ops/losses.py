@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_integers, shape_error, value_error
-from numpy_attention.ops.sums import sum_in_rows, wide
+from numpy_attention.errors import require_float, require_integers, require_number, shape_error
+from numpy_attention.ops.sums import as_rows, sum_in_rows, wide
 
 
 class CrossEntropyCache(NamedTuple):
@@ -65,7 +65,7 @@ def cross_entropy(
     Derivation: Chapter 11, the head of numpy_attention/ops/losses.py.
     """
     _check_cross_entropy(logits, targets, ignore_index, label_smoothing)
-    x = wide(logits.reshape(-1, logits.shape[-1]))  # (N_all, V)
+    x = wide(as_rows(logits))  # (N_all, V)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=x)
     surprise, p, _, total = surprise_in_rows(x, safe_targets, label_smoothing)
     p /= total
@@ -157,8 +157,8 @@ def check_targets(
         fix = "did you pass one-hot vectors? targets are ids" if one_hot else "one id for each row of logits"
         expected = f"(...) = {logits_shape[:-1]} as in logits {logits_shape}"
         raise shape_error(name, "targets", expected, targets.shape, fix)
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise value_error(name, "label_smoothing", "in [0, 1]", label_smoothing)
+    require_number(name, "label_smoothing", label_smoothing, at_least=0, at_most=1)
+    require_number(name, "ignore_index", ignore_index, whole=True)
     counted = np.where(targets == ignore_index, 0, targets)
     fix = f"is padding marked with ignore_index = {ignore_index}?"
     require_integers(name, "targets", counted, below=logits_shape[-1], fix=fix)
@@ -169,8 +169,9 @@ def check_dloss(name: str, dloss: np.ndarray | float) -> None:
 
     Raises: ValueError for anything else.
     """
-    if np.ndim(dloss) != 0:
-        raise shape_error(name, "dloss", "a single number", np.shape(dloss), "1.0 for a plain loss")
+    number = isinstance(dloss, (int, float)) or getattr(getattr(dloss, "dtype", None), "kind", "") in tuple("fiuc")
+    if not number or np.ndim(dloss) != 0:
+        raise shape_error(name, "dloss", "a single number", np.shape(dloss) or repr(dloss), "1.0 for a plain loss")
 
 
 def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: int, label_smoothing: float) -> None:

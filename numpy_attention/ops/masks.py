@@ -22,7 +22,7 @@ the weight of a hidden pair is 0, and the softmax's backward multiplies by the w
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_array, require_integers, shape_error, value_error
+from numpy_attention.errors import dtype_error, require_array, require_integers, require_size, shape_error, value_error
 
 
 def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
@@ -74,7 +74,7 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
     _check_lengths("sliding_window_mask", T_q, T_k)
     _check_window(window)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
-    too_old = np.arange(T_k, like=like) <= query_position - window  # (T_q, T_k)
+    too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
 
 
@@ -144,16 +144,16 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
 
 
 def _check_lengths(op: str, T_q: int, T_k: int) -> None:
-    if T_q < 0 or T_k < 0:
-        raise shape_error(op, "(T_q, T_k)", "at least (0, 0)", (T_q, T_k))
+    require_size(op, "T_q", T_q, at_least=0)
+    require_size(op, "T_k", T_k, at_least=0)
 
 
 def _check_window(window: int) -> None:
-    if window < 1:
-        raise value_error("sliding_window_mask", "window", "at least 1", window, "a window of 1 sees itself only")
+    require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
 
 
 def _check_padding(lengths: np.ndarray, T: int) -> None:
+    require_size("padding_mask", "T", T, at_least=0)
     require_integers("padding_mask", "lengths", lengths)
     if lengths.ndim != 1:
         raise shape_error("padding_mask", "lengths", "(B,), one length a sequence", lengths.shape)

@@ -36,8 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error, value_error
-from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, sum_over_rows, wide
+from numpy_attention.errors import require_cotangent, require_float, require_number, shape_error
+from numpy_attention.ops.sums import as_rows, dot_in_rows, sum_in_rows, sum_over_rows, wide
 
 
 class NormCache(NamedTuple):
@@ -91,9 +91,9 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
     d = dy.shape[-1]
 
     # y = x_hat * gamma + beta
-    dbeta = sum_over_rows(dy_wide.reshape(-1, d))  # (d,)
+    dbeta = sum_over_rows(as_rows(dy_wide))  # (d,)
     dy_x_hat = dy_wide * x_hat
-    dgamma = sum_over_rows(dy_x_hat.reshape(-1, d))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy_x_hat))  # (d,)
 
     # x_hat = (x - mean) * r
     gamma_column = wide(gamma)[:, None] / d  # a row times this column is the mean of row * gamma
@@ -147,7 +147,7 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
 
     # y = x_hat * gamma
     dy_x_hat = dy_wide * x_hat
-    dgamma = sum_over_rows(dy_x_hat.reshape(-1, d))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy_x_hat))  # (d,)
 
     # x_hat = x * r
     along_x_hat = dy_x_hat @ (wide(gamma)[:, None] / d)  # mean(dx_hat * x_hat), (..., 1)
@@ -158,12 +158,11 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
 
 
 def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> None:
-    require_float(op, x=x, **parameters)
+    require_float(op, optional="", x=x, **parameters)
     if x.ndim == 0 or x.shape[-1] == 0:
         raise shape_error(op, "x", "(..., d) with d at least 1", x.shape)
     for name, parameter in parameters.items():
         if parameter.shape != x.shape[-1:]:
             fix = "the norm runs over the last axis only"
             raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
-    if eps <= 0.0:
-        raise value_error(op, "eps", "positive", eps, "it keeps a constant vector from dividing by zero")
+    require_number(op, "eps", eps, above=0, fix="it keeps a constant vector from dividing by zero")

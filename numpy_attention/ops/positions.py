@@ -36,6 +36,8 @@ from numpy_attention.errors import (
     require_array,
     require_cotangent,
     require_float,
+    require_number,
+    require_size,
     shape_error,
     value_error,
 )
@@ -98,7 +100,7 @@ def rotary(
 
     Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    _check_rotary(x, positions, pairing)
+    _check_rotary(x, positions, base, pairing)
     d_k = x.shape[-1]
     frequencies = np.asarray(base ** (-np.arange(0, d_k, 2) / d_k), like=positions)  # (d_k / 2,)
     angles = positions[..., None] * frequencies  # (..., T, d_k / 2), in float64: large positions lose digits else
@@ -181,14 +183,15 @@ def _turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.n
 
 
 def _check_sinusoidal(length: int, d_model: int) -> None:
-    if length < 0 or d_model < 1:
-        raise shape_error("sinusoidal_positions", "(length, d_model)", "at least (0, 1)", (length, d_model))
+    require_size("sinusoidal_positions", "length", length, at_least=0)
+    require_size("sinusoidal_positions", "d_model", d_model)
 
 
-def _check_rotary(x: np.ndarray, positions: np.ndarray, pairing: str) -> None:
+def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, pairing: str) -> None:
     require_float("rotary", x=x)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
+    require_number("rotary", "base", base, above=0)
     if pairing not in ("half", "interleaved"):
         raise value_error("rotary", "pairing", '"half" or "interleaved"', repr(pairing))
     require_array("rotary", "positions", positions, "an array of numbers")
@@ -199,7 +202,6 @@ def _check_rotary(x: np.ndarray, positions: np.ndarray, pairing: str) -> None:
 
 
 def _check_alibi(op: str, num_heads: int, T_q: int = 0, T_k: int = 0) -> None:
-    if num_heads < 1:
-        raise value_error(op, "num_heads", "at least 1", num_heads)
-    if T_q < 0 or T_k < 0:
-        raise shape_error(op, "(T_q, T_k)", "at least (0, 0)", (T_q, T_k))
+    require_size(op, "num_heads", num_heads)
+    require_size(op, "T_q", T_q, at_least=0)
+    require_size(op, "T_k", T_k, at_least=0)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.errors import require_cotangent, require_float, require_number, shape_error
 from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, wide
 
 
@@ -93,5 +93,6 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
 
 def _check_softmax(x: np.ndarray, axis: int) -> None:
     require_float("softmax", x=x)
+    require_number("softmax", "axis", axis, whole=True)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
         raise shape_error("softmax", "x", f"an array with at least one element along axis {axis}", x.shape)

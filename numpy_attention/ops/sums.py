@@ -8,7 +8,17 @@ A sum needs more digits than its terms have. float16 has ten bits and ends at 65
 squared or exponentiated is made float32 before, by `wide`, and float16 again when it is done.
 """
 
+import math
+
 import numpy as np
+
+
+def as_rows(x: np.ndarray) -> np.ndarray:
+    """All vectors of x as the rows of one matrix, also where there are none; `reshape(-1, d)` cannot tell how many.
+
+    Shapes: x (..., d) -> (N, d)
+    """
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def sum_over_rows(x: np.ndarray) -> np.ndarray:
@@ -41,7 +51,7 @@ def max_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
     Shapes: x (..., d) -> (..., 1), for axis -1
     """
     x = x.swapaxes(axis, -1)
-    rows = x.reshape(-1, x.shape[-1])
+    rows = as_rows(x)
     largest = rows[np.arange(len(rows), like=x), rows.argmax(axis=1)]
     return largest.reshape(*x.shape[:-1], 1).swapaxes(axis, -1)
 

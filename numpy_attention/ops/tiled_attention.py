@@ -37,9 +37,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_cotangent, require_float, shape_error, value_error
+from numpy_attention.errors import dtype_error, require_cotangent, require_float, require_size, shape_error, value_error
 from numpy_attention.ops.attention import fold_heads
 from numpy_attention.ops.attention_arguments import check_attention_arguments
+from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
 from numpy_attention.ops.tiles import (
     Band,
@@ -110,8 +111,9 @@ def tiled_attention(
     Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
     """
     band = Band(causal, window, slopes)
-    _check_tiled(q, k, v, mask, band, dropout, block_size)
-    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
+    _check_tiled(q, k, v, mask, band, scale, block_size)
+    check_rate("tiled_attention", "dropout", dropout, rng)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     tile = tile_size(block_size, k.shape[-2], causal)
     drop = draw_dropout(dropout, rng)
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
@@ -236,17 +238,17 @@ def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _check_tiled(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band, dropout: float,
-    block_size: int | None,
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band,
+    scale: float | None, block_size: int | None,
 ) -> None:
     op = "tiled_attention"
-    check_attention_arguments(op, q, k, v, mask, None)
+    check_attention_arguments(op, q, k, v, mask, scale=scale)
     if q.dtype == np.float16:
         raise dtype_error(op, "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
-    if block_size is not None and block_size < 1:
-        raise value_error(op, "block_size", "at least 1", block_size)
-    if band.window is not None and band.window < 1:
-        raise value_error(op, "window", "at least 1", band.window, "a window of 1 sees itself only")
+    if block_size is not None:
+        require_size(op, "block_size", block_size)
+    if band.window is not None:
+        require_size(op, "window", band.window, fix="a window of 1 sees itself only")
     if band.window is not None and not band.causal:
         raise value_error(op, "causal", "True where a window is given", band.causal, "a window looks back")
     if band.slopes is not None:
@@ -254,5 +256,3 @@ def _check_tiled(
         if q.ndim < 3 or band.slopes.shape != (q.shape[-3],):
             expected = f"(H_q,), one for each head of q {q.shape}"
             raise shape_error(op, "slopes", expected, band.slopes.shape, "alibi_slopes(num_heads) makes them")
-    if not 0.0 <= dropout < 1.0:
-        raise value_error(op, "dropout", "in [0, 1)", dropout, "it is the share that is dropped, not the share kept")

@@ -105,7 +105,7 @@ class Pairs:
         if mask is not None:
             mask = mask.reshape((1,) * (q.ndim - mask.ndim) + mask.shape)  # as many axes as the scores
             own_lead = mask.shape[:-2]
-            self.mask = mask.reshape(-1, *mask.shape[-2:])  # (M, T_q or 1, T_k or 1)
+            self.mask = mask.reshape(math.prod(own_lead), *mask.shape[-2:])  # (M, T_q or 1, T_k or 1)
             which = np.arange(math.prod(own_lead), like=mask).reshape(own_lead)
             self.which = np.broadcast_to(which, q.shape[:-2]).reshape(groups)  # (N, G): the mask of each head
 

@@ -25,19 +25,19 @@ When all is learned the change can be added to the matrix, w + scale a b, and th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, value_error
+from numpy_attention.errors import require_float, require_number, require_size
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.layer import Layer, Parameters, normal
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.ops.linear import LinearCache, linear, linear_backward
+from numpy_attention.ops.sums import as_rows
 
 
 class LowRankCache(NamedTuple):
@@ -67,10 +67,9 @@ class LowRank(Layer):
         self, w: np.ndarray, rank: int, alpha: float | None = None, rng: np.random.Generator | None = None
     ) -> None:
         require_float("LowRank", w=w)
-        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
-            raise value_error("LowRank", "rank", "an integer, at least 1", rank)
-        if alpha is not None and not 0 < alpha < math.inf:
-            raise value_error("LowRank", "alpha", "above 0 and finite", alpha)
+        require_size("LowRank", "rank", rank)
+        if alpha is not None:
+            require_number("LowRank", "alpha", alpha, above=0)
         d_in, d_out = w.shape
         self.rank = int(rank)
         self.alpha = float(2 * rank if alpha is None else alpha)
@@ -95,8 +94,7 @@ class LowRank(Layer):
         # z = x @ a
         dx, da, _ = linear_backward(dz, cache.linear_a)  # (..., d_in), (d_in, r)
         # y = x @ w + ..., the second use of x; w is frozen and gets no gradient
-        dy_rows = dy.reshape(-1, dy.shape[-1])  # (N, d_out)
-        dx += (dy_rows @ self.w.T).reshape(dx.shape)
+        dx += (as_rows(dy) @ self.w.T).reshape(dx.shape)
         return dx, {"a": da, "b": db}
 
     def merged(self) -> np.ndarray:

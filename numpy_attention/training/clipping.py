@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from numpy_attention.errors import require_arrays, require_number
+
 
 def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
     """The joint norm of all gradients, as if they were one long vector.
@@ -23,8 +25,7 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> float(global_norm({"w": np.array([3.0, 0.0]), "b": np.array([4.0])}))
     5.0
     """
-    if not grads:
-        raise ValueError("global_norm: grads must hold at least one array, got none")
+    require_arrays("global_norm", "grads", grads)
     norm: np.ndarray = np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
     return norm
 
@@ -44,8 +45,8 @@ def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.
     >>> float(clip_by_global_norm(grads, max_norm=1.0)), grads["b"].tolist()
     (5.0, [0.8])
     """
-    if not max_norm > 0:
-        raise ValueError(f"clip_by_global_norm: max_norm must be positive, got {max_norm}")
+    max_norm = require_number("clip_by_global_norm", "max_norm", max_norm, above=0)
+    require_arrays("clip_by_global_norm", "grads", grads, written=True)
     norm = global_norm(grads)
     scale = max_norm / np.maximum(norm, max_norm)  # no branch on the norm: on a GPU that would wait for the device
     for g in grads.values():

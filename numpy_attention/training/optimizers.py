@@ -37,6 +37,7 @@ from typing import Protocol
 
 import numpy as np
 
+from numpy_attention.errors import require_arrays, require_number, require_size
 from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
@@ -61,15 +62,15 @@ class SGD:
 
     def __init__(self, parameters: Mapping[str, np.ndarray], learning_rate: float = 0.1, momentum: float = 0.0) -> None:
         self.parameters = _checked("SGD", parameters)
-        self.learning_rate = learning_rate
-        self.momentum = momentum
+        self.learning_rate = _checked_rate("SGD", learning_rate)
+        self.momentum = require_number("SGD", "momentum", momentum, at_least=0, below=1)
         self.steps = 0
         self.u = {name: np.zeros_like(p) for name, p in self.parameters.items()} if momentum else {}
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
-        rate = self.learning_rate if learning_rate is None else learning_rate
-        _check_same("SGD", "grads", grads, self.parameters)
+        rate = _checked_rate("SGD", self.learning_rate if learning_rate is None else learning_rate)
+        _check_grads("SGD", grads, self.parameters)
         self.steps += 1
         for name, parameter in self.parameters.items():
             if not self.momentum:
@@ -114,11 +115,12 @@ class Adam:
         eps: float = 1e-8,
         workers: Helpers | None = None,
     ) -> None:
-        self.parameters = _checked(type(self).__name__, parameters)
-        self.learning_rate = learning_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.eps = eps
+        kind = type(self).__name__
+        self.parameters = _checked(kind, parameters)
+        self.learning_rate = _checked_rate(kind, learning_rate)
+        self.beta_1 = require_number(kind, "beta_1", beta_1, at_least=0, below=1)
+        self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
+        self.eps = require_number(kind, "eps", eps, above=0, fix="it keeps a gradient of zero from being 0 / 0")
         self.steps = 0
         self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
@@ -126,8 +128,8 @@ class Adam:
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
-        rate = self.learning_rate if learning_rate is None else learning_rate
-        _check_same(type(self).__name__, "grads", grads, self.parameters)
+        rate = _checked_rate(type(self).__name__, self.learning_rate if learning_rate is None else learning_rate)
+        _check_grads(type(self).__name__, grads, self.parameters)
         self.steps += 1
         if self.workers is None:
             self._move(grads, rate)
@@ -193,16 +195,13 @@ class AdamW(Adam):
         workers: Helpers | None = None,
     ) -> None:
         super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
-        self.weight_decay = weight_decay
+        self.weight_decay = require_number(type(self).__name__, "weight_decay", weight_decay, at_least=0)
 
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    if not parameters:
-        raise ValueError(f"{optimizer}: parameters must hold at least one array, got none")
+    require_arrays(optimizer, "parameters", parameters, written=True)
     seen: dict[int, str] = {}
     for name, p in parameters.items():
-        if p.dtype.kind != "f":
-            raise TypeError(f"{optimizer}: parameters[{name!r}] must be an array of floats, got {p.dtype}")
         if not p.flags.c_contiguous:
             raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
         if id(p) in seen:
@@ -212,6 +211,15 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
             )
         seen[id(p)] = name
     return dict(parameters)
+
+
+def _checked_rate(optimizer: str, learning_rate: float) -> float:
+    return require_number(optimizer, "learning_rate", learning_rate, at_least=0)
+
+
+def _check_grads(optimizer: str, grads: Mapping[str, np.ndarray], parameters: dict[str, np.ndarray]) -> None:
+    require_arrays(optimizer, "grads", grads)
+    _check_same(optimizer, "grads", grads, parameters)
 
 
 def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], mine: Mapping[str, np.ndarray]) -> None:
@@ -224,7 +232,9 @@ def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], min
 
 
 def _load(optimizer: str, mine: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
+    require_arrays(optimizer, "state", state, counts=("steps",))
     _check_same(optimizer, "state", state, mine)
+    require_size(optimizer, "state['steps']", state["steps"].item(), at_least=0)
     for name, array in mine.items():
         if name != "steps":
             array[...] = np.asarray(state[name], like=array)

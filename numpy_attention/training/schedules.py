@@ -24,15 +24,23 @@ The last step, steps - 1, has progress 1 and the rate `minimum`.
 
 import math
 
+from numpy_attention.errors import require_number, require_size
+
 
 def warmup_cosine(step: int, steps: int, warmup: int, peak: float, minimum: float = 0.0) -> float:
     """The rate at `step` (from 0) of a run of `steps`: linear up to `peak`, then a cosine down to `minimum`.
+
+    Raises: ValueError or TypeError for steps that cannot be counted, or rates below 0.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 5.3; Loshchilov, Hutter, SGDR (2017), equation 5.
 
     >>> [round(warmup_cosine(step, steps=6, warmup=2, peak=1.0), 3) for step in range(6)]
     [0.5, 1.0, 0.854, 0.5, 0.146, 0.0]
     """
+    op = "warmup_cosine"
+    step, steps = require_size(op, "step", step, at_least=0), require_size(op, "steps", steps)
+    warmup = require_size(op, "warmup", warmup, at_least=0)
+    peak, minimum = require_number(op, "peak", peak, at_least=0), require_number(op, "minimum", minimum, at_least=0)
     if step < warmup:
         return peak * (step + 1) / warmup
     if steps <= warmup:

@@ -75,7 +75,7 @@ def test_a_space_that_begins_a_word_is_kept_although_one_that_begins_a_text_is_n
     [
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--tokens", "-3"], "--tokens must be from 0 to 16,777,216, got -3"),
-        (["--temperature", "nan"], "temperature must be at least 0, got nan"),
+        (["--temperature", "nan"], "temperature must be at least 0 and finite, got nan"),
         (["--top-k", "0"], "top_k must be at least 1, got 0"),
         (["--top-p", "1.5"], r"top_p must be in \(0, 1\], got 1.5"),
     ],

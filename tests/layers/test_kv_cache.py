@@ -34,3 +34,47 @@ def test_rows_are_reordered_and_repeated(rng):
     found = past.filled()
     np.testing.assert_array_equal(found[0], k[[2, 0, 0]])
     np.testing.assert_array_equal(found[1], v[[2, 0, 0]])
+
+
+def stored(rng):
+    past = na.KeyValueCache(capacity=4)
+    past.append(*rng.standard_normal((2, 2, 3, 1, 5)))
+    return past
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 1, 5), (2, 1, 1, 5), (2, 3, 1, 4), (3, 1, 5), (2, 3, 4, 5)], ids=str)
+def test_what_does_not_fit_to_the_stored_is_refused_and_changes_nothing(shape, rng):
+    past = stored(rng)
+    k, v = (array.copy() for array in past.filled())
+    with pytest.raises(ValueError, match=r"KeyValueCache: k.* must be "):
+        past.append(np.ones(shape), np.ones(shape))
+    assert past.length == 1
+    np.testing.assert_array_equal(past.filled()[0], k)
+    np.testing.assert_array_equal(past.filled()[1], v)
+    past.append(np.ones((2, 3, 3, 5)), np.ones((2, 3, 3, 5)))  # there is as much room as before
+
+
+def test_keys_and_values_are_of_the_same_tokens(rng):
+    with pytest.raises(ValueError, match=r"k and v must be .*, got \(2, 3, 1, 5\) and \(2, 3, 2, 5\)"):
+        na.KeyValueCache(4).append(np.ones((2, 3, 1, 5)), np.ones((2, 3, 2, 5)))
+
+
+@pytest.mark.parametrize("k", [[], None, np.array(1.0), np.ones((2, 3, 1, 5), complex), np.ones((2, 3, 1, 5), "f")])
+def test_what_is_no_array_like_the_stored_is_refused(k, rng):
+    for past in (na.KeyValueCache(4), stored(rng)):
+        with pytest.raises((TypeError, ValueError), match=r"KeyValueCache: .* must be "):
+            past.append(k, np.ones((2, 3, 1, 5)))
+        assert past.length == (past.filled() is not None)
+
+
+@pytest.mark.parametrize("capacity", [-1, float("nan"), "x", 1.0, None, True])
+def test_a_capacity_is_a_whole_number(capacity):
+    with pytest.raises((TypeError, ValueError), match="KeyValueCache: capacity must be "):
+        na.KeyValueCache(capacity)
+
+
+def test_rows_that_are_not_there_are_refused(rng):
+    past = stored(rng)
+    for rows in ([0, 1], np.array([2]), np.array([-1]), np.array([0.0])):
+        with pytest.raises((TypeError, ValueError), match="KeyValueCache: rows must be "):
+            past.reorder(rows)

@@ -35,3 +35,27 @@ def test_fixed_positions_have_no_parameters(rng):
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="kind must be one of learned"):
         na.PositionEmbedding("absolute", 4, 8, None)
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_a_gradient_of_another_shape_or_dtype_is_refused(kind, rng):
+    layer = na.PositionEmbedding(kind, 6, 4, rng, np.float64)
+    _, cache = layer.forward(rng.standard_normal((2, 3, 4)))
+    for dy in ([], np.ones((3, 4)), np.ones((1, 3, 4)), np.ones((2, 3, 4), np.float32), np.ones((2, 3, 4), int)):
+        with pytest.raises((TypeError, ValueError), match="PositionEmbedding: dy must be "):
+            layer.backward(dy, cache)
+
+
+def test_positions_that_would_widen_the_batch_are_refused(rng):
+    layer = na.PositionEmbedding("learned", 6, 4, rng, np.float64)
+    with pytest.raises(ValueError, match=r"positions must be \(3,\) or \(1, 3\), as the vectors of x, got \(2, 3\)"):
+        layer.forward(np.zeros((1, 3, 4)), np.array([[0, 1, 2], [1, 2, 3]]))
+
+
+def test_vectors_beyond_one_batch_share_the_rows(rng):
+    layer = na.PositionEmbedding("learned", 6, 4, rng, np.float64)
+    for shape in ((3, 4), (2, 5, 3, 4)):
+        _, cache = layer.forward(np.zeros(shape))
+        dy = rng.standard_normal(shape)
+        _, grads = layer.backward(dy, cache)
+        np.testing.assert_allclose(grads["table"][:3], dy.reshape(-1, 3, 4).sum(axis=0), rtol=1e-12)

@@ -1,6 +1,9 @@
 """Sampling: tokens come with the probabilities that they should have."""
 
+import warnings
+
 import numpy as np
+import pytest
 
 from numpy_attention.models.sampling import sample
 
@@ -28,3 +31,21 @@ def test_top_k_keeps_k_and_top_p_the_fewest_that_reach_p(rng):
     assert sample(np.full((1, 5), -1e4), rng, top_k=9, top_p=1.0).shape == (1,)
     equal = frequencies(np.zeros(4), rng, top_k=2)  # of equal logits, exactly two
     assert (equal > 0).sum() == 2
+
+
+def test_a_temperature_near_zero_takes_the_likeliest_without_a_warning(rng):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for temperature in (5e-324, 1e-320, 1e-300):
+            assert sample(np.array([[0.5, -1e30, 2.0, 0.0]]), rng, temperature) == [2]
+
+
+@pytest.mark.parametrize("row", [[0.0, np.nan], [np.nan, np.nan], [0.0, np.inf], [-np.inf, -np.inf]], ids=str)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_nothing_is_drawn_from_what_is_no_number(row, temperature, rng):
+    with pytest.raises(ValueError, match=r"sample: the logits are -?(nan|inf): the weights are too large or damaged"):
+        sample(np.array([[1.0, 2.0], row]), rng, temperature)
+
+
+def test_a_token_may_be_impossible(rng):
+    assert sample(np.array([[-np.inf, 0.0]]), rng) == [1]

@@ -54,7 +54,7 @@ def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.greedy(np.zeros((1, 2), int), START, STOP, 8), "max_tokens must be between 1 and"),
+        (lambda m: m.greedy(np.zeros((1, 2), int), START, STOP, 8), "max_tokens must be in \\[1, 7\\], got 8"),
         (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, beam_size=0), "beam_size must be at least 1"),
         (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, length_penalty=-1.0), "length_penalty must be"),
     ],

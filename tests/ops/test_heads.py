@@ -37,14 +37,14 @@ def test_a_reshape_alone_mixes_positions_with_heads(rng: np.random.Generator) ->
 
 @pytest.mark.parametrize("num_heads", [0, -1, 5])
 def test_heads_share_the_width_evenly(num_heads: int) -> None:
-    with pytest.raises(ValueError, match="num_heads must be a divisor of d_model = 12, got"):
+    with pytest.raises(ValueError, match=r"num_heads must be (a divisor of d_model = 12|at least 1), got"):
         na.split_heads(np.ones((5, 12)), num_heads)
 
 
 def test_too_few_axes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"split_heads: x must be \(\.\.\., T, d_model\), got \(12,\)"):
         na.split_heads(np.ones(12), 3)
-    with pytest.raises(ValueError, match=r"concat_heads: x must be \(\.\.\., H, T, d_v\), got \(5, 12\)"):
+    with pytest.raises(ValueError, match=r"concat_heads: x must be .*H, T, d_v\) with H at least 1, got \(5, 12\)"):
         na.concat_heads(np.ones((5, 12)))
 
 

@@ -48,8 +48,8 @@ def test_one_mask_through_each_adapter(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: na.causal_mask(-1), r"causal_mask: \(T_q, T_k\) must be at least \(0, 0\), got \(-1, -1\)"),
-    (lambda: na.sliding_window_mask(3, 2, -4), r"sliding_window_mask: \(T_q, T_k\) must be .* got \(3, -4\)"),
+    (lambda: na.causal_mask(-1), r"causal_mask: T_q must be at least 0, got -1"),
+    (lambda: na.sliding_window_mask(3, 2, -4), r"sliding_window_mask: T_k must be at least 0, got -4"),
     (lambda: na.sliding_window_mask(3, 0), "window must be at least 1, got 0"),
     (lambda: na.padding_mask(np.array([4]), 3), r"lengths must be integers in \[0, 4\), got 4; is T = 3 the padded"),
     (lambda: na.padding_mask(np.array([-1]), 3), r"lengths must be integers in \[0, 4\), got -1"),

@@ -93,9 +93,9 @@ def test_half_precision_takes_its_statistics_in_float32(rng: np.random.Generator
 
 @pytest.mark.parametrize("eps", [0.0, -1e-5])
 def test_eps_is_positive_and_the_error_says_why(eps: float) -> None:
-    with pytest.raises(ValueError, match=r"layer_norm: eps must be positive, got .* dividing by zero"):
+    with pytest.raises(ValueError, match=r"layer_norm: eps must be above 0 and finite, got .* dividing by zero"):
         na.layer_norm(np.ones((2, 7)), np.ones(7), np.ones(7), eps)
-    with pytest.raises(ValueError, match="rms_norm: eps must be positive"):
+    with pytest.raises(ValueError, match="rms_norm: eps must be above 0 and finite"):
         na.rms_norm(np.ones((2, 7)), np.ones(7), eps)
 
 

@@ -130,7 +130,7 @@ def test_the_rotary_base_stands_in_one_of_several_places(place):
         ("gpt2 gguf", {"tokenizer.ggml.tokens": None}, "tokenizer.ggml.tokens is missing"),
         ("llama", {"hidden_size": 25}, "d_model must be divisible by num_heads, got 25 and 6"),
         ("llama", {"num_key_value_heads": 4}, "num_heads must be a multiple of num_kv_heads"),
-        ("llama", {"rms_norm_eps": 2.0}, "norm_eps must be between 0 and 1, got 2.0"),
+        ("llama", {"rms_norm_eps": 2.0}, "norm_eps must be in (0, 1), got 2.0"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_named(name, change, said):

@@ -44,3 +44,38 @@ def test_the_direction_of_the_step_stays():
 def test_no_gradients_have_no_norm():
     with pytest.raises(ValueError, match="at least one array"):
         global_norm({})
+
+
+@pytest.mark.parametrize("max_norm", [0.0, -1.0, np.nan, np.inf, None, "1", [1.0], True], ids=repr)
+def test_a_largest_norm_is_a_number_above_zero(max_norm):
+    with pytest.raises((TypeError, ValueError), match=r"^clip_by_global_norm: max_norm must be .*, got "):
+        clip_by_global_norm({"w": np.ones(3)}, max_norm)
+
+
+@pytest.mark.parametrize("array", [
+    [1.0], None, np.arange(3), np.ones(3, complex), np.ma.ones(3), np.ones((1, 3)).view(np.matrix), np.ones(3, object),
+], ids=repr)
+def test_gradients_are_arrays_of_floats(array):
+    for call in (global_norm, lambda grads: clip_by_global_norm(grads, 0.5)):
+        with pytest.raises(TypeError, match=r"global_norm: grads\['w'\] must be an array.*, got "):
+            call({"b": np.ones(2), "w": array})
+
+
+def test_gradients_are_in_a_dict():
+    for grads in (None, [np.ones(3)], np.ones(3), {}):
+        with pytest.raises((TypeError, ValueError), match=r"global_norm: grads must (be a dict of arrays|hold)"):
+            clip_by_global_norm(grads, 1.0)
+
+
+def test_what_cannot_be_scaled_in_place_is_refused():
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    for array in (fixed, np.float64(3.0)):
+        with pytest.raises(ValueError, match=r"clip_by_global_norm: grads\['w'\] must be an array that can be written"):
+            clip_by_global_norm({"w": array}, 0.5)
+
+
+def test_a_largest_norm_of_numpy_keeps_the_dtype_of_the_gradients():
+    grads = {"w": np.ones(3, np.float32)}
+    clip_by_global_norm(grads, np.float64(0.5))
+    assert grads["w"].dtype == np.float32

@@ -1,6 +1,9 @@
 """The optimizers against steps worked out by hand, and by several workers."""
 
+import inspect
 import math
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -30,7 +33,7 @@ def test_sgd_without_momentum_is_the_gradient_times_the_rate():
 
 def test_the_first_step_of_adam_is_the_learning_rate_whatever_the_gradient():
     w = np.array([1.0, 1.0, 1.0])
-    Adam({"w": w}, learning_rate=0.01, eps=0.0).step({"w": np.array([1e-6, -3.0, 1e6])})
+    Adam({"w": w}, learning_rate=0.01, eps=1e-300).step({"w": np.array([1e-6, -3.0, 1e6])})
     np.testing.assert_allclose(w, [0.99, 1.01, 0.99], rtol=1e-14)
 
 
@@ -52,7 +55,7 @@ def test_adam_takes_the_steps_of_the_formula():
 
 def test_adamw_shrinks_matrices_only_and_outside_the_moments():
     w, b = np.array([[2.0, -4.0]]), np.array([3.0])
-    optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=0.0)
+    optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=1e-300)
     optimizer.step({"w": np.array([[1.0, 1.0]]), "b": np.array([1.0])})
     np.testing.assert_allclose(w, [[2.0 * 0.95 - 0.1, -4.0 * 0.95 - 0.1]], rtol=1e-14)
     np.testing.assert_allclose(b, [2.9], rtol=1e-14)
@@ -140,3 +143,107 @@ def test_workers_share_a_step_without_changing_a_bit_of_it(kind, monkeypatch):
     for name, p in alone.items():
         np.testing.assert_array_equal(shared[name], p)
         np.testing.assert_array_equal(three.v[name], one.v[name])
+
+
+KINDS = [SGD, Adam, AdamW]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+OURS = re.compile(r"^\w+: .* must (be|hold|have) .*, got ")
+
+
+def refused(call, *arguments, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((TypeError, ValueError)) as failure:
+            call(*arguments, **options)
+    assert OURS.match(str(failure.value)), failure.value
+
+
+@pytest.mark.parametrize("setting", ["learning_rate", "momentum", "beta_1", "beta_2", "eps", "weight_decay"])
+@every_kind
+def test_settings_are_numbers_within_their_limits(kind, setting):
+    if setting not in inspect.signature(kind).parameters:
+        return
+    wrong = [-1.0, math.nan, math.inf, None, "0.1", [0.1], True, 1j, np.array([0.1]), 10**400]
+    wrong += [1, 1.5] if setting in ("momentum", "beta_1", "beta_2") else []
+    for value in wrong:
+        refused(kind, {"w": np.ones(3)}, **{setting: value})
+
+
+@every_kind
+def test_settings_of_numpy_do_not_widen_the_step(kind):
+    def stepped(number):
+        w = np.ones((2, 3), np.float32)
+        kind({"w": w}, number(0.1)).step({"w": np.ones((2, 3), np.float32)}, number(0.3))
+        return w
+
+    np.testing.assert_array_equal(stepped(np.float64), stepped(float))
+
+
+@pytest.mark.parametrize("rate", [-0.1, math.nan, math.inf, "0.1", [0.1]], ids=repr)
+@every_kind
+def test_a_rate_of_one_step_is_refused_before_anything_moves(kind, rate):
+    w = np.ones(3)
+    optimizer = kind({"w": w})
+    refused(optimizer.step, {"w": np.ones(3)}, rate)
+    assert optimizer.steps == 0
+    np.testing.assert_array_equal(w, np.ones(3))
+
+
+NO_FLOATS = {
+    "a list": [1.0, 2.0, 3.0],
+    "nothing": None,
+    "whole numbers": np.arange(3),
+    "a number of NumPy": np.float64(1.0),
+    "complex numbers": np.ones(3, complex),
+    "a masked array": np.ma.ones(3),
+    "a record": np.ones(3).view(np.recarray),
+    "a matrix": np.ones((1, 3)).view(np.matrix),
+    "objects": np.ones(3, object),
+    "more digits": np.ones(3, np.longdouble),
+    "another order of bytes": np.ones(3, ">f8"),
+}
+
+
+@pytest.mark.parametrize("array", NO_FLOATS.values(), ids=list(NO_FLOATS))
+@every_kind
+def test_what_is_no_array_of_floats_is_refused(kind, array):
+    refused(kind, {"w": array})
+    w = np.ones(3)
+    optimizer = kind({"w": w})
+    refused(optimizer.step, {"w": array})
+    assert optimizer.steps == 0
+    np.testing.assert_array_equal(w, np.ones(3))
+
+
+@every_kind
+def test_parameters_and_gradients_are_dicts(kind):
+    for odd in (None, -1, [np.ones(3)], np.ones(3), "w", {}):
+        refused(kind, odd)
+        refused(kind({"w": np.ones(3)}).step, odd)
+        refused(kind({"w": np.ones(3)}).load_state, odd)
+
+
+@every_kind
+def test_a_parameter_that_cannot_be_written_to_is_refused(kind):
+    w = np.ones(3)
+    w.flags.writeable = False
+    refused(kind, {"w": w})
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, True, "3", [3]], ids=repr)
+@every_kind
+def test_a_state_counts_steps_in_whole_numbers(kind, steps):
+    optimizer = kind({"w": np.ones(3)})
+    state = optimizer.state() | {"steps": np.asarray(steps)}
+    refused(optimizer.load_state, state)
+    assert optimizer.steps == 0
+
+
+@every_kind
+def test_a_state_of_other_arrays_is_refused_and_nothing_is_taken_from_it(kind):
+    make = {"momentum": 0.9} if kind is SGD else {}
+    optimizer = kind({"w": np.ones(3), "b": np.ones(2)}, **make)
+    for name in optimizer.state().keys() - {"steps"}:
+        for array in (np.ones(1), np.arange(len(optimizer.state()[name])), [1.0]):
+            refused(optimizer.load_state, {key: value + 1 for key, value in optimizer.state().items()} | {name: array})
+            assert all(not value.any() for value in optimizer.state().values())

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from numpy_attention.training.schedules import warmup_cosine
@@ -26,3 +27,29 @@ def test_runs_without_warm_up_or_with_nothing_else_stay_in_bounds():
     assert warmup_cosine(0, 1, 0, 1.0, 0.25) == 0.25
     assert [warmup_cosine(step, 3, 5, 1.0) for step in range(3)] == pytest.approx([0.2, 0.4, 0.6])
     assert warmup_cosine(50, 10, 2, 1.0, 0.3) == pytest.approx(0.3)
+
+
+FORM = {"step": 1, "steps": 6, "warmup": 2, "peak": 1.0, "minimum": 0.1}
+
+
+@pytest.mark.parametrize("name", FORM)
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, None, "1", [1], True, 10**400], ids=repr)
+def test_what_is_no_place_in_a_run_or_no_rate_is_refused_by_name(name, value):
+    if value == 10**400 and name not in ("peak", "minimum"):
+        return
+    with pytest.raises((TypeError, ValueError), match=rf"^warmup_cosine: {name} must be .*, got "):
+        warmup_cosine(**{**FORM, name: value})
+
+
+@pytest.mark.parametrize("name", ["step", "steps", "warmup"])
+def test_steps_are_whole(name):
+    with pytest.raises(TypeError, match=rf"^warmup_cosine: {name} must be an integer"):
+        warmup_cosine(**{**FORM, name: 1.5})
+
+
+def test_numbers_of_numpy_give_the_rate_of_pythons():
+    for step in (0, 3, 255):
+        numbers = {"step": np.uint8(step), "steps": np.uint16(300), "warmup": np.uint8(2), "peak": np.float32(0.5)}
+        rate = warmup_cosine(**numbers)
+        assert type(rate) is float
+        assert rate == warmup_cosine(step, 300, 2, 0.5)

@@ -1,0 +1,161 @@
+"""What every op, layer and model does with odd arrays: right answers, or one sentence of ours, never NumPy's words."""
+
+import copy
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention.catalogue import properties
+from numpy_attention.catalogue.entry import Case, Entry
+from numpy_attention.catalogue.table import CATALOGUE
+from numpy_attention.gradcheck.problems.problem import is_float
+
+ENTRIES = list(CATALOGUE.values())
+every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
+OURS = re.compile(r"^\w+: .* must (be|hold) .*, got ", re.DOTALL)
+
+
+class Subclass(np.ndarray):
+    """An array of somebody else's: what it does to `*` nobody knows."""
+
+
+FOREIGN = {
+    "nothing": lambda x: None,
+    "a list": lambda x: x.tolist(),
+    "objects": lambda x: x.astype(object),
+    "a matrix": lambda x: x.reshape(1, -1).view(np.matrix),
+    "a masked array": np.ma.array,
+    "a subclass": lambda x: x.view(Subclass),
+    "a record": lambda x: x.view(np.recarray),
+    "more digits than there is a lowest number for": lambda x: x.astype(np.longdouble),
+    "the other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
+    "complex numbers": lambda x: x.astype(complex),
+    "strings": lambda x: x.astype(str),
+}
+# Ids, lengths and positions are looked up or compared, which any integers can be; None stands for no positions.
+FINE = {"the other byte order", "nothing"}
+
+
+def run(case: Case, inputs: dict[str, Any], dy: bool = True) -> tuple[Any, Any]:
+    """Outputs and gradients of a call with these inputs in the place of the case's own; a warning is a failure."""
+    forward, backward = case.functions()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, cache = forward(**inputs, **copy.deepcopy(case.options))
+        cotangent = np.ones(np.shape(y), y.dtype)
+        return np.asarray(y), backward(cotangent, cache) if dy else None
+
+
+def gradient_list(grads: Any) -> list[np.ndarray]:
+    """All arrays of what a backward gives."""
+    if isinstance(grads, dict):
+        return list(grads.values())
+    if isinstance(grads, tuple):
+        return [array for part in grads for array in gradient_list(part)]
+    return [] if grads is None else [grads]
+
+
+@every_entry
+def test_what_is_no_array_of_numpys_own_is_refused_in_one_sentence(entry: Entry) -> None:
+    case = entry.case(1, np.float64)
+    for name, value in case.own_inputs.items():
+        for what, change in FOREIGN.items():
+            if value.dtype.kind != "f" and what in (*FINE, "more digits than there is a lowest number for"):
+                continue
+            if name in ("b", "bias", "mask", "context_mask") and what == "nothing":
+                continue
+            if value.dtype == bool and what == "objects":
+                continue
+            with pytest.raises((TypeError, ValueError)) as failure:
+                run(case, {**case.own_inputs, name: change(value)}, dy=False)
+            assert OURS.match(str(failure.value)), f"{name} as {what}: {failure.value}"
+
+
+@every_entry
+def test_an_empty_axis_gives_empty_results_or_is_refused_in_one_sentence(entry: Entry) -> None:
+    names = [name for name, size in entry.case(0).sizes.items() if isinstance(size, int)]
+    for name in names:
+        case = entry.case(0)
+        shapes = entry.parsed.shapes({**case.sizes, name: 0})
+        inputs = {argument: np.zeros(shapes[argument], value.dtype) for argument, value in case.own_inputs.items()}
+        try:
+            y, grads = run(case, inputs)
+        except (TypeError, ValueError) as failure:
+            refused = str(failure)
+        else:
+            refused = ""
+        assert not refused or OURS.match(refused), f"{name} = 0: {refused}"
+        if refused:
+            continue
+        assert np.isfinite(y).all(), f"{name} = 0"
+        for array in gradient_list(grads):
+            assert np.isfinite(array).all(), f"{name} = 0"
+
+
+def backwards_in_memory(x: np.ndarray) -> np.ndarray:
+    """The same array with all strides below zero."""
+    every = (slice(None, None, -1),) * x.ndim
+    return np.array(x[every], order="C")[every]
+
+
+def read_only(x: np.ndarray) -> np.ndarray:
+    """The same array; who writes into it is caught."""
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+def unaligned(x: np.ndarray) -> np.ndarray:
+    """The same array at an odd address."""
+    place = np.empty(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    place[...] = x
+    return place
+
+
+@every_entry
+@pytest.mark.parametrize("layout", [backwards_in_memory, read_only, unaligned], ids=lambda layout: layout.__name__)
+def test_how_an_array_lies_in_memory_does_not_matter(entry: Entry, layout: Any) -> None:
+    case = entry.case(2, np.float64)
+    expected = run(case, case.own_inputs)
+    came = run(case, {name: layout(value) for name, value in case.own_inputs.items()})
+    assert properties.same(expected, came, rounding=True)
+
+
+@every_entry
+def test_one_row_that_is_broadcast_counts_as_many(entry: Entry) -> None:
+    case = entry.case(3, np.float64)
+    rows = {
+        name: np.broadcast_to(value[:1], value.shape) if value.ndim else value
+        for name, value in case.own_inputs.items()
+    }
+    copies = {name: value.copy() for name, value in rows.items()}
+    assert properties.same(run(case, copies), run(case, rows), rounding=True)
+
+
+@every_entry
+def test_options_may_be_numbers_of_numpy_and_do_not_widen_the_result(entry: Entry) -> None:
+    case = entry.case(4, np.float32)
+    numbers = {name: np.float64(value) if type(value) is float else np.int64(value)
+               for name, value in case.options.items() if type(value) in (int, float)}
+    plain = run(case, case.own_inputs)
+    case.options.update(numbers)
+    of_numpy = run(case, case.own_inputs)
+    assert properties.same(plain, of_numpy, rounding=True)
+    for array in [of_numpy[0], *gradient_list(of_numpy[1])]:
+        assert not is_float(array) or array.dtype == np.float32
+
+
+@every_entry
+def test_backward_refuses_what_is_no_gradient_of_its_result(entry: Entry) -> None:
+    case = entry.case(5, np.float64)
+    forward, backward = case.functions()
+    y, cache = forward(**case.own_inputs, **copy.deepcopy(case.options))
+    if np.ndim(y) == 0:
+        return
+    for what, change in FOREIGN.items():
+        with pytest.raises((TypeError, ValueError)) as failure:
+            backward(change(np.ones(y.shape)), cache)
+        assert OURS.match(str(failure.value)), f"dy as {what}: {failure.value}"

@@ -1,0 +1,144 @@
+"""Settings that are numbers of NumPy or no numbers at all, what is no array, and axes without length."""
+
+import re
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+
+OURS = re.compile(r"^\w+: \w.* must (be|hold) .*, got ")
+F = np.float64
+Make = Callable[..., Any]
+FORM: dict[str, Make] = {
+    "Linear": na.Linear,
+    "Embedding": na.Embedding,
+    "LayerNorm": lambda rng, **options: na.LayerNorm(**options),
+    "RMSNorm": lambda rng, **options: na.RMSNorm(**options),
+    "PositionEmbedding": partial(na.PositionEmbedding, "learned"),
+    "FeedForward": na.FeedForward,
+    "MultiHeadAttention": na.MultiHeadAttention,
+    "EncoderBlock": na.EncoderBlock,
+    "DecoderBlock": na.DecoderBlock,
+}
+SIZES = {
+    "Linear": {"d_in": 4, "d_out": 3},
+    "Embedding": {"vocab_size": 5, "d_model": 4},
+    "LayerNorm": {"d_model": 4},
+    "RMSNorm": {"d_model": 4},
+    "PositionEmbedding": {"length": 6, "d_model": 4},
+    "FeedForward": {"d_model": 4, "d_ff": 6},
+    "MultiHeadAttention": {"d_model": 4, "num_heads": 2, "num_kv_heads": 1, "d_k": 2, "d_v": 2},
+    "EncoderBlock": {"d_model": 4, "num_heads": 2, "d_ff": 6},
+    "DecoderBlock": {"d_model": 4, "num_heads": 2, "d_ff": 6},
+}
+NUMBERS = {
+    "Embedding": {"scale": 0.5},
+    "LayerNorm": {"eps": 1e-3},
+    "RMSNorm": {"eps": 1e-3},
+    "FeedForward": {"dropout": 0.5},
+    "MultiHeadAttention": {"dropout": 0.5, "rotary_base": 100.0},
+    "EncoderBlock": {"dropout": 0.5, "norm_eps": 1e-3},
+}
+ATTENDING = ("MultiHeadAttention", "EncoderBlock", "DecoderBlock")
+
+
+def settings(layer: na.Layer) -> list[Any]:
+    """All that the layer and those within it hold besides arrays."""
+    found: list[Any] = []
+    for value in vars(layer).values():
+        if isinstance(value, na.Layer):
+            found += settings(value)
+        elif not isinstance(value, np.ndarray):
+            found.append(value)
+    return found
+
+
+@pytest.mark.parametrize("name", FORM)
+def test_settings_may_be_numbers_of_numpy_and_never_are_parameters(name: str, rng: np.random.Generator) -> None:
+    plain = FORM[name](rng=rng, **SIZES[name], **NUMBERS.get(name, {}))
+    sizes = {key: np.int64(size) for key, size in SIZES[name].items()}
+    layer = FORM[name](rng=rng, **sizes, **{key: F(number) for key, number in NUMBERS.get(name, {}).items()})
+    assert list(layer.parameters()) == list(plain.parameters())
+    assert settings(layer) == settings(plain)
+    assert not any(isinstance(value, np.generic) for value in settings(layer))
+
+
+def test_a_number_of_numpy_that_a_layer_of_ones_own_holds_is_no_parameter(rng: np.random.Generator) -> None:
+    class Scaled(na.Linear):
+        pass
+
+    layer = Scaled(2, 3, rng)
+    layer.scale = F(2.0)
+    assert list(layer.parameters()) == ["w", "b"]
+
+
+@pytest.mark.parametrize("name", FORM)
+def test_a_size_that_no_array_has_is_refused_by_name(name: str) -> None:
+    for key in SIZES[name]:
+        for size in (0, -1, 2.0, True, "4", float("nan"), [4], np.array([4])):
+            with pytest.raises((TypeError, ValueError), match=rf"{key} must be ") as failure:
+                FORM[name](rng=None, **{**SIZES[name], key: size})
+            assert OURS.match(str(failure.value))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_cannot_be_is_refused_by_name(name: str) -> None:
+    for key in NUMBERS[name]:
+        for number in (-1.0, float("nan"), float("inf"), "a", [0.5], 1j, True, np.array([0.5])):
+            with pytest.raises((TypeError, ValueError), match=r"(dropout|eps|scale|rotary_base) must be ") as failure:
+                FORM[name](rng=None, **SIZES[name], **{key: number})
+            assert OURS.match(str(failure.value))
+
+
+def test_a_seed_in_the_place_of_a_generator_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"np\.random\.default_rng\(7\)"):
+        na.Linear(2, 3, 7)
+
+
+@pytest.mark.parametrize("name", FORM)
+def test_what_is_no_array_is_refused(name: str, rng: np.random.Generator) -> None:
+    layer = FORM[name](rng=rng, **SIZES[name])
+    for x in (None, [[0.0] * 4] * 3, 1.5, "text", np.ma.ones((3, 4)), np.ones((3, 4)).view(np.recarray)):
+        with pytest.raises(TypeError) as failure:
+            layer.forward(x)
+        assert OURS.match(str(failure.value)), x
+
+
+@pytest.mark.parametrize(("name", "shape"), [
+    (name, shape)
+    for name in sorted(FORM.keys() - {"Embedding"})
+    for shape in ((0, 5, 4), (3, 0, 4), (0, 0, 4))
+    if shape[1] or name not in ATTENDING  # attention wants at least one key to look at
+], ids=str)
+def test_no_sequences_or_no_tokens_give_empty_results(name: str, shape: Any, rng: np.random.Generator) -> None:
+    layer = FORM[name](rng=rng, **SIZES[name], dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, cache = layer.forward(np.zeros(shape))
+        dx, grads = layer.backward(np.zeros(y.shape), cache)
+    assert y.shape[:2] == shape[:2]
+    assert dx.shape == shape
+    for key, p in layer.parameters().items():
+        np.testing.assert_array_equal(grads[key], np.zeros(p.shape))
+
+
+@pytest.mark.parametrize("positions", [[0, 1, 2], 1.5, [[0, 1, 2]] * 2, "012", np.ones(4, int)], ids=str)
+def test_positions_that_do_not_fit_are_refused(positions: Any, rng: np.random.Generator) -> None:
+    x = np.zeros((2, 3, 4), np.float32)
+    for layer in (na.MultiHeadAttention(4, 2, rng, rotary_base=10.0), na.PositionEmbedding("learned", 6, 4, rng)):
+        with pytest.raises((TypeError, ValueError)) as failure:
+            layer.forward(x, positions=positions)
+        assert OURS.match(str(failure.value))
+
+
+def test_a_context_that_is_no_array_is_refused(rng: np.random.Generator) -> None:
+    x = np.zeros((2, 3, 4), np.float32)
+    for cross_attention in (True, False):
+        with pytest.raises((TypeError, ValueError)) as failure:
+            na.DecoderBlock(4, 2, 6, rng, cross_attention=cross_attention).forward(x, [[1.0]])
+        assert OURS.match(str(failure.value))

@@ -1,0 +1,151 @@
+"""Gradients of logits that have none, numbers that are no settings, and weights too large to compute with."""
+
+import dataclasses
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.errors import InputError
+from numpy_attention.models.generate import stream
+
+OURS = re.compile(r"^\w+: .* must (be|hold) .*, got ")
+V = 5
+SIZES = {"context_length": 6, "d_model": 4, "num_heads": 2, "num_layers": 1}
+CONFIGS = {
+    "GPT": na.GPTConfig(V, **SIZES),
+    "Seq2Seq": na.Seq2SeqConfig(V, V, **SIZES),
+    "SequenceClassifier": na.SequenceClassifierConfig(3, vocab_size=V, **SIZES),
+    "TextEncoder": na.TextEncoderConfig(V, **SIZES),
+}
+IDS = np.array([[1, 2, 0]])
+every_model = pytest.mark.parametrize("name", CONFIGS)
+
+
+def built(name: str, rng: np.random.Generator | None = None, **changes: Any) -> Any:
+    rng = rng or np.random.default_rng(0)
+    return getattr(na, name)(dataclasses.replace(CONFIGS[name], **changes), rng, np.float64)
+
+
+def refused(call: Any, *arguments: Any, **options: Any) -> str:
+    """The words of a refusal, which are one sentence of ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((TypeError, ValueError)) as failure:
+            call(*arguments, **options)
+    assert OURS.match(str(failure.value)), failure.value
+    return str(failure.value)
+
+
+@every_model
+def test_a_gradient_of_the_logits_is_of_their_shape_and_dtype(name: str) -> None:
+    model = built(name)
+    y, cache = model.forward(*([IDS, IDS] if name == "Seq2Seq" else [IDS]))
+    for dy in (None, [], y.tolist(), y[0], np.ones((2, *y.shape[1:])), y.astype(np.float32)):
+        refused(lambda dy=dy: dict(model.gradients_from_logits(cache, dy)))
+    assert dict(model.gradients_from_logits(cache, np.ones_like(y))).keys() == model.parameters().keys()
+
+
+@every_model
+def test_settings_may_be_numbers_of_numpy(name: str) -> None:
+    plain = CONFIGS[name]
+    of_numpy = {}
+    for field in dataclasses.fields(plain):
+        value = getattr(plain, field.name)
+        of_numpy[field.name] = value if value is None or isinstance(value, str) else np.array(value)[()]
+    config = dataclasses.replace(plain, **of_numpy)
+    assert repr(config) == repr(plain)
+    model = getattr(na, name)(config, np.random.default_rng(0))
+    assert model.parameters().keys() == built(name).parameters().keys()
+    sequences = [IDS, IDS] if name == "Seq2Seq" else [IDS]
+    loss, cache = model.loss(*sequences, np.array([1]) if name == "SequenceClassifier" else IDS)
+    assert loss.dtype == np.float32
+    assert model.backward(cache).keys() == model.parameters().keys()
+
+
+@every_model
+def test_a_setting_of_another_kind_is_refused_by_name(name: str) -> None:
+    config = CONFIGS[name]
+    odd = {int: (2.0, float("nan"), True, "2", [2], -2, 2**62), float: ("a", float("nan"), -1, 1j, True, [0.5])}
+    odd |= {bool: ("yes", 1, 2.0), str: (None, 1, ["learned"], np.array(["learned"]))}
+    for field in dataclasses.fields(config):
+        if field.name == "d_input":  # stands in the place of vocab_size
+            continue
+        kind = next(kind for kind in (int, float, bool, str) if kind.__name__ in str(field.type))
+        for value in odd[kind]:
+            with pytest.raises((TypeError, ValueError)) as failure:
+                dataclasses.replace(config, **{field.name: value})
+            assert re.match(rf"{type(config).__name__}: {field.name} must be ", str(failure.value)), failure.value
+
+
+@pytest.mark.parametrize("prompt", [
+    None, 1, 1.5, True, "text", {"a": 1}, {1, 2}, [1, [2]], [[]], [None], [1.5], [True], np.array(1), IDS[None],
+    [2**70], np.array([1, V]), [-1],
+], ids=repr)
+def test_what_is_no_prompt_is_refused(prompt: Any) -> None:
+    refused(built("GPT").generate, prompt, 2, temperature=0.0)
+    refused(lambda: list(stream(built("GPT"), prompt, 2, temperature=0.0)))
+
+
+@pytest.mark.parametrize("options", [
+    {"num_tokens": float("nan")}, {"num_tokens": True}, {"num_tokens": None}, {"temperature": None},
+    {"temperature": "1"}, {"temperature": float("inf")}, {"top_k": 1.5}, {"top_k": True}, {"top_p": "a"},
+    {"top_p": float("nan")}, {"rng": 3}, {"stop_token": 1.5},
+], ids=repr)
+def test_what_no_sampler_can_follow_is_refused(options: Any) -> None:
+    plain = {"prompt_ids": [1], "num_tokens": 2, "rng": np.random.default_rng(0)}
+    refused(built("GPT").generate, **plain | options)
+
+
+@pytest.mark.parametrize("options", [
+    {"start_token": 1.9}, {"start_token": -1}, {"start_token": V}, {"start_token": None}, {"stop_token": 2.0},
+    {"stop_token": V}, {"max_tokens": 1.5}, {"max_tokens": 0}, {"max_tokens": True},
+], ids=repr)
+@pytest.mark.parametrize("search", ["greedy", "beam_search"])
+def test_what_no_search_can_follow_is_refused(search: str, options: Any) -> None:
+    refused(getattr(built("Seq2Seq"), search), **{"source_ids": IDS, "start_token": 1, "stop_token": 2, **options})
+
+
+@pytest.mark.parametrize("options", [
+    {"length_penalty": float("nan")}, {"length_penalty": "a"}, {"length_penalty": 1e308}, {"beam_size": 1.5},
+    {"beam_size": True}, {"beam_size": None},
+], ids=repr)  # fmt: skip
+def test_what_no_beam_can_follow_is_refused(options: Any) -> None:
+    refused(built("Seq2Seq").beam_search, IDS, 1, 2, **options)
+
+
+def enlarged(name: str, value: float) -> Any:
+    """A model of float32 all of whose weights are this large."""
+    model = getattr(na, name)(CONFIGS[name], None)
+    for p in model.parameters().values():
+        p[...] = value
+    return model
+
+
+@pytest.mark.parametrize("value", [3e38, np.nan, np.inf])
+def test_weights_too_large_to_compute_with_are_named_and_numpy_is_silent(value: float) -> None:
+    gpt, seq2seq = enlarged("GPT", value), enlarged("Seq2Seq", value)
+    words = r"the logits are (nan|inf|-inf): the weights are too large or damaged"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for temperature in (0.0, 1.0):
+            with pytest.raises(InputError, match=words):
+                gpt.generate([1, 2], 3, np.random.default_rng(0), temperature)
+        with pytest.raises(InputError, match=words):
+            gpt.generate([[1, 2], [3]], 3, temperature=0.0)
+        with pytest.raises(InputError, match=words):
+            next(stream(gpt, [1, 2], 3, temperature=0.0))
+        with pytest.raises(InputError, match=words):
+            seq2seq.greedy(IDS, 1, 2)
+        with pytest.raises(InputError, match=words):
+            seq2seq.beam_search(IDS, 1, 2)
+
+
+def test_the_callers_own_warnings_stay_as_they_were_while_a_stream_waits() -> None:
+    before = np.geterr()
+    tokens = stream(built("GPT"), [1, 2], 3, temperature=0.0)
+    next(tokens)
+    assert np.geterr() == before
