@@ -13,7 +13,7 @@ in this book, is what a forward leaves to its backward. The class and `use_cache
 
 import numpy as np
 
-from numpy_attention.errors import require_size
+from numpy_attention.errors import require_float, require_size, shape_error
 
 
 class KeyValueCache:
@@ -29,11 +29,10 @@ class KeyValueCache:
     def append(self, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write new keys (B, H_kv, T_new, d_k) and values after the old; all of them come back, as views.
 
-        Raises: ValueError beyond the capacity.
+        Raises: ValueError beyond the capacity, and for keys and values that do not fit those before; TypeError.
         """
+        self._check(k, v)
         start, self.length = self.length, self.length + k.shape[-2]
-        if self.length > self.capacity:
-            raise ValueError(f"KeyValueCache: room for {self.capacity} positions, got {self.length}")
         if self.k is None or self.v is None:
             B, H = k.shape[:2]
             # empty: memory that nobody has written to is not taken yet
@@ -42,6 +41,18 @@ class KeyValueCache:
         self.k[:, :, start : self.length] = k
         self.v[:, :, start : self.length] = v
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
+
+    def _check(self, k: np.ndarray, v: np.ndarray) -> None:
+        require_float("KeyValueCache", k=k, v=v)
+        if k.ndim != 4 or v.shape[:-1] != k.shape[:-1]:
+            got = f"{k.shape} and {v.shape}"
+            raise shape_error("KeyValueCache", "k and v", "(B, H_kv, T_new, d), alike up to d", got)
+        if self.length + k.shape[-2] > self.capacity:
+            raise ValueError(f"KeyValueCache: room for {self.capacity} positions, got {self.length + k.shape[-2]}")
+        for name, new, old in zip("kv", (k, v), self.filled() or (k, v)):
+            if (*new.shape[:2], new.shape[-1]) != (*old.shape[:2], old.shape[-1]):
+                B, H, _, d = old.shape
+                raise shape_error("KeyValueCache", name, f"({B}, {H}, T_new, {d}) as before", new.shape)
 
     def filled(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The stored keys and values, or None before the first append."""

@@ -34,3 +34,20 @@ def test_rows_are_reordered_and_repeated(rng):
     found = past.filled()
     np.testing.assert_array_equal(found[0], k[[2, 0, 0]])
     np.testing.assert_array_equal(found[1], v[[2, 0, 0]])
+
+
+def test_what_does_not_fit_is_refused_and_leaves_all_as_it_was():
+    cache = na.KeyValueCache(3)
+    cache.append(np.ones((1, 2, 2, 4)), np.ones((1, 2, 2, 4)))
+    one = np.ones((1, 2, 1, 4))
+    two_texts, two_keys = np.ones((2, 2, 1, 4)), np.ones((1, 2, 2, 4))
+    wrong = [
+        (None, one), (one, None), (two_texts, two_texts), (one, one[..., :3]), (one[0], one[0]), (one, two_keys),
+        (two_keys, two_keys),
+    ]
+    for k, v in wrong:
+        with pytest.raises((TypeError, ValueError), match=r"^KeyValueCache: .*got"):
+            cache.append(k, v)
+        assert cache.length == 2
+    k, _ = cache.append(one, one)
+    assert k.shape == (1, 2, 3, 4)
