@@ -37,7 +37,8 @@ from typing import Protocol
 
 import numpy as np
 
-from numpy_attention.errors import require_arrays, require_number
+from numpy_attention.backend import on_host
+from numpy_attention.errors import require_arrays, require_number, value_error
 from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
@@ -208,6 +209,8 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
     require_arrays(optimizer, "parameters", parameters)
     seen: dict[int, str] = {}
     for name, p in parameters.items():
+        if on_host(p) and not p.flags.writeable:
+            raise value_error(optimizer, f"parameters[{name!r}]", "writeable", "a read-only array", "copy it")
         if not p.flags.c_contiguous:
             raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
         if id(p) in seen:

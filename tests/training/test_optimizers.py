@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import numpy_attention as na
 from numpy_attention.pieces import PIECE
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.training import optimizers
@@ -140,3 +141,15 @@ def test_workers_share_a_step_without_changing_a_bit_of_it(kind, monkeypatch):
     for name, p in alone.items():
         np.testing.assert_array_equal(shared[name], p)
         np.testing.assert_array_equal(three.v[name], one.v[name])
+
+
+def test_parameters_that_cannot_move_are_refused():
+    w = np.ones(2)
+    w.flags.writeable = False
+    with pytest.raises(ValueError, match=r"Adam: parameters\['w'\] must be writeable, got a read-only array; copy it"):
+        Adam({"w": w})
+
+
+def test_the_model_in_the_place_of_its_parameters_is_told_so():
+    with pytest.raises(TypeError, match=r"must be a dict of arrays, got Linear; model.parameters\(\) gives one"):
+        Adam(na.Linear(2, 2, None))
