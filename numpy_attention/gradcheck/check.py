@@ -63,7 +63,8 @@ def gradcheck(
     `rtol`, `atol`: errors that are allowed on top, relative to the largest element of a gradient, and absolute; for
     an `op` that stops an iteration at a tolerance.
 
-    Raises: GradientError, an AssertionError whose message is the report, when a gradient is wrong; what `op` raises.
+    Raises: GradientError, an AssertionError whose message is the report, when a gradient is wrong; TypeError or
+    ValueError for inputs and options that the check can do nothing with; what `op` raises.
 
     Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982); Squire, Trapp, Using Complex Variables to
     Estimate Derivatives of Real Functions (1998).

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck import GradientError
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.circumstances.small_sizes import another_length, check_small_sizes, lengths, resized
 from numpy_attention.gradcheck.numbers.claims import ask_backward
 from numpy_attention.gradcheck.problems.problem import problem_of_function
@@ -124,3 +124,11 @@ def test_a_stated_tolerance_holds_here_too(rng: np.random.Generator) -> None:
         with_ones(np.sin, vjp, x)
     with_ones(np.sin, vjp, x, rtol=0.02)
     with_ones(np.sin, vjp, x, atol=0.02)
+
+
+def test_a_gradient_that_holds_no_floats_for_a_batch_of_one_is_named() -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return 3 * dy if len(x) > 1 else np.zeros(x.shape, object)
+
+    with pytest.raises(GradientError, match=r"with one element along the axis of length 4 .* dx holds object, x holds"):
+        gradcheck_vjp(lambda x: 3 * x, vjp, (np.arange(8.0).reshape(4, 2),))

@@ -68,3 +68,10 @@ def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) ->
             gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x) ** 2)).astype(t), (x,))
             with pytest.raises(GradientError):
                 gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x))).astype(t), (x,))
+
+
+def test_a_backward_that_gives_no_floats_in_float64_is_judged_in_its_own_dtype() -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return 3 * dy if x.dtype == np.float32 else np.zeros(x.shape, int)
+
+    assert gradcheck_vjp(lambda x: 3 * x, vjp, (np.ones(4, np.float32),)).ok
