@@ -95,7 +95,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
     return [command, *small.get(command, []), *argv]
 
 
-@attack(quick=30)
+@attack(quick=20)
 @given(arguments())
 @example(["gradcheck", "nope"])
 @example(["gradcheck", "linear", "--seed", "-1"])
