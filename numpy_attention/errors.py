@@ -15,6 +15,7 @@ import numpy as np
 from numpy_attention.backend import on_host
 from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
 
+LONGEST = 470  # characters of a refusal, without the name of the program before it or of a rank behind it
 MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
 FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in this machine's order of bytes
 
@@ -136,6 +137,12 @@ def shown(value: object) -> str:
 def printable(text: str) -> str:
     """The same text for a terminal: control characters and what is no character are escaped."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(error: Exception) -> str:
+    """What is said, in one line of bounded length: what is wrong stands at its beginning, what to do at its end."""
+    said = printable(" ".join(str(error).split()))
+    return said if len(said) <= LONGEST else f"{said[: LONGEST * 2 // 3]} ... {said[-LONGEST // 4 :]}"
 
 
 def several(found: Sequence[str], room: int = MAX_SAID) -> str:

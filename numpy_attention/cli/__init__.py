@@ -10,10 +10,8 @@ from typing import NoReturn
 from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, chat, embed, fetch, gradcheck, grade, sample, train
 from numpy_attention.cli.streams import Output, OutputError, reason, standard_streams
-from numpy_attention.errors import InputError, printable
+from numpy_attention.errors import InputError, one_line
 from numpy_attention.runs.mpi import started_ranks
-
-LONGEST = 480  # characters of a refusal
 
 
 class _Parser(argparse.ArgumentParser):
@@ -27,10 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(argv, output)
         except (InputError, BackendError) as error:
-            print(f"numpy-attention: {_one_line(error)}", file=sys.stderr)
+            print(f"numpy-attention: {one_line(error)}", file=sys.stderr)
             return 2
         except MemoryError as error:
-            print(f"numpy-attention: out of memory: {_one_line(error) or 'give smaller sizes'}", file=sys.stderr)
+            print(f"numpy-attention: out of memory: {one_line(error) or 'give smaller sizes'}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
             print("numpy-attention: interrupted", file=sys.stderr)
@@ -63,9 +61,3 @@ def _run(argv: Sequence[str] | None, output: Output) -> int:
         code: int = arguments.run(arguments)
     sys.stdout.flush()
     return code
-
-
-def _one_line(error: Exception) -> str:
-    """What is said, in one line of bounded length: what is wrong stands at its beginning, what to do at its end."""
-    said = printable(" ".join(str(error).split()))
-    return said if len(said) <= LONGEST else f"{said[: LONGEST * 2 // 3]} ... {said[-LONGEST // 4 :]}"

@@ -36,7 +36,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.backend import BackendError
+from numpy_attention.errors import InputError, one_line
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Workers, default_workers, usable_cores
 
@@ -160,8 +161,8 @@ class Ranks(OneProcess):
         error = None
         try:
             values.append(function())
-        except InputError as refused:
-            error = " ".join(str(refused).split())
+        except (InputError, BackendError) as refused:
+            error = one_line(refused)
         errors = self.everyones(error)
         if not any(errors):
             return values[0]

@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ def in_child(
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         sys.settrace(None)
+        gc.callbacks.clear()  # of Hypothesis: an interrupt in one of them would be lost
         faulthandler.disable()  # of pytest: it would speak where nobody here hears it
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, pipe in enumerate(pipes, 1):

@@ -95,7 +95,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
     return [command, *small.get(command, []), *argv]
 
 
-@attack(quick=30)
+@attack(quick=20)
 @given(arguments())
 @example(["gradcheck", "nope"])
 @example(["gradcheck", "linear", "--seed", "-1"])
@@ -115,6 +115,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
 @example(["chat", "\x1b[31m"])
 @example(["attend", "run", "--text", "The", "--out", "x.pgf"])
 @example(["attend", "run", "--text", "The", "--out", LONG + ".png"])
+@example(["attend"])
 @example(["fetch", "x" * 5000])
 @example(["grade", "x" * 5000])
 def test_a_command_does_what_it_is_told_or_refuses_in_one_line(argv: list[str]) -> None:

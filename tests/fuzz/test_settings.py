@@ -62,7 +62,7 @@ def written(**given: str) -> bytes:
     return "\n".join(f"{name} = {one}" for name, one in {**GOOD, **given}.items()).encode()
 
 
-@attack(quick=25)
+@attack(quick=15)
 @given(settings_files())
 @example(written(task='["text"]'))
 @example(written(task="{a = 1}"))

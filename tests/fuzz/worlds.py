@@ -24,7 +24,6 @@ SMALL = {
     "warmup": 0,
 }
 OPTIONS = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-SPEAK = ("chat", "embed", "fetch", "sample", "gradcheck")  # beside their product; the last says there what is not right
 
 
 @cache
@@ -71,7 +70,7 @@ def tried(argv: list[str], top: Path) -> str:
         guard()
 
     outcome = command(argv, top / "work", prepare)
-    word = judge(outcome, {0, 1, 2}, asides=argv[0] in SPEAK, asked=True)
+    word = judge(outcome, {0, 1, 2}, asides=argv[0] != "train", asked=True)
     assert (left := left_behind(top)) == [], f"left behind: {left}"
     return word
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.backend import BackendError
 from numpy_attention.errors import InputError
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
@@ -236,6 +237,17 @@ def test_all_ranks_end_when_one_refuses_its_input_and_the_error_is_told_once(cap
         assert error.code == 2
     assert capsys.readouterr().err == "numpy-attention: cannot read the text (on rank 2)\n"
     assert on_ranks(3, lambda ranks: ranks.together(lambda: ranks.rank)) == [0, 1, 2]
+
+
+def test_a_refusal_of_all_ranks_is_said_once_and_bounded_like_any_other(capsys):
+    def no_cupy():
+        raise BackendError("no CuPy \x1b[31m" + "x" * 5000)
+
+    assert {error.code for error in on_ranks(2, lambda ranks: ranks.together(no_cupy))} == {2}
+    said = capsys.readouterr().err
+    assert said.startswith("numpy-attention: no CuPy \\x1b[31mxxx")
+    assert said.count("\n") == 1
+    assert len(said) <= 501
 
 
 def test_all_begin_with_the_numbers_of_rank_0_or_say_what_differs():
