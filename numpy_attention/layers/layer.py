@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.errors import differences, require_generator, require_size
+from numpy_attention.errors import differences, dtype_error, require_array, require_generator, require_size
 
 Parameters = dict[str, np.ndarray]
 
@@ -78,8 +78,9 @@ class Layer:
     def load_parameters(self, new: Parameters) -> None:
         """Copy new values into the parameters; names, shapes and dtypes must all agree.
 
-        Raises: ValueError that lists every difference at once, with nothing changed.
+        Raises: ValueError that lists every difference at once, with nothing changed; TypeError for what is no array.
         """
+        _check_loaded(type(self).__name__, new)
         own = self.parameters()
         if wrong := differences(own, new, "layer"):
             raise ValueError(f"{type(self).__name__}: the parameters do not fit:\n  " + "\n  ".join(wrong))
@@ -146,3 +147,10 @@ def glorot(d_in: int, d_out: int) -> float:
     equation 12.
     """
     return math.sqrt(2.0 / (d_in + d_out))
+
+
+def _check_loaded(layer: str, new: Parameters) -> None:
+    if not isinstance(new, dict):
+        raise dtype_error(layer, "new", "a dict of arrays", type(new).__name__)
+    for name, array in new.items():
+        require_array(layer, f"new[{name!r}]", array)

@@ -101,7 +101,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        P, dP = normal(wide(x_piece))
+        P, dP = normal(np.clip(wide(x_piece), -100.0, 100.0))  # P is 0 or 1 long before; squares would overflow
         np.multiply(x_piece, P, out=y_piece)
         np.multiply(x_piece, dP, out=slope_piece)  # f'(x) = P + x P'
         slope_piece += P
@@ -167,7 +167,7 @@ def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     u = 0.044715 * c * square
     u += c
     u *= x
-    P = np.tanh(u)
+    P = np.tanh(u, out=u)
     P += 1.0
     P *= 0.5
     dP = 6.0 * 0.044715 * c * square  # 2 P (1 - P) du/dx, factor by factor, from 2 du/dx on

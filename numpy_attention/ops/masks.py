@@ -97,7 +97,7 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
 
     Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
-    lengths = np.array(lengths) if isinstance(lengths, list) else lengths
+    lengths = np.array(lengths, None if lengths else int) if isinstance(lengths, list) else lengths
     _check_padding(lengths, T)
     return (np.arange(T, like=lengths) < lengths[:, None])[:, None, None, :]  # (B, 1, 1, T)
 

@@ -60,7 +60,7 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
 
     Derivation: Chapter 3, the head of numpy_attention/ops/softmax.py.
     """
-    _check_softmax(x, axis)
+    _check_softmax(x, axis, out)
     y = np.empty_like(x) if out is None else out
     if x.dtype == np.float16:
         wide_y, _ = softmax(wide(x), axis)
@@ -83,6 +83,8 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
     """
     y, axis = cache
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
+    if out is not None:
+        require_cotangent("softmax_backward", "out", out, y.shape, y.dtype)
     dx = np.empty_like(y) if out is None else out
     # y = softmax(x)
     average = dot_in_rows(wide(dy), wide(y), axis)  # what the row pays on average
@@ -91,8 +93,10 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
     return dx
 
 
-def _check_softmax(x: np.ndarray, axis: int) -> None:
+def _check_softmax(x: np.ndarray, axis: int, out: np.ndarray | None) -> None:
     require_float("softmax", x=x)
     require_number("softmax", "axis", axis, whole=True)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
         raise shape_error("softmax", "x", f"an array with at least one element along axis {axis}", x.shape)
+    if out is not None:
+        require_cotangent("softmax", "out", out, x.shape, x.dtype)

@@ -223,3 +223,10 @@ def test_gradients_are_named_through_layers_within_and_without_those_that_are_of
     found = named({"w_q": dw, "w_k": {"a": da, "b": db}, "b_q": None, "w_v": {"norm.gamma": db}})
     assert list(found) == ["w_q", "w_k.a", "w_k.b", "w_v.norm.gamma"]
     assert found["w_k.b"] is db
+
+
+@pytest.mark.parametrize("new", [None, {"w": [[1.0]]}, {"w": None}], ids=str)
+def test_what_is_no_dict_of_arrays_is_not_loaded(new):
+    layer = na.Linear(1, 1, None, bias=False)
+    with pytest.raises(TypeError, match=r"Linear: new.* must be .*, got"):
+        layer.load_parameters(new)

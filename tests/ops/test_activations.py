@@ -120,3 +120,13 @@ def test_far_out_gelu_is_zero_or_the_identity(dtype: type, approximate: str) -> 
 def test_another_form_of_gelu_is_refused() -> None:
     with pytest.raises(ValueError, match=r"""gelu: approximate must be "tanh" or "none" .*, got 'sigmoid'"""):
         na.gelu(np.ones(3), approximate="sigmoid")
+
+
+@pytest.mark.parametrize("approximate", ["tanh", "none"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_gelu_of_numbers_whose_squares_overflow_is_the_number_or_nothing(dtype: type, approximate: str) -> None:
+    big = np.finfo(dtype).max
+    for size in (big, big / dtype(2), dtype(1e4), dtype(100.5)):
+        y, cache = na.gelu(np.array([size, -size]), approximate)
+        np.testing.assert_array_equal(y, np.array([size, 0], dtype))
+        np.testing.assert_array_equal(na.gelu_backward(np.ones(2, dtype), cache), np.array([1, 0], dtype))

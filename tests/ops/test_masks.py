@@ -80,3 +80,7 @@ def test_another_type_is_refused_with_the_adapter_to_use(call: object, message: 
 def test_a_length_alone_is_told_that_it_is_one_before_its_size_is_looked_at() -> None:
     with pytest.raises(ValueError, match=r"lengths must be \(B,\), one length a sequence"):
         na.padding_mask(np.array(9), 5)
+
+
+def test_no_lengths_are_a_batch_of_none() -> None:
+    assert na.padding_mask([], 3).shape == (0, 1, 1, 3)

@@ -81,5 +81,15 @@ def test_half_precision_loses_no_more_than_its_own_rounding(rng: np.random.Gener
 
 @pytest.mark.parametrize(("shape", "axis"), [((), -1), ((3, 0), -1), ((3, 4), 2)])
 def test_there_must_be_something_to_choose_from(shape: tuple[int, ...], axis: int) -> None:
-    with pytest.raises(ValueError, match="softmax: x must be an array with at least one element along axis"):
+    with pytest.raises(ValueError, match=r"softmax: x must be an array with at least one element along axis"):
         na.softmax(np.ones(shape), axis)
+
+
+@pytest.mark.parametrize("out", [np.ones((3, 4)), np.ones((2, 4), np.float32), [1.0]], ids=["shape", "dtype", "list"])
+def test_what_cannot_hold_the_result_is_refused(out: object) -> None:
+    x = np.ones((2, 4))
+    _, cache = na.softmax(x)
+    with pytest.raises((TypeError, ValueError), match=r"softmax: out must be .*, got"):
+        na.softmax(x, out=out)
+    with pytest.raises((TypeError, ValueError), match=r"softmax_backward: out must be .*, got"):
+        na.softmax_backward(x, cache, out=out)

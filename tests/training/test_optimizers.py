@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+import numpy_attention as na
 from numpy_attention.pieces import PIECE
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.training import optimizers
@@ -247,3 +248,8 @@ def test_a_state_of_other_arrays_is_refused_and_nothing_is_taken_from_it(kind):
         for array in (np.ones(1), np.arange(len(optimizer.state()[name])), [1.0]):
             refused(optimizer.load_state, {key: value + 1 for key, value in optimizer.state().items()} | {name: array})
             assert all(not value.any() for value in optimizer.state().values())
+
+
+def test_the_model_in_the_place_of_its_parameters_is_told_so():
+    with pytest.raises(TypeError, match=r"must be a dict of arrays, got Linear; model.parameters\(\) gives one"):
+        Adam(na.Linear(2, 2, None))
