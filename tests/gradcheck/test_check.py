@@ -127,3 +127,35 @@ def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> Non
 def test_a_check_of_nothing_is_no_check(claim: Any, words: str) -> None:
     with pytest.raises(GradientError, match=words):
         gradcheck_vjp(lambda x: x * 1.0, claim, (np.arange(3.0),))
+
+
+def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[int, int]:
+    """How often the op was called, and how often the report says that it was."""
+    calls = 0
+
+    def counting(x: np.ndarray) -> Any:
+        nonlocal calls
+        calls += 1
+        return op(x)
+
+    report = check(problem_of_op(counting, op_backward, {"x": x}, {}), structure=False, **options)
+    return calls, report.calls
+
+
+@pytest.mark.parametrize("exhaustive", [1, 1000], ids=["by directions", "by elements"])
+@pytest.mark.parametrize(
+    ("op", "witness"),
+    [("softmax", "complex"), ("softmax", "differences"), ("softmax", "both"), ("relu", "differences"), ("relu", "both")],
+)
+def test_every_call_that_the_numbers_take_is_counted(op: str, exhaustive: int, witness: str) -> None:
+    """What comes on top, the backward and its round-off, is the same for few elements and for many."""
+    beyond = set()
+    for width in (2, 7):
+        x = np.random.default_rng(width).standard_normal((3, width))
+        x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
+        forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
+        calls, told = counted(forward, backward, x, exhaustive=exhaustive, witness=witness)
+        beyond.add(calls - told)
+        assert told >= 3 * width
+    assert len(beyond) == 1
+    assert 0 < beyond.pop() < 20

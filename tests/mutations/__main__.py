@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("reach", type=Path, help="what tests.mutations.reach has written")
     parser.add_argument("rooms", nargs="*", help=f"of {', '.join(ROOMS)}; all unless given")
     parser.add_argument("--matching", metavar="REGEX", help="all mutations of these names, drawn or not")
+    parser.add_argument("--near", action="store_true", help="ask the tests of the same room only")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "numpy_attention_mutations")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -48,7 +49,7 @@ def main() -> None:
         if last or reason:
             continue
         started = time.monotonic()
-        killer = trial.killed_by(Path.cwd(), mutation, reach, asked.work / "last.log")
+        killer = trial.killed_by(Path.cwd(), mutation, reach, asked.work / "last.log", near_only=asked.near)
         told = {"name": mutation.name, "kind": mutation.kind, "killed_by": killer}
         with results.open("a") as file:
             file.write(json.dumps(told) + "\n")

@@ -86,8 +86,12 @@ def _of_function(node: ast.FunctionDef, around: Surroundings) -> Iterator[tuple[
     params = [one.arg for one in (*a.posonlyargs, *a.args, *a.kwonlyargs) if one.arg not in ("self", "cls")]
     names = around.names | _in_turn(params) | _attributes(node)
     inside = Surroundings((*around.function, node.name), f"def {node.name}", names)
-    for default in (*a.defaults, *filter(None, a.kw_defaults)):
-        yield from _walk(default, False, replace(inside, names={}))
+    positional = (*a.posonlyargs, *a.args)
+    given = [*zip(positional[len(positional) - len(a.defaults) :], a.defaults), *zip(a.kwonlyargs, a.kw_defaults)]
+    for one, default in given:
+        if default is not None:
+            statement = f"def {node.name}(..., {one.arg}={ast.unparse(default)})"
+            yield from _walk(default, False, replace(inside, statement=statement, names={}))
     for statement in node.body:
         yield from _walk(statement, False, inside)
 
