@@ -12,6 +12,10 @@ def test_the_hidden_width_is_four_times_the_width_unless_said_otherwise(options,
     assert dataclasses.replace(CONFIG, **options).hidden_width() == width
 
 
+def test_an_odd_width_per_head_is_no_matter_where_nothing_turns_in_pairs():
+    assert dataclasses.replace(CONFIG, d_model=6).d_model // CONFIG.num_heads == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -28,3 +28,8 @@ def test_top_k_keeps_k_and_top_p_the_fewest_that_reach_p(rng):
     assert sample(np.full((1, 5), -1e4), rng, top_k=9, top_p=1.0).shape == (1,)
     equal = frequencies(np.zeros(4), rng, top_k=2)  # of equal logits, exactly two
     assert (equal > 0).sum() == 2
+
+
+def test_of_equal_logits_the_first_are_kept(rng):
+    tokens = sample(np.zeros((500, 100)), rng, top_k=3)
+    assert set(tokens.tolist()) == {0, 1, 2}
