@@ -92,5 +92,5 @@ def test_the_file_of_its_name_comes_first_then_its_room_then_the_others() -> Non
     }
     below = next(one for one in token_mutations("room/thing", SOURCE) if one.function == "below")
     near, far = rounds(below, reach)
-    assert [test.split("::")[1] for test in near] == ["quick", "slow", "beside"]
+    assert [test.rpartition("::")[2] for test in near] == ["quick", "slow", "beside", "tests/room/test_thing.py"]
     assert [test.split("::")[1] for test in far] == ["far"]

@@ -32,15 +32,18 @@ Reach = dict[str, dict[str, Any]]  # what reach.py has written: of every test it
 
 
 class Killer:
-    """A plugin of the trial's pytest: which tests in what order, new ones first, and which of them failed first."""
+    """A plugin of the trial's pytest: which tests in what order, and which of them failed first."""
 
-    def __init__(self, tests: list[str], reach: Reach) -> None:
+    def __init__(self, tests: list[str]) -> None:
         self.places = {test: i for i, test in enumerate(tests)}
-        self.reach, self.first = reach, ""
+        self.first = ""
+
+    def place(self, item: pytest.Item) -> int | None:
+        """The place of a test among those that are asked, or that of its whole file."""
+        return self.places.get(item.nodeid, self.places.get(item.nodeid.split("::")[0]))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        asked = [item for item in items if item.nodeid in self.places or item.nodeid not in self.reach]
-        items[:] = sorted(asked, key=lambda item: self.places.get(item.nodeid, -1))
+        items[:] = sorted((item for item in items if self.place(item) is not None), key=self.place)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -74,8 +77,9 @@ def killed_by(
     path.write_text(ast.unparse(mutation.tree) + "\n")
     try:
         for tests in ([first] * (first in reach), *rounds(mutation, reach)[: 1 if near_only else 2]):
-            seconds = SECONDS + 3 * sum(reach[test]["seconds"] for test in tests)
-            if tests and (killer := _run(tests, reach, seconds, log)):
+            seconds = SECONDS + 3 * sum(reach[test]["seconds"] for test in tests if test in reach)
+            tests = [test for test in tests if (tree / test.split("::")[0]).exists()]
+            if tests and (killer := _run(tests, seconds, log)):
                 return killer
         return ""
     finally:
@@ -85,7 +89,8 @@ def killed_by(
 def rounds(mutation: Mutation, reach: Reach) -> tuple[list[str], list[str]]:
     """The near tests that reach the function, and the far ones, in the order in which they are asked.
 
-    For what stands outside of functions those that reach anything of the class, or of the file.
+    For what stands outside of functions those that reach anything of the class, or of the file. At the end of the near
+    ones stands the test file of the same name, whole: its tests may be newer than what is known of their reach.
     """
     folder, _, name = mutation.file.rpartition("/")
     room = f"tests/{folder.split('/')[0]}/"
@@ -103,16 +108,16 @@ def rounds(mutation: Mutation, reach: Reach) -> tuple[list[str], list[str]]:
     file_of = {test: test.split("::")[0] for test in tests}
     near = [test for test in tests if file_of[test].startswith(room)]
     near.sort(key=lambda test: (file_of[test] != own, not test.startswith(f"tests/{folder}/")))
-    return near, [test for test in tests if not file_of[test].startswith(room)]
+    return [*near, own], [test for test in tests if not file_of[test].startswith(room)]
 
 
-def _run(tests: list[str], reach: Reach, seconds: float, log: Path) -> str:
+def _run(tests: list[str], seconds: float, log: Path) -> str:
     """Pytest in a forked process, up to the first failure."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        _be_the_trial(tests, reach, int(seconds), log, write)
+        _be_the_trial(tests, int(seconds), log, write)
     os.close(write)
     deadline = time.monotonic() + PATIENCE * seconds
     done, status = 0, 0
@@ -130,21 +135,21 @@ def _run(tests: list[str], reach: Reach, seconds: float, log: Path) -> str:
     return said or ("" if status == 0 else f"stops with status {status}")
 
 
-def _be_the_trial(tests: list[str], reach: Reach, seconds: int, log: Path, write: int) -> None:
+def _be_the_trial(tests: list[str], seconds: int, log: Path, write: int) -> None:
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
         os.dup2(file, stream)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    killer, code = Killer(tests, reach), 1
+    killer, code = Killer(tests), 1
     try:
         files = list(dict.fromkeys(test.split("::")[0] for test in tests))
         code = int(pytest.main([*OPTIONS, *LOADED, *files], plugins=[killer]))
     except BaseException:
         traceback.print_exc()
     finally:
-        if code:
+        if code not in (0, 5):  # 5: the tests are no longer there
             os.write(write, (killer.first or f"pytest ends with {code}").encode())
         sys.stdout.flush()
         sys.stderr.flush()

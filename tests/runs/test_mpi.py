@@ -1,6 +1,7 @@
 """Several ranks do what one process does. Here they are threads; tests/runs/test_mpiexec.py starts real ones."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -248,3 +249,30 @@ def test_ranks_speak_to_each_other_only_if_there_are_two(monkeypatch, size, kind
     monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=mpi))
     monkeypatch.setitem(sys.modules, "mpi4py.run", SimpleNamespace())
     assert type(started_ranks()) is kind
+
+
+def test_nobody_ends_before_rank_0_has_said_why(monkeypatch):
+    """Whoever ends with an error ends all others, in real ranks."""
+    order = []
+
+    class Slow:
+        def write(self, text):
+            time.sleep(0.1)
+            order.append("said")
+
+        def flush(self):
+            pass
+
+    def on_rank(ranks):
+        def refuse():
+            raise InputError("no")
+
+        try:
+            ranks.together(refuse)
+        finally:
+            order.append("ended")
+
+    monkeypatch.setattr(sys, "stderr", Slow())
+    on_ranks(3, on_rank)
+    assert order.index("ended") > order.index("said")
+    assert order[-3:] == ["ended"] * 3
