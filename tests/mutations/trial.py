@@ -34,12 +34,14 @@ Reach = dict[str, dict[str, Any]]  # what reach.py has written: of every test it
 class Killer:
     """A plugin of the trial's pytest: which tests in what order, and which of them failed first."""
 
-    def __init__(self, tests: list[str]) -> None:
+    def __init__(self, tests: list[str], reach: Reach) -> None:
         self.places = {test: i for i, test in enumerate(tests)}
-        self.first = ""
+        self.reach, self.first = reach, ""
 
     def place(self, item: pytest.Item) -> int | None:
-        """The place of a test among those that are asked, or that of its whole file."""
+        """The place of a test among those that are asked, or that of its whole file; what is not known comes first."""
+        if item.nodeid not in self.reach:
+            return -1
         return self.places.get(item.nodeid, self.places.get(item.nodeid.split("::")[0]))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -79,7 +81,7 @@ def killed_by(
         for tests in ([first] * (first in reach), *rounds(mutation, reach)[: 1 if near_only else 2]):
             seconds = SECONDS + 3 * sum(reach[test]["seconds"] for test in tests if test in reach)
             tests = [test for test in tests if (tree / test.split("::")[0]).exists()]
-            if tests and (killer := _run(tests, seconds, log)):
+            if tests and (killer := _run(tests, reach, seconds, log)):
                 return killer
         return ""
     finally:
@@ -111,13 +113,13 @@ def rounds(mutation: Mutation, reach: Reach) -> tuple[list[str], list[str]]:
     return [*near, own], [test for test in tests if not file_of[test].startswith(room)]
 
 
-def _run(tests: list[str], seconds: float, log: Path) -> str:
+def _run(tests: list[str], reach: Reach, seconds: float, log: Path) -> str:
     """Pytest in a forked process, up to the first failure."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        _be_the_trial(tests, int(seconds), log, write)
+        _be_the_trial(tests, reach, int(seconds), log, write)
     os.close(write)
     deadline = time.monotonic() + PATIENCE * seconds
     done, status = 0, 0
@@ -135,14 +137,14 @@ def _run(tests: list[str], seconds: float, log: Path) -> str:
     return said or ("" if status == 0 else f"stops with status {status}")
 
 
-def _be_the_trial(tests: list[str], seconds: int, log: Path, write: int) -> None:
+def _be_the_trial(tests: list[str], reach: Reach, seconds: int, log: Path, write: int) -> None:
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
         os.dup2(file, stream)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    killer, code = Killer(tests), 1
+    killer, code = Killer(tests, reach), 1
     try:
         files = list(dict.fromkeys(test.split("::")[0] for test in tests))
         code = int(pytest.main([*OPTIONS, *LOADED, *files], plugins=[killer]))
