@@ -23,7 +23,7 @@ EXPLAINED = (
               "They are None together; both are asked for the sake of the types."),
     Explained("models/generate.generate",
               (f"np.zeros({ALL_COLUMNS}) -> np.ones({ALL_COLUMNS})",),
-              "What stands before a shorter prompt is hidden; what comes after the prompts is written before it is read."),
+              "What stands before a shorter prompt is hidden; what comes after prompts is written before it is read."),
     Explained("models/sampling.sample", ("-1 -> 1",), "The logits have two axes: the last one is axis 1."),
     Explained("models/search.greedy_search",
               ("np.full((B, 1 + max_tokens), stop_token, dtype=np.int64) -> np.full((B, 1 + max_tokens), stop_token)",),
