@@ -3,14 +3,12 @@
     PYTHONPATH=. python tests/gallery/operator_mutations.py            all of ops/, with the survivors
     PYTHONPATH=. python tests/gallery/operator_mutations.py softmax    one chapter
 
-Kinds: sign (- for +, a minus lost), factor (/ for *), term (one side of a sum or product alone), transpose (left out),
-axis (the first for the last), call (np.subtract for np.add), number (doubled), compare (<= for <). The checks of
-arguments are left alone: what they refuse is tested elsewhere. A mutation is killed when a property of the catalogue
-fails for the op, or, for what has no backward, when its values change: masks, positions and erf are held to formulas.
+The kinds are those of `operator_changes` in tests/mutations/changes.py. The checks of arguments are left alone: what
+they refuse is tested elsewhere. A mutation is killed when a property of the catalogue fails for the op, or, for what
+has no backward, when its values change: masks, positions and erf are held to formulas.
 """
 
 import ast
-import copy
 import importlib
 import re
 import signal
@@ -20,7 +18,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +28,7 @@ from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gallery.killing import KILLERS, failure
 from tests.gallery.explained import reason_for
 from tests.gallery.values import VALUE_CHAPTERS, VALUES
+from tests.mutations.changes import Mutation, operator_changes
 
 OPS = Path(__file__).parents[2] / "numpy_attention" / "ops"
 CHAPTERS = (
@@ -39,30 +38,6 @@ CHAPTERS = (
 SECONDS = 60  # of the processor's time: a mutation that runs longer has made an endless loop
 
 PLACES = (ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Call, ast.Attribute, ast.Compare, ast.Constant)
-CALLS = {"np.add": "np.subtract", "np.multiply": "np.divide", "np.maximum": "np.minimum"}
-CALLS |= {after: before for before, after in CALLS.items()}
-SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
-COMPARES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-
-
-class Mutation(NamedTuple):
-    """One change: where, of which kind, from what to what, and the changed source."""
-
-    chapter: str
-    function: str
-    line: int
-    kind: str
-    before: str
-    after: str
-    tree: ast.Module
-
-    @property
-    def place(self) -> str:
-        return f"{self.chapter}.{self.function}"
-
-    @property
-    def change(self) -> str:
-        return f"{self.before} -> {self.after}"
 
 
 def mutations(chapter: str) -> Iterator[Mutation]:
@@ -72,11 +47,10 @@ def mutations(chapter: str) -> Iterator[Mutation]:
         if re.match("_?check", function.name):
             continue
         for node in _places(function):
-            for kind, changed in _changes(node):
+            for kind, changed in operator_changes(node):
                 before, after = ast.unparse(node), ast.unparse(changed)
                 if before != after:
-                    new = _replaced(tree, node, changed)
-                    yield Mutation(chapter, function.name, node.lineno, kind, before, after, new)
+                    yield Mutation(chapter, function.name, node.lineno, kind, before, after, tree, node, changed)
 
 
 def _places(function: ast.FunctionDef) -> Iterator[Any]:
@@ -105,61 +79,9 @@ def _places(function: ast.FunctionDef) -> Iterator[Any]:
             yield from walk(statement)
 
 
-def _changes(node: Any) -> Iterator[tuple[str, Any]]:
-    changed = copy.deepcopy(node)
-    if isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in SWAPS:
-        changed.op = SWAPS[type(node.op)]()
-        yield ("sign" if isinstance(node.op, (ast.Add, ast.Sub)) else "factor"), changed
-    if isinstance(node, ast.BinOp) and type(node.op) in SWAPS:
-        yield "term", node.left
-        yield "term", node.right
-    if isinstance(node, ast.AugAssign):
-        yield "term", ast.copy_location(ast.Pass(), node)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Invert, ast.Not)):
-        yield "sign", node.operand
-    if isinstance(node, ast.Attribute) and node.attr == "T":
-        yield "transpose", node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "swapaxes":
-        yield "transpose", node.func.value
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
-        changed.func = ast.parse(CALLS[ast.unparse(node.func)], mode="eval").body
-        yield "call", changed
-    if isinstance(node, ast.Call):
-        for i, keyword in enumerate(node.keywords):
-            if keyword.arg == "axis" and ast.unparse(keyword.value) in ("-1", "0"):
-                one = copy.deepcopy(node)
-                one.keywords[i].value = ast.Constant(0 if ast.unparse(keyword.value) == "-1" else -1)
-                yield "axis", one
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        changed.value = 2 * node.value if node.value else type(node.value)(1)
-        yield "number", changed
-    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARES:
-        changed.ops[0] = COMPARES[type(node.ops[0])]()
-        yield "compare", changed
-
-
-def _replaced(tree: ast.Module, node: ast.AST, changed: ast.AST) -> ast.Module:
-    """A copy of the tree with one node changed."""
-
-    class Replace(ast.NodeTransformer):
-        def visit(self, one: ast.AST) -> Any:
-            return copy.deepcopy(changed) if one is node else self.generic_visit_copy(one)
-
-        def generic_visit_copy(self, one: ast.AST) -> ast.AST:
-            fields = {}
-            for name, value in ast.iter_fields(one):
-                if isinstance(value, list):
-                    fields[name] = [self.visit(v) if isinstance(v, ast.AST) else v for v in value]
-                else:
-                    fields[name] = self.visit(value) if isinstance(value, ast.AST) else value
-            return ast.copy_location(type(one)(**fields), one)
-
-    return ast.fix_missing_locations(Replace().visit(tree))
-
-
 def killed_by(mutation: Mutation) -> str:
     """Which property notices; empty when none does."""
-    module = types.ModuleType(f"numpy_attention.ops.{mutation.chapter}")
+    module = types.ModuleType(f"numpy_attention.ops.{mutation.file}")
     module.__package__ = "numpy_attention.ops"
 
     def out_of_time(*_: Any) -> None:
@@ -169,7 +91,7 @@ def killed_by(mutation: Mutation) -> str:
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         with np.errstate(all="ignore"):
-            exec(compile(mutation.tree, f"{mutation.chapter}.py", "exec"), module.__dict__)
+            exec(compile(mutation.tree, f"{mutation.file}.py", "exec"), module.__dict__)
             return _values_changed(module, mutation) or _property_fails(module, mutation)
     except Exception as error:
         return f"stops with {type(error).__name__}"
@@ -178,7 +100,7 @@ def killed_by(mutation: Mutation) -> str:
 
 
 def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
-    original = importlib.import_module(f"numpy_attention.ops.{mutation.chapter}")
+    original = importlib.import_module(f"numpy_attention.ops.{mutation.file}")
     entries = [
         replace(entry, op=getattr(module, entry.covers), op_backward=getattr(module, f"{entry.covers}_backward"))
         for entry in CATALOGUE.values()
@@ -203,7 +125,7 @@ def _concerns(mutation: Mutation, entry: Entry, original: types.ModuleType) -> b
 def _values_changed(module: types.ModuleType, mutation: Mutation) -> str:
     """What has no backward is held to plain formulas."""
     for name, trial in VALUES.items():
-        if hasattr(module, name) and mutation.chapter == VALUE_CHAPTERS[name]:
+        if hasattr(module, name) and mutation.file == VALUE_CHAPTERS[name]:
             try:
                 trial(getattr(module, name))
             except AssertionError:

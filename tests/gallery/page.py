@@ -2,6 +2,7 @@
 
     PYTHONPATH=. python tests/gallery/page.py             run all weaker checks and write the tables anew (7 minutes)
     PYTHONPATH=. python tests/gallery/page.py NAME ...    run them on these mistakes; the page knows the others
+    PYTHONPATH=. python tests/gallery/page.py known       run none; the page knows all
 
 The prose between the tables is written by hand. A test compares the page with the gallery in every run, a slow one
 what each weaker check misses.
@@ -14,8 +15,9 @@ from pathlib import Path
 
 from numpy_attention.gallery import MUTANTS, kill, missed_by_weaker
 from numpy_attention.gallery.weaker import WEAKER
-from tests.gallery.explained import EXPLAINED
+from tests.gallery.explained import EXPLAINED, Explained
 from tests.generated import with_block
+from tests.mutations import explained, strength
 
 PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
 Missed = dict[str, list[str]]  # by the name of the weaker check
@@ -55,12 +57,12 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def explained_table() -> Iterator[str]:
+def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
     """A row for each reason why a change is not noticed."""
     yield "| where | change | why no result changes |"
     yield "|---|---|---|"
-    for one in EXPLAINED:
-        changes = ", ".join(f"`{change}`" for change in one.changes).replace(" -> ", " → ")
+    for one in reasons:
+        changes = ", ".join(f"`{change}`" for change in one.changes).replace(" -> ", " → ").replace(" | ", "` in `")
         yield f"| `{one.place}` | {changes} | {one.reason} |"
 
 
@@ -85,12 +87,16 @@ def missed_with(names: list[str]) -> Missed:
 
 def written(text: str, missed: Missed) -> str:
     """The page with its tables new."""
-    tables = {"mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table()}
+    tables = {
+        "mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table(EXPLAINED),
+        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(explained.EXPLAINED),
+    }
     for name, lines in tables.items():
         text = with_block(text, name, "\n".join(lines).strip())
     return text
 
 
 if __name__ == "__main__":
-    missed = missed_with(sys.argv[1:]) if sys.argv[1:] else dict(missed_by_weaker())
+    names = [name for name in sys.argv[1:] if name != "known"]
+    missed = missed_with(names) if sys.argv[1:] else dict(missed_by_weaker())
     PAGE.write_text(written(PAGE.read_text(), missed))

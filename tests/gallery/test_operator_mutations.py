@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from tests.gallery.explained import EXPLAINED, reason_for
-from tests.gallery.operator_mutations import CHAPTERS, OPS, Mutation, killed_by, mutations
+from tests.gallery.operator_mutations import CHAPTERS, OPS, killed_by, mutations
+from tests.mutations.changes import Mutation
 
 
 def survivors(chapter: str) -> list[Mutation]:
@@ -22,7 +23,7 @@ def test_the_unchanged_chapter_passes(chapter: str) -> None:
     """Else every mutation would be killed for the wrong reason."""
     tree = ast.parse((OPS / f"{chapter}.py").read_text())
     function = {"embedding": "embedding", "attention": "scaled_dot_product_attention"}.get(chapter, chapter)
-    said = killed_by(Mutation(chapter, function, 0, "none", "", "", tree))
+    said = killed_by(Mutation(chapter, function, 0, "none", "", "", tree, tree, tree))
     assert said == ""
 
 

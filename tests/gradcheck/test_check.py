@@ -127,3 +127,36 @@ def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> Non
 def test_a_check_of_nothing_is_no_check(claim: Any, words: str) -> None:
     with pytest.raises(GradientError, match=words):
         gradcheck_vjp(lambda x: x * 1.0, claim, (np.arange(3.0),))
+
+
+def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[int, int]:
+    """How often the op was called, and how often the report says that it was."""
+    calls = 0
+
+    def counting(x: np.ndarray) -> Any:
+        nonlocal calls
+        calls += 1
+        return op(x)
+
+    report = check(problem_of_op(counting, op_backward, {"x": x}, {}), structure=False, **options)
+    return calls, report.calls
+
+
+def uncounted(op: str, width: int, exhaustive: int, witness: str) -> int:
+    """The calls that the report does not count: those for the backward, and for its round-off."""
+    x = np.random.default_rng(width).standard_normal((3, width))
+    x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
+    forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
+    calls, told = counted(forward, backward, x, exhaustive=exhaustive, witness=witness)
+    assert 0 < told < calls
+    return calls - told
+
+
+@pytest.mark.parametrize("witness", ["complex", "differences", "both"])
+def test_every_call_that_the_numbers_take_is_counted(witness: str) -> None:
+    """By elements or by directions, for few numbers or for many: what comes on top is always the same."""
+    softmax = {uncounted("softmax", width, exhaustive, witness) for width in (2, 7) for exhaustive in (1, 1000)}
+    assert len(softmax) == 1
+    if witness != "complex":  # which finds no corner
+        assert {uncounted("relu", width, 1, witness) for width in (2, 7)} == softmax
+        assert len({uncounted("relu", width, 1000, witness) for width in (2, 7)}) == 1

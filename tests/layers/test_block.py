@@ -39,6 +39,22 @@ def test_pre_norm_and_post_norm_are_what_they_say(rng):
         np.testing.assert_allclose(block.forward(x)[0], y, rtol=1e-12)
 
 
+def test_the_norm_stands_behind_the_sum_unless_said_otherwise(rng):
+    block = na.EncoderBlock(12, 3, 7, rng, dtype=np.float64)
+    y, _ = block.forward(rng.standard_normal((2, 4, 12)))
+    np.testing.assert_allclose(y.std(axis=-1), 1.0, rtol=1e-4)
+
+
+def test_the_keys_of_the_context_are_kept_from_the_first_step(rng):
+    block = na.DecoderBlock(12, 3, 7, rng, cross_attention=True)
+    x, context = rng.standard_normal((2, 1, 5, 12)).astype(np.float32)
+    past = na.KeyValueCache(5), na.KeyValueCache(5)
+    first, _ = block.forward(x[:, :1], context, past=past)
+    assert past[1].length == 5
+    again, _ = block.forward(x[:, :1], 0 * context, past=(na.KeyValueCache(5), past[1]))  # it is not read again
+    np.testing.assert_array_equal(again, first)
+
+
 @pytest.mark.parametrize("pre_norm", [True, False])
 def test_a_decoder_looks_across_between_looking_back_and_thinking(pre_norm, rng):
     block = randomized(

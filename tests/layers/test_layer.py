@@ -104,6 +104,19 @@ def test_both_dtypes_start_alike():
             np.testing.assert_array_equal(p, double.parameters()[name].astype(np.float32))
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_biases_start_at_zero_gains_at_one_and_matrices_at_random(name, rng):
+    for dotted, p in LAYERS[name][0](rng, np.float64).parameters().items():
+        last = dotted.rpartition(".")[2]
+        if last == "gamma":
+            np.testing.assert_array_equal(p, 1.0)
+        elif last == "beta" or last.startswith("b"):
+            np.testing.assert_array_equal(p, 0.0)
+        else:
+            assert 0 < p.std() < 1
+            assert len(np.unique(p)) == p.size
+
+
 def test_parameters_are_the_live_arrays_under_dotted_names(rng):
     block = na.DecoderBlock(12, 3, 7, rng, cross_attention=True)
     parameters = block.parameters()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.ops.tiles import Band
 from tests.layers.gradients import MASK, assert_gradients, randomized
 
 
@@ -38,6 +39,15 @@ def test_every_head_is_an_attention_of_its_own(rng):
         heads.append(na.scaled_dot_product_attention(q, k, v, mask=MASK)[0])
     y = np.concatenate(heads, axis=-1) @ layer.w_o
     np.testing.assert_allclose(layer.forward(x, mask=MASK)[0], y, rtol=1e-10)
+
+
+def test_dropout_falls_on_the_weights_in_tiles_as_on_all_at_once(rng):
+    layer = na.MultiHeadAttention(12, 3, rng, dropout=0.5)
+    x = rng.standard_normal((2, 5, 12)).astype(np.float32)
+    for band in (None, Band(causal=True)):
+        asleep = layer.forward(x, band=band)[0]
+        assert not np.allclose(layer.forward(x, band=band, rng=rng)[0], asleep)
+        np.testing.assert_array_equal(layer.forward(x, band=band)[0], asleep)
 
 
 def test_a_bias_on_the_scores_can_hide_what_a_mask_hides(rng):

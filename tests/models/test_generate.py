@@ -131,8 +131,12 @@ def test_an_array_of_prompts_gives_a_list(rng):
     ids=str,
 )
 def test_settings_no_sampler_can_follow_are_refused(options, message, rng):
+    how = {"prompt_ids": [1], "num_tokens": 2, "rng": rng} | options
     with pytest.raises((TypeError, ValueError), match=message):
-        gpt(rng).generate(**({"prompt_ids": [1], "num_tokens": 2, "rng": rng} | options))
+        gpt(rng).generate(**how)
+    if how["prompt_ids"] != [[1, 2], []]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            next(stream(gpt(rng), **how))
 
 
 def test_a_prompt_that_is_no_ids_is_refused(rng):

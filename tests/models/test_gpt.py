@@ -134,6 +134,12 @@ def test_starts_like_gpt_2():
     assert float(model.loss(ids[:, :-1], ids[:, 1:])[0]) == pytest.approx(math.log(90), abs=0.1)
 
 
+def test_every_norm_has_the_eps_of_the_configuration(rng):
+    model = gpt(rng, norm_eps=0.25)
+    norms = [norm for block in model.blocks for norm in (block.norm_1, block.norm_2)] + [model.norm]
+    assert {norm.eps for norm in norms} == {0.25}
+
+
 def test_number_of_parameters_of_gpt_2_small():
     config = na.GPTConfig(vocab_size=5, context_length=1024, d_model=768, num_heads=12, num_layers=1)
     of_one_layer = na.GPT(config, None).num_parameters() - 5 * 768

@@ -12,6 +12,10 @@ def test_the_hidden_width_is_four_times_the_width_unless_said_otherwise(options,
     assert dataclasses.replace(CONFIG, **options).hidden_width() == width
 
 
+def test_an_odd_width_per_head_is_no_matter_where_nothing_turns_in_pairs():
+    assert dataclasses.replace(CONFIG, d_model=6).d_model // CONFIG.num_heads == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -23,6 +27,9 @@ def test_the_hidden_width_is_four_times_the_width_unless_said_otherwise(options,
         ({"activation": "tanh"}, "activation must be one of"),
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"dropout": 1.0}, "dropout must be in"),
+        ({"rotary_base": 0.0}, "rotary_base must be above 0, got 0.0"),
+        ({"norm_eps": 0.0}, "norm_eps must be between 0 and 1, got 0.0"),
+        ({"norm_eps": 1.0}, "norm_eps must be between 0 and 1, got 1.0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

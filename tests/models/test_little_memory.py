@@ -106,8 +106,9 @@ def test_the_backward_changes_nothing_that_was_kept(name: str, rng: np.random.Ge
     assert same(cache, before)
 
 
-def test_of_a_block_its_input_is_kept_and_all_share_the_rest(rng: np.random.Generator) -> None:
-    model, (ids, _) = gpt(rng, num_layers=3, dropout=0.3)
+@pytest.mark.parametrize("make", [gpt, classifier, encoder])
+def test_of_a_block_its_input_is_kept_and_all_share_the_rest(make: Any, rng: np.random.Generator) -> None:
+    model, (ids, _) = make(rng, num_layers=3, dropout=0.3)
     model.recompute = True
     _, cache = model.forward(ids, rng=np.random.default_rng(1))
     kept = cache.stack.blocks

@@ -49,3 +49,10 @@ def test_nothing_is_drawn_from_what_is_no_number(row, temperature, rng):
 
 def test_a_token_may_be_impossible(rng):
     assert sample(np.array([[-np.inf, 0.0]]), rng) == [1]
+
+
+def test_of_equal_logits_the_first_are_kept(rng):
+    logits = rng.integers(0, 3, (500, 20)).astype(float)
+    tokens = sample(logits, rng, top_k=2)
+    kept = np.argsort(-logits, axis=-1, kind="stable")[:, :2]
+    assert (kept == tokens[:, None]).any(axis=1).all()

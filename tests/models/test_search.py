@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from numpy_attention.models.search import _log_softmax
 from tests.models.test_seq2seq import CONFIG, SOURCE_LENGTHS, START, STOP, VARIANTS, V, batch, seq2seq
 
 
@@ -63,3 +64,9 @@ def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
 def test_errors_say_what_is_wrong(call, message, rng):
     with pytest.raises(ValueError, match=message):
         call(seq2seq(rng))
+
+
+def test_the_probabilities_of_rows_far_apart_are_those_of_each_by_itself():
+    x = np.array([[0.0, 1.0], [-3000.0, -3001.0], [2000.0, 2000.0]])
+    expected = [[-np.log1p(np.e), 1 - np.log1p(np.e)], [-np.log1p(1 / np.e), -1 - np.log1p(1 / np.e)], [-np.log(2)] * 2]
+    np.testing.assert_allclose(_log_softmax(x.copy()), expected, rtol=1e-12)

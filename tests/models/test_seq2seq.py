@@ -39,6 +39,11 @@ def test_every_gradient_agrees_with_differences(variant, rng):
     assert_gradients(model, lambda: model.loss(*arrays, SOURCE_LENGTHS, TARGET_LENGTHS), rng)
 
 
+def test_a_head_is_a_matrix_alone(rng):
+    names = seq2seq(rng, tie_weights=False).parameters().keys()
+    assert [name for name in names if name.startswith("head")] == ["head.w"]
+
+
 def test_gradients_hold_under_dropout_and_label_smoothing(rng):
     model, arrays = seq2seq(rng, dropout=0.2, label_smoothing=0.1), batch(rng)
     assert_gradients(model, lambda: model.loss(*arrays, training=True, rng=np.random.default_rng(3)), rng)

@@ -52,6 +52,12 @@ def test_gradients_hold_under_dropout(rng):
     assert_gradients(model, lambda: model.loss(ids, targets, training=True, rng=np.random.default_rng(3)), rng)
 
 
+def test_texts_without_segments_have_one_type_and_not_none(rng):
+    assert encoder(rng, num_types=1).type_embedding.table.shape == (1, 12)
+    with pytest.raises(ValueError, match="num_types must be at least 1, got 0"):
+        encoder(rng, num_types=0)
+
+
 def test_directions_have_length_1(rng):
     y, _ = encoder(rng).forward(rng.integers(0, V, (B, T)), np.array([6, 2, 3, 1]))
     assert y.shape == (B, 12)

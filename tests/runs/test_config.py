@@ -8,7 +8,7 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, make_optimizer, option, value_type
+from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, command_line, make_optimizer, option, value_type
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,29 @@ def test_a_value_out_of_bounds_is_refused_with_the_options_name(values, said):
     with pytest.raises(InputError, match=said) as caught:
         TrainConfig(**values)
     assert "\n" not in str(caught.value)
+
+
+AT_LEAST_1 = (
+    "steps", "batch", "accumulate", "layers", "heads", "d_model", "context", "log_every", "eval_every", "save_every",
+)
+AT_LEAST_0 = (
+    "seed", "workers", "d_ff", "dropout", "learning_rate", "min_learning_rate", "warmup", "beta1", "beta2",
+    "weight_decay", "clip", "skip_bad_steps", "patience", "lora",
+)
+
+
+@pytest.mark.parametrize(("name", "low"), [*((name, 1) for name in AT_LEAST_1), *((name, 0) for name in AT_LEAST_0)])
+def test_the_least_value_is_taken_and_none_below_it(name, low):
+    more = {"from_": "model"} if name == "lora" else {}
+    assert getattr(TrainConfig(**{name: low}, **more), name) == low
+    with pytest.raises(InputError, match=f"{option(name)} must be at least {low}.*, got {low - 1}"):
+        TrainConfig(**{name: low - 1}, **more)
+
+
+@pytest.mark.parametrize("name", ["dropout", "beta1", "beta2"])
+def test_a_share_of_one_is_too_much(name):
+    with pytest.raises(InputError, match=f"{option(name)} must be at least 0 and below 1, got 1.0"):
+        TrainConfig(**{name: 1.0})
 
 
 @pytest.mark.parametrize(
@@ -110,6 +133,14 @@ def test_every_setting_has_a_type_and_a_spelling():
         assert value_type(field) in (int, float, str, bool)
         assert field.metadata["help"]
     assert option("learning_rate") == "--learning-rate"
+
+
+def test_the_help_of_an_option_tells_its_default_and_its_choices():
+    said = {spelling: options["help"] for spelling, options in command_line()}
+    assert said["--steps"] == "optimizer steps (default: 1200)"
+    assert said["--text"].endswith("that Python carries)")
+    assert said["--optimizer"] == "the optimizer: adamw, adam, sgd (default: adamw)"
+    assert "default" not in said["--recompute"]
 
 
 def test_the_sizes_are_those_of_a_model():

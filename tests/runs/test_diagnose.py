@@ -1,5 +1,7 @@
 """The first place of a NaN or an infinity is found and named."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,17 @@ def test_a_gradient_that_overflows_is_found_in_the_backward(model, batch):
 
 def test_a_healthy_step_is_said_to_be_healthy(model, batch):
     assert first_non_finite(model, [batch], [None]) == "it does not come again when the step is repeated"
+
+
+def test_nobody_is_watched_any_more_once_it_is_found(model, batch):
+    first_non_finite(model, [batch], [None])
+    assert sys.getprofile() is None
+    with pytest.raises(ValueError, match="GPT: ids"):
+        first_non_finite(model, [(batch[0][0], batch[1][0])], [None])
+    assert sys.getprofile() is None
+
+
+def test_what_arises_outside_of_all_layers_is_the_models_own(model, batch):
+    model.norm.gamma[...] = 1e30
+    model.token_embedding.table[...] *= 1e10
+    assert first_non_finite(model, [batch], [None]).endswith("in GPT")

@@ -1,6 +1,9 @@
 """Several ranks do what one process does. Here they are threads; tests/runs/test_mpiexec.py starts real ones."""
 
 import errno
+import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.lock import hold
 from numpy_attention.runs.log import read_log
-from numpy_attention.runs.mpi import OneProcess, started_ranks
+from numpy_attention.runs.mpi import OneProcess, Ranks, started_ranks
 from numpy_attention.runs.parallel import Workers, loss_and_gradients, mean_loss, shards
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
@@ -268,3 +271,47 @@ def test_ranks_that_know_nothing_of_each_other_are_told_how_to_begin(monkeypatch
     monkeypatch.setenv(variable, "4")
     with pytest.raises(InputError, match="mpiexec -n N python -m mpi4py -m numpy_attention"):
         started_ranks()
+
+
+def test_two_processes_are_already_too_many_that_know_nothing_of_each_other(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    with pytest.raises(InputError, match="has started 2 processes"):
+        started_ranks()
+    monkeypatch.setenv("PMI_SIZE", "1")
+    assert started_ranks().size == 1
+
+
+@pytest.mark.parametrize(("size", "kind"), [(1, OneProcess), (2, Ranks)])
+def test_ranks_speak_to_each_other_only_if_there_are_two(monkeypatch, size, kind):
+    comm = SimpleNamespace(Get_size=lambda: size, Get_rank=lambda: 0, Split_type=lambda kind: comm)
+    mpi = SimpleNamespace(COMM_WORLD=comm, COMM_TYPE_SHARED=None, IN_PLACE=None)
+    monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=mpi))
+    monkeypatch.setitem(sys.modules, "mpi4py.run", SimpleNamespace())
+    assert type(started_ranks()) is kind
+
+
+def test_nobody_ends_before_rank_0_has_said_why(monkeypatch):
+    """Whoever ends with an error ends all others, in real ranks."""
+    order = []
+
+    class Slow:
+        def write(self, text):
+            time.sleep(0.1)
+            order.append("said")
+
+        def flush(self):
+            pass
+
+    def on_rank(ranks):
+        def refuse():
+            raise InputError("no")
+
+        try:
+            ranks.together(refuse)
+        finally:
+            order.append("ended")
+
+    monkeypatch.setattr(sys, "stderr", Slow())
+    on_ranks(3, on_rank)
+    assert order.index("ended") > order.index("said")
+    assert order[-3:] == ["ended"] * 3

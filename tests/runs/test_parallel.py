@@ -201,6 +201,19 @@ def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
     assert blas_threads() == before
 
 
+def test_one_worker_alone_on_its_machine_leaves_blas_its_threads():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def blas_threads():
+        return {one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"}
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        with Workers(1):
+            assert blas_threads() == {2}
+        with Workers(1, alone=False):
+            assert blas_threads() == {1}
+
+
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_mean_over_more_batches_than_fit_the_memory_reads_one_at_a_time(rows):
     alive, most = 0, 0

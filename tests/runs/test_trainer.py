@@ -215,6 +215,25 @@ def test_the_best_and_the_previous_checkpoint_are_kept(tmp_path, text):
     assert run.best == 1.0
 
 
+def test_a_checkpoint_is_written_when_it_is_due_and_with_every_new_best(tmp_path, text):
+    run, saved = trainer(tmp_path / "run", text), []
+    losses = iter([3.0, 1.0, 2.0])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    run.save = lambda: saved.append(run.step)
+    run.run()
+    assert saved == [0, 3, 4, 6, 8, 9, 12]
+
+
+def test_the_only_step_of_a_run_is_its_best(tmp_path, text):
+    trainer(tmp_path / "run", text, steps=1).run()
+    assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 1
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_as_many_threads_as_are_asked_for_share_a_batch(tmp_path, text, workers):
+    assert trainer(tmp_path / "run", text, workers=workers).workers.count == workers
+
+
 def test_patience_stops_after_that_many_evaluations_without_a_new_best(tmp_path, text):
     run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
     losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
+from numpy_attention.training import byte_pairs
 from numpy_attention.training.byte_pairs import (
     CHUNK,
     LONGEST,
@@ -130,6 +131,7 @@ def test_a_vocabulary_saved_as_json_comes_back_and_spells_the_same():
         {"vocabulary": "bpe"},
         {"vocabulary": "bpe", "merges": "ab"},
         {"vocabulary": "bpe", "merges": [[1, 2, 3]]},
+        {"vocabulary": "bpe", "merges": [[1, 2], [1, 2, 3]]},
         {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that is not there yet
         {"vocabulary": "bpe", "merges": [[-1, 97]]},
         {"vocabulary": "bpe", "merges": [[1.5, 2]]},
@@ -141,6 +143,21 @@ def test_a_vocabulary_saved_as_json_comes_back_and_spells_the_same():
 def test_what_is_no_vocabulary_is_refused(saved):
     with pytest.raises(InputError, match=r"no vocabulary|cannot be of"):
         vocabulary_from(saved)
+
+
+def test_a_vocabulary_is_of_the_kind_that_is_told_whatever_else_stands_there():
+    everything = {"characters": "ab", "merges": [[97, 98]]}
+    for kind, cls in (("char", CharVocabulary), ("byte", ByteVocabulary), ("bpe", BytePairVocabulary)):
+        assert type(vocabulary_from(everything | {"vocabulary": kind})) is cls
+
+
+def test_no_more_chunks_are_remembered_than_fit_in_memory(monkeypatch):
+    monkeypatch.setattr(byte_pairs, "REMEMBERED", 3)
+    vocabulary = learned(ANIMALS)
+    text = " ".join("abcdefgh")
+    for _ in range(2):
+        assert vocabulary.decode(vocabulary.encode(text)) == text
+        assert len(vocabulary._known) <= 3
 
 
 def test_half_a_surrogate_pair_is_refused_in_words():

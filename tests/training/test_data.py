@@ -49,6 +49,13 @@ def test_a_vocabulary_of_thousands_is_not_quoted_whole():
     assert len(str(caught.value)) < 200
 
 
+def test_five_unknown_characters_are_named_and_more_are_hinted_at():
+    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; it knows 'abc'"):
+        CharVocabulary("abc").encode("tsrqpa")
+    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; it knows 'abc'"):
+        CharVocabulary("abc").encode("utsrqpa")
+
+
 def test_files_are_read_character_for_character(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac\n")
@@ -95,6 +102,8 @@ def test_targets_are_the_next_characters_of_their_blocks():
 def test_a_text_shorter_than_a_block_is_refused():
     with pytest.raises(InputError, match="shorter than one block"):
         random_blocks(np.arange(7), 7, 2, np.random.default_rng(0))
+    x, _ = random_blocks(np.arange(8), 7, 2, np.random.default_rng(0))  # one that just holds a block and its targets
+    np.testing.assert_array_equal(x, [np.arange(7)] * 2)
 
 
 @pytest.mark.parametrize("length", [2, 5, 18, 19, 20, 21, 22, 50])
@@ -124,5 +133,5 @@ def test_a_file_in_pieces_is_the_whole_file(tmp_path, size):
 def test_no_more_than_a_million_ids_are_held_out():
     ids = np.broadcast_to(np.uint8(0), 50_000_000)
     training, held_out = split_text(ids)
-    assert len(held_out) == HELD_OUT
+    assert len(held_out) == HELD_OUT == 2**20
     assert len(training) == len(ids) - HELD_OUT

@@ -1,6 +1,8 @@
 """Texts bigger than memory: ids in a file, in few bytes, whole or not at all."""
 
 import os
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,16 @@ def test_ids_are_kept_in_as_few_bytes_as_hold_them(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
     assert map_ids(tmp_path / "ids.npy", 256) is None
     assert map_ids(tmp_path / "none.npy", 256) is None
+
+
+def test_a_pickle_in_the_place_of_ids_is_never_opened(tmp_path):
+    class Opened:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "opened",)
+
+    (tmp_path / "ids.npy").write_bytes(pickle.dumps(Opened()))
+    assert map_ids(tmp_path / "ids.npy", 256) is None
+    assert not (tmp_path / "opened").exists()
 
 
 def test_ids_that_fail_midway_leave_nothing(tmp_path):

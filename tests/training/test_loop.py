@@ -66,6 +66,14 @@ def test_without_a_schedule_the_rate_is_that_of_the_optimizer():
     assert_same(model, twin)
 
 
+def test_gradients_are_clipped_to_a_joint_length_of_one_unless_said_otherwise():
+    _, model, _ = run_of("sum")
+    before = {name: p.copy() for name, p in model.parameters().items()}
+    train(model, na.SGD(model.parameters(), 0.25), [(np.array([[1, 2, 3]]), np.array([1]))])
+    moved = np.concatenate([(p - before[name]).ravel() for name, p in model.parameters().items()])
+    assert np.linalg.norm(moved) == pytest.approx(0.25, rel=1e-4)
+
+
 def test_each_step_has_its_own_rate_counted_from_0():
     _, model, _ = run_of("sum")
     asked = []

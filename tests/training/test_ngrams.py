@@ -43,6 +43,9 @@ def test_the_probabilities_of_all_next_characters_sum_to_one():
 def test_too_little_text_and_too_long_contexts_are_refused():
     with pytest.raises(ValueError, match="at least 4"):
         ngram_losses(np.arange(3), np.arange(3), 10)
+    with pytest.raises(ValueError, match="held_out_ids one"):
+        ngram_losses(np.arange(4), np.arange(0), 10)
+    assert len(ngram_losses(np.arange(4), np.arange(1), 10)) == 4  # as little as will do
     with pytest.raises(ValueError, match="order"):
         ngram_losses(np.arange(30), np.arange(3), 100, order=10)
 

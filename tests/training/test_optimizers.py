@@ -54,6 +54,13 @@ def test_adam_takes_the_steps_of_the_formula():
     np.testing.assert_allclose(w, [first - step], rtol=1e-14)
 
 
+def test_adam_and_sgd_leave_the_size_of_a_matrix_alone():
+    for optimizer in (Adam, SGD):
+        w = np.array([[2.0, -4.0]])
+        optimizer({"w": w}, learning_rate=0.1).step({"w": np.zeros((1, 2))})
+        np.testing.assert_array_equal(w, [[2.0, -4.0]])
+
+
 def test_adamw_shrinks_matrices_only_and_outside_the_moments():
     w, b = np.array([[2.0, -4.0]]), np.array([3.0])
     optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=1e-300)
@@ -105,6 +112,7 @@ def test_saved_state_continues_as_if_never_interrupted(make):
         three.step(g)
     for name, p in straight.items():
         np.testing.assert_array_equal(p, resumed[name])
+    assert one.steps == three.steps == 6
 
 
 def test_wrong_parameters_gradients_and_states_are_refused_by_name():
@@ -118,11 +126,11 @@ def test_wrong_parameters_gradients_and_states_are_refused_by_name():
     with pytest.raises(ValueError, match="at least one"):
         SGD({})
     optimizer = Adam({"w": w})
-    with pytest.raises(ValueError, match="difference in b, w"):
+    with pytest.raises(ValueError, match=r"Adam: grads must have the optimizer's names, got a difference in b, w"):
         optimizer.step({"b": w})
     with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)"):
         optimizer.step({"w": w.T})
-    with pytest.raises(ValueError, match=r"difference in v\.w"):
+    with pytest.raises(ValueError, match=r"Adam: state must have the optimizer's names, got a difference in v\.w"):
         optimizer.load_state({"steps": np.asarray(1), "m.w": w})
 
 

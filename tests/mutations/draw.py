@@ -1,0 +1,40 @@
+"""Which mutations are tried: so many of each room, of every kind in turn, drawn by the hash of their names.
+
+A mutation that is drawn stays drawn when other lines change.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.mutations.changes import Mutation
+from tests.mutations.places import token_mutations
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "numpy_attention"
+ROOMS = {"layers": 60, "models": 80, "training": 70, "gradcheck": 100, "runs": 70, "pretrained": 50}
+SEED = 0
+
+
+def mutations_of(room: str) -> Iterator[Mutation]:
+    """All of a room, file by file."""
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        if path.name == "torch_adapter.py":
+            continue  # PyTorch is not there in every run
+        file = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        yield from token_mutations(file, path.read_text())
+
+
+def drawn(room: str, count: int, seed: int = SEED) -> list[Mutation]:
+    """So many of a room, as many of each kind as there are."""
+    kinds: dict[str, list[Mutation]] = {}
+    for mutation in sorted(mutations_of(room), key=lambda one: _hash(one, seed)):
+        kinds.setdefault(mutation.kind, []).append(mutation)
+    in_turn = itertools.zip_longest(*(kinds[kind] for kind in sorted(kinds)))
+    found = [one for turn in in_turn for one in turn if one is not None]
+    return found[:count]
+
+
+def _hash(mutation: Mutation, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed} {mutation.name}".encode()).digest()

@@ -1,0 +1,51 @@
+"""What is known of the drawn mutations, stored in strength.json: of each its name, its kind and the test that notices.
+
+`table` is what docs/gallery.md shows of it, written by tests/gallery/page.py.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.mutations.draw import ROOMS, drawn
+from tests.mutations.explained import EXPLAINED
+
+STORED = Path(__file__).with_name("strength.json")
+Results = dict[str, dict[str, Any]]
+
+
+def stored() -> Results:
+    """The stored results, by the names of the mutations."""
+    return {told["name"]: told for told in json.loads(STORED.read_text())}
+
+
+def store(results: Results) -> None:
+    """Write the results of what is drawn now, room by room; what has not been tried on all tests is left out."""
+    names = [one.name for room, count in ROOMS.items() for one in drawn(room, count)]
+    found = [results[name] for name in names if name in results]
+    found = [told for told in found if told["killed_by"] or is_explained(told["name"]) or told.get("asked") == "all"]
+    lines = [json.dumps({key: told[key] for key in ("name", "kind", "killed_by")}) for told in found]
+    STORED.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def is_explained(name: str) -> bool:
+    """Whether there is a reason why nobody notices this mutation."""
+    place, _, rest = name.partition(": ")
+    change, line, _ = rest.split(" | ", 2) if rest.count(" | ") == 2 else (*rest.rsplit(" | ", 2)[:2], "")
+    return any(one.place == place and {change, f"{change} | {line}"} & {*one.changes} for one in EXPLAINED)
+
+
+def table(results: Results) -> Iterator[str]:
+    """A row for each room."""
+    yield "| room | changes tried | noticed | change no result |"
+    yield "|---|---|---|---|"
+    rows = []
+    for room in ROOMS:
+        told = [one for one in results.values() if one["name"].startswith(f"{room}/")]
+        noticed = sum(bool(one["killed_by"]) for one in told)
+        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in told)
+        rows.append((room, len(told), noticed, explained))
+    rows.append(("together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"

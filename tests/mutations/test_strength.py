@@ -1,0 +1,36 @@
+"""What is said of the drawn mutations holds: a reason for each that nobody notices, and each reason for a mutation."""
+
+from tests.mutations.draw import ROOMS, mutations_of
+from tests.mutations.explained import EXPLAINED, reason_for
+from tests.mutations.strength import is_explained, stored, table
+
+ALL = {room: list(mutations_of(room)) for room in ROOMS}
+
+
+def test_every_explained_change_is_still_a_mutation() -> None:
+    known = {(one.place, said) for room in ALL.values() for one in room
+             for said in (one.change, f"{one.change} | {one.statement}")}  # fmt: skip
+    for explained in EXPLAINED:
+        for change in explained.changes:
+            assert (explained.place, change) in known
+
+
+def test_a_stored_mutation_is_noticed_or_explained() -> None:
+    assert [name for name, told in stored().items() if not told["killed_by"] and not is_explained(name)] == []
+
+
+def test_a_reason_is_found_by_the_mutation_and_by_its_name() -> None:
+    explained = [one for room in ALL.values() for one in room if reason_for(one)]
+    assert len(explained) >= len(EXPLAINED)
+    assert all(is_explained(one.name) for one in explained)
+    assert not any(is_explained(one.name) for one in ALL["layers"] if not reason_for(one))
+
+
+def test_the_table_adds_up() -> None:
+    told = [
+        {"name": "layers/linear.Linear.forward: a -> b | a | 1", "kind": "name", "killed_by": "tests/x.py::y"},
+        {"name": "runs/log.Log.write: a -> b | a | 1", "kind": "name", "killed_by": ""},
+    ]
+    rows = list(table({one["name"]: one for one in told}))
+    assert rows[2] == "| layers | 1 | 1 | 0 |"
+    assert rows[-1] == "| together | 2 | 1 | 0 |"
