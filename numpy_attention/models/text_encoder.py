@@ -68,7 +68,7 @@ class TextEncoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)
-        self.require("temperature", above=0)
+        self.require("temperature", at_least=1e-6)  # cosines divided by less overflow
         self.require("norm_eps", above=0, below=1)
 
 

@@ -43,8 +43,7 @@ def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = N
 
     Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
-    T_k = T_q if T_k is None else T_k
-    _check_lengths("causal_mask", T_q, T_k)
+    T_q, T_k = query_and_key_lengths("causal_mask", T_q, T_k)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     return np.arange(T_k, like=like) <= query_position  # (T_q, T_k)
 
@@ -70,9 +69,8 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
 
     Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
-    T_k = T_q if T_k is None else T_k
-    _check_lengths("sliding_window_mask", T_q, T_k)
-    _check_window(window)
+    T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
+    window = _checked_window(window)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
@@ -143,13 +141,17 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
     return additive == 0
 
 
-def _check_lengths(op: str, T_q: int, T_k: int) -> None:
-    require_size(op, "T_q", T_q, at_least=0)
-    require_size(op, "T_k", T_k, at_least=0)
+def query_and_key_lengths(op: str, T_q: int, T_k: int | None) -> tuple[int, int]:
+    """T_q, and T_k, which is as long unless given, as numbers of Python: NumPy's small ones overflow in a difference.
+
+    Raises: TypeError or ValueError for what is no length.
+    """
+    T_q = require_size(op, "T_q", T_q, at_least=0)
+    return T_q, T_q if T_k is None else require_size(op, "T_k", T_k, at_least=0)
 
 
-def _check_window(window: int) -> None:
-    require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
+def _checked_window(window: int) -> int:
+    return require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
 
 
 def _check_padding(lengths: np.ndarray, T: int) -> None:

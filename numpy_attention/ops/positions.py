@@ -41,6 +41,7 @@ from numpy_attention.errors import (
     shape_error,
     value_error,
 )
+from numpy_attention.ops.masks import query_and_key_lengths
 
 
 def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
@@ -164,8 +165,8 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | n
 
     Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    T_k = T_q if T_k is None else T_k
-    _check_alibi("alibi_bias", num_heads, T_q, T_k)
+    _check_alibi("alibi_bias", num_heads)
+    T_q, T_k = query_and_key_lengths("alibi_bias", T_q, T_k)
     distance = np.abs(np.arange(T_q)[:, None] + (T_k - T_q) - np.arange(T_k))  # (T_q, T_k)
     return (alibi_slopes(num_heads)[:, None, None] * -distance).astype(dtype)
 
@@ -197,11 +198,9 @@ def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, pairing: st
     require_array("rotary", "positions", positions, "an array of numbers")
     if positions.dtype.kind not in "iuf":
         raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
-    if not broadcasts_to(positions.shape, x.shape[:-1]):
+    if positions.ndim == 0 or not broadcasts_to(positions.shape, x.shape[:-1]):
         raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
 
 
-def _check_alibi(op: str, num_heads: int, T_q: int = 0, T_k: int = 0) -> None:
+def _check_alibi(op: str, num_heads: int) -> None:
     require_size(op, "num_heads", num_heads)
-    require_size(op, "T_q", T_q, at_least=0)
-    require_size(op, "T_k", T_k, at_least=0)

@@ -110,8 +110,8 @@ def tiled_attention(
 
     Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
     """
-    band = Band(causal, window, slopes)
-    _check_tiled(q, k, v, mask, band, scale, block_size)
+    _check_tiled(q, k, v, mask, Band(causal, window, slopes), scale, block_size)
+    band = Band(causal, window if window is None else int(window), slopes)
     check_rate("tiled_attention", "dropout", dropout, rng)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     tile = tile_size(block_size, k.shape[-2], causal)

@@ -58,7 +58,7 @@ def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
     A causal tile has few queries: where it meets the diagonal, half of queries x queries scores are made in vain.
     """
     if block_size is not None:
-        return TileSize(block_size, block_size)
+        return TileSize(int(block_size), int(block_size))
     if not causal:
         return TileSize(512, 512)
     return TileSize(128 if T_k <= 2048 else 256, 512)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_number, require_size
+from numpy_attention.errors import require_float, require_number, require_size, shape_error
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.layer import Layer, Parameters, normal
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
@@ -67,6 +67,8 @@ class LowRank(Layer):
         self, w: np.ndarray, rank: int, alpha: float | None = None, rng: np.random.Generator | None = None
     ) -> None:
         require_float("LowRank", w=w)
+        if w.ndim != 2 or 0 in w.shape:
+            raise shape_error("LowRank", "w", "(d_in, d_out), both at least 1", w.shape)
         require_size("LowRank", "rank", rank)
         if alpha is not None:
             require_number("LowRank", "alpha", alpha, above=0)

@@ -222,7 +222,7 @@ def test_a_saved_encoder_comes_back(rng, tmp_path):
     ("change", "message"),
     [
         ({"num_types": 0}, "num_types must be at least 1, got 0"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"temperature": 0.0}, "temperature must be at least 1e-06"),
         ({"temperature": math.nan}, "temperature must be finite, got nan"),
         ({"positions": "rotary"}, "positions must be one of learned, sinusoidal"),
         ({"num_heads": 5}, "d_model must be divisible by num_heads"),
