@@ -122,4 +122,4 @@ def test_a_command_does_what_it_is_told_or_refuses_in_one_line(argv: list[str]) 
     with worlds.copy_of_the_world() as top:
         outcome = worlds.tried(argv, top)
     assert outcome != "right" or "--resume" not in argv or not START & {*argv}, "what begins a run is ignored"
-    tally(f"arguments of {argv[0]}", outcome)
+    tally(f"arguments: {argv[0]}", outcome)

@@ -184,9 +184,9 @@ def judge_empty(name: str, size: str) -> None:
         if place(error).startswith(("catalogue", "gradcheck")):
             return  # the entry itself cannot be drawn so
         own_words(error, {CATALOGUE[name].covers})
-        tally("zero sizes", "refused")
+        tally("arrays: zero sizes", "refused")
         return
-    result = tried(one.names, lambda: quietly(one.use, True, **one.good), kind="zero sizes")
+    result = tried(one.names, lambda: quietly(one.use, True, **one.good), kind="arrays: zero sizes")
     if result is not None and not finite(result):
         raise Finding("an empty array in, NaN out")
 

@@ -75,4 +75,4 @@ def written(**given: str) -> bytes:
 def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:
     with worlds.copy_of_the_world() as top:
         (top / "work" / "odd.toml").write_bytes(file)
-        tally("settings files", worlds.tried(["train", "--config", "odd.toml", "--out", "new"], top))
+        tally("settings", worlds.tried(["train", "--config", "odd.toml", "--out", "new"], top))

@@ -28,8 +28,8 @@ def test_an_odd_width_per_head_is_no_matter_where_nothing_turns_in_pairs():
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"dropout": 1.0}, "dropout must be in"),
         ({"rotary_base": 0.0}, "rotary_base must be above 0 and finite, got 0.0"),
-        ({"norm_eps": 0.0}, "norm_eps must be in \(0, 1\), got 0.0"),
-        ({"norm_eps": 1.0}, "norm_eps must be in \(0, 1\), got 1.0"),
+        ({"norm_eps": 0.0}, r"norm_eps must be in \(0, 1\), got 0.0"),
+        ({"norm_eps": 1.0}, r"norm_eps must be in \(0, 1\), got 1.0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
