@@ -34,9 +34,10 @@ def check_batch(
 
 
 def visible_tokens(
-    ids: np.ndarray, lengths: np.ndarray | None, pad_token: int | None, like: np.ndarray
+    ids: np.ndarray, lengths: np.ndarray | None, pad_token: int | None, like: np.ndarray, argument: str = "lengths"
 ) -> np.ndarray | None:
-    """Which tokens are real: the first `lengths`, else those that are not the pad_token; None where all are.
+    """Which tokens are real: the first `lengths`, which errors call `argument`, else those that are not the pad_token;
+    None where all are.
 
     Shapes: ids (B, T), without a pad_token also (B, T, d_input), lengths (B,) -> (B, T) of bool, where `like` is.
 
@@ -44,7 +45,7 @@ def visible_tokens(
     """
     if lengths is not None:
         if np.shape(lengths) != ids.shape[:1]:
-            raise shape_error("padding", "lengths", f"(B,) = {ids.shape[:1]}, one a sequence", np.shape(lengths))
+            raise shape_error("padding", argument, f"(B,) = {ids.shape[:1]}, one a sequence", np.shape(lengths))
         return np.asarray(padding_mask(lengths, ids.shape[1])[:, 0, 0], like=like)
     return None if pad_token is None else np.asarray(ids != pad_token, like=like)
 

@@ -243,5 +243,6 @@ class Seq2Seq(Model):
     ) -> np.ndarray | None:
         """The mask (B, 1, 1, T) that hides padding, or None where there is none; errors call the ids `argument`."""
         check_batch("Seq2Seq", argument, ids, self.config.context_length)
-        visible = visible_tokens(ids, lengths, self.config.pad_token, like=self.target_embedding.table)
+        like, said = self.target_embedding.table, argument.replace("ids", "lengths")
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like, said)
         return None if visible is None else visible[:, None, None, :]

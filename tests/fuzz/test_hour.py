@@ -1,7 +1,6 @@
 """The attacks of this folder for an hour, and that they can find something at all."""
 
 import importlib
-import json
 import os
 import secrets
 from pathlib import Path
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.fuzz import page
 from tests.fuzz.attack import ATTACKS, TRIED, Attack, all_in_turn, asked, write_tally
 
 HERE = Path(__file__).parent
@@ -70,10 +68,3 @@ def test_an_hour_of_attacks_finds_nothing(capsys: pytest.CaptureFixture[str]) ->
     if where := os.environ.get("FUZZ_TALLY"):
         write_tally(Path(where), seconds, seed, found)
     assert found == []
-
-
-def test_the_page_tells_what_the_stored_hour_has_tried() -> None:
-    found = json.loads(page.TALLY.read_text())
-    assert sum(sum(outcomes.values()) for outcomes in found["kinds"].values()) == found["tries"]
-    assert page.table(found) in page.PAGE.read_text()
-    assert {kind.partition(": ")[0] for kind in found["kinds"]} == set(page.ATTACKS)

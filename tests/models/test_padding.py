@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import numpy_attention as na
 from numpy_attention.models.padding import check_batch, visible_tokens
 from tests.models.test_sequence_classifier import classifier
 
@@ -26,3 +27,11 @@ def test_lengths_say_which_tokens_are_real_and_win_over_the_pad_token():
     np.testing.assert_array_equal(of_lengths, [[True, True, False], [False, False, False]])
     np.testing.assert_array_equal(visible_tokens(ids, None, 0, like=ids), ids != 0)
     assert visible_tokens(ids, None, None, like=ids) is None
+
+
+def test_lengths_that_do_not_fit_are_told_by_the_name_they_came_under(rng):
+    sizes = {"context_length": 4, "d_model": 4, "num_heads": 2, "num_layers": 1}
+    model = na.Seq2Seq(na.Seq2SeqConfig(source_vocab_size=5, target_vocab_size=5, pad_token=0, **sizes), rng)
+    ids = np.ones((2, 3), np.int64)
+    with pytest.raises(ValueError, match=r"padding: source_lengths must be \(B,\) = \(2,\), one a sequence, got \(\)"):
+        model.attention_weights(ids, ids, source_lengths=np.array(3))

@@ -1,7 +1,6 @@
 """Every op agrees with PyTorch's autograd in float64, forward and backward, against vectors kept in ops.npz."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,17 @@ def widened(array: np.ndarray) -> np.ndarray:
     return array.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[array.dtype.kind])
 
 
+class Drawn(np.random.Generator):
+    """A generator whose numbers are drawn already."""
+
+    def __init__(self, draws: np.ndarray) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.draws = draws
+
+    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        return self.draws.reshape(size).astype(dtype)
+
+
 def arguments(name: str, case: Case, stored: dict[str, np.ndarray]) -> dict[str, Any]:
     prefix = f"{name}/"
     known = {key.removeprefix(prefix) for key in stored if key.startswith(prefix)}
@@ -31,7 +41,7 @@ def arguments(name: str, case: Case, stored: dict[str, np.ndarray]) -> dict[str,
     inputs: dict[str, Any] = {key: widened(stored[prefix + key]) for key in sorted(known - results)}
     if "draws" in inputs:   # a generator that draws what PyTorch's side was given
         draws = inputs.pop("draws")
-        inputs["rng"] = SimpleNamespace(random=lambda shape, dtype: draws.reshape(shape).astype(dtype))
+        inputs["rng"] = Drawn(draws)
     return inputs
 
 
