@@ -205,7 +205,8 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     answers: dict[str, Callable[..., Any]] = {
         "ready": worker.ready, "load": worker.load, "call": worker.call, "copy": worker.copy, "same": worker.same
     }
-    with contextlib.suppress(EOFError):
+    # Nobody listens any more, or the file has written where it should not: no word of that is the student's.
+    with contextlib.suppress(EOFError, OSError, WireError):
         while True:
             request, arrays = unpack(read)
             for number in request["free"]:

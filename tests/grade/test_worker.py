@@ -1,6 +1,6 @@
 """A file is imported before it is graded, and whatever it does then is said in plain words."""
 
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ import pytest
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.run import grade_file, main
 from numpy_attention.grade.stopped import tell
-from numpy_attention.grade.wire import Parts, as_tree, from_tree
-from numpy_attention.grade.worker import Worker
+from numpy_attention.grade.wire import Parts, as_tree, from_tree, pack
+from numpy_attention.grade.worker import Worker, serve
 from tests.grade.hand_in import FOLDER, grade
 
 
@@ -123,3 +123,17 @@ def test_an_error_is_told_with_its_types_its_message_and_its_line(worker: Worker
     assert said["error"][:2] == ["TypeError", "Exception"]
     assert "not subscriptable" in said["message"]
     assert (said["line"], said["text"]) == (5, "cache['x'] += 1")
+
+
+class Gone(BytesIO):
+    """A pipe whose reader has ended."""
+
+    def write(self, data: Any) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(("requests", "replies"), [
+    (pack({"do": "ready", "number": 1, "free": []}, []), Gone()), (b"right" * 100, BytesIO()), (b"", BytesIO()),
+], ids=["nobody listens", "spoiled", "closed"])
+def test_the_end_of_the_wire_is_the_end_without_a_word(requests: bytes, replies: BytesIO) -> None:
+    serve(BytesIO(requests), replies)
