@@ -66,7 +66,8 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
     for name, array in arrays.items():
         if array is None and name == optional:
             continue
-        require_array(op, name, array, "an array of floats")
+        if type(array) is not np.ndarray:  # nearly all are, and a step asks hundreds of times
+            require_array(op, name, array, "an array of floats")
         dtype = array.dtype
         # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
         if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
@@ -94,15 +95,16 @@ def require_arrays(op: str, argument: str, arrays: object, counts: tuple[str, ..
     for name, array in arrays.items():
         if name in counts:
             require_integers(op, f"{argument}[{name!r}]", array)
-        else:
-            require_float(op, optional="", **{f"{argument}[{name!r}]": array})
+        elif type(array) is not np.ndarray or array.dtype not in FLOATS:
+            require_float(op, **{f"{argument}[{name!r}]": array})
         if written and not getattr(array.flags, "writeable", True):  # CuPy's arrays always are
             raise value_error(op, f"{argument}[{name!r}]", "an array that can be written to", "one that cannot")
 
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
     """Refuse a gradient that has not the shape and dtype of the forward's result."""
-    require_array(op, argument, dy)
+    if type(dy) is not np.ndarray:
+        require_array(op, argument, dy)
     if dy.shape != like_shape:
         raise shape_error(op, argument, f"{like_shape}, the shape of the forward's result", dy.shape)
     if dy.dtype != like_dtype:
@@ -172,11 +174,13 @@ def require_number(
     True and False are integers to Python; here they are not, since an option that has slipped into a place beside its
     own would be taken for 1 or 0.
     """
-    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    if not isinstance(number, kinds) or isinstance(number, bool):
-        expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
-        raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
-    came: Any = number.item() if isinstance(number, np.generic) else number
+    came: Any = number
+    if type(number) is not int and (whole or type(number) is not float):  # another kind of number, or none
+        kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+        if not isinstance(number, kinds) or isinstance(number, bool):
+            expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
+            raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
+        came = number.item() if isinstance(number, np.generic) else number
     if not (  # each written so that it is false for a NaN
         (whole or abs(came) <= sys.float_info.max)
         and (at_least is None or came >= at_least)

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise InputError(str(error)) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot write {out}: {error}") from None
+        raise InputError(f"cannot write {out}: {getattr(error, 'strerror', None) or error}") from None
     drawn = list(scene.weights) if layer is None else [list(scene.weights)[layer]]
     heads = f"{num_heads} heads" if a.head is None else f"head {a.head}"
     print(f"{out}: {scene.said}, {', '.join(f'{name} {heads}' for name in drawn)}{why}")

@@ -101,7 +101,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        P, dP = normal(np.clip(wide(x_piece), -100.0, 100.0))  # P is 0 or 1 long before; squares would overflow
+        P, dP = normal(wide(x_piece).clip(-100.0, 100.0))  # P is 0 or 1 long before; squares would overflow
         np.multiply(x_piece, P, out=y_piece)
         np.multiply(x_piece, dP, out=slope_piece)  # f'(x) = P + x P'
         slope_piece += P

@@ -153,10 +153,10 @@ def test_a_resumed_run_is_that_of_the_lesson_or_is_not(run_directory, capsys):
 
 def test_a_run_that_diverges_says_so_in_one_line(tmp_path, text):
     command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(tmp_path / "run")]
-    command += [*SIZES, "--workers=2", "--learning-rate=1e30", "--warmup=0"]
+    command += [*SIZES, "--workers=2", "--learning-rate=1e5", "--warmup=0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("numpy-attention: stopped at step 2: the loss is nan")
+    assert done.stderr.startswith("numpy-attention: stopped at step 5: the loss is nan")
     assert done.stderr.count("\n") == 1
 
 
