@@ -49,6 +49,8 @@ EXPLAINED = (
               "They differ when a random number equals the rate: once in sixteen million draws."),
     Explained("activations.relu", ("x > 0.0 -> x >= 0.0",),
               "On the corner there is no derivative; the slope of either side will do."),
+    Explained("activations.gelu", ("100.0 -> 200.0",),
+              "The bounds keep squares finite; the weight is 0 or 1 to the last digit long before."),
     Explained("erf._by_tanh", ("6.0 -> 12.0",),
               "The bound keeps high powers finite; tanh is 1 to the last digit on both sides of it."),
     Explained("erf._by_cody", ("0.46875 -> 0.9375", "4.0 -> 8.0", "10.0 -> 20.0"),

@@ -13,9 +13,10 @@ from numpy_attention.ops.tiles import TILE_ELEMENTS, Band, TileSize
 
 
 def _masks(make: Any, rule: Any, *options: Any) -> None:
-    for T_q, T_k in ((3, None), (4, 4), (2, 5), (5, 2), (1, 4)):
+    for T_q, T_k in ((3, None), (4, 4), (2, 5), (5, 2), (1, 4), (0, None), (0, 3), (3, 0)):
         mask = make(T_q, *options, *(() if T_k is None else (T_k,)))
-        T_k = T_k or T_q
+        T_k = T_q if T_k is None else T_k
+        assert mask.shape == (T_q, T_k)
         expected = [[rule(i + T_k - T_q, j) for j in range(T_k)] for i in range(T_q)]
         assert mask.dtype == bool
         assert mask.tolist() == expected
