@@ -15,6 +15,7 @@ from numpy_attention import plots
 from numpy_attention.cli.source import add_model, encoded, named, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
+from numpy_attention.pieces import non_finite
 from numpy_attention.plots.style import ENDINGS
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.tokenizer import Tokenizer
@@ -67,6 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     if a.out is not None and a.out.suffix.lower() not in ENDINGS:
         raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
     scene, folder = _scene(named(a.model), text)
+    for name, weights in scene.weights.items():
+        if value := non_finite(weights):
+            raise InputError(f"attend: the attention of {name} is {value}: the weights are too large or damaged")
     count, num_heads = len(scene.weights), next(iter(scene.weights.values())).shape[1]
     _check_index("--layer", a.layer, count)
     _check_index("--head", a.head, num_heads)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy_attention.cli.source import add_model, encoded, load_model
 from numpy_attention.errors import InputError
 from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.pieces import non_finite
 from numpy_attention.runs.progress import Progress
 from numpy_attention.training.data import read_text
 
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     y = directions(model, [query, *(within(one, limit) for one in ids)], a.batch)  # (1 + N, d_model)
     cosines = y[1:] @ y[0]  # (N,)
+    if value := non_finite(cosines):
+        raise InputError(f"embed: the cosines are {value}: the weights are too large or damaged")
     cut = sum(len(one) > limit for one in ids)
     told = f"; {cut} longer than {limit} tokens, of which the beginning was read" if cut else ""
     counted = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"

@@ -13,7 +13,7 @@ in this book, is what a forward leaves to its backward. The class and `use_cache
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_integers, require_size, shape_error
+from numpy_attention.errors import require_float, require_integers, require_size, shape_error, value_error
 
 
 class KeyValueCache:
@@ -76,3 +76,14 @@ class KeyValueCache:
         if self.length + k.shape[2] > self.capacity:
             expected = f"no longer than there is room for {self.capacity} positions"
             raise shape_error("KeyValueCache", "k", expected, self.length + k.shape[2])
+
+
+def stored_length(model: str, past: object, num_layers: int) -> int:
+    """How many positions each layer has stored; with cross-attention the first of its pair of stores knows.
+
+    Raises: ValueError when `past` is no list of stores, as many as there are layers.
+    """
+    own = [one[0] if isinstance(one, tuple) and one else one for one in past] if isinstance(past, list) else []
+    if len(own) != num_layers or not all(isinstance(one, KeyValueCache) for one in own):
+        raise value_error(model, "past", f"a list of KeyValueCaches, one for each of {num_layers} blocks", past)
+    return own[0].length

@@ -32,7 +32,7 @@ from numpy_attention.backend import to_host
 from numpy_attention.errors import dtype_error, require_integers, require_number, require_size, shape_error, value_error
 from numpy_attention.layers.block import Block
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
@@ -135,6 +135,7 @@ def stream(
     ids = np.concatenate([prompt, np.zeros(num_tokens, np.int64)])[None]  # (1, T + num_tokens)
     capacity = min(ids.shape[1], model.config.context_length)
     past = [KeyValueCache(capacity) for _ in model.blocks] if past is None else past
+    stored_length("generate", past, len(model.blocks))
     for logits in _logits_column_by_column(model, ids, np.zeros(1, np.int64), T, past):
         ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
         yield int(ids[0, T])

@@ -25,7 +25,7 @@ import numpy as np
 
 from numpy_attention.layers.block import DecoderBlock
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
 from numpy_attention.layers.layer import Parameters, normal
 from numpy_attention.layers.linear import Linear
 from numpy_attention.layers.normalization import norm_layer
@@ -125,7 +125,7 @@ class GPT(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
         """What the head reads, x (B, T, d_model), and what backward needs of the way there."""
-        T_past = 0 if past is None else past[0].length
+        T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         if self.config.positions == "sinusoidal":

@@ -31,6 +31,7 @@ import numpy as np
 
 from numpy_attention.errors import require_float
 from numpy_attention.layers.embedding import Embedding
+from numpy_attention.layers.kv_cache import stored_length
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
 from numpy_attention.models.head import HeadCache, head_gradients, loss_gradients, run_head, run_loss
@@ -158,7 +159,7 @@ class Seq2Seq(Model):
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
         """`_states` from the context on."""
-        T_past = 0 if past is None else past[0][0].length
+        T_past = 0 if past is None else stored_length("Seq2Seq", past, len(self.decoder.blocks))
         check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
         require_float("Seq2Seq", context=context)
         T = target_ids.shape[1]

@@ -55,7 +55,7 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
 
     Shapes: x (..., d), gamma (d,), beta (d,) -> y (..., d)
 
-    Units: eps in the units of x squared.
+    Units: eps in the units of x squared. Beyond 1e19 in float32, 1e154 in float64, squares overflow, and y is 0 or NaN.
 
     Raises: ValueError when gamma or beta do not fit, or eps is not positive; TypeError for dtypes.
 
@@ -114,7 +114,7 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     Shapes: x (..., d), gamma (d,) -> y (..., d)
 
-    Units: eps in the units of x squared.
+    Units: eps in the units of x squared. Beyond 1e19 in float32, 1e154 in float64, squares overflow, and y is 0 or NaN.
 
     Raises: ValueError when gamma does not fit, or eps is not positive; TypeError for dtypes.
 

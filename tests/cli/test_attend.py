@@ -255,3 +255,10 @@ def test_a_fine_tuned_run_is_drawn_too(tmp_path: Path, monkeypatch: pytest.Monke
     panels, _, path = panels_of(monkeypatch, str(run), "--text", "the user")
     assert len(panels) == 2 * 6
     assert path == run / "attention.png"
+
+
+def test_weights_that_overflow_are_not_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tiny.write_overflowing(tmp_path, tiny.GPT2)
+    said = refused(capsys, "attend", folder, "--text", "rain", "--out", tmp_path / "a.png")
+    assert "attend: the attention of blocks.0.attention is nan at [0, 0, 0, 0]: the weights are too large" in said
+    assert not (tmp_path / "a.png").exists()

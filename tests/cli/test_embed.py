@@ -129,3 +129,9 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert "python -m numpy_attention fetch minilm" in refused(capsys, "embed", "minilm", file, *query)
+
+
+def test_weights_that_overflow_give_no_order(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tiny.write_overflowing(tmp_path, tiny.BERT)
+    said = refused(capsys, "embed", folder, file, "--query", "rain")
+    assert "embed: the cosines are nan at [0]: the weights are too large or damaged" in said

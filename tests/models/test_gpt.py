@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.models.generate import stream
 from tests.models.gradients import assert_gradients, randomized
 
 V, T, B = 11, 5, 3
@@ -201,3 +202,16 @@ def test_with_stored_keys_nothing_is_kept_for_a_backward_and_none_is_taken(rng):
     assert cache.stack.blocks == []
     with pytest.raises(ValueError, match="no backward leads through stored keys"):
         dict(model.gradients_from_logits(cache, logits))
+
+
+@pytest.mark.parametrize("past", [[], [None, None], [na.KeyValueCache(7)], 3, ()])
+def test_stores_that_do_not_fit_the_blocks_are_refused(past, rng):
+    ids, words = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
+    with pytest.raises(ValueError, match=f"GPT: {words}"):
+        gpt(rng).forward(ids, past=past)
+    with pytest.raises(ValueError, match=f"generate: {words}"):
+        next(stream(gpt(rng), ids[0], 1, rng, past=past))
+    vocabularies = {"source_vocab_size": V, "target_vocab_size": V}
+    seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=7, d_model=8, num_heads=2), rng)
+    with pytest.raises(ValueError, match=f"Seq2Seq: {words}"):
+        seq2seq.decode(ids, np.zeros((B, 4, 8), np.float32), past=past)

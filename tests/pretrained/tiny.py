@@ -256,3 +256,9 @@ CASES: dict[str, Callable[[Path, str], Path]] = {
 def write(at: Path, name: str) -> Path:
     """Write the checkpoint of this name; its path."""
     return CASES[name](at, name)
+
+
+def write_overflowing(at: Path, settings: Settings) -> Path:
+    """A model of such settings whose weights are finite, and far too large to compute with."""
+    tensors = {name: np.full_like(w, 3e38) for name, w in tensors_of("overflowing", settings).items()}
+    return write_folder(at / "overflowing", settings, tensors)
