@@ -74,6 +74,12 @@ def test_gradients_are_clipped_to_a_joint_length_of_one_unless_said_otherwise():
     assert np.linalg.norm(moved) == pytest.approx(0.25, rel=1e-4)
 
 
+def test_only_zero_is_no_clipping():
+    _, model, _ = run_of("sum")
+    with pytest.raises(TypeError, match="max_norm must be a number above 0 and finite, got None"):
+        train(model, na.SGD(model.parameters()), [(np.array([[1, 2, 3]]), np.array([1]))], clip=None)
+
+
 def test_each_step_has_its_own_rate_counted_from_0():
     _, model, _ = run_of("sum")
     asked = []
