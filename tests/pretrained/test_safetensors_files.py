@@ -258,6 +258,17 @@ def test_a_missing_file_is_told(tmp_path):
         na.import_safetensors(tmp_path / "none.safetensors")
 
 
+def test_of_what_the_package_says_there_is_no_more_than_fits_into_a_line(tmp_path, monkeypatch):
+    def talkative(*_, **__):
+        raise ValueError("x" * 10_000)
+
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    monkeypatch.setattr("safetensors.safe_open", talkative)
+    with pytest.raises(InputError, match=r"\(ValueError: x+\)$") as caught:
+        na.import_safetensors(tmp_path / "model.safetensors")
+    assert str(caught.value).count("x" * 2) < 250
+
+
 def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
     usual = builtins.__import__
 

@@ -73,6 +73,8 @@ def test_a_gpt2_is_a_gpt_of_this_book():
     assert configured("gpt2", tiny.GPT2 | {"n_inner": None, "activation_function": "relu"})[0] == dataclasses.replace(
         expected, d_ff=None, activation="relu"
     )
+    untied = configured("gpt2", tiny.GPT2 | {"tie_word_embeddings": False})[0]
+    assert untied == dataclasses.replace(expected, tie_weights=False)
     assert configured("gpt2 gguf")[0] == na.GPTConfig(3, 17, 20, 5, 3, d_ff=80, norm_eps=1e-4)
 
 
@@ -137,6 +139,12 @@ def test_what_is_not_built_is_named(name, change, said):
     text = complaints(name, CONFIG[name][1] | change)
     assert said in text
     assert "\n" not in text
+
+
+def test_a_number_that_is_none_stands_for_1_that_all_others_are_still_asked_for():
+    s = Settings("model", {"heads": "x"})
+    assert [s.number("heads"), s.number("layers"), s.number("width", 7)] == [1, 1, 7]
+    assert (s.wrong, s.guessed) == (["heads is 'x'", "layers is missing"], True)
 
 
 STRANGE = (0, -3, 2.5, "24", True, [24], {"a": 1}, np.ones(2), math.nan, math.inf, 10**9, 10**30, "9" * 500)

@@ -219,6 +219,23 @@ def test_a_damaged_tokenizer_is_refused(raw, tmp_path):
         tokenizer_of_folder(path)
 
 
+def test_a_file_too_large_for_a_vocabulary_is_refused_unread(tmp_path):
+    path = tiny.write(tmp_path, "gpt2")
+    with (path / "tokenizer.json").open("r+b") as file:
+        file.truncate(2**26 + 1)  # of zeros that take no room
+    with pytest.raises(InputError, match=r"tokenizer.json is no JSON that can be read here: longer than 67,108,864"):
+        tokenizer_of_folder(path)
+
+
+def test_without_a_rule_of_its_own_a_file_has_that_of_gpt_2():
+    for text in (PROSE, "x  12,345\n\n's"):
+        np.testing.assert_array_equal(tokenizer_of_gguf(gguf_settings(pre=None)).encode(text), gpt_2s(text))
+
+
+def gpt_2s(text):
+    return tokenizer_of_gguf(gguf_settings(pre="gpt-2")).encode(text)
+
+
 def test_a_text_that_cannot_be_encoded_is_told(tiny_one):
     with pytest.raises(InputError, match="half a surrogate pair"):
         tiny_one.encode("a\ud800b")

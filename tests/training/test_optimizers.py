@@ -258,6 +258,13 @@ def test_a_state_of_other_arrays_is_refused_and_nothing_is_taken_from_it(kind):
             assert all(not value.any() for value in optimizer.state().values())
 
 
+def test_a_number_that_no_optimizer_can_have_is_named():
+    with pytest.raises(ValueError, match=r"SGD: learning_rate must be .*, got -1.0"):
+        SGD({"w": np.ones(3)}, -1.0)
+    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it keeps a gradient of zero from"):
+        Adam({"w": np.ones(3)}, eps=0.0)
+
+
 def test_the_model_in_the_place_of_its_parameters_is_told_so():
     with pytest.raises(TypeError, match=r"must be a dict of arrays, got Linear; model.parameters\(\) gives one"):
         Adam(na.Linear(2, 2, None))
