@@ -55,6 +55,16 @@ def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(at: 
     assert wrong == pytest.approx(1, abs=0.05)
 
 
+def test_a_remainder_that_is_soon_lost_in_round_off_tells_no_slope() -> None:
+    def line_with(bend: float) -> Line:
+        """1 + x, and a bend: so much at the first step, an eighth, and a quarter of it at each further one."""
+        return line_of(lambda x: 1.0 + x + bend * (8 * x) ** 2, 0.0)
+
+    noise = line_with(1.0).noise
+    assert taylor_slope(line_with(1e4 * noise), 1.0) == pytest.approx(2, abs=0.1)
+    assert taylor_slope(line_with(2e3 * noise), 1.0) is None, "two steps only"
+
+
 def test_an_error_at_an_infinite_value_is_infinite() -> None:
     with np.errstate(all="ignore"):
         assert math.isinf(quick(line_of(np.log, 1e-5), 2.0**-9).error)

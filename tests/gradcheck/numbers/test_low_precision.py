@@ -74,4 +74,8 @@ def test_a_backward_that_gives_no_floats_in_float64_is_judged_in_its_own_dtype()
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return 3 * dy if x.dtype == np.float32 else np.zeros(x.shape, int)
 
+    def one_of_them(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return dy, vjp(dy, w)
+
     assert gradcheck_vjp(lambda x: 3 * x, vjp, (np.ones(4, np.float32),)).ok
+    assert gradcheck_vjp(lambda x, w: x + 3 * w, one_of_them, tuple(np.ones((2, 4), np.float32))).ok
