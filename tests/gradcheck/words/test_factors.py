@@ -12,6 +12,7 @@ from tests.gradcheck.words.test_branches import told
     (1 / 3, "divided by 3 (axis 0 of x) once too often"), (1 / 7, "1/7 of what it should be"),
     (11.0, "11 times what it should be: is a division by 11 missing?"), (np.pi, "the factor pi is one too many"),
     (4 / 5, "4 / 5 of what it should be: n for n - 1, of the 5 of axis 1 of x"),
+    (5 / 4, "5 / 4 of what it should be: n - 1 for n, of the 5 of axis 1 of x"),
     (1 + 1e-3, "right up to a factor of 1 +1.0e-03: a rounded constant"), (0.777, "the constant factor 0.777"),
 ])
 def test_a_known_factor(rng: np.random.Generator, factor: float, words: str) -> None:
