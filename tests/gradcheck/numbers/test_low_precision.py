@@ -24,6 +24,20 @@ def test_one_element_of_many(size: int, error: float, rng: np.random.Generator) 
         gradcheck_vjp(lambda x: x * x, lambda dy, x: vjp(dy, x, 1 + error), (x,))
 
 
+@pytest.mark.parametrize("size", [2_000, 100_000])
+def test_one_element_of_many_that_is_off_by_little_and_in_float32_only(size: int, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(size).astype(np.float32)
+    x[7] = 1.25
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = 2 * dy * x
+        dx[7] *= 1 if x.dtype == np.float64 else np.float32(1 + 1e-4)
+        return dx
+
+    with pytest.raises(GradientError, match=r"dx\[7\](.|\n)*the same backward is right in float64"):
+        gradcheck_vjp(lambda x: x * x, vjp, (x,))
+
+
 def test_what_is_wrong_in_float32_only_is_said_to_be_right_in_float64(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5)).astype(np.float32)
 
