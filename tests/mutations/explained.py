@@ -10,6 +10,8 @@ from tests.mutations.changes import Mutation
 ALL_COLUMNS = "(len(prompts), T + num_tokens), dtype=np.int64"
 
 EXPLAINED = (
+    Explained("gradcheck/numbers/differences.one_sided", (":6 -> :",),
+              "A few more entries to choose the best from: the slope is the same within its bar."),
     Explained("gradcheck/numbers/differences.refined",
               ("found.error < 0.5 * best.error -> found.error <= 0.5 * best.error",),
               "The seam of a tolerance; what is unknown twice is the same."),
