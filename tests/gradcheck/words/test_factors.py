@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from tests.gradcheck.planted import caught
 from tests.gradcheck.words.test_branches import told
 
 
@@ -17,6 +18,18 @@ from tests.gradcheck.words.test_branches import told
 ])
 def test_a_known_factor(rng: np.random.Generator, factor: float, words: str) -> None:
     assert words in told(np.sin, lambda dy, x: factor * dy * np.cos(x), rng.standard_normal((3, 5)))
+
+
+@pytest.mark.parametrize(("factor", "words"), [
+    (0.3, "rate is applied once too often"), (1 / 0.3, "rate is left out"),
+    (0.7, "the factor 1/(1 - rate) is left out"), (1 / 0.7, "the factor 1/(1 - rate) is applied once too often"),
+])
+def test_an_option_that_is_the_factor(factor: float, words: str, rng: np.random.Generator) -> None:
+    message, _ = caught(
+        lambda x, rate: (np.sin(x) / rate, (x, rate)), lambda dy, cache: factor * dy * np.cos(cache[0]) / cache[1],
+        {"x": rng.standard_normal((3, 5))}, rate=0.3,
+    )
+    assert f"likely mistake: dx: {words}" in message
 
 
 def test_a_scale_upside_down_is_thought_of(rng: np.random.Generator) -> None:
