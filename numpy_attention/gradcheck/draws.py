@@ -68,8 +68,7 @@ def _sorted(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray
 
 
 def _simplex(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
-    x = _floats(shape, rng, special)
-    weights = np.exp(x - x.max(axis=-1, keepdims=True, initial=-np.inf))
+    weights = np.exp(_floats(shape, rng, special))  # of numbers far below a hundred: nothing overflows
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 

@@ -113,6 +113,30 @@ def test_an_iteration_that_stops_at_a_tolerance_is_allowed_for() -> None:
         gradcheck_vjp(root, lambda dy, a: 1.01 * vjp(dy, a), (a,), rtol=1e-4)
 
 
+def test_noise_is_allowed_for_relative_to_the_gradient_or_absolutely() -> None:
+    """The same noise at every call: the derivative is known to a hundredth."""
+    def noisy(x: np.ndarray) -> np.ndarray:
+        return np.sin(x) + 1e-4 * np.modf(np.abs(np.real(x)) * 1e7)[0]
+
+    x = np.linspace(1.0, 2.0, 5)
+    for allowed in ({}, {"rtol": 1e-3}, {"atol": 1e-3}):
+        with pytest.raises(GradientError, match="dx not resolved"):
+            gradcheck_vjp(noisy, lambda dy, x: dy * np.cos(x), (x,), **allowed)
+    for allowed in ({"rtol": 0.1}, {"atol": 0.1}):
+        assert gradcheck_vjp(noisy, lambda dy, x: dy * np.cos(x), (x,), **allowed).ok
+
+
+@pytest.mark.parametrize("seed", [{}, {"seed": 0}, {"seed": 5}])
+def test_unless_a_seed_is_given_it_is_zero(seed: dict[str, int]) -> None:
+    x, layer = np.ones((2, 3)), na.LayerNorm(3, dtype=np.float64)
+    problem = problem_of_op(ops.silu, ops.silu_backward, (x,), {})
+    for report in (
+        na.gradcheck(ops.silu, ops.silu_backward, (x,), **seed), na.gradcheck.gradcheck_layer(layer, (x,), **seed),
+        gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,), **seed), check(problem, **seed),
+    ):
+        assert report.seed == seed.get("seed", 0)
+
+
 def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> None:
     with pytest.raises(GradientError, match="two calls with the same arrays give different results: it is no function"):
         gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))

@@ -1,11 +1,11 @@
 """A report says what was found in at most a screen."""
 
-
 import numpy as np
 import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import gradcheck
+from numpy_attention.gradcheck.report import ArgumentReport, Report
 from tests.gradcheck.planted import caught, spoilt, times
 
 
@@ -44,3 +44,17 @@ def test_of_many_wrong_arguments_six_are_shown(rng: np.random.Generator) -> None
         {name: rng.standard_normal(3) for name in names},
     )
     assert "... and 3 more: dx6, dx7, dx8" in message
+
+
+def test_of_many_open_questions_six_are_asked_and_of_many_notes_four_are_read() -> None:
+    zero, no = np.zeros(2), np.zeros(2, dtype=bool)
+    report = Report("noisy", {}, 0, 0, notes=["the last"])
+    for i in range(9):
+        found = ArgumentReport(f"x{i}", zero, zero, zero, no, no, 0, doubt=zero + 0.1, unresolved=~no)
+        found.notes = [f"note {i}"]
+        report.arguments[found.name] = found
+    lines = str(report).splitlines()
+    names = ", ".join(f"dx{i}" for i in range(9))
+    assert lines[0] == f"gradcheck noisy: {names} not resolved: neither right nor wrong can be told"
+    assert [line.split(":")[0] for line in lines[1:7]] == [f"dx{i} (2,)" for i in range(6)]
+    assert lines[7:-1] == [f"note {i}" for i in range(4)]

@@ -65,7 +65,8 @@ def test_the_same_seed_draws_the_same() -> None:
 
 @pytest.mark.parametrize(("text", "quoted"), [
     ("", "no arguments"), ("x B T", "x B T"), ("x: B, x: T", "x appears twice"), ("x: B-1", "'B-1'"),
-    ("x: ... ...", "'...' twice"), ("x: B; H", "'H'"), ("x: H; H = G-1", "H = G-1"), ("ids: int B T", "int<V>"),
+    ("x: 2+B-1", "'2+B-1'"), ("x: ... ...", "'...' twice"), ("x: B; H", "'H'"), ("x: H; H = G-1", "H = G-1"),
+    ("ids: int B T", "int<V>"),
     ("a: spd n", "one size twice"), ("a: spd B n m", "one size twice"), ("a: orthogonal ... n", "one size twice"),
     ("p: simplex", "a size last"), ("p: unit ...", "a size last"),
 ])

@@ -10,6 +10,23 @@ from tests.mutations.changes import Mutation
 ALL_COLUMNS = "(len(prompts), T + num_tokens), dtype=np.int64"
 
 EXPLAINED = (
+    Explained("gradcheck/numbers/differences.one_sided", (":6 -> :",),
+              "A few more entries to choose the best from: the slope is the same within its bar."),
+    Explained("gradcheck/numbers/differences.refined",
+              ("found.error < 0.5 * best.error -> found.error <= 0.5 * best.error",),
+              "The seam of a tolerance; what is unknown twice is the same."),
+    Explained("gradcheck/numbers/exactly.SecondLook.__call__",
+              ("np.zeros(found.wrong.size, dtype=bool) -> np.zeros(found.wrong.size)",),
+              "Marks: what is not zero is looked at."),
+    Explained("gradcheck/numbers/kinks.check_ties", ("found.error <= slack -> found.error < slack",),
+              "The seam of a tolerance; where it is zero, the slope and the claim are zero too, and that is right."),
+    Explained("gradcheck/problems/trees.children",
+              ("zip(value._fields, value, strict=True) -> zip(value._fields, value)",),
+              "A NamedTuple holds as many values as it has fields."),
+    Explained("gradcheck/words/experiments._near", ("np.abs(a - b) <= slack -> np.abs(a - b) < slack",),
+              "The seam of a tolerance that is never zero."),
+    Explained("gradcheck/words/paths.deaf_to_places_of_dy", ("0 < len(deaf) < n -> 0 <= len(deaf) < n",),
+              "By no part of dy nothing is moved: it costs two calls."),
     Explained("layers/feed_forward.FeedForward.backward",
               ("gated is None or self.w_gate is None -> gated is None and self.w_gate is None",),
               "They are None together; both are asked for the sake of the types."),

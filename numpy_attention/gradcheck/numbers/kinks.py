@@ -22,7 +22,7 @@ from numpy_attention.gradcheck.report import ArgumentReport
 
 PIECES = 16  # so many pieces around a corner are looked at
 SLACK = 1e-3  # slopes beside a corner are known so well
-AGREE = 1e-6  # relative to the terms: the sum over a tie must agree so well, and its difference be known so well
+AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
 
 
 def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
@@ -80,7 +80,7 @@ def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
         with np.errstate(all="ignore"):
             found = refined(line, step, levels=8)
             claimed = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
-            slack = AGREE * max(scalar.terms, abs(claimed))
+            slack = AGREE * max(scalar.terms, abs(claimed), abs(found.value))
             smooth = found.error <= slack and not is_kink(line, found, step)
         calls += line.calls
         if not smooth or abs(claimed - found.value) <= slack + 8 * found.error:

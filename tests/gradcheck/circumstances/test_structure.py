@@ -153,6 +153,9 @@ def test_what_is_not_linear_in_dy_is_told() -> None:
         clipping = problem_of_function(np.sin, lambda dy, x: np.clip(dy, -3, 3) * np.cos(x), (x,), {})
         with pytest.raises(GradientError, match=r"dx is not linear in dy: at 8 dy it is \d\.\d+ times what"):
             notes_of(clipping, seed)
+        doubling = problem_of_function(np.sin, lambda dy, x: (1 + np.any(abs(dy) > 4)) * dy * np.cos(x), (x,), {})
+        with pytest.raises(GradientError, match="dx is not linear in dy: at 8 dy it is 16 times what it is at dy"):
+            notes_of(doubling, seed)
 
 
 def test_what_stays_without_dy_is_told(rng: np.random.Generator) -> None:

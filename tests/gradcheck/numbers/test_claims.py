@@ -133,6 +133,7 @@ def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type
     ((4, 3), (3, 4), "transposed"),
     ((2, 3, 4), (3, 4), "the sum over the batch axes (0,) is missing"),
     ((1, 1), (1,), "or a reshape to the shape of the argument"),
+    ((1, 3), (3,), "or a reshape to the shape of the argument"),
     ((3, 4), (3, 1), "the sum over axes (1,), along which the argument was broadcast"),
     ((6,), (2, 3), "a reshape is missing"),
     ((3,), (2, 3), "summed over too many axes"),
@@ -140,3 +141,7 @@ def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type
 ])
 def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], words: str) -> None:
     assert words in explain_shape(got, expected)
+
+
+def test_a_reshape_loses_nothing_but_axes_of_length_one() -> None:
+    assert explain_shape((1, 2, 3), (3,)) == "the sum over the batch axes (0, 1) is missing"

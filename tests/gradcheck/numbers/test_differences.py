@@ -6,7 +6,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.numbers.differences import along, first_step, is_kink, quick, refined, taylor_slope
+from numpy_attention.gradcheck.numbers.differences import (
+    along,
+    first_step,
+    is_kink,
+    measure_stairs,
+    quick,
+    refined,
+    taylor_slope,
+)
 from numpy_attention.gradcheck.numbers.line import Line, Scalar
 
 SMOOTH = [
@@ -53,6 +61,31 @@ def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(at: 
     assert wrong is not None
     assert right == pytest.approx(2, abs=0.05)
     assert wrong == pytest.approx(1, abs=0.05)
+
+
+def test_a_remainder_that_is_soon_lost_in_round_off_tells_no_slope() -> None:
+    def line_with(bend: float) -> Line:
+        """1 + x, and a bend: so much at the first step, an eighth, and a quarter of it at each further one."""
+        return line_of(lambda x: 1.0 + x + bend * (8 * x) ** 2, 0.0)
+
+    noise = line_with(1.0).noise
+    assert taylor_slope(line_with(1e4 * noise), 1.0) == pytest.approx(2, abs=0.1)
+    assert taylor_slope(line_with(2e3 * noise), 1.0) is None, "two steps only"
+
+
+@pytest.mark.parametrize("height", [2.0**-16, 2.0**-20, 2.0**-23])
+def test_the_height_of_stairs_is_learned_as_round_off(height: float) -> None:
+    line = line_of(lambda x: height * np.round(x / height), 0.0)
+    measure_stairs(line)
+    assert 0.1 * height < line.noise < height
+
+
+def test_what_is_no_stair_keeps_its_round_off() -> None:
+    for f in (np.sin, np.ones_like):
+        line = line_of(f, 0.3)
+        before = line.noise
+        measure_stairs(line)
+        assert line.noise == before
 
 
 def test_an_error_at_an_infinite_value_is_infinite() -> None:

@@ -77,6 +77,16 @@ def test_values_of_very_different_sizes(rng: np.random.Generator) -> None:
     gradcheck(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, {"x": x})
 
 
+def test_mirrored_numbers_have_mirrored_derivatives() -> None:
+    """Steps are as large on the one side of zero as on the other: the same numbers to the last bit."""
+    x = np.array([0.9, -0.7, 0.01, -0.02, 1e-3])
+    there, back = (
+        gradcheck(lambda x: (np.cosh(x), x), lambda dy, x: dy * np.sinh(x), {"x": one}, witness="differences")
+        for one in (x, -x)
+    )
+    assert np.array_equal(there.arguments["x"].numeric, -back.arguments["x"].numeric)
+
+
 def test_a_corner_is_reported_as_a_kink_and_not_as_an_error(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     x[1, 2] = 0.0

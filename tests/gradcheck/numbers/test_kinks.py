@@ -35,6 +35,14 @@ def test_at_a_tie_one_gets_dy_or_all_share_it_but_not_each(row: list[float]) -> 
     assert "give dy to one of them, or share it" in str(failure.value)
 
 
+def test_at_a_tie_of_zeros_somebody_must_get_dy() -> None:
+    x = np.zeros((1, 3))  # the maximum is zero too, and with it all terms
+    for right in (one_of_them, shared):
+        assert gradcheck_vjp(largest, right, (x,)).kinks == 3
+    with pytest.raises(GradientError, match="gradients add up to 0"):
+        gradcheck_vjp(largest, lambda dy, x: 0 * x, (x,))
+
+
 def test_a_tie_between_two_arguments() -> None:
     x, y = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 1.0])
 

@@ -62,6 +62,14 @@ def test_outputs_in_float32_bring_their_own_last_bits() -> None:
     assert Scalar(lambda: (y,), (y,), (np.ones(1),)).eps == float(np.finfo(np.float32).eps)
 
 
+@pytest.mark.parametrize(("at", "height", "last_bit"), [(0.5, 0.25, 3.0), (50.0, 0.25, 150.0), (0.5, 800.0, 2400.0)])
+def test_the_last_bit_is_that_of_the_largest_of_a_one_the_inputs_and_the_outputs(
+    at: float, height: float, last_bit: float
+) -> None:
+    x, y = np.array([at]), (np.array([height]),)
+    assert Scalar(lambda: y, y, (np.array([-3.0]),)).line(x, slice(0, 1), np.ones(1)).last_bit == EPS * last_bit
+
+
 def test_sizes_of_nothing_are_zero() -> None:
     assert (largest(np.zeros((0, 3))), rms(np.zeros(0))) == (0.0, 0.0)
     assert (largest(np.array([-3.0, 2.0])), rms(np.array([-3.0, 4.0]))) == (3.0, 12.5**0.5)

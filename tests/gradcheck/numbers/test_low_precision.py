@@ -24,6 +24,20 @@ def test_one_element_of_many(size: int, error: float, rng: np.random.Generator) 
         gradcheck_vjp(lambda x: x * x, lambda dy, x: vjp(dy, x, 1 + error), (x,))
 
 
+@pytest.mark.parametrize("size", [2_000, 100_000])
+def test_one_element_of_many_that_is_off_by_little_and_in_float32_only(size: int, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(size).astype(np.float32)
+    x[7] = 1.25
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = 2 * dy * x
+        dx[7] *= 1 if x.dtype == np.float64 else np.float32(1 + 1e-4)
+        return dx
+
+    with pytest.raises(GradientError, match=r"dx\[7\](.|\n)*the same backward is right in float64"):
+        gradcheck_vjp(lambda x: x * x, vjp, (x,))
+
+
 def test_what_is_wrong_in_float32_only_is_said_to_be_right_in_float64(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5)).astype(np.float32)
 
@@ -74,4 +88,8 @@ def test_a_backward_that_gives_no_floats_in_float64_is_judged_in_its_own_dtype()
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return 3 * dy if x.dtype == np.float32 else np.zeros(x.shape, int)
 
+    def one_of_them(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return dy, vjp(dy, w)
+
     assert gradcheck_vjp(lambda x: 3 * x, vjp, (np.ones(4, np.float32),)).ok
+    assert gradcheck_vjp(lambda x, w: x + 3 * w, one_of_them, tuple(np.ones((2, 4), np.float32))).ok

@@ -1,6 +1,7 @@
 """What a wrong gradient has more, or less, than the right one is named; so is where its numbers belong."""
 
 import numpy as np
+import pytest
 
 from tests.gradcheck.words.test_branches import told
 
@@ -41,6 +42,18 @@ def test_an_order_where_its_inverse_belongs(rng: np.random.Generator) -> None:
 
     words = told(lambda x: np.sort(x, axis=1), vjp, x)
     assert "the right numbers stand in the wrong places along axis 1: an order where its inverse belongs" in words
+
+
+@pytest.mark.parametrize("factors", [np.full(5, 3.0), np.array([1.0, -1.0, 1.0, -1.0, 1.0])])
+def test_what_is_but_like_a_softmax_is_not_called_one(factors: np.ndarray, rng: np.random.Generator) -> None:
+    """Rows that sum to three; rows that sum to one, with negative numbers among them."""
+    total = 1.0 if factors.min() > 0 else factors
+
+    def shares(x: np.ndarray) -> np.ndarray:
+        return np.asarray(factors * np.exp(x) / (total * np.exp(x)).sum(1, keepdims=True))
+
+    words = told(shares, lambda dy, x: dy * shares(x), rng.standard_normal((3, 5)))
+    assert "off by a multiple of the output: is the path through a sum along that axis missing?" in words
 
 
 def test_a_softmax_is_blamed_only_where_rows_sum_to_one(rng: np.random.Generator) -> None:

@@ -44,6 +44,21 @@ def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Gener
     assert "likely mistake: dk and dv are exchanged: each holds the other's gradient" in message
 
 
+@pytest.mark.parametrize("error", [5e-6, 1e-4])
+def test_gradients_that_only_resemble_each_others_are_not_called_exchanged(
+    error: float, rng: np.random.Generator
+) -> None:
+    q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
+
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dq, dk, dv, dbias = ops.scaled_dot_product_attention_backward(dy, cache)
+        return dq, (1 + error) * dv, dk, dbias
+
+    message, _ = caught(ops.scaled_dot_product_attention, backward, {"q": q, "k": k, "v": v})
+    assert "dk, dv wrong" in message
+    assert "exchanged" not in message
+
+
 def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
     class Uneven(LayerNorm):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:

@@ -38,6 +38,15 @@ def test_an_output_moves_only_with_what_it_depends_on(rng: np.random.Generator) 
     assert evidence.wrong == []
 
 
+def test_an_output_that_moves_by_its_eighth_digit_moves() -> None:
+    inputs = {"x": np.array([1.0, -2.0])}
+    problem = problem_of_op(lambda x: (1 + 1e-8 * x, x), lambda dy, x: 1e-8 * dy, inputs, {})
+    y, _ = problem.run(problem.inputs)
+    evidence = Evidence(problem, problem.inputs, Scalar(problem.bind(problem.inputs), y, y), Report("op", {}, 0, 0))
+    assert evidence.moves("x", (np.array([1.0, 0.0]),), np.array([1.0, 0.0]))
+    assert not evidence.moves("x", (np.array([1.0, 0.0]),), np.array([0.0, 1.0]))
+
+
 def test_at_other_arrays_a_backward_may_be_right_or_wrong_or_tell_nothing(rng: np.random.Generator) -> None:
     def op(x: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         return np.sin(x) * t, (x, t)

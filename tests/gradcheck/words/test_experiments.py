@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import gradcheck
@@ -97,6 +98,21 @@ def test_the_straight_paths_of_two_residuals_left_out(rng: np.random.Generator) 
 
     message, _ = caught(forward, branches, (rng.standard_normal((3, 5)),))
     assert "is dy left out, the straight path of a residual?" in message
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_gradient_behind_a_softmax_must_sum_to_zero_at_any_scale(scale: float, rng: np.random.Generator) -> None:
+    v = scale * rng.standard_normal((5, 2))
+
+    def backward(dy: np.ndarray, cache: Any) -> np.ndarray:
+        return np.asarray(dy @ v.T * cache.y)  # without - sum(dw * w)
+
+    def attend(x: np.ndarray) -> Any:
+        weights, cache = ops.softmax(x)
+        return weights @ v, cache
+
+    message, _ = caught(attend, backward, {"x": rng.standard_normal((3, 5))})
+    assert "dx must sum to zero along axis 1, as behind every softmax, and does not" in message
 
 
 def test_a_backward_that_uses_dy_twice(rng: np.random.Generator) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from tests.gradcheck.planted import caught
 from tests.gradcheck.words.test_branches import told
 
 
@@ -12,10 +13,23 @@ from tests.gradcheck.words.test_branches import told
     (1 / 3, "divided by 3 (axis 0 of x) once too often"), (1 / 7, "1/7 of what it should be"),
     (11.0, "11 times what it should be: is a division by 11 missing?"), (np.pi, "the factor pi is one too many"),
     (4 / 5, "4 / 5 of what it should be: n for n - 1, of the 5 of axis 1 of x"),
+    (5 / 4, "5 / 4 of what it should be: n - 1 for n, of the 5 of axis 1 of x"),
     (1 + 1e-3, "right up to a factor of 1 +1.0e-03: a rounded constant"), (0.777, "the constant factor 0.777"),
 ])
 def test_a_known_factor(rng: np.random.Generator, factor: float, words: str) -> None:
     assert words in told(np.sin, lambda dy, x: factor * dy * np.cos(x), rng.standard_normal((3, 5)))
+
+
+@pytest.mark.parametrize(("factor", "words"), [
+    (0.3, "rate is applied once too often"), (1 / 0.3, "rate is left out"),
+    (0.7, "the factor 1/(1 - rate) is left out"), (1 / 0.7, "the factor 1/(1 - rate) is applied once too often"),
+])
+def test_an_option_that_is_the_factor(factor: float, words: str, rng: np.random.Generator) -> None:
+    message, _ = caught(
+        lambda x, rate: (np.sin(x) / rate, (x, rate)), lambda dy, cache: factor * dy * np.cos(cache[0]) / cache[1],
+        {"x": rng.standard_normal((3, 5))}, rate=0.3,
+    )
+    assert f"likely mistake: dx: {words}" in message
 
 
 def test_a_scale_upside_down_is_thought_of(rng: np.random.Generator) -> None:

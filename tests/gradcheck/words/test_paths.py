@@ -66,3 +66,23 @@ def test_a_sum_over_part_of_an_axis(rng: np.random.Generator) -> None:
 
     message, _ = caught(shared, backward, {"x": rng.standard_normal((4, 3)), "b": rng.standard_normal(3)})
     assert "db takes nothing from places 1, 3 along axis 0 of dy" in message
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_axes_of_one_place_or_of_many_do_not_hide_the_next(rows: int, rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, x: np.ndarray) -> Any:
+        return dy, dy[:, [0, 2]].sum(axis=(0, 1))
+
+    inputs = {"x": rng.standard_normal((rows, 4, 3)), "b": rng.standard_normal(3)}
+    message, _ = caught(lambda x, b: (x + b, x), backward, inputs)
+    assert "db takes nothing from places 1, 3 along axis 1 of dy" in message
+
+
+def test_the_second_of_two_wrong_gradients_alone_is_deaf(rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, x: np.ndarray) -> Any:
+        return dy, dy.sum(axis=0) * [1.1, 0.7, 1.9], dy[[0, 2]].sum(axis=0)
+
+    inputs = {"x": rng.standard_normal((4, 3)), "a": rng.standard_normal(3), "b": rng.standard_normal(3)}
+    message, _ = caught(lambda x, a, b: (x + a + b, x), backward, inputs)
+    assert "db takes nothing from places 1, 3 along axis 0 of dy" in message
+    assert "da takes nothing" not in message

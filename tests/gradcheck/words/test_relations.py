@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from numpy_attention import ops
 from tests.gradcheck.planted import caught, spoilt, times
+from tests.gradcheck.words.test_branches import told
 
 
 def test_sign(rng: np.random.Generator) -> None:
@@ -67,6 +69,32 @@ def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
         ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(dy, cache) * (6 / 7), inputs, ignore_index=-100
     )
     assert "a mean over all 7 of targets, where only 6 count?" in message
+
+
+@pytest.mark.parametrize("words", ["left out", "one too many"])
+@pytest.mark.parametrize("name", ["w", "w.T"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_matrix_of_a_product(side: str, name: str, words: str, rng: np.random.Generator) -> None:
+    """The gradient of sin(x m) is dy cos(x m) m.T, that of sin(m x) is m.T dy cos(m x)."""
+    w, count = rng.standard_normal((4, 4)), 0 if words == "left out" else 2
+
+    def times(x: np.ndarray, m: np.ndarray) -> np.ndarray:
+        return m @ x if side == "left" else x @ m
+
+    def m(w: np.ndarray) -> np.ndarray:
+        return w if name == "w.T" else w.T
+
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        d = dy * np.cos(times(x, m(w)))
+        dm = d @ x.T if side == "left" else x.T @ d
+        for _ in range(count):
+            d = times(d, m(w).T)
+        return d, m(dm)
+
+    x = rng.standard_normal((4, 3) if side == "left" else (3, 4))
+    assert f"dx: the matrix {name}, a factor at the {side}, is {words}" in told(
+        lambda x, w: np.sin(times(x, m(w))), vjp, x, w
+    )
 
 
 def test_a_single_dy_left_out(rng: np.random.Generator) -> None:

@@ -1,9 +1,11 @@
 """A factor of the formula that is missing, or another in its place, is named."""
 
+import re
+
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.words.terms import spread
+from numpy_attention.gradcheck.words.terms import FUNCTIONS, POWERS, spread
 from tests.gradcheck.words.test_branches import told
 
 
@@ -41,6 +43,23 @@ def test_nothing_is_said_of_factors_that_follow_no_term(rng: np.random.Generator
     factors = np.exp(rng.standard_normal((3, 4)))
     words = told(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
     assert "by no simple rule" in words
+
+
+@pytest.mark.parametrize("words", FUNCTIONS)
+def test_a_function_is_what_its_words_say(words: str, rng: np.random.Generator) -> None:
+    formula = re.sub(r"\|u\|", "abs(u)", words.format(u="u"))
+    formula = re.sub(r"u (?=\(|abs)", "u * ", formula)  # u (1 - u), u |u|
+    known = {name: getattr(np, name) for name in ("abs", "exp", "log", "sqrt", "sin", "cos")}
+    u = np.append(rng.uniform(0.1, 2, 4), rng.uniform(-2, -0.1, 4))
+    with np.errstate(invalid="ignore"):  # sqrt and log of the negative ones
+        expected = eval(formula, known | {"u": u, "sigmoid": lambda u: 1 / (1 + np.exp(-u))})
+        np.testing.assert_allclose(FUNCTIONS[words](u), np.broadcast_to(expected, u.shape), rtol=1e-12)
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_a_power_is_what_its_words_say(power: float, rng: np.random.Generator) -> None:
+    z = rng.uniform(0.1, 2, 4)
+    np.testing.assert_allclose(z**power, eval(POWERS[power].format(z="z"), {"z": z, "sqrt": np.sqrt}), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("shape", "ways"), [((3,), 1), ((4,), 2), ((3, 4), 2), ((1,), 3), ((5,), 0), ((4, 4), 1)])
