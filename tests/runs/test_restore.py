@@ -66,6 +66,25 @@ def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key
         load_run(tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["layers", "d_ff", "context"])
+def test_a_description_may_claim_no_more_numbers_than_the_file_holds(tmp_path, text, name):
+    run = trainer(tmp_path / "run", text, positions="learned")
+    run.save()
+    path = tmp_path / "run" / checkpoint.NAME
+    arrays, meta = checkpoint.load_arrays(path)
+    c = run.config
+    of_one = {"layers": c.d_model * max(c.d_model, c.d_ff), "d_ff": c.layers * c.d_model, "context": c.d_model}[name]
+    of_the_rest = {"context": c.layers * c.d_model * max(c.d_model, c.d_ff)}.get(name, c.context * c.d_model)
+    most = (sum(array.size for array in arrays.values()) - of_the_rest) // of_one
+    for value in (most, most + 1):
+        save_arrays(path, arrays, meta | {"config": meta["config"] | {name: value}})
+        if value == most:
+            assert getattr(load_run(path)[0], name) == most
+        else:
+            with pytest.raises(InputError, match="its sizes are not those of its arrays"):
+                load_run(path)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
