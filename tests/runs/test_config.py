@@ -94,6 +94,14 @@ def test_the_largest_of_honest_runs_is_within_the_bounds(values):
     TrainConfig(**values)
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "min_learning_rate", "weight_decay", "lora_alpha"])
+def test_a_rate_or_factor_is_below_a_million(name):
+    both = {"from_": "m", "lora": 2} if name == "lora_alpha" else {"learning_rate": 999_999.0}
+    assert getattr(TrainConfig(**both | {name: 999_999.0}), name) == 999_999
+    with pytest.raises(InputError, match=f"{option(name)} must be at least 0 and below 1000000, got 1000000.0"):
+        TrainConfig(**both | {name: 1e6})
+
+
 @pytest.mark.skipif(os.name == "nt", reason="names of files are texts there")
 def test_a_file_whose_name_is_no_text_can_be_named():
     name = os.fsdecode(b"caf\xe9.txt")

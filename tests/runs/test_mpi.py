@@ -281,6 +281,17 @@ def test_two_processes_are_already_too_many_that_know_nothing_of_each_other(monk
     assert started_ranks().size == 1
 
 
+def test_threads_are_taken_where_tokens_times_parameters_are_worth_them():
+    alone = OneProcess()
+    alone.cores = 4
+    config = TrainConfig(batch=6, context=50)
+    assert [alone.threads(config, count) for count in (99_999, 100_000)] == [1, 4]  # 300 tokens times parameters
+    assert alone.threads(TrainConfig(batch=6, context=50, workers=3), 1) == 3
+    assert alone.threads(TrainConfig(batch=6, context=50, backend="cupy"), 10**9) == 1
+    alone.size = 3
+    assert [alone.threads(config, count) for count in (299_999, 300_000)] == [1, 2]  # of each rank
+
+
 @pytest.mark.parametrize(("size", "kind"), [(1, OneProcess), (2, Ranks)])
 def test_ranks_speak_to_each_other_only_if_there_are_two(monkeypatch, size, kind):
     comm = SimpleNamespace(Get_size=lambda: size, Get_rank=lambda: 0, Split_type=lambda kind: comm)
