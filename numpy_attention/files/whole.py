@@ -24,7 +24,6 @@ from pathlib import Path
 from numpy_attention.errors import MAX_SAID, InputError
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp")  # the directory of a file that is being written
-OF_OLD = re.compile(r".+(\.\w+)\.\d+\.tmp\1?")  # checkpoint.npz.4711.tmp.npz, the file itself, in older versions
 
 
 @contextlib.contextmanager
@@ -49,14 +48,12 @@ def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync(path.parent, os.O_RDONLY)
 
 
-def sweep(directory: Path) -> None:
-    """Remove what killed processes have left of unfinished files."""
-    for stale in directory.iterdir():
-        if UNFINISHED.fullmatch(stale.name):
-            shutil.rmtree(stale, ignore_errors=True)
-        elif OF_OLD.fullmatch(stale.name):
-            with contextlib.suppress(OSError):  # a directory, which is none of ours
-                stale.unlink()
+def sweep(directory: Path, names: re.Pattern[str]) -> None:
+    """Remove what killed processes have left of unfinished files with such names; what else lies there is not ours."""
+    for room in directory.iterdir():
+        of_files = UNFINISHED.fullmatch(room.name) and room.is_dir() and not room.is_symlink()
+        if of_files and all(names.fullmatch(file.name) for file in room.iterdir()):
+            shutil.rmtree(room, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -33,17 +33,21 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
-    """Write a figure; the ending of the name (.png, .svg, .pdf) decides the format. The same figure, the same file.
+    """Write a figure, whole or not at all; the ending of the name (.png, .svg, .pdf) decides the format.
+
+    The same figure gives the same file.
 
     Raises: ValueError for an ending that matplotlib does not know; OSError when the file cannot be written.
     """
     from matplotlib import rc_context
 
+    from numpy_attention.files import whole_or_not_at_all  # here, that `import numpy_attention` stays quick
+
     path = Path(path)
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
-    with rc_context({"svg.hashsalt": "numpy_attention"}):
+    with rc_context({"svg.hashsalt": "numpy_attention"}), whole_or_not_at_all(path) as temporary:
         _lay_out(figure)
-        figure.savefig(path, dpi=dpi, metadata={dated: None} if dated else None)
+        figure.savefig(temporary, dpi=dpi, metadata={dated: None} if dated else None)
     return path
 
 

@@ -24,6 +24,7 @@ The files are read with suspicion; how is told in `numpy_attention/files/arrays.
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,9 @@ from numpy_attention.files import save_arrays, sweep, whole_or_not_at_all, writi
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
 BEST = "checkpoint.best.npz"
+OF_A_RUN = re.compile(
+    r"checkpoint(\.previous|\.best)?\.npz|ids-\w+\.npy|config\.json|log\.jsonl|loss\.png|(adapter|merged)\.safetensors"
+)
 
 
 def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], best: bool = False) -> None:
@@ -61,7 +65,7 @@ def keep_as(path: Path, name: str) -> None:
 def tidy(directory: Path, best: bool) -> None:
     """What a kill may have come before: remove what is unfinished, and keep the checkpoint if it is the best."""
     with writing(directory):
-        sweep(directory)
+        sweep(directory, OF_A_RUN)
         if best:
             keep_as(directory / NAME, BEST)
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention import plots
-from numpy_attention.files import whole_or_not_at_all
 
 
 def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: Path) -> str:
@@ -16,6 +15,5 @@ def draw_losses(log: list[dict[str, Any]], references: dict[str, float], path: P
         figure = plots.training_curves(log, levels)
     except ModuleNotFoundError:
         return f"pip install matplotlib for {path.name}"
-    with whole_or_not_at_all(path) as temporary:
-        plots.save(figure, temporary, dpi=120)
+    plots.save(figure, path, dpi=120)
     return ""

@@ -262,3 +262,31 @@ def test_weights_that_overflow_are_not_drawn(tmp_path: Path, capsys: pytest.Capt
     said = refused(capsys, "attend", folder, "--text", "rain", "--out", tmp_path / "a.png")
     assert "attend: the attention of blocks.0.attention is nan at [0, 0, 0, 0]: the weights are too large" in said
     assert not (tmp_path / "a.png").exists()
+
+
+def test_a_link_in_the_run_is_replaced_and_not_followed(run_directory: Path, tmp_path: Path) -> None:
+    victim, picture = tmp_path / "victim", run_directory / "attention.png"
+    victim.write_text("keep me")
+    picture.unlink(missing_ok=True)
+    picture.symlink_to(victim)
+    assert main(["attend", str(run_directory), "--text", "fox"]) == 0
+    assert victim.read_text() == "keep me"
+    assert not picture.is_symlink()
+    picture.unlink()
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(
+    ending: str, run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def full(self: Any, path: Path, **_: Any) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    old, new = tmp_path / f"old{ending}", tmp_path / f"new{ending}"
+    old.write_text("good")
+    for out in (old, new):
+        assert "No space left on device" in refused(capsys, "attend", run_directory, "--text", "fox", "--out", out)
+    assert [path.name for path in tmp_path.iterdir()] == [old.name]
+    assert old.read_text() == "good"

@@ -1,12 +1,15 @@
 """A file is whole or not there, no link leads a write astray, and what is read is a regular file."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import load_arrays, open_regular, sweep, there, whole_or_not_at_all, writing
+
+OWN = re.compile(r"checkpoint\.npz")
 
 
 def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
@@ -38,14 +41,17 @@ def test_a_file_that_was_never_written_leaves_the_old_one(tmp_path):
 
 
 def test_what_killed_processes_leave_is_swept_and_nothing_else(tmp_path):
-    kept = {"checkpoint.npz", "log.jsonl", "notes.tmp", "a.tmp.txt", "notes.3.tmp.txt", "table.csv.12.tmp.old"}
-    left = {"checkpoint.npz.4711.tmp.npz", "log.jsonl.12.tmp.jsonl", "ids-0a.npy.7.tmp.npy", "checkpoint.npz.4711.tmp"}
-    for name in kept | left:
+    kept = {"checkpoint.npz", "log.jsonl", "notes.tmp", "draft.txt.1.tmp", "data.csv.2023.tmp.csv"}
+    for name in kept:
         (tmp_path / name).write_text("")
-    (tmp_path / ".0123456789abcdef.tmp").mkdir()
-    (tmp_path / ".0123456789abcdef.tmp" / "checkpoint.npz").write_text("half")
-    sweep(tmp_path)
-    assert set(os.listdir(tmp_path)) == kept
+    rooms = {".0123456789abcdef.tmp": "checkpoint.npz", ".1123456789abcdef.tmp": "thesis.txt"}
+    for room, name in rooms.items():
+        (tmp_path / room).mkdir()
+        (tmp_path / room / name).write_text("half")
+    (tmp_path / ".2123456789abcdef.tmp").mkdir()  # killed before it had a file
+    (tmp_path / ".3123456789abcdef.tmp").write_text("no directory")
+    sweep(tmp_path, OWN)
+    assert set(os.listdir(tmp_path)) == kept | {".1123456789abcdef.tmp", ".3123456789abcdef.tmp"}
 
 
 def test_no_link_is_followed_whatever_name_it_lies_under(tmp_path, monkeypatch):
@@ -87,15 +93,12 @@ def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path):
     assert os.listdir(tmp_path) == [longest.name]
 
 
-def test_a_directory_that_is_called_like_an_unfinished_file_is_not_in_the_way_of_sweeping(tmp_path):
-    other, linked = tmp_path / "checkpoint.npz.4711.tmp.npz", tmp_path / ".0123456789abcdef.tmp"
+def test_sweeping_goes_through_no_link(tmp_path):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "kept").write_text("")
-    other.mkdir()
-    linked.symlink_to(tmp_path / "folder")
-    sweep(tmp_path)
-    assert (tmp_path / "folder" / "kept").exists()
-    assert other.exists()
+    (tmp_path / "folder" / "checkpoint.npz").write_text("")
+    (tmp_path / ".0123456789abcdef.tmp").symlink_to(tmp_path / "folder")
+    sweep(tmp_path, OWN)
+    assert (tmp_path / "folder" / "checkpoint.npz").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")

@@ -35,7 +35,7 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
             process.kill()
         arrays, meta = load_arrays(path)
         assert (arrays["w"] == max(meta["step"], 0)).all()
-    sweep(tmp_path)
+    sweep(tmp_path, checkpoint.OF_A_RUN)
     assert os.listdir(tmp_path) == ["checkpoint.npz"]
 
 
@@ -51,14 +51,14 @@ def test_a_kept_file_survives_the_next_save_and_is_offered_when_the_new_one_is_d
 
 
 def test_a_second_name_costs_no_copy_and_what_a_killed_process_left_is_in_nobodys_way(tmp_path):
-    path = tmp_path / "checkpoint.npz"
+    path, room = tmp_path / "checkpoint.npz", tmp_path / ".0123456789abcdef.tmp"
     save_arrays(path, ARRAYS, {"step": 1})
-    stale = path.with_name(f"{checkpoint.BEST}.{os.getpid()}.tmp.npz")
-    os.link(path, stale)  # a process of an older version died between the link and the rename
+    room.mkdir()
+    os.link(path, room / checkpoint.BEST)  # a process died between the link and the rename
     keep_as(path, checkpoint.BEST)
     assert os.path.samefile(path, tmp_path / checkpoint.BEST)
     assert load_arrays(path)[1]["step"] == 1
-    sweep(tmp_path)
+    sweep(tmp_path, checkpoint.OF_A_RUN)
     assert sorted(os.listdir(tmp_path)) == ["checkpoint.best.npz", "checkpoint.npz"]
 
 

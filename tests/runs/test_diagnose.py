@@ -1,5 +1,6 @@
 """The first place of a NaN or an infinity is found and named."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -29,6 +30,12 @@ def test_the_op_and_the_layer_in_which_an_infinity_arises_are_named(model, batch
     model.parameters()["blocks.1.feed_forward.w_1"][...] = 3e38  # finite, but not after a product
     said = first_non_finite(model, [batch], [None])
     assert "first came out of linear in blocks.1.feed_forward" in said
+
+
+def test_what_arises_in_training_only_is_found(model, batch, rng):
+    model.config = dataclasses.replace(model.config, dropout=0.75)
+    model.parameters()["token_embedding.table"][...] = 2e38  # and what dropout leaves, four times as large, is infinite
+    assert first_non_finite(model, [batch], [rng]).startswith("inf first came out of dropout")
 
 
 def test_a_helper_inside_an_op_is_not_blamed(model, batch):

@@ -35,12 +35,12 @@ def test_without_matplotlib_there_is_none(tmp_path, monkeypatch):
 
 
 def test_a_picture_that_fails_midway_leaves_the_old_one(tmp_path, monkeypatch):
-    def half(figure, path, dpi):
+    def half(figure, path, **options):
         path.write_bytes(b"half")
         raise OSError("disk full")
 
     (tmp_path / "loss.png").write_bytes(b"old")
-    monkeypatch.setattr(plots, "save", half)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", half)
     with pytest.raises(OSError, match="disk full"):
         draw_losses(LOG, {}, tmp_path / "loss.png")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

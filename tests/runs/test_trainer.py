@@ -8,9 +8,10 @@ import subprocess
 import numpy as np
 import pytest
 
+from numpy_attention.cli import main
 from numpy_attention.errors import InputError
 from numpy_attention.runs import checkpoint
-from numpy_attention.runs.config import OPTIMIZERS, TrainConfig
+from numpy_attention.runs.config import KEEP, OPTIMIZERS, TrainConfig
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
@@ -101,10 +102,20 @@ def test_a_checkpoint_that_is_only_looked_at_leaves_the_files_of_the_run_alone(t
 
 def test_nothing_is_left_of_a_kill_in_the_very_last_save(tmp_path, text):
     trainer(tmp_path / "run", text).run()
-    stale = tmp_path / "run" / f"{checkpoint.BEST}.4711.tmp.npz"
-    os.link(tmp_path / "run" / checkpoint.NAME, stale)  # the best was about to get its name
+    room = tmp_path / "run" / ".0123456789abcdef.tmp"
+    room.mkdir()
+    os.link(tmp_path / "run" / checkpoint.NAME, room / checkpoint.BEST)  # the best was about to get its name
     assert resume(tmp_path / "run").run() == "finished"
-    assert not stale.exists()
+    assert not room.exists()
+
+
+def test_whatever_a_run_writes_is_known_for_its_own_when_it_is_unfinished(tmp_path, text):
+    directory = tmp_path / "run"
+    sizes = ["--layers=1", "--heads=1", "--d-model=8", "--context=8", "--batch=2", "--steps=4", "--save-every=1"]
+    assert main(["train", "--text", str(text), "--vocabulary=byte", "--out", str(directory), *sizes]) == 0
+    written = {path.name for path in directory.iterdir()} - {"run.lock"}
+    assert {"checkpoint.previous.npz", "loss.png"} < written
+    assert all(checkpoint.OF_A_RUN.fullmatch(name) for name in {*written, *(f"{keep}.safetensors" for keep in KEEP)})
 
 
 @pytest.mark.parametrize("task", ["text", "copy", "digits"])
