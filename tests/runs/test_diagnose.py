@@ -35,7 +35,7 @@ def test_the_op_and_the_layer_in_which_an_infinity_arises_are_named(model, batch
 def test_what_arises_in_training_only_is_found(model, batch, rng):
     model.config = dataclasses.replace(model.config, dropout=0.75)
     model.parameters()["token_embedding.table"][...] = 2e38  # and what dropout leaves, four times as large, is infinite
-    assert first_non_finite(model, [batch], [rng]).startswith("inf first came out of dropout")
+    assert "first came out of dropout" in first_non_finite(model, [batch], [rng])
 
 
 def test_a_helper_inside_an_op_is_not_blamed(model, batch):
