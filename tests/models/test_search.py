@@ -27,6 +27,24 @@ def test_greedy_search_takes_the_likeliest_token_each_time(variant, rng):
         assert ids.tolist() == greedy_by_hand(model, row, 3, np.array([length]))
 
 
+def test_greedy_search_ends_with_the_last_of_its_answers(rng):
+    """One ends at once, one on its way, one last of all; what has ended waits for the others."""
+    model, (source, _, _) = seq2seq(rng), batch(rng)
+    other = next(token for token in range(V) if token not in (START, STOP))
+    answers = [[STOP], [other, STOP], [other, other, other, STOP]]
+    asked = []
+
+    def decode(ids, *_, **__):
+        t = len(asked)
+        asked.append(ids)
+        wanted = [answer[t] if t < len(answer) else other for answer in answers]  # an ended one would go on
+        return np.eye(CONFIG.target_vocab_size)[wanted][:, None], None
+
+    model.decode = decode
+    assert [ids.tolist() for ids in model.greedy(source[:3], START, STOP)] == answers
+    assert len(asked) == 4
+
+
 def test_a_beam_of_one_is_greedy(rng):
     for _ in range(5):
         model, (source, _, _) = seq2seq(rng), batch(rng)
@@ -57,6 +75,8 @@ def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
     [
         (lambda m: m.greedy(np.zeros((1, 2), int), START, STOP, 8), "max_tokens must be in \\[1, 7\\], got 8"),
         (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, beam_size=0), "beam_size must be at least 1"),
+        (lambda m: m.greedy(np.zeros((1, 2), int), CONFIG.target_vocab_size, STOP), "start_token must be"),
+        (lambda m: m.greedy(np.zeros((1, 2), int), START, CONFIG.target_vocab_size), "stop_token must be"),
         (lambda m: m.beam_search(np.zeros((1, 2), int), START, STOP, length_penalty=-1.0), "length_penalty must be"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
