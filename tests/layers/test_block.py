@@ -91,6 +91,7 @@ def test_dropout_is_on_exactly_where_a_generator_is_given(rng):
     ("call", "message"),
     [
         (lambda: na.EncoderBlock(4, 2, 8, None, norm="batch_norm"), 'norm must be "layer_norm" or "rms_norm"'),
+        (lambda: na.EncoderBlock(4, 2, 8, None, dropout=1.0), r"EncoderBlock: dropout must be in \[0, 1\), got 1.0"),
         (lambda: na.EncoderBlock(4, 2, 8, None).forward(X, X), "EncoderBlock: context .* got one"),
         (lambda: na.DecoderBlock(4, 2, 8, None).forward(X, X), "DecoderBlock: context .* got one"),
         (

@@ -57,6 +57,15 @@ def test_what_does_not_fit_to_the_stored_is_refused_and_changes_nothing(shape, r
 def test_keys_and_values_are_of_the_same_tokens(rng):
     with pytest.raises(ValueError, match=r"k and v must be .*, got \(2, 3, 1, 5\) and \(2, 3, 2, 5\)"):
         na.KeyValueCache(4).append(np.ones((2, 3, 1, 5)), np.ones((2, 3, 2, 5)))
+    with pytest.raises(ValueError, match=r"k and v must be .*, got \(2, 3, 1\) and \(2, 3, 1, 5\)"):
+        na.KeyValueCache(4).append(np.ones((2, 3, 1)), np.ones((2, 3, 1, 5)))
+
+
+def test_what_is_added_has_the_dtype_of_what_is_stored(rng):
+    past = stored(rng)
+    with pytest.raises(TypeError, match="float32"):
+        past.append(*rng.standard_normal((2, 2, 3, 1, 5), dtype=np.float32))
+    assert past.length == 1
 
 
 @pytest.mark.parametrize("k", [[], None, np.array(1.0), np.ones((2, 3, 1, 5), complex), np.ones((2, 3, 1, 5), "f")])

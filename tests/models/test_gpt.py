@@ -204,7 +204,7 @@ def test_with_stored_keys_nothing_is_kept_for_a_backward_and_none_is_taken(rng):
         dict(model.gradients_from_logits(cache, logits))
 
 
-@pytest.mark.parametrize("past", [[], [None, None], [na.KeyValueCache(7)], 3, ()])
+@pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(7), None], [na.KeyValueCache(7)], 3, ()])
 def test_stores_that_do_not_fit_the_blocks_are_refused(past, rng):
     ids, words = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
     with pytest.raises(ValueError, match=f"GPT: {words}"):

@@ -135,3 +135,9 @@ def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
 def test_errors_say_what_is_wrong(call, message, rng):
     with pytest.raises(ValueError, match=message):
         call(seq2seq(rng))
+
+
+@pytest.mark.parametrize("context", [None, [[1.0] * 12], np.ones((3, 4, 12), int)], ids=["none", "list", "ids"])
+def test_a_context_that_is_no_array_of_floats_is_refused_by_its_name(context, rng):
+    with pytest.raises(TypeError, match="Seq2Seq: context must be"):
+        seq2seq(rng).decode(np.zeros((3, 2), int), context)
