@@ -21,7 +21,10 @@ def test_the_curve_is_a_png_with_its_levels(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "training_curves", training_curves)
     assert draw_losses(LOG, {"bigram": 2.5}, tmp_path / "loss.png") == ""
     assert asked == {"bigram 2.500": 2.5}
-    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    picture = (tmp_path / "loss.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    width, _ = curves(LOG, {}).get_size_inches()
+    assert int.from_bytes(picture[16:20], "big") == round(120 * width)  # that is wide enough, and a quick one
     assert [path.name for path in tmp_path.iterdir()] == ["loss.png"]
 
 
