@@ -10,10 +10,14 @@ What is lent is seen in the thread that it was lent to, and in no other: an op t
 themselves finds none, and nobody waits for a thread that waits for him.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
+
+from numpy_attention.errors import InputError
 
 Work = Callable[[Any], None]
 RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item, and comes back when all is done
@@ -27,6 +31,22 @@ class Lent(NamedTuple):
 
 
 _lent: ContextVar[Lent | None] = ContextVar("lent", default=None)
+
+
+def started(count: int) -> ThreadPoolExecutor:
+    """A pool whose threads have all begun, so that none is found missing in the middle of the work.
+
+    Raises: InputError where the system gives no more threads.
+    """
+    pool, all_here = ThreadPoolExecutor(count), threading.Barrier(count)
+    try:
+        list(pool.map(lambda _: all_here.wait(), range(count)))
+    except RuntimeError:
+        pool.shutdown(wait=False)
+        raise InputError(f"cannot start {count} threads: the system allows no more; --workers 1 needs none") from None
+    finally:
+        all_here.abort()  # nobody waits for one that does not come
+    return pool
 
 
 @contextmanager

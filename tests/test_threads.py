@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.runs.parallel import Workers
-from numpy_attention.threads import Work, lend, share
+from numpy_attention.errors import InputError
+from numpy_attention.runs.parallel import Workers, all_cores
+from numpy_attention.threads import Work, lend, share, shares, started
 
 
 def doubled(items: Iterable[int]) -> dict[int, int]:
@@ -90,3 +91,44 @@ def test_the_bits_of_attention_are_the_same_however_many_threads_share_the_heads
         with Workers(count) as workers, workers.lent():
             for ours, theirs in zip(run(), alone, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("granted", range(3))
+def test_threads_that_cannot_all_be_started_are_refused_and_those_that_were_do_not_wait(
+    granted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def begin(thread: threading.Thread) -> None:
+        if len(begun) == granted:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    with pytest.raises(InputError, match=r"cannot start 3 threads: .*; --workers 1 needs none"):
+        started(3)
+    for thread in begun:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in begun)
+
+
+def test_threads_have_begun_before_there_is_work() -> None:
+    before = threading.active_count()
+    with started(3):
+        assert threading.active_count() == before + 3
+
+
+def test_without_threads_a_model_that_speaks_does_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("numpy_attention.runs.parallel.usable_cores", lambda: 2)
+    monkeypatch.setattr("numpy_attention.runs.parallel.blas_can_be_held", lambda: True)
+    with all_cores():
+        assert len(shares(2)) == 2
+    monkeypatch.setattr(threading.Thread, "start", none)
+    with all_cores():
+        assert len(shares(2)) == 1
+        assert list(doubled(range(3))) == [0, 1, 2]

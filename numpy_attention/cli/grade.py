@@ -4,11 +4,11 @@ import argparse
 import contextlib
 import importlib
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from numpy_attention.errors import InputError
+from numpy_attention.files import temporary_folder
 
 
 def add_parser(commands: Any) -> None:
@@ -45,7 +45,7 @@ def hypothesis_elsewhere() -> Iterator[None]:
     if os.environ.get(name):
         yield
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         os.environ[name] = folder
         try:
             yield

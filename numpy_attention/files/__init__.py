@@ -5,9 +5,17 @@
 """
 
 from numpy_attention.files.arrays import VERSION, config_from, load_arrays, read_into, save_arrays
-from numpy_attention.files.whole import open_regular, reading, sweep, there, whole_or_not_at_all, writing
+from numpy_attention.files.whole import (
+    open_regular,
+    reading,
+    sweep,
+    temporary_folder,
+    there,
+    whole_or_not_at_all,
+    writing,
+)
 
 __all__ = [
     "VERSION", "config_from", "load_arrays", "open_regular", "read_into", "reading", "save_arrays", "sweep",
-    "there", "whole_or_not_at_all", "writing",
+    "temporary_folder", "there", "whole_or_not_at_all", "writing",
 ]

@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,18 @@ def writing(place: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"cannot write to {place}: {error.strerror or error}") from None
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder where the system keeps what is soon thrown away.
+
+    Raises: InputError where nothing can be written there.
+    """
+    try:
+        return tempfile.TemporaryDirectory()
+    except OSError as error:
+        said = f"cannot make a temporary folder: {error.strerror or error}"
+        raise InputError(f"{said}; set TMPDIR to a folder that can be written to") from None
 
 
 def there(path: Path) -> bool:

@@ -18,7 +18,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -27,6 +26,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from numpy_attention.errors import InputError
+from numpy_attention.files import temporary_folder
 from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.proxies import Answer, Class, Function
 from numpy_attention.grade.stopped import stopped
@@ -36,6 +37,7 @@ SHOWN = 1 << 14  # bytes that are kept of what the file prints
 FLOOD = 1 << 24  # more than that ends it
 START = 60.0  # seconds until a Python is there, with NumPy
 GRACE = 0.5  # seconds beyond its time, in which it may say where it stands
+NO_MORE = "cannot start another {}; end other programs, or raise the limit on processes (ulimit -u)"
 
 
 class Ended(BaseException):
@@ -43,13 +45,16 @@ class Ended(BaseException):
 
 
 class Remote:
-    """A process with a student's file in it; its functions and classes are attributes of this."""
+    """A process with a student's file in it; its functions and classes are attributes of this.
+
+    Raises: InputError where the system lets no process, thread or temporary folder be made.
+    """
 
     def __init__(self, file: Path, exercise: Exercise, seconds: float) -> None:
         self.file, self.exercise, self.seconds = file, exercise, seconds
         self.released: list[int] = []
         self.printed, self.size, self.broken = b"", 0, ""
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = temporary_folder()
         self._where = Path(self._folder.name, "where.txt")
         command = [
             sys.executable, "-W", "ignore", "-m", "numpy_attention.grade.worker", " ".join(exercise.answers),
@@ -61,18 +66,28 @@ class Remote:
             "OPENBLAS_NUM_THREADS": "1"
         }
         self._deadline = time.monotonic() + START
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-            start_new_session=os.name == "posix"
-        )
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0,
+                start_new_session=os.name == "posix"
+            )
+        except OSError as error:
+            self._folder.cleanup()
+            raise InputError(NO_MORE.format(f"Python: {error.strerror or error}")) from None
         self._replies: SimpleQueue[Any] = SimpleQueue()
         self._asked, self._number = threading.Semaphore(0), 0
         # A read cannot be given up, a thread that reads can be: some process out of reach may hold the pipe open.
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._receive, self._listen)]
         self._alarm = threading.Timer(START + seconds + 2 * GRACE, self._kill)  # for a request that nobody takes
         self._alarm.daemon = True
-        for thread in (*self._threads, self._alarm):
-            thread.start()
+        try:
+            for thread in (*self._threads, self._alarm):
+                thread.start()
+        except RuntimeError as error:
+            with self._process:  # closes the pipes that no thread has taken
+                self.__exit__()
+            raise InputError(NO_MORE.format(f"thread: {error}")) from None
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +98,7 @@ class Remote:
         self._kill()
         self._process.wait()
         self._asked.release()
-        for thread in self._threads:  # each closes its own pipe
+        for thread in filter(threading.Thread.is_alive, self._threads):  # each closes its own pipe
             thread.join(timeout=1.0)
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -73,6 +73,7 @@ class Worker:
             faulthandler.dump_traceback_later(request["seconds"], exit=True, file=where)
         try:
             look_for_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
+            sys.path.insert(0, str(self.path.parent))  # as for `python FILE`: what lies beside it can be imported
             spec = importlib.util.spec_from_file_location(self.path.stem + "_answer", self.path)
             assert spec is not None
             assert spec.loader is not None
@@ -81,6 +82,9 @@ class Worker:
         except NotYours as error:
             return {"failed": f"{self.path.name}: {error}{self._line(error)}", "refused": True}, []
         except SyntaxError as error:
+            if not error.lineno:  # no line has been read
+                text = f"is no text that Python reads ({error.msg})"
+                return {"failed": f"{self.path.name} {text}: save it anew from an editor, as plain text in UTF-8"}, []
             text = f"is no Python yet: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"
             return {"failed": f"{self.path.name} {text}"[:LONGEST]}, []
         except ImportError as error:

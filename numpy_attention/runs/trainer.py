@@ -97,7 +97,8 @@ class Trainer:
     def run(self) -> str:
         """Train to the end, and say how it ended: "finished", "stopped early" or the name of a signal.
 
-        Raises: InputError where the directory cannot be written to, or another run does; NonFiniteError.
+        Raises: InputError where the directory cannot be written to, or another run does, or where no thread can be
+        started; NonFiniteError.
         """
         keep_freed_memory()
         with self.alone():

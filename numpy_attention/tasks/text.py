@@ -129,7 +129,7 @@ class TextTask(Task):
         over = "" if self._by_character() else f" over {UNITS[self.config.vocabulary]}"
         lines = [f"held-out loss, nats per character (interpolated Witten-Bell counts{over}, and the model):"]
         ordered = sorted(rows.items(), key=lambda row: -row[1])
-        lines += [f"  {name:<10} {loss * self._tokens_per_character():.3f}" for name, loss in ordered]
+        lines += [f"  {name:<10} {loss * self._tokens_per_character():z.3f}" for name, loss in ordered]
         try:
             prompt = self.vocabulary.encode("The ")
         except InputError:  # a text without these characters

@@ -1,5 +1,7 @@
 """`grade` from the command line: exit codes, and refusals in one line."""
 
+import tempfile
+
 import numpy_attention.grade.run
 from numpy_attention.cli import main
 from tests.cli.commands import refused
@@ -25,3 +27,12 @@ def test_the_options_reach_the_grader_and_its_verdict_is_the_exit_code(monkeypat
         (["a.py", "b.py"], False, None, None, 3.0, []), (["a.py"], False, 2, "softmax", 60.0, []),
         ([], False, None, None, 60.0, ["gelu", "gelu"]),
     ]
+
+
+def test_without_a_temporary_folder_nothing_can_be_graded(capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    (tmp_path / "softmax.py").write_text("")
+    assert "set TMPDIR" in refused(capsys, "grade", tmp_path / "softmax.py")
+    monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(tmp_path))
+    assert "set TMPDIR" in refused(capsys, "grade", tmp_path / "softmax.py")

@@ -6,13 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from numpy_attention.cli import main
-from tests.cli.commands import SIZES, refused, run_directory, text
+from tests.cli.commands import SIZES, last_lines, refused, run_directory, text
 
 __all__ = ["run_directory", "text"]
 
@@ -277,3 +278,20 @@ def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code)
     assert f"train --resume {directory}" in out
     with np.load(directory / "checkpoint.npz", allow_pickle=False) as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["step"] == step
+
+
+def test_where_no_thread_can_be_started_the_run_stays_as_it_was(run_directory, text, capsys, monkeypatch):
+    def none(thread):
+        raise RuntimeError("can't start new thread")
+
+    before = {path.name: path.read_bytes() for path in run_directory.iterdir()}
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", none)
+        command = ["train", "--workers=2", "--resume", run_directory]
+        said = last_lines(capsys, 2, *command).err
+        assert said.startswith("numpy-attention: cannot start 2 threads")
+        assert "--workers 1" in said
+        assert said.count("\n") == 1
+        assert {path.name: path.read_bytes() for path in run_directory.iterdir()} == before
+        assert main(["train", "--workers=1", "--resume", str(run_directory)]) == 0
+    assert main(list(map(str, command))) == 0

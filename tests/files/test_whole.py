@@ -2,12 +2,21 @@
 
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import load_arrays, open_regular, sweep, there, whole_or_not_at_all, writing
+from numpy_attention.files import (
+    load_arrays,
+    open_regular,
+    sweep,
+    temporary_folder,
+    there,
+    whole_or_not_at_all,
+    writing,
+)
 
 OWN = re.compile(r"checkpoint\.npz")
 
@@ -143,3 +152,13 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
         with pytest.raises(OSError, match="no regular file"), whole_or_not_at_all(path):
             raise AssertionError
     assert pipe.is_fifo()
+
+
+def test_without_a_place_for_temporary_folders_the_variable_that_names_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with temporary_folder() as folder:
+        assert Path(folder).is_dir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(InputError, match=r"^cannot make a temporary folder: No such file.*; set TMPDIR to a folder"):
+        temporary_folder()

@@ -1,11 +1,17 @@
 """The other process is started, asked and ended; nothing that it does keeps this one waiting."""
 
+import errno
+import subprocess
+import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from numpy_attention.errors import InputError
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
 from tests.grade.hand_in import FOLDER
@@ -75,3 +81,42 @@ def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:
         assert "in softmax" in module.why()
     assert module.released == []
     assert not Path(module._folder.name).exists()
+
+
+def test_where_no_process_can_be_started_that_is_said_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", none)
+    with pytest.raises(InputError, match=r"^cannot start another Python: Resource temporarily unavailable; .*ulimit"):
+        remote(tmp_path, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
+
+
+@pytest.mark.parametrize("granted", range(3))
+def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granted: int
+) -> None:
+    processes, threads, popen, start = [], list(range(granted)), subprocess.Popen, threading.Thread.start
+
+    def kept(*arguments: Any, **options: Any) -> Any:
+        processes.append(popen(*arguments, **options))
+        return processes[0]
+
+    def begin(thread: threading.Thread) -> None:
+        if not threads:
+            raise RuntimeError("can't start new thread")
+        threads.pop()
+        start(thread)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", kept)
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    with pytest.raises(InputError, match=r"^cannot start another thread: can't start new thread; .*ulimit"):
+        remote(tmp_path, "")
+    assert processes[0].returncode is not None
+    assert all(pipe.closed for pipe in (processes[0].stdin, processes[0].stdout, processes[0].stderr))
+    assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]

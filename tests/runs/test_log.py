@@ -2,9 +2,12 @@
 
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 
+from numpy_attention.errors import InputError
 from numpy_attention.runs.log import Log, read_log
 
 
@@ -72,3 +75,16 @@ def test_a_log_that_is_no_file_has_no_lines(tmp_path):
     path = tmp_path / "log.jsonl"
     path.symlink_to("/dev/zero")
     assert read_log(path) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_log_that_cannot_be_written_is_named(tmp_path, make):
+    path = tmp_path / "log.jsonl"
+    log = Log(path, 0)
+    path.unlink()
+    make(path)
+    with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: it is no regular file"):
+        Log(path, 0)
+    if path.is_dir():
+        with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: Is a directory"):
+            log.write({"step": 1})

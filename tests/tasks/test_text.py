@@ -103,3 +103,12 @@ def test_attention_is_drawn_between_the_tokens_of_any_vocabulary(tmp_path, text,
     assert len(run.task.vocabulary.encode(words)) < len(words)
     assert main(["attend", str(tmp_path / "run"), "--text", words, "--out", str(tmp_path / "a.png")]) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_text_of_one_character_has_losses_of_nought_without_a_sign(tmp_path):
+    (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
+    run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
+    with Workers(1) as workers:
+        said = run.task.report(run.model, np.random.default_rng(0), workers)
+    assert "4-gram     0.000" in said
+    assert "-0.000" not in said

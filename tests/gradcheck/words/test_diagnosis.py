@@ -9,7 +9,7 @@ from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_vjp
 from numpy_attention.gradcheck.words.diagnosis import diagnose
 from numpy_attention.gradcheck.words.evidence import Evidence
-from numpy_attention.layers import LayerNorm
+from numpy_attention.layers import Embedding, LayerNorm, Linear
 from tests.gradcheck.planted import caught, spoilt
 
 
@@ -115,3 +115,68 @@ def test_the_diagnosis_takes_few_calls(rng: np.random.Generator, monkeypatch: py
     assert report is not None
     assert "dw is wrong by no simple rule" in report.diagnosis or "dw is wrong in" in report.diagnosis
     assert 0 < calls - before < 100
+
+
+def uneven(grad: np.ndarray) -> np.ndarray:
+    """Wrong in a way that no relation explains."""
+    return grad * np.linspace(1, 2, grad.size).reshape(grad.shape)
+
+
+OF_ONE = "all other gradients are right: the mistake stands where "
+OF_AN_INPUT = "every parameter's gradient is right"
+
+
+def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
+    """The diagnosis of a Linear with some of dx, dw, db wrong."""
+
+    class Slipped(Linear):
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            dx, grads = super().backward(dy, cache)
+            grads = {name: uneven(grad) if name in wrong else grad for name, grad in grads.items()}
+            return uneven(dx) if "x" in wrong else dx, grads
+
+    with pytest.raises(GradientError) as failure:
+        gradcheck_layer(Slipped(3, 4, rng, bias, np.float64), {"x": rng.standard_normal((4, 3))})
+    assert failure.value.report is not None
+    return failure.value.report.diagnosis
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_only_wrong_gradient_of_a_layer_is_put_together_wrongly(bias: bool, rng: np.random.Generator) -> None:
+    said = told_of_a_layer("w", bias, rng)
+    assert OF_ONE + "dw is put together" in said
+    assert OF_AN_INPUT not in said
+
+
+def test_of_several_wrong_gradients_no_place_is_named(rng: np.random.Generator) -> None:
+    said = told_of_a_layer("w, b", True, rng)
+    assert OF_ONE not in said
+    assert OF_AN_INPUT not in said
+
+
+@pytest.mark.parametrize("wrong", ["x, w", "x, w, b"])
+def test_an_input_beside_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
+    said = told_of_a_layer(wrong, True, rng)
+    assert OF_AN_INPUT not in said
+    assert OF_ONE not in said
+
+
+def test_the_only_gradient_of_a_layer_has_no_others_that_are_right(rng: np.random.Generator) -> None:
+    class Slipped(Embedding):
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            dx, grads = super().backward(dy, cache)
+            return dx, {name: uneven(grad) for name, grad in grads.items()}
+
+    with pytest.raises(GradientError, match="dtable is wrong") as failure:
+        gradcheck_layer(Slipped(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
+    assert OF_ONE not in str(failure.value)
+
+
+def test_of_an_op_that_has_no_parameters_no_guess_of_a_layer_is_made(rng: np.random.Generator) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return dy @ w.T, uneven(x.T @ dy)
+
+    with pytest.raises(GradientError, match="dx2 is wrong") as failure:
+        gradcheck_vjp(np.matmul, vjp, (rng.standard_normal((3, 4)), rng.standard_normal((4, 5))))
+    assert OF_ONE not in str(failure.value)
+    assert OF_AN_INPUT not in str(failure.value)
