@@ -140,3 +140,12 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
         with pytest.raises(OSError, match="no regular file"), whole_or_not_at_all(path):
             raise AssertionError
     assert pipe.is_fifo()
+
+
+def test_what_cannot_be_written_is_told_by_the_path_that_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, kind in (("no/model.npz", FileNotFoundError), (".", OSError)):
+        with pytest.raises(kind) as caught, whole_or_not_at_all(path):
+            raise AssertionError
+        assert caught.value.filename == path
+    assert not list(tmp_path.iterdir())
