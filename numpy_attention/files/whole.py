@@ -35,9 +35,12 @@ def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # a device would be replaced by a file, of whoever may do that
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     room = path.parent / f".{os.urandom(8).hex()}.tmp"
-    room.mkdir(0o700)
+    try:
+        room.mkdir(0o700)
+    except OSError as error:  # told of the path that was given, not of one that nobody knows
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         temporary = room / path.name
         yield temporary

@@ -58,6 +58,8 @@ class KeyValueCache:
         """
         if self.k is not None and self.v is not None:
             require_integers("KeyValueCache", "rows", rows, below=len(self.k))
+            if rows.ndim != 1:
+                raise shape_error("KeyValueCache", "rows", "(B,), an old row for each new one", rows.shape)
             rows = np.asarray(rows, like=self.k)
             self.k, self.v = self.k[rows], self.v[rows]
 
@@ -81,9 +83,13 @@ class KeyValueCache:
 def stored_length(model: str, past: object, num_layers: int) -> int:
     """How many positions each layer has stored; with cross-attention the first of its pair of stores knows.
 
-    Raises: ValueError when `past` is no list of stores, as many as there are layers.
+    Raises: ValueError when `past` is no list of stores, as many as there are layers and alike: else a layer could
+    refuse what those before it have stored.
     """
     own = [one[0] if isinstance(one, tuple) and one else one for one in past] if isinstance(past, list) else []
     if len(own) != num_layers or not all(isinstance(one, KeyValueCache) for one in own):
         raise value_error(model, "past", f"a list of KeyValueCaches, one for each of {num_layers} blocks", past)
+    if len(alike := {(one.length, one.capacity) for one in own}) > 1:
+        got = " and ".join(f"{length} of {capacity}" for length, capacity in sorted(alike)[:2])
+        raise value_error(model, "past", "stores filled alike, with room for as many positions", got, "make them anew")
     return own[0].length

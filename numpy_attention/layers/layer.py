@@ -30,7 +30,15 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.errors import differences, dtype_error, require_array, require_generator, require_size
+from numpy_attention.errors import (
+    FLOATS,
+    differences,
+    dtype_error,
+    require_array,
+    require_generator,
+    require_size,
+    several,
+)
 
 Parameters = dict[str, np.ndarray]
 
@@ -73,17 +81,18 @@ class Layer:
 
     def num_parameters(self) -> int:
         """How many numbers the layer learns; one that is used in two places is counted once."""
-        return sum(p.size for p in self.parameters().values())
+        return sum(p.size for p in {id(p): p for p in self.parameters().values()}.values())
 
     def load_parameters(self, new: Parameters) -> None:
         """Copy new values into the parameters; names, shapes and dtypes must all agree.
 
-        Raises: ValueError that lists every difference at once, with nothing changed; TypeError for what is no array.
+        Raises: ValueError that lists the differences, as many as fit, with nothing changed; TypeError for what is no
+        array.
         """
         _check_loaded(type(self).__name__, new)
         own = self.parameters()
         if wrong := differences(own, new, "layer"):
-            raise ValueError(f"{type(self).__name__}: the parameters do not fit:\n  " + "\n  ".join(wrong))
+            raise ValueError(f"{type(self).__name__}: the parameters do not fit: {several(wrong)}")
         for name, p in own.items():
             p[...] = np.asarray(new[name], like=p)
 
@@ -130,9 +139,11 @@ def normal(
 
     Drawn in float64 and then rounded, so that a float32 and a float64 model of one seed start alike.
 
-    Raises: TypeError for a seed in the place of a generator.
+    Raises: TypeError for a seed in the place of a generator, or a dtype other than float16, float32 and float64.
     """
     require_generator("normal", "rng", rng)
+    if np.dtype(dtype) not in FLOATS:
+        raise dtype_error("normal", "dtype", "np.float16, np.float32 or np.float64", np.dtype(dtype))
     if rng is None:
         return np.zeros(shape, dtype)
     return (rng.standard_normal(shape) * scale).astype(dtype)

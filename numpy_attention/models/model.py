@@ -18,12 +18,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, differences, several, value_error
 from numpy_attention.layers.layer import Layer, Parameters
 from numpy_attention.models.head import LOGITS_AT_ONCE, LossOfHead
 from numpy_attention.models.stack import Stream
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.losses import cross_entropy_backward
+from numpy_attention.pieces import non_finite
 
 
 class LossCache(NamedTuple):
@@ -75,14 +76,21 @@ class Model(Layer):
     def save(self, path: str | PathLike[str]) -> None:
         """Write configuration and parameters to one `.npz` file, whole or not at all.
 
-        Raises: ValueError for a model of which something is frozen, and would be left out.
+        Raises: ValueError for a model of which something is frozen, and would be left out, or that `load` would refuse:
+        one that holds a NaN or an infinity, or other arrays than its configuration builds.
         """
         from numpy_attention.files import save_arrays  # here, that `import numpy_attention` stays quick
 
+        op = f"{type(self).__name__}.save"
         if left_out := len(self.frozen_arrays()):
-            fix = "call merge_low_rank or unfreeze first, or export_safetensors, which writes changes of low rank alone"
-            raise ValueError(f"{type(self).__name__}.save: {left_out} arrays are frozen and would be left out; {fix}")
-        arrays = {f"parameters.{name}": p for name, p in self.parameters().items()}
+            fix = "call merge_low_rank if they came with add_low_rank (export_safetensors writes these), else unfreeze"
+            raise ValueError(f"{op}: {left_out} arrays are frozen and would be left out; {fix}")
+        parameters = self.parameters()
+        anew = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros: no memory is touched
+        if wrong := differences(anew.parameters(), parameters, "model that its configuration builds"):
+            raise ValueError(f"{op}: the parameters must be those of the configuration, got others: {several(wrong)}")
+        require_finite(op, parameters)
+        arrays = {f"parameters.{name}": p for name, p in parameters.items()}
         save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
 
     @classmethod
@@ -107,3 +115,13 @@ class Model(Layer):
             raise InputError(f"{path} cannot be loaded: its description of a model does not hold: {error}") from None
         read_into(model.parameters(), arrays, "parameters.", "model")
         return model
+
+
+def require_finite(op: str, parameters: Parameters) -> None:
+    """Refuse what no reader would take, before it is written, perhaps over a good file.
+
+    Raises: ValueError that names the first NaN or infinity.
+    """
+    for name, p in parameters.items():
+        if value := non_finite(p):
+            raise value_error(op, name, "finite", value, "go back to a model from before it came")

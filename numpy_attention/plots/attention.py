@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
+from numpy_attention.errors import dtype_error, require_number, shape_error
 from numpy_attention.plots.cells import (
     Tokens,
     add_colour_bar,
@@ -13,10 +13,11 @@ from numpy_attention.plots.cells import (
     inches,
     label_cells,
     labels_of,
+    require_mask,
     require_matrices,
     upper_end,
 )
-from numpy_attention.plots.style import FONT, INK, dress, fit, new_figure
+from numpy_attention.plots.style import FONT, INK, drawable, dress, fit, new_figure
 
 
 def attention_map(
@@ -37,9 +38,11 @@ def attention_map(
 
     Shapes: weights (T_q, T_k), mask broadcastable to it -> Figure
 
-    Raises: ValueError for weights that are not one matrix, or tokens that are not one for each row or column.
+    Raises: TypeError or ValueError for weights that are not one matrix of finite numbers from 0 on, tokens that are not
+    one for each row or column, or a mask that is not of bool, or not of that shape.
     """
     weights = require_matrices("attention_map", weights, 2, "pick one head, as weights[0, 0], or use attention_heads")
+    mask = None if mask is None else require_mask("attention_map", mask, weights.shape)
     rows, columns = labels_of("attention_map", weights, queries, keys)
     T_q, T_k = weights.shape
     width, height = inches(T_q, T_k)
@@ -64,7 +67,8 @@ def attention_heads(
 
     Shapes: weights (H, T_q, T_k) -> Figure
 
-    Raises: ValueError for weights of another shape, or tokens that are not one for each row or column.
+    Raises: TypeError or ValueError for weights of another shape or beyond the finite numbers from 0 on, or tokens that
+    are not one for each row or column.
     """
     weights = require_matrices("attention_heads", weights, 3, "pick one sequence of the batch, as weights[0]")
     return _grid("attention_heads", {"": weights}, queries, keys, title, x, y)
@@ -86,12 +90,19 @@ def attention_layers(
 
     Shapes: weights {name: (B, H, T_q, T_k)} -> Figure
 
-    Raises: ValueError for weights of other shapes, or tokens that are not one for each row or column.
+    Raises: TypeError or ValueError for weights of other shapes or beyond the finite numbers from 0 on, tokens that are
+    not one for each row or column, or a sequence that is not of the batch.
     """
+    if not hasattr(weights, "items"):
+        fix = "model.attention_weights(ids) gives one"
+        raise dtype_error("attention_layers", "weights", "a dict with at least one layer", type(weights).__name__, fix)
     if not weights:
         raise shape_error("attention_layers", "weights", "a dict with at least one layer", weights)
     fix = "with one sequence give it a batch axis: weights[None]"
-    layers = {name: require_matrices("attention_layers", w, 4, fix)[sequence] for name, w in weights.items()}
+    layers = {name: require_matrices("attention_layers", w, 4, fix) for name, w in weights.items()}
+    fewest = min(len(w) for w in layers.values())
+    place = int(require_number("attention_layers", "sequence", sequence, at_least=-fewest, below=fewest, whole=True))
+    layers = {name: w[place] for name, w in layers.items()}
     sizes = {w.shape[1:] for w in layers.values()}
     if len(sizes) > 1:
         fix = "draw encoder, decoder and cross-attention each by itself"
@@ -126,8 +137,8 @@ def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Toke
             next(places).set_axis_off()
     for axes in places:
         axes.set_axis_off()
-    figure.suptitle(title, fontsize=12, color=INK, family=FONT)
-    figure.supxlabel(x, fontsize=10, color=INK, family=FONT)
-    figure.supylabel(y, fontsize=10, color=INK, family=FONT)
+    figure.suptitle(drawable(title), fontsize=12, color=INK, family=FONT)
+    figure.supxlabel(drawable(x), fontsize=10, color=INK, family=FONT)
+    figure.supylabel(drawable(y), fontsize=10, color=INK, family=FONT)
     add_colour_bar(figure, image, grid, "weight")
     return figure

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
-from numpy_attention.plots.style import FONT, INK, WHITE_TO_BLUE, colour_map, printable
+from numpy_attention.errors import broadcasts_to, dtype_error, shape_error, value_error
+from numpy_attention.pieces import non_finite
+from numpy_attention.plots.style import FONT, INK, WHITE_TO_BLUE, colour_map, drawable, printable
 
 FEW = 10  # up to so many rows and columns, each cell shows its number
 MANY = 48  # beyond so many, tokens no longer fit as labels, and positions take their place
@@ -59,20 +60,37 @@ def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float 
 def add_colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
     """The scale beside the cells."""
     bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
-    bar.set_label(label, fontsize=10, color=INK, family=FONT)
+    bar.set_label(drawable(label), fontsize=10, color=INK, family=FONT)
     bar.ax.tick_params(labelsize=8, colors=INK, labelfontfamily=FONT)
     bar.outline.set_linewidth(0.5)
 
 
 def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndarray:
-    """The array, refused unless it has so many axes and something along each."""
+    """The array in float64, refused unless it has so many axes, something along each, and numbers that can be drawn."""
     array = np.asarray(array)
+    argument = {"mask_map": "mask", "positions_map": "table", "matrix_map": "matrix"}.get(op, "weights")
     if array.ndim != ndim or 0 in array.shape:
         expected = {2: "one matrix (T_q, T_k)", 3: "(H, T_q, T_k)", 4: "(B, H, T_q, T_k) in each layer"}[ndim]
-        argument = {"mask_map": "mask", "positions_map": "table", "matrix_map": "matrix"}.get(op, "weights")
         expected = {"matrix_map": "one matrix (n, m)", "positions_map": "one matrix (T, d_model)"}.get(op, expected)
         raise shape_error(op, argument, expected, array.shape, fix)
+    if array.dtype.kind not in "fiub":
+        raise dtype_error(op, argument, "of real numbers", array.dtype)
+    array = array.astype(np.float64)
+    if value := non_finite(array):
+        raise value_error(op, argument, "finite", value)
+    if argument == "weights" and array.min() < 0.0:
+        raise value_error(op, argument, "at least 0", array.min(), "matrix_map draws negative numbers")
     return array
+
+
+def require_mask(op: str, mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """The mask, refused unless it is of bool (of 0 and 1 `~` makes -1 and -2) and, with a shape, broadcasts to it."""
+    mask = np.asarray(mask)
+    if mask.dtype != np.bool_:
+        raise shape_error(op, "mask", "of bool, True = may look", mask.dtype, "see mask_from_blocked")
+    if shape is not None and not broadcasts_to(mask.shape, shape):
+        raise shape_error(op, "mask", f"broadcastable to {shape}", mask.shape)
+    return mask
 
 
 def labels_of(
@@ -84,6 +102,8 @@ def labels_of(
         keys = queries
     names = ("queries", "keys") if square else ("rows", "columns")
     for name, given, T in zip(names, (queries, keys), (T_q, T_k)):
+        if given is not None and not hasattr(given, "__len__"):
+            raise dtype_error(op, name, f"a list of {T} labels", type(given).__name__)
         if given is not None and len(given) != T:
             raise shape_error(op, name, f"{T} labels, one for each of the {name} of {(T_q, T_k)}", len(given))
     return (

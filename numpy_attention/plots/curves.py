@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
+from numpy_attention.errors import dtype_error, shape_error
 from numpy_attention.plots.style import COLOURS, DASHES, FONT, INK, MARKERS, dress, legend, new_figure
 
 NAMES = {"loss": "training batch", "val_loss": "held out", "accuracy": "training batch", "val_accuracy": "held out"}
@@ -24,8 +24,12 @@ def training_curves(
 
     Units: losses in nats, accuracies as a share from 0 to 1.
 
-    Raises: ValueError when no row holds a step and a loss or an accuracy.
+    Raises: ValueError when no row holds a step and a loss or an accuracy; TypeError for what is no list of dicts.
     """
+    odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
+    if odd:
+        got = type(odd[0]).__name__
+        raise dtype_error("training_curves", "log", "a list of rows, each a dict with step and loss", got)
     panels = [
         [name for name in names if any(row.get(name) is not None and "step" in row for row in log)]
         for names in (("loss", "val_loss"), ("accuracy", "val_accuracy"))
@@ -38,7 +42,7 @@ def training_curves(
     for axes, names in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels):
         accuracy = names[0].endswith("accuracy")
         for name in names:
-            rows = [row for row in log if row.get(name) is not None]
+            rows = [row for row in log if row.get(name) is not None and "step" in row]
             steps, values = [row["step"] for row in rows], [float(row[name]) for row in rows]
             i = 1 if name.startswith("val_") else 0
             marker = MARKERS[i] if len(values) <= 60 and (i or len(values) == 1) else ""

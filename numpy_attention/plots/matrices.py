@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import shape_error
 from numpy_attention.plots.cells import (
     FEW,
     Tokens,
@@ -13,6 +12,7 @@ from numpy_attention.plots.cells import (
     inches,
     label_cells,
     labels_of,
+    require_mask,
     require_matrices,
     upper_end,
     write_numbers,
@@ -27,10 +27,8 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
 
     Raises: ValueError for a mask that is not one boolean matrix.
     """
-    mask = np.asarray(mask)
-    if mask.dtype != np.bool_:
-        raise shape_error("mask_map", "mask", "of bool, True = may look", mask.dtype, "see mask_from_blocked")
-    allowed = require_matrices("mask_map", mask, 2, "pick one, as mask[0, 0]").astype(np.float64)
+    mask = require_mask("mask_map", mask)
+    allowed = require_matrices("mask_map", mask, 2, "pick one, as mask[0, 0]")
     rows, columns = labels_of("mask_map", allowed, queries, keys)
     T_q, T_k = allowed.shape
     width, height = inches(T_q, T_k)
@@ -65,9 +63,10 @@ def matrix_map(
 
     Units: those of the matrix; `value` names them beside the bar of colours, "nats" say.
 
-    Raises: ValueError for an array that is not one matrix, or labels that are not one for each row or column.
+    Raises: TypeError or ValueError for an array that is not one matrix of finite numbers, or labels that are not one
+    for each row or column.
     """
-    matrix = require_matrices("matrix_map", matrix, 2, "pick one, as matrix[0]").astype(np.float64)
+    matrix = require_matrices("matrix_map", matrix, 2, "pick one, as matrix[0]")
     row_labels, column_labels = labels_of("matrix_map", matrix, rows, columns, square=False)
     width, height = inches(*matrix.shape)
     figure = new_figure(2.4 + width, 1.6 + height)
@@ -91,7 +90,7 @@ def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any
 
     Shapes: table (T, d_model) -> Figure
 
-    Raises: ValueError for a table that is not one matrix.
+    Raises: TypeError or ValueError for a table that is not one matrix of finite numbers.
     """
     table = require_matrices("positions_map", table, 2, "one row for each position")
     limit = upper_end(np.abs(table))

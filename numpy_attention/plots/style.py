@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from numpy_attention.errors import dtype_error
+
 FONT = "DejaVu Sans"  # comes with matplotlib
 ENDINGS = (".png", ".svg", ".pdf")  # of the pictures that need nothing but matplotlib
 INK, FAINT = "#222222", "#d0d0d0"
@@ -37,12 +39,15 @@ def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
 
     The same figure gives the same file.
 
-    Raises: ValueError for an ending that matplotlib does not know; OSError when the file cannot be written.
+    Raises: ValueError for an ending that matplotlib does not know; TypeError for what is no figure; OSError when the
+    file cannot be written.
     """
     from matplotlib import rc_context
 
     from numpy_attention.files import whole_or_not_at_all  # here, that `import numpy_attention` stays quick
 
+    if not hasattr(figure, "savefig"):
+        raise dtype_error("save", "figure", "a Figure, such as attention_map gives", type(figure).__name__)
     path = Path(path)
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
     with rc_context({"svg.hashsalt": "numpy_attention"}), whole_or_not_at_all(path) as temporary:
@@ -60,9 +65,9 @@ def colour_map(name: str, colours: Sequence[str]) -> Any:
 
 def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: bool = False) -> None:
     """Title, labels, thin spines, an unobtrusive grid."""
-    axes.set_title(title, fontsize=11, color=INK, family=FONT, parse_math=False)
-    axes.set_xlabel(x, fontsize=10, color=INK, family=FONT)
-    axes.set_ylabel(y, fontsize=10, color=INK, family=FONT)
+    axes.set_title(drawable(title), fontsize=11, color=INK, family=FONT, parse_math=False)
+    axes.set_xlabel(drawable(x), fontsize=10, color=INK, family=FONT)
+    axes.set_ylabel(drawable(y), fontsize=10, color=INK, family=FONT)
     axes.tick_params(labelsize=9, colors=INK, labelfontfamily=FONT)
     for side, spine in axes.spines.items():
         spine.set_color(INK)
@@ -77,12 +82,13 @@ def legend(axes: Any) -> None:
     """A legend in the look of the rest, where there is something to tell apart."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
+        labels = [drawable(label) for label in labels]
         axes.legend(handles, labels, frameon=False, prop={"family": FONT, "size": 9}, labelcolor=INK)
 
 
 def fit(title: str, figure: Any) -> str:
     """The title in lines that are no longer than the figure is wide, at about eight letters an inch."""
-    return textwrap.fill(title, max(16, int(8 * figure.get_figwidth() - 6)))
+    return textwrap.fill(str(title), max(16, int(8 * figure.get_figwidth() - 6)))
 
 
 def printable(tokens: Sequence[object], spaces: bool = True) -> list[str]:
@@ -97,6 +103,11 @@ def printable(tokens: Sequence[object], spaces: bool = True) -> list[str]:
             text = "".join(VISIBLE_WHITESPACE.get(c, c) for c in text) or VISIBLE_WHITESPACE[""]
         labels.append("".join(c if font.get_char_index(ord(c)) else f"<{ord(c):x}>" for c in text))
     return labels
+
+
+def drawable(text: object) -> str:
+    """A title or another text, line by line, with what the font lacks by its code point."""
+    return "\n".join(printable(str(text).split("\n"), spaces=False))
 
 
 def _png(figure: Any) -> bytes:

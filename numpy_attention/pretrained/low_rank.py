@@ -111,11 +111,12 @@ def add_low_rank(
 
     Without an rng a is zero and learns nothing: for parameters that are loaded afterwards.
 
-    Raises: ValueError for a rank that is no integer from 1 on, an alpha that is not above 0 and finite, or a model that
-    has such changes already.
+    Raises: TypeError or ValueError for a rank that is no integer from 1 to d_model, an alpha that is not above 0 and
+    finite, or a model that has such changes already.
     """
     if low_rank_of(model) is not None:
         raise ValueError("add_low_rank: the model has changes of low rank already; merge_low_rank adds them to it")
+    require_number("add_low_rank", "rank", rank, at_least=1, at_most=model.config.d_model, whole=True)
     changes = [(layer, name, LowRank(w, rank, alpha, rng)) for _, layer, name, w in matrices(model)]
     model.freeze()
     for layer, name, change in changes:

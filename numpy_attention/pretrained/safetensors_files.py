@@ -30,12 +30,11 @@ from numpy_attention.errors import MAX_SAID, InputError, differences, several
 from numpy_attention.files import config_from, open_regular, read_into, whole_or_not_at_all
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.model import Model
+from numpy_attention.models.model import Model, require_finite
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
-from numpy_attention.pretrained.settings import LARGEST
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
 KEY = "numpy_attention"  # under which the header's metadata tells class and sizes
@@ -47,7 +46,8 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     Of a model with changes of low rank these are the changes alone.
 
     Raises: InputError without the package safetensors; ValueError for a model of which something is frozen, and would
-    be left out, or in which more than the changes of low rank learns; OSError for a file that cannot be written.
+    be left out, in which more than the changes of low rank learns, or that holds a NaN or an infinity; OSError for a
+    file that cannot be written.
     """
     package, numpy_files = packages()
     arrays = model.parameters()
@@ -59,6 +59,7 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     elif left_out := len(model.frozen_arrays()):
         said = f"{left_out} arrays are frozen and would be left out; call unfreeze first"
         raise ValueError(f"export_safetensors: {said}")
+    require_finite("export_safetensors", arrays)
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
     with whole_or_not_at_all(path) as temporary:
         try:
@@ -135,11 +136,12 @@ def _add_changes(
     """Put changes of low rank into a model, to be filled, if the arrays are such changes, and of this model."""
     told = about["low_rank"]
     rank, alpha = (told.get(name) for name in ("rank", "alpha")) if isinstance(told, dict) else (None, None)
-    if not (type(rank) is int and type(alpha) is float and 0 < rank <= LARGEST and 0 < alpha < math.inf):
-        raise _no_description(path, "its changes of low rank have no rank and alpha")
     if not isinstance(model, (GPT, TextEncoder)) or low_rank_of(model) is not None:
         fix = "give a GPT or TextEncoder without changes of its own (merge_low_rank adds them to it) as `into`"
         raise InputError(f"{path} holds changes of low rank; {fix}")
+    widest = model.config.d_model  # what add_low_rank allows
+    if not (type(rank) is int and type(alpha) is float and 0 < rank <= widest and 0 < alpha < math.inf):
+        raise _no_description(path, f"its changes of low rank have no rank and alpha, the rank at most {widest}")
     # of the shape and dtype alone: nothing is built that the file cannot fill
     sides = {f"{name}.a": (w, (w.shape[0], rank)) for name, _, _, w in matrices(model)}
     sides |= {f"{name}.b": (w, (rank, w.shape[1])) for name, _, _, w in matrices(model)}

@@ -32,12 +32,13 @@ a norm has no reason to be near zero.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Protocol
 
 import numpy as np
 
-from numpy_attention.errors import require_arrays, require_number, require_size
+from numpy_attention.backend import on_host
+from numpy_attention.errors import require_arrays, require_number, require_size, value_error
 from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
@@ -121,6 +122,10 @@ class Adam:
         self.beta_1 = require_number(kind, "beta_1", beta_1, at_least=0, below=1)
         self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
         self.eps = require_number(kind, "eps", eps, above=0, fix="it keeps a gradient of zero from being 0 / 0")
+        for dtype in {p.dtype for p in self.parameters.values()}:
+            if not dtype.type(math.sqrt(1 - self.beta_2) * self.eps):  # as it stands in the first step
+                fix = "give a larger eps, or parameters of float32"
+                raise value_error(kind, "eps", f"large enough not to round to 0 in {dtype}", eps, fix)
         self.steps = 0
         self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
@@ -200,16 +205,18 @@ class AdamW(Adam):
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     require_arrays(optimizer, "parameters", parameters, written=True)
-    seen: dict[int, str] = {}
+    places: list[tuple[int, int, str]] = []  # where the bytes of each begin and end
     for name, p in parameters.items():
         if not p.flags.c_contiguous:
             raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
-        if id(p) in seen:
+        start, length = (p.__array_interface__["data"][0], p.nbytes) if on_host(p) else (id(p), 1)
+        places += [(start, start + length, name)] if length else []
+    for (_, end, first), (start, _, second) in pairwise(sorted(places)):
+        if start < end:
             raise ValueError(
-                f"{optimizer}: parameters[{name!r}] must be an array of its own, got that of {seen[id(p)]!r}; "
-                "list a tied parameter once, with its gradients added"
+                f"{optimizer}: parameters[{second!r}] must be an array of its own, got that of {first!r} or a part of "
+                "it; list a tied parameter once, with its gradients added"
             )
-        seen[id(p)] = name
     return dict(parameters)
 
 

@@ -162,3 +162,12 @@ def test_without_a_place_for_temporary_folders_the_variable_that_names_one_is_to
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(InputError, match=r"^cannot make a temporary folder: No such file.*; set TMPDIR to a folder"):
         temporary_folder()
+
+
+def test_what_cannot_be_written_is_told_by_the_path_that_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, kind in (("no/model.npz", FileNotFoundError), (".", OSError)):
+        with pytest.raises(kind) as caught, whole_or_not_at_all(path):
+            raise AssertionError
+        assert caught.value.filename == path
+    assert not list(tmp_path.iterdir())

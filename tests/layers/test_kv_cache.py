@@ -87,3 +87,24 @@ def test_rows_that_are_not_there_are_refused(rng):
     for rows in ([0, 1], np.array([2]), np.array([-1]), np.array([0.0])):
         with pytest.raises((TypeError, ValueError), match="KeyValueCache: rows must be "):
             past.reorder(rows)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((2, 2), int), np.array(1)], ids=["a matrix", "a number"])
+def test_rows_of_another_rank_are_refused_and_nothing_changes(rows, rng):
+    past = stored(rng)
+    with pytest.raises(ValueError, match=r"KeyValueCache: rows must be \(B,\), .*, got \("):
+        past.reorder(rows)
+    assert past.filled()[0].shape == (2, 3, 1, 5)
+
+
+def test_stores_that_are_not_alike_are_refused_before_anything_is_stored(rng):
+    model = na.GPT(na.GPTConfig(5, 8, d_model=8, num_heads=2, num_layers=2), rng)
+    past = [na.KeyValueCache(8), na.KeyValueCache(3)]
+    with pytest.raises(ValueError, match=r"GPT: past must be stores filled alike.*, got 0 of 3 and 0 of 8; make them"):
+        model.forward(np.zeros((1, 6), int), past=past)
+    assert [one.length for one in past] == [0, 0]
+    past = [na.KeyValueCache(8), na.KeyValueCache(8)]
+    past[1].append(*rng.standard_normal((2, 1, 2, 1, 4)).astype(np.float32))
+    with pytest.raises(ValueError, match=r"GPT: past must be stores filled alike.*, got 0 of 8 and 1 of 8; make them"):
+        model.forward(np.zeros((1, 6), int), past=past)
+    assert [one.length for one in past] == [0, 1]

@@ -243,3 +243,27 @@ def test_what_is_no_dict_of_arrays_is_not_loaded(new):
     layer = na.Linear(1, 1, None, bias=False)
     with pytest.raises(TypeError, match=r"Linear: new.* must be .*, got"):
         layer.load_parameters(new)
+
+
+def test_differences_of_a_large_model_are_told_shortly(rng):
+    model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=4), rng)
+    with pytest.raises(ValueError, match=r"GPT: the parameters do not fit: .* and \d+ more$") as caught:
+        model.load_parameters({name: p.astype(np.float64) for name, p in model.parameters().items()})
+    assert len(str(caught.value)) <= 500
+
+
+def test_an_array_that_is_used_in_two_places_is_counted_once(rng):
+    model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=2), rng)
+    count = model.num_parameters()
+    model.blocks[0].attention.w_q = model.blocks[1].attention.w_q
+    assert model.num_parameters() == count - 64
+
+
+@pytest.mark.parametrize("dtype", [int, bool, complex, np.longdouble, ">f4", object])
+def test_weights_are_floats_of_this_machine(dtype, rng):
+    config = na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=1)
+    for start in (rng, None):
+        with pytest.raises(TypeError, match=r"dtype must be np.float16, np.float32 or np.float64, got "):
+            na.GPT(config, start, dtype=dtype)
+        with pytest.raises(TypeError, match=r"dtype must be np.float16, np.float32 or np.float64, got "):
+            na.Linear(2, 3, start, dtype=dtype)

@@ -97,3 +97,34 @@ def test_a_saved_model_comes_back(rng, tmp_path):
     back = na.GPT.load(tmp_path / "model.npz")
     assert back.config == model.config
     np.testing.assert_array_equal(back.forward(ids)[0], model.forward(ids)[0])
+
+
+def broken(name, rng):
+    model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=2), rng)
+    if name == "a number that is none":
+        model.blocks[1].attention.w_k[0, 3] = np.nan
+    elif name == "a block more":
+        model.blocks.append(model.blocks[0])
+    elif name == "a block less":
+        model.blocks.pop()
+    else:
+        model.norm.gamma = model.norm.gamma.astype(np.float64)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "a number that is none": r"blocks\.1\.attention\.w_k must be finite, got nan at \[0, 3\]",
+        "a block more": r"must be those of the configuration, got others: blocks\.2\.attention.* is not part of the",
+        "a block less": r"must be those of the configuration, got others: blocks\.1\.attention.* is missing",
+        "two dtypes": r"must be those of the configuration, got others: norm\.gamma is float64",
+    }.items(),
+)
+def test_a_model_that_could_not_be_loaded_again_is_not_written_over_a_good_one(name, said, rng, tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_bytes(b"good")
+    with pytest.raises(ValueError, match=rf"^GPT\.save: .*{said}") as caught:
+        broken(name, rng).save(path)
+    assert len(str(caught.value)) <= 500
+    assert path.read_bytes() == b"good"

@@ -69,3 +69,17 @@ def test_wrong_arguments_of_a_grid_are_named(rng: np.random.Generator) -> None:
         plots.attention_layers({})
     with pytest.raises(ValueError, match="one \\(T_q, T_k\\) in all layers"):
         plots.attention_layers({"a": weights_of(rng, 1, 1, 2, 2), "b": weights_of(rng, 1, 1, 2, 3)})
+
+
+def test_only_a_sequence_of_the_batch_is_drawn(rng: np.random.Generator) -> None:
+    weights = {"a": weights_of(rng, 2, 1, 2, 2), "b": weights_of(rng, 3, 1, 2, 2)}
+    for sequence in (2, -3, 1.0, None):
+        with pytest.raises((TypeError, ValueError), match=r"attention_layers: sequence must be .*in \[-2, 2\), got"):
+            plots.attention_layers(weights, sequence=sequence)  # type: ignore[arg-type]
+    drawn = plots.attention_layers(weights, sequence=-1).axes[1].images[0].get_array()
+    assert np.array_equal(drawn, weights["b"][-1, 0])
+
+
+def test_layers_without_names_are_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(TypeError, match=r"weights must be a dict .*, got list; model.attention_weights\(ids\)"):
+        plots.attention_layers([weights_of(rng, 1, 1, 2, 2)])  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import matplotlib as mpl
 import numpy as np
+import pytest
 
 from numpy_attention import plots
 from tests.plots.pictures import WORDS, cells, lightness, ticks, weights_of
@@ -59,3 +60,56 @@ def test_dollars_white_space_and_unknown_letters_become_plain_labels() -> None:
     figure = plots.attention_map(np.eye(6), tokens)
     assert ticks(figure.axes[0].yaxis) == ["$x_1$", "␣", "↵", "∅", "<6f22>", "é"]
     figure.draw_without_rendering()  # a glyph that the font lacks, or bad TeX, would raise
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32, list])
+def test_a_mask_of_numbers_hides_nothing_but_is_refused(kind: type) -> None:
+    allowed = np.tril(np.ones((4, 4)))
+    mask = allowed.astype(int).tolist() if kind is list else allowed.astype(kind)
+    with pytest.raises(ValueError, match=r"attention_map: mask must be of bool, True = may look, got \w+; see mask"):
+        plots.attention_map(allowed, mask=mask)
+
+
+def test_a_mask_is_as_large_as_the_weights_or_is_repeated() -> None:
+    weights = np.full((2, 3), 1 / 3)
+    for shape in ((3, 2), (2,), (1, 2, 3), (3, 3)):
+        with pytest.raises(ValueError, match=r"attention_map: mask must be broadcastable to \(2, 3\), got"):
+            plots.attention_map(weights, mask=np.ones(shape, bool))
+    axes = plots.attention_map(weights, mask=[True, False, True]).axes[0]
+    assert set(cells(axes)) == {(0, 0), (0, 2), (1, 0), (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (np.full((2, 2), -0.5), "weights must be at least 0, got -0.5; matrix_map"),
+        (np.ones((2, 2), complex), "weights must be of real numbers, got complex128"),
+        (np.array([["a"]]), "weights must be of real numbers, got <U1"),
+        (np.array([[0.0, np.inf]]), r"weights must be finite, got inf at \[0, 1\]"),
+        (np.array([[np.nan]]), r"weights must be finite, got nan at \[0, 0\]"),
+    ],
+    ids=["negative", "complex", "letters", "infinite", "none"],
+)
+def test_what_is_no_weight_is_refused(weights: np.ndarray, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"attention_map: {said}"):
+        plots.attention_map(weights)
+
+
+def test_labels_that_are_no_list_are_refused() -> None:
+    with pytest.raises(TypeError, match="attention_map: queries must be a list of 2 labels, got int"):
+        plots.attention_map(np.eye(2), 3)  # type: ignore[arg-type]
+
+
+def test_titles_and_names_are_drawn_whatever_their_letters() -> None:
+    title, drawn = "a\ud800 漢\nb", "a<d800> <6f22>\nb"
+    figure = plots.attention_heads(np.full((2, 2, 2), 0.5), title=title, x=title, y=title)
+    assert (figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel()) == (drawn, drawn, drawn)
+    figure.draw_without_rendering()
+    figure = plots.matrix_map(np.eye(2), title=title, x=title, y=title, value=title)
+    axes, bar = figure.axes
+    assert axes.get_title() == drawn.replace("\n", " ")  # broken anew where the line is full
+    assert (axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()) == (drawn, drawn, drawn)
+    figure.draw_without_rendering()
+    figure = plots.step_error(np.array([1.0, 2.0]), {title: np.array([1.0, 2.0])})
+    assert figure.axes[0].get_legend().get_texts()[0].get_text() == drawn
+    figure.draw_without_rendering()

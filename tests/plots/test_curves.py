@@ -1,5 +1,7 @@
 """Curves, and the flow of gradients: what a row lacks is skipped, levels are named, zeros are marked."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,14 @@ def test_a_gradient_of_zero_is_marked_where_it_stands(rng: np.random.Generator) 
 def test_no_gradients_are_refused() -> None:
     with pytest.raises(ValueError, match="gradient_flow: grads must be"):
         plots.gradient_flow({})
+
+
+def test_a_row_that_lacks_its_step_is_skipped() -> None:
+    axes = plots.training_curves([{"loss": 3.0}, {"step": 2, "loss": 1.0}]).axes[0]
+    assert axes.lines[0].get_xdata().tolist() == [2]
+
+
+@pytest.mark.parametrize(("log", "got"), [([3], "int"), (3, "int"), ({"step": 1, "loss": 2.0}, "dict"), ("ab", "str")])
+def test_what_is_no_list_of_rows_is_refused(log: Any, got: str) -> None:
+    with pytest.raises(TypeError, match=f"training_curves: log must be a list of rows, .*, got {got}"):
+        plots.training_curves(log)

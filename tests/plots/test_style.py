@@ -102,3 +102,9 @@ def test_the_same_figure_is_the_same_file(ending: str, tmp_path: Path) -> None:
         for name in ("first", "second")
     )
     assert first == second
+
+
+def test_what_is_no_figure_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="save: figure must be a Figure, such as attention_map gives, got int"):
+        plots.save(3, tmp_path / "x.png")
+    assert not list(tmp_path.iterdir())

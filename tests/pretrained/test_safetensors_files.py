@@ -281,3 +281,28 @@ def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match="pip install safetensors"):
         na.export_safetensors(model, tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("low_rank", [False, True])
+def test_what_could_not_be_read_again_is_not_written_over_a_good_file(low_rank, rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"good")
+    w_q = changed.blocks[0].attention.w_q.a if low_rank else base.blocks[0].attention.w_q
+    w_q[0, 1] = np.inf
+    with pytest.raises(ValueError, match=r"export_safetensors: blocks\.0\.attention\.w_q.* must be finite, got inf at"):
+        na.export_safetensors(changed if low_rank else base, path)
+    assert path.read_bytes() == b"good"
+
+
+def test_changes_wider_than_the_model_are_refused(rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    path, wide = tmp_path / "adapter.safetensors", base.config.d_model + 1
+    about = {"low_rank": {"rank": wide, "alpha": 6.0}}
+    arrays = {
+        name: np.zeros((len(p), wide) if name.endswith(".a") else (wide, p.shape[1]), p.dtype)
+        for name, p in changed.parameters().items()
+    }
+    safetensors.numpy.save_file(arrays, path, metadata={"numpy_attention": json.dumps(about)})
+    with pytest.raises(InputError, match=f"have no rank and alpha, the rank at most {wide - 1}"):
+        na.import_safetensors(path, into=base)

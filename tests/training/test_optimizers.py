@@ -268,3 +268,24 @@ def test_a_number_that_no_optimizer_can_have_is_named():
 def test_the_model_in_the_place_of_its_parameters_is_told_so():
     with pytest.raises(TypeError, match=r"must be a dict of arrays, got Linear; model.parameters\(\) gives one"):
         Adam(na.Linear(2, 2, None))
+
+
+@every_kind
+def test_an_array_moves_under_one_name_only(kind):
+    w = np.ones((4, 2), np.float32)
+    for a, b in ((w, w), (w, w[:]), (w[:3], w[2:]), (w, w[1:2]), (w.reshape(-1), w)):
+        for parameters in ({"a": a, "b": b}, {"b": b, "a": a}):
+            refused(kind, parameters)
+    kind({"a": w[:1], "c": w[3:], "b": w[1:3], "none": w[2:2], "other": w.copy()})
+
+
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+def test_an_eps_that_is_zero_in_the_dtype_of_a_parameter_is_refused(kind):
+    w, x = np.ones(3, np.float16), np.ones(3)
+    with pytest.raises(ValueError, match=r"eps must be large enough not to round to 0 in float16, got 1e-08; give"):
+        kind({"x": x, "w": w})
+    kind({"w": w}, eps=1e-6).step({"w": np.zeros(3, np.float16)})
+    np.testing.assert_array_equal(w, 1)
+    # what counts is what is added in the first step: eps * sqrt(1 - beta_2)
+    kind({"w": w}, beta_2=0.0, eps=6e-8)
+    refused(kind, {"w": w}, beta_2=0.99, eps=6e-8)
