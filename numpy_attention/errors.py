@@ -6,8 +6,10 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,11 @@ def shown(value: object) -> str:
 def printable(text: str) -> str:
     """The same text for a terminal: control characters and what is no character are escaped."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def typed(path: Path | str) -> str:
+    """A path as a shell must be told it: in quotes where it needs some, and never like an option."""
+    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
 
 
 def one_line(error: Exception) -> str:

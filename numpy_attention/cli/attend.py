@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention import plots
+from numpy_attention.cli.names import named_path
 from numpy_attention.cli.source import add_model, encoded, named, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
@@ -48,7 +49,7 @@ def add_parser(commands: Any) -> None:
     said = f"what the model reads, at most as long as its context; needed with a MODEL (without one: {TEXT!r})"
     parser.add_argument("--text", default=None, help=said)
     place = "(default: attention.png, in the directory of a run beside its checkpoint)"
-    parser.add_argument("--out", type=Path, default=None, help=f"the picture, .png, .svg or .pdf {place}")
+    parser.add_argument("--out", type=named_path, default=None, help=f"the picture, .png, .svg or .pdf {place}")
     default = f"(default: all, or with more than {PANELS} heads the layer that looks least at the first token)"
     parser.add_argument("--layer", type=int, default=None, help=f"draw this layer only, counted from 0 {default}")
     parser.add_argument("--head", type=int, default=None, help="draw this head only, counted from 0; needs --layer")
@@ -110,7 +111,7 @@ def _scene(model: str, text: str) -> tuple[Scene, Path]:
 def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
     """A text and itself: who looks at whom."""
     unit = "token" if isinstance(vocabulary, Tokenizer) else "character"
-    ids = _within(encoded(vocabulary, text), model.config.context_length, unit)
+    ids = _within(encoded(vocabulary, text, "--text"), model.config.context_length, unit)
     if unit == "token" and len(ids) > LONGEST:
         raise InputError(f"--text is {len(ids)} tokens long; a picture of more than {LONGEST} cannot be read")
     weights = model.attention_weights(ids[None])
@@ -122,7 +123,7 @@ def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Sce
     """A written date and its ISO form, as the model writes it: cross-attention, a row for each character written."""
     model = make_task(config).model(None)
     read_into(model.parameters(), arrays, "parameters.", "model")
-    ids = 3 + CharVocabulary(SOURCE_CHARACTERS).encode(text)
+    ids = 3 + encoded(CharVocabulary(SOURCE_CHARACTERS), text, "--text")
     source_ids = _within(ids, model.config.context_length, "character")[None]  # (1, T_s)
     written = model.greedy(source_ids, START, STOP)[0]  # (T,)
     read = np.concatenate([[START], written[:-1]])[None]  # what row t has before it when it writes character t

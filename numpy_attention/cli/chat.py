@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from numpy_attention.cli.source import add_model, load_model
+from numpy_attention.cli.source import add_model, encoded, load_model
 from numpy_attention.cli.words import add_sampling, sampling, words
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, one_line
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     model, tokenizer = load_model(a.model, GPT, "talk")
     if not isinstance(tokenizer, Tokenizer):
         raise InputError(f"{a.model} has learned to continue texts, not to talk; use sample")
+    encoded(tokenizer, a.system or "", "--system")
     chat = Chat(tokenizer, a.system)
     conversation = Conversation(model, chat, **sampling(a))
     if sys.stdin.isatty():
@@ -93,7 +94,7 @@ def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:
     except KeyboardInterrupt:
         ending = "broken off; "
     except InputError as error:
-        _aside(str(error))
+        _aside(one_line(error))
         return
     print(flush=True)
     count = len(times) - 1

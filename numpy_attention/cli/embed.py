@@ -3,11 +3,11 @@
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from numpy_attention.cli.names import named_path
 from numpy_attention.cli.source import add_model, encoded, load_model
 from numpy_attention.errors import InputError
 from numpy_attention.models.text_encoder import TextEncoder
@@ -20,7 +20,8 @@ def add_parser(commands: Any) -> None:
     """The arguments of `embed`."""
     parser = commands.add_parser("embed", help="find the lines of a text nearest in meaning", allow_abbrev=False)
     add_model(parser, "minilm", "or a folder of a BERT in Hugging Face's layout")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a UTF-8 text; each line that is not empty is compared")
+    said = "a UTF-8 text; each line that is not empty is compared"
+    parser.add_argument("file", type=named_path, metavar="FILE", help=said)
     parser.add_argument("--query", required=True, help="the text that they are compared with")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="how many lines to show (default: 5)")
     parser.add_argument("--batch", type=int, default=2048, metavar="N", help="tokens at once (default: 2048)")
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{a.file} holds only empty lines")
     model, vocabulary = load_model(a.model, TextEncoder, "compare meanings")
     limit = model.config.context_length
-    query, *ids = (encoded(vocabulary, text) for text in (a.query, *lines.values()))
+    query = encoded(vocabulary, a.query, "--query")
+    ids = [encoded(vocabulary, line, str(a.file)) for line in lines.values()]
     if len(query) > limit:
         raise InputError(f"--query is {len(query)} tokens long, the model reads at most {limit}")
     start = time.perf_counter()

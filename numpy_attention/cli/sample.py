@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = sampling(a)
     model, vocabulary = load_model(named(a.model), GPT, "continue a prompt")
     model.to(get_backend(a.backend))
-    prompt = encoded(vocabulary, a.prompt)
+    prompt = encoded(vocabulary, a.prompt, "--prompt")
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()
     ids = stream(model, prompt, a.tokens, stop=stop, **options)
     with all_cores():

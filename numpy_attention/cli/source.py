@@ -79,9 +79,15 @@ def trained(
     return text_model(arrays, meta)
 
 
-def encoded(vocabulary: Vocabulary, text: str) -> np.ndarray:
-    """The ids of a whole text, (N,), with the special tokens around it that a pretrained model has always seen."""
-    return vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
+def encoded(vocabulary: Vocabulary, text: str, said_by: str) -> np.ndarray:
+    """The ids of a whole text, (N,), with the special tokens around it that a pretrained model has always seen.
+
+    Raises: InputError with the name of who said it, an option or a file, for what cannot be encoded.
+    """
+    try:
+        return vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
+    except InputError as error:
+        raise InputError(f"{said_by}: {error}") from None
 
 
 def _fine_tuned(

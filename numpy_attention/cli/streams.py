@@ -6,6 +6,7 @@ r"""What a command prints, and what becomes of it where nobody reads it, or wher
     sample > /dev/full      one line on standard error says so, and the exit code is 2
     train >&- 2>&- <&-      a closed stream is like a full one; no file that is opened later takes its place
     PYTHONIOENCODING=ascii  what the stream has no letters for is escaped, \u2192
+    sample on a terminal    what would steer the terminal is escaped, \x1b; in a file or a pipe the text stays as it is
 
 What standard error cannot take is lost without a word. Streams that somebody has put in the place of Python's own, a
 notebook or a test, are left as they are.
@@ -15,10 +16,13 @@ import contextlib
 import errno
 import io
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
+
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, but no tab and no newline
 
 
 class OutputError(Exception):
@@ -52,7 +56,7 @@ def standard_streams() -> Iterator[Output]:
     _occupy_closed_numbers()
     output, before = Output(), (sys.stdout, sys.stderr)
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _stream(sys.stdout, output.lost)
+        sys.stdout = _stream(sys.stdout, output.lost, product=True)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _stream(sys.stderr, lambda _: None)
     try:
@@ -73,7 +77,7 @@ def _occupy_closed_numbers() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number, this one
 
 
-def _stream(before: TextIO | None, lost: Callable[[OSError], None]) -> TextIO:
+def _stream(before: TextIO | None, lost: Callable[[OSError], None], product: bool = False) -> TextIO:
     """The same stream for any text and without failures; of a closed one there is nothing to begin with."""
     if before is None:
         return io.TextIOWrapper(io.BufferedWriter(_Bytes(None, lost)), "utf-8", "backslashreplace")
@@ -82,10 +86,25 @@ def _stream(before: TextIO | None, lost: Callable[[OSError], None]) -> TextIO:
     raw = getattr(before.buffer, "raw", None)
     # PYTHONUNBUFFERED leaves the middle layer out
     layers: Any = _Bytes(before.buffer, lost) if raw is None else io.BufferedWriter(_Bytes(raw, lost))
-    return io.TextIOWrapper(
+    kind = _Screen if product and before.isatty() else io.TextIOWrapper
+    return kind(
         layers, before.encoding, "backslashreplace", line_buffering=bool(before.line_buffering),
         write_through=raw is None,
     )
+
+
+class _Screen(io.TextIOWrapper):
+    """A terminal, which a text of somebody else must not steer."""
+
+    kept = ""
+
+    def write(self, text: str) -> int:
+        """Print it; a carriage return is kept back until it is known whether a newline follows, as in texts of DOS."""
+        said = (self.kept + text).replace("\r\n", "\n")
+        self.kept = "\r" if said.endswith("\r") else ""
+        said = said.removesuffix("\r")
+        super().write(STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), said))
+        return len(text)
 
 
 class _Bytes(io.RawIOBase):

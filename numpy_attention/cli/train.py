@@ -20,12 +20,13 @@ import contextlib
 import dataclasses
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.errors import MAX_SAID, InputError
-from numpy_attention.files import reading, there, writing
+from numpy_attention.cli.names import named_path
+from numpy_attention.cli.settings import config_from, given
+from numpy_attention.errors import MAX_SAID, InputError, typed
+from numpy_attention.files import there, writing
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig, command_line, option
 from numpy_attention.runs.log import read_log
@@ -34,16 +35,11 @@ from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.plot import draw_losses
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.signals import StopSignals
+from numpy_attention.runs.task import Task
 from numpy_attention.runs.trainer import SAMPLE, NonFiniteError, Trainer, generator
-from numpy_attention.tasks import TASKS, kind_of_task, make_task
-from numpy_attention.tasks.sums import SumTask
+from numpy_attention.tasks import make_task
 
-FIXED_BY_THE_MODEL = {
-    "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
-    "attention",
-}
-MAX_SETTINGS = 2**16  # bytes of a settings file
-MAX_DOTS = 200  # in a line of it: of a.b.c.d a reader of TOML keeps a, a.b, a.b.c as well, which grows with the square
+MOVABLE = ("text", "from_")  # which the checkpoint knows again by what they hold, wherever they lie
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them
 
 
@@ -54,13 +50,14 @@ def add_parser(commands: Any) -> None:
         help="train a model (with no options: a character GPT on text that Python carries, about three minutes)",
         allow_abbrev=False,
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the run is kept (default: runs/<time>)")
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR from its last checkpoint")
+    add = parser.add_argument
+    add("--out", type=named_path, metavar="DIR", help="where the run is kept (default: runs/<time>)")
+    add("--resume", type=named_path, metavar="DIR", help="go on with the run in DIR from its last checkpoint")
     lesson = "for the task sum: the lesson's plain gradient descent, which stays at chance"
-    parser.add_argument("--as-in-the-lesson", action="store_true", help=lesson)
-    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="settings from a file; options win over it")
+    add("--as-in-the-lesson", action="store_true", help=lesson)
+    add("--config", type=named_path, metavar="FILE.toml", help="settings from a file; options win over it")
     for flag, how in command_line():
-        parser.add_argument(flag, default=argparse.SUPPRESS, **how)
+        add(flag, default=argparse.SUPPRESS, **how)
     parser.set_defaults(run=run)
 
 
@@ -80,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(trainer: Trainer) -> int:
     """Train, and say how it ended, in words and by the exit code."""
-    ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {trainer.directory}"
+    ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {typed(trainer.directory)}"
     try:
         ending = trainer.run()
     except NonFiniteError as error:
@@ -104,14 +101,8 @@ def _train(trainer: Trainer) -> int:
 
 
 def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
-    """A run at its beginning: the task's own settings, over them those of the file, over them those of the options."""
-    settings = _settings_from_file(arguments.config) | _given(arguments)
-    of_task = _settings_of_task(settings)
-    if arguments.as_in_the_lesson:
-        if settings.get("task") != "sum":
-            raise InputError("--as-in-the-lesson belongs to --task sum")
-        of_task = of_task | SumTask.lesson
-    config = TrainConfig.from_mapping(of_task | settings, str(arguments.config or ""))
+    """A run at its beginning."""
+    config = config_from(arguments)
     if arguments.out:
         _check_free(arguments.out)
     return Trainer(config, make_task(config), arguments.out or Path("runs"), ranks)
@@ -122,18 +113,8 @@ def _check_free(directory: Path) -> None:
     if there(directory) and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; name a directory")
     if any(there(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
-        raise InputError(f"--out {directory} already holds a run; name another, or go on with --resume {directory}")
-
-
-def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
-    """The task's own settings, unless it is none: then TrainConfig says so."""
-    start = settings.get("from_", settings.get("from"))
-    if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
-        raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides that; leave it out")
-    task = settings.get("task", "text")
-    if not isinstance(task, str) or task not in TASKS or not isinstance(start, str | None):
-        return {}
-    return kind_of_task(task, start).defaults
+        again = f"go on with --resume {typed(directory)}"
+        raise InputError(f"--out {directory} already holds a run; name another, or {again}")
 
 
 def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
@@ -146,20 +127,25 @@ def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
     config, arrays, meta = load_run(directory)
     if not directory.is_dir():
         raise InputError(f"--resume needs the directory of the run, got the file {directory}")
-    given = _given(arguments)
-    free = ("workers", "backend", "recompute")  # how the work is done, not what is done
-    changed = [option(name) for name, value in given.items() if value != getattr(config, name) and name not in free]
+    told = given(arguments)
+    free = {"workers", "backend", "recompute"}  # how the work is done, not what is done
+    free |= {name for name in MOVABLE if getattr(config, name) is not None}
+    changed = [option(name) for name, value in told.items() if value != getattr(config, name) and name not in free]
     if changed:
         raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")
-    config = dataclasses.replace(config, **{name: given[name] for name in free if name in given})
-    trainer = Trainer(config, make_task(config), directory, ranks)
+    config = dataclasses.replace(config, **{name: told[name] for name in free if name in told})
+    trainer = Trainer(config, _task_again(config), directory, ranks)
     trainer.restore(arrays, meta)
     return trainer
 
 
-def _given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line names."""
-    return {f.name: getattr(arguments, f.name) for f in dataclasses.fields(TrainConfig) if hasattr(arguments, f.name)}
+def _task_again(config: TrainConfig) -> Task:
+    """The task of a run that goes on, whose files may lie elsewhere by now."""
+    try:
+        return make_task(config)
+    except InputError as error:
+        moved = " or ".join(option(name) for name in MOVABLE if getattr(config, name) is not None)
+        raise InputError(f"{error}; if it has moved, {moved} tells where it is now" if moved else str(error)) from None
 
 
 def _begin(trainer: Trainer, arguments: argparse.Namespace) -> None:
@@ -217,23 +203,6 @@ def _picture(trainer: Trainer) -> str:
         print(f"numpy-attention: there is no picture of the losses, loss.png: {why}", file=sys.stderr)
         return ""
     return f" ({missing})" if missing else ", loss.png"
-
-
-def _settings_from_file(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    with reading(path) as file:
-        raw = file.read(MAX_SETTINGS + 1)
-    if len(raw) > MAX_SETTINGS:
-        raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes: that is no file of settings")
-    if (dots := max(line.count(b".") for line in raw.split(b"\n"))) > MAX_DOTS:
-        raise InputError(f"{path} has a line with {dots} dots: that is no file of settings")
-    try:
-        return tomllib.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: byte at offset {error.start}") from None
-    except (ValueError, RecursionError) as error:  # of TOML itself, or of numbers and lists without end
-        raise InputError(f"{path} is not TOML: {error}") from None
 
 
 def _new_directory(parent: Path) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from numpy_attention.errors import printable
+from numpy_attention.errors import printable, typed
 from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import Grade, grade_module
@@ -122,7 +122,7 @@ def _printed(data: bytes) -> list[str]:
 
 def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
     lines = [f"{exercise.name}: {exercise.title}", *grade.lines]
-    command = f"python -m numpy_attention grade {file}"
+    command = f"python -m numpy_attention grade {typed(file)}"
     if grade.state == "right":
         lines.append(f"All {grade.of} properties hold. Checked: {exercise.claim}")
         lines.append(f"A worked solution, to compare with: {command} --solution {exercise.name}")

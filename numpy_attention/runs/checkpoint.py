@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import files
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, typed
 from numpy_attention.files import save_arrays, sweep, whole_or_not_at_all, writing
 
 NAME = "checkpoint.npz"
@@ -103,4 +103,4 @@ def _advice(path: Path) -> str:
     previous = path.with_name(PREVIOUS)
     if path.name != NAME or not previous.exists():
         return ""
-    return f"; the one saved before it is {previous}: to go on from there, mv {previous} {path}"
+    return f"; the one saved before it is {previous}: to go on from there, mv {typed(previous)} {typed(path)}"

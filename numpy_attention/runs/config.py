@@ -35,6 +35,11 @@ KEEP = ("adapter", "merged")
 MAX_TOKENS = 2**22  # of a step; GPT-3 was trained on 3.2 million
 MAX_TABLE = 2**24  # numbers in a table of positions, which is made for the context and not in a checkpoint
 MAX_PARAMETERS = 2**31  # 8 GB, and 32 GB with their gradients and moments; GPT-2's largest has 1.5 billion
+OF_MODELS = {  # what the configurations of all models have in common, and the settings that say it
+    "context_length": "context", "d_model": "d_model", "num_heads": "heads", "num_layers": "layers", "d_ff": "d_ff",
+    "positions": "positions", "norm": "norm", "activation": "activation", "dropout": "dropout",
+    "attention": "attention",
+}
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -133,11 +138,7 @@ class TrainConfig:
 
     def model_sizes(self) -> dict[str, Any]:
         """What the configurations of all models have in common, under their names for it."""
-        return {
-            "context_length": self.context, "d_model": self.d_model, "num_heads": self.heads,
-            "num_layers": self.layers, "d_ff": self.d_ff or None, "positions": self.positions,
-            "norm": self.norm, "activation": self.activation, "dropout": self.dropout, "attention": self.attention,
-        }
+        return {field: getattr(self, name) for field, name in OF_MODELS.items()} | {"d_ff": self.d_ff or None}
 
     def to_mapping(self) -> dict[str, Any]:
         """The settings as plain values for JSON."""
@@ -181,7 +182,7 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
         raise InputError(f"{name} must be {_NAMES[kind]}, got {shown(value)}")
-    if isinstance(value, str) and not _can_be_a_name(value):
+    if isinstance(value, str) and limits["choices"] is None and not _can_be_a_name(value):
         raise InputError(f"{name} must be a name that a file can have, got {shown(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
         hint = _nearest(str(value), limits["choices"])
@@ -198,7 +199,7 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
 def _can_be_a_name(text: str) -> bool:
     """Whether the system can look for a file of that name."""
     try:
-        return b"\0" not in os.fsencode(text)
+        return text != "" and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:  # half a surrogate pair
         return False
 

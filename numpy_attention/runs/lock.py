@@ -10,6 +10,10 @@ that has it, however that ends.
 
 The file stays, and means nothing by itself. Windows locks a part of a file; there that is a byte which nobody reads.
 Where a file system has no locks, the run goes on without one.
+
+A file may have a second name: `cp -al run copy` makes one file of both locks, and the second name may be that of
+anything. So the directory itself, which has no second name, is locked before it where that can be, and whoever has it
+puts a fresh file in the place of such a lock.
 """
 
 import contextlib
@@ -36,21 +40,42 @@ def hold(directory: Path | str) -> Iterator[None]:
     Raises: InputError that says which run does, or why nobody can.
     """
     path = Path(directory) / NAME
-    with writing(path):
-        handle = _opened(path)
-    try:
-        if not _granted(handle):
+    with contextlib.ExitStack() as handles:
+        alone = True
+        for folder in _folder(path.parent):
+            handles.callback(os.close, folder)
+            alone = _granted(folder)
+        with writing(path):
+            handle = _opened(path, fresh=alone)
+        handles.callback(os.close, handle)
+        if not (alone and _granted(handle)):
             raise InputError(f"{directory} is in use: {_holder(handle)}; wait for its end, or name another directory")
         _write(handle, f"process {os.getpid()} on {platform.node()} has trained there since {time.strftime(WHEN)}")
         try:
             yield
         finally:
             _write(handle, "")
-    finally:
+
+
+def _folder(directory: Path) -> list[int]:
+    """The directory, opened, where one can be locked."""
+    with contextlib.suppress(ImportError, OSError):
+        importlib.import_module("fcntl")
+        return [os.open(directory, os.O_RDONLY | os.O_DIRECTORY)]
+    return []
+
+
+def _opened(path: Path, fresh: bool) -> int:
+    """The lock's file; with `fresh` another one in the place of one that has a second name."""
+    handle = _opened_as_it_is(path)
+    while fresh and os.fstat(handle).st_nlink > 1:
         os.close(handle)
+        path.unlink(missing_ok=True)
+        handle = _opened_as_it_is(path)
+    return handle
 
 
-def _opened(path: Path) -> int:
+def _opened_as_it_is(path: Path) -> int:
     safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link is followed, no pipe waited for
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | safe, 0o666)

@@ -12,6 +12,7 @@ The trainer knows no task; the tasks themselves stand above it, in `numpy_attent
 from __future__ import annotations
 
 import dataclasses
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -20,7 +21,7 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.models.model import Model
-from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.config import OF_MODELS, TrainConfig, option
 from numpy_attention.runs.parallel import Batch, Workers
 
 M = TypeVar("M", bound=Model)
@@ -49,7 +50,9 @@ class Task(ABC):
         try:
             return kind(kind.config_class(**self.config.model_sizes(), **sizes), rng)
         except ValueError as error:
-            raise InputError(str(error)) from None
+            said = str(error).removeprefix(f"{kind.config_class.__name__}: ")
+            named = re.sub(r"^\w+|\w+_\w+", lambda m: option(OF_MODELS[m[0]]) if m[0] in OF_MODELS else m[0], said)
+            raise InputError(named) from None
 
     def prepare(self, directory: Path) -> bool:
         """Keep data beside the run, before the first step, if that is needed; a second call finds it done."""

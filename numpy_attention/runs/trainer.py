@@ -112,8 +112,8 @@ class Trainer:
         with self.workers, Progress(c.steps, self.step) as progress, self.signals:
             if self.step == 0:
                 self.save()  # from here on there is something to go on from
-                if first:
-                    checkpoint.write_config(self.directory, self.meta())
+            if first and self.step < c.steps:  # also of a run that goes on: its text may lie elsewhere by now
+                checkpoint.write_config(self.directory, self.meta())
             log = Log(self.directory / "log.jsonl", self.step) if first else None
             tokens, started = 0, self.seconds
             while self.step < c.steps:
@@ -195,7 +195,7 @@ class Trainer:
         if meta["task"] != self.task.saved():
             raise InputError(
                 "the data, or the model of --from, is not that of the checkpoint; "
-                "a run can only go on with the same text and the same model"
+                "a run can only go on with the same text and the same model; --text and --from tell where they are"
             )
         state = self.optimizer.state()  # the live arrays: read in place, they are in memory once
         read_into(state, arrays, "optimizer.", "optimizer")

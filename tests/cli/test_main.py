@@ -1,12 +1,17 @@
 """`python -m numpy_attention`: a command is needed, and one that there is."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from numpy_attention.cli import main
+from numpy_attention.errors import typed
 from numpy_attention.pretrained.shipped import SAID
-from tests.cli.commands import refused
+from tests.cli.commands import refused, text
+from tests.pretrained import tiny
+
+__all__ = ["text"]
 
 
 def test_no_command_and_an_unknown_one_are_told(capsys):
@@ -69,6 +74,26 @@ def test_an_interrupt_ends_a_command_with_one_line(
 
 def test_a_value_that_argparse_loses_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert "argument --time-limit: expected one argument" in refused(capsys, "grade", "softmax.py", "--time-limit=--")
+
+
+def test_a_name_is_typed_as_a_shell_must_be_told_it() -> None:
+    for name in ("run", "my run", "it's", "a;b", "$HOME", "→"):
+        assert shlex.split(typed(Path(name))) == [name]
+    assert typed("-my run") == "'./-my run'"
+    assert typed("run") == "run"
+    assert typed("caf\udce9") == "'caf\udce9'"
+
+
+def test_half_a_character_is_told_with_its_option(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: Path
+) -> None:
+    half, bert = "\udcff", tiny.write(tmp_path, "bert")
+    assert ": --query: the text holds '\\udcff'" in refused(capsys, "embed", bert, text, "--query", half)
+    assert ": --text: the text holds '\\udcff'" in refused(capsys, "attend", bert, "--text", half)
+    assert main(["sample", "--prompt", half]) == 2
+    assert "--prompt: characters unknown to the model" in capsys.readouterr().err
+    talker = tiny.folder(tiny.TIED)(tmp_path, "talker")
+    assert ": --system: the text holds '\\udcff'" in refused(capsys, "chat", talker, "--system", half)
 
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """What becomes of a command whose output nobody reads, that has no room, or is closed: asked of a real shell."""
 
+import contextlib
 import io
 import json
 import os
@@ -124,3 +125,33 @@ def test_streams_of_somebody_else_are_left_alone(monkeypatch: pytest.MonkeyPatch
         assert sys.stdout is theirs
         print("said")
     assert theirs.getvalue() == "said\n"
+
+
+def on_a_terminal(pieces: list[str]) -> bytes:
+    """What a terminal gets of these pieces; it makes \\r\\n of each \\n itself."""
+    program = "from numpy_attention.cli.streams import standard_streams\nwith standard_streams():\n"
+    ours, theirs = os.openpty()
+    program += "".join(f"    print({piece!r}, end='', flush=True)\n" for piece in pieces)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=theirs) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # so Linux tells its end
+            while more := os.read(ours, 1000):
+                said += more
+    os.close(ours)
+    assert process.returncode == 0
+    return said
+
+
+def test_a_text_cannot_steer_the_terminal_and_comes_through_a_pipe_as_it_is() -> None:
+    odd = "a\x1b]0;t\x07\tb\x7f\x9b2J\b é→\n"
+    assert on_a_terminal([odd]).decode() == "a\\x1b]0;t\\x07\tb\\x7f\\x9b2J\\x08 é→\r\n"
+    program = "from numpy_attention.cli.streams import standard_streams\n"
+    program += f"with standard_streams(): print({odd!r}, end='')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == odd.encode()
+
+
+def test_lines_that_end_as_in_dos_end_as_lines_and_other_returns_are_seen() -> None:
+    pieces = ["one\r\ntwo\r", "\n", "three\r", "four", "\r", "\r", "\n"]
+    assert on_a_terminal(pieces) == b"one\r\ntwo\r\nthree\\rfour\\r\r\n"

@@ -91,7 +91,8 @@ def arguments(draw: st.DrawFn) -> list[str]:
         argv += [f"{name}={value[0]}"] if joined else [name, *value]
     if draw(st.integers(0, 5)) == 0:
         argv.insert(draw(st.integers(0, len(argv))), draw(st.sampled_from(STRAY)))
-    small = {"train": OPTIONS, "sample": ["--tokens", "3"], "chat": ["--tokens", "3"], "embed": ["--query", "x"]}
+    run = OPTIONS[2:] if any(one.startswith("--task") for one in argv) else OPTIONS  # other tasks take no text
+    small = {"train": run, "sample": ["--tokens", "3"], "chat": ["--tokens", "3"], "embed": ["--query", "x"]}
     return [command, *small.get(command, []), *argv]
 
 

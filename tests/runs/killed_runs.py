@@ -156,7 +156,7 @@ def run_all(directory, count, seed):
     for i, kind in enumerate(KINDS[:count]):
         out = directory / f"whole-{i}"
         start = time.perf_counter()
-        assert status(forked(["train", "--text", text, "--out", out, *RUN, *kind])) == 0
+        assert status(forked(["train", "--out", out, *RUN, *kind, *data(kind, text)])) == 0
         wholes.append((result(out), 0.7 * (time.perf_counter() - start)))
     trainer = train.Trainer(*prepared(text), directory / "lines")
     (directory / "lines").mkdir()
@@ -165,9 +165,14 @@ def run_all(directory, count, seed):
     stories = []
     for i in range(count):
         out, kind = directory / f"run-{i}", i // 2 % len(wholes)
-        start = ["train", "--text", text, "--out", out, *RUN, *KINDS[kind]]
+        start = ["train", "--out", out, *RUN, *KINDS[kind], *data(KINDS[kind], text)]
         stories.append(story(out, start, wholes[kind][0], i % 2 == 0, lines, wholes[kind][1], chance))
     return stories
+
+
+def data(kind, text):
+    """What a kind of run is trained on: other tasks than that of a text make their own."""
+    return [] if kind[0].startswith("--task") else ["--text", text]
 
 
 def prepared(text):

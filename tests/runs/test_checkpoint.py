@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -40,14 +41,17 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
 
 
 def test_a_kept_file_survives_the_next_save_and_is_offered_when_the_new_one_is_damaged(tmp_path):
+    tmp_path = tmp_path / "my run"
+    tmp_path.mkdir()
     path = tmp_path / "checkpoint.npz"
     save_arrays(path, ARRAYS, {"step": 1})
     keep_as(path, checkpoint.PREVIOUS)
     save_arrays(path, ARRAYS, {"step": 2})
     assert load_arrays(tmp_path / checkpoint.PREVIOUS)[1]["step"] == 1
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"saved before it is .*previous"):
+    with pytest.raises(InputError, match=r"saved before it is .*previous") as caught:
         load_arrays(path)
+    assert shlex.split(str(caught.value))[-3:] == ["mv", str(tmp_path / checkpoint.PREVIOUS), str(path)]
 
 
 def test_a_second_name_costs_no_copy_and_what_a_killed_process_left_is_in_nobodys_way(tmp_path):

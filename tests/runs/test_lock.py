@@ -57,12 +57,16 @@ def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_
 
 
 def test_of_many_at_once_one_holds_it(tmp_path):
+    of_many_one_holds(tmp_path)
+
+
+def of_many_one_holds(directory):
     barrier, held, refused = threading.Barrier(8), [], []
 
     def work():
         barrier.wait()
         try:
-            with hold(tmp_path):
+            with hold(directory):
                 held.append(1)
                 barrier.wait()  # until all others have been refused
         except InputError:
@@ -98,6 +102,46 @@ def test_no_link_is_followed_and_a_file_that_says_nothing_sensible_is_not_quoted
             pass
         assert len(str(caught.value)) < 500
         assert str(caught.value).isprintable()
+
+
+def test_a_lock_with_a_second_name_is_replaced_and_what_it_names_stays_as_it_is(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / NAME).hardlink_to(precious)
+    with hold(run), pytest.raises(InputError, match=rf"process {os.getpid()} on"), hold(run):
+        pass
+    assert precious.read_text() == "keep me"
+
+
+def test_a_copy_by_links_is_another_directory_and_the_first_stays_in_use(tmp_path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    for directory in (run, copy):
+        directory.mkdir()
+    with holder(run) as process:
+        (copy / NAME).hardlink_to(run / NAME)
+        said = rf"run is in use: process {process.pid} on"
+        with pytest.raises(InputError, match=said), hold(run):  # though its lock has a second name
+            pass
+        with hold(copy):
+            with pytest.raises(InputError, match="copy is in use"), hold(copy):
+                pass
+            with pytest.raises(InputError, match=said), hold(run):
+                pass
+        process.kill()
+    with hold(run):
+        pass
+
+
+def test_of_many_at_once_one_holds_a_directory_whose_lock_has_a_second_name(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for n in range(20):
+        (tmp_path / f"other{n}").touch()
+        (run / NAME).unlink(missing_ok=True)
+        (run / NAME).hardlink_to(tmp_path / f"other{n}")
+        of_many_one_holds(run)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")

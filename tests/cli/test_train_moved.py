@@ -1,0 +1,84 @@
+"""`train --resume` where the text or the pretrained model lies elsewhere: by what they hold they are known again."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from numpy_attention.cli import main
+from numpy_attention.errors import InputError
+from numpy_attention.runs.trainer import Trainer
+from tests.cli.commands import SIZES, refused, text
+from tests.pretrained import tiny
+
+__all__ = ["text"]
+
+
+def half_done(tmp_path, text, monkeypatch, *more):
+    """The directories of a run that has ended, and of the same with the checkpoint from its middle."""
+    monkeypatch.chdir(tmp_path)
+    whole, half = tmp_path / "whole", tmp_path / "half"
+    command = ["train", "--text", text.name, *SIZES, *more, "--out"]
+    assert main([*command, str(whole)]) == 0
+    saved = Trainer.save
+
+    def save_and_stop(trainer):
+        saved(trainer)
+        if trainer.step == 4:
+            raise InputError("enough")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", save_and_stop)
+        assert main([*command, str(half)]) == 2
+    return whole, half
+
+
+def parameters(run):
+    with np.load(run / "checkpoint.npz") as checkpoint:
+        return {name: checkpoint[name].tobytes() for name in checkpoint if name != "meta" and "checksum" not in name}
+
+
+@pytest.mark.parametrize("more", [[], ["--vocabulary=bpe", "--vocab-size=260"]], ids=["char", "bpe"])
+def test_a_text_that_has_moved_is_named_and_the_run_goes_on_to_the_same_bits(tmp_path, text, monkeypatch, capsys, more):
+    whole, half = half_done(tmp_path, text, monkeypatch, *more)
+    (tmp_path / "sub").mkdir()
+    moved = tmp_path / "sub" / "moved.txt"
+    text.rename(moved)
+    said = f"cannot read {text.name}: No such file or directory; if it has moved, --text tells where it is now"
+    capsys.readouterr()
+    assert said in refused(capsys, "train", "--resume", half)
+    assert "; if it has moved, --text tells" in refused(capsys, "train", "--resume", half, "--text", "nowhere")
+    assert main(["train", "--resume", str(half), "--text", str(moved)]) == 0
+    assert str(moved) in capsys.readouterr().out.splitlines()[0]
+    assert parameters(half) == parameters(whole)
+    assert json.loads((half / "config.json").read_text())["text"] == str(moved)
+    with np.load(half / "checkpoint.npz") as checkpoint:
+        assert json.loads(checkpoint["meta"].tobytes())["config"]["text"] == str(moved)
+    assert main(["train", "--resume", str(half)]) == 0  # which needs no telling any more
+
+
+def test_another_text_is_no_text_of_the_run(tmp_path, text, monkeypatch, capsys):
+    _, half = half_done(tmp_path, text, monkeypatch)
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text().replace("quick", "brown"))
+    before = {path.name: path.read_bytes() for path in half.iterdir()}
+    capsys.readouterr()
+    err = refused(capsys, "train", "--resume", half, "--text", other)
+    assert "the data, or the model of --from, is not that of the checkpoint" in err
+    assert "--text and --from tell where they are" in err
+    assert {path.name: path.read_bytes() for path in half.iterdir()} == before
+    assert main(["train", "--task=sum", "--steps=1", "--out", str(tmp_path / "sum")]) == 0
+    capsys.readouterr()
+    assert "--text cannot change" in refused(capsys, "train", "--resume", tmp_path / "sum", "--text", text)
+
+
+def test_a_pretrained_model_that_has_moved_is_named_too(tmp_path, text, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tiny.folder(tiny.TIED)(tmp_path, "model")
+    start = ["--from=model", "--steps=2", "--context=8", "--batch=1", "--workers=1", "--out=run"]
+    assert main(["train", "--text", str(text), *start]) == 0
+    shutil.move("model", "elsewhere")
+    capsys.readouterr()
+    assert "if it has moved, --text or --from tells where it is now" in refused(capsys, "train", "--resume", "run")
+    assert main(["train", "--resume", "run", "--from", "elsewhere"]) == 0
