@@ -42,9 +42,10 @@ def test_files_and_folders_give_the_model_and_its_own_tokenizer(tmp_path: Path) 
     for path in (of_file, of_folder):
         model, vocabulary = load_model(str(path), GPT, "talk")
         assert model.config.vocab_size == len(vocabulary) == tiny.V
-        assert encoded(vocabulary, "the user").tolist() == vocabulary.encode("the user").tolist()
+        assert encoded(vocabulary, "the user", "--text").tolist() == vocabulary.encode("the user").tolist()
     model, vocabulary = load_model(str(tiny.write(tmp_path, "bert")), TextEncoder, "compare")
-    assert vocabulary.labels(encoded(vocabulary, "the [SEP]")) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"]
+    ids = encoded(vocabulary, "the [SEP]", "--text")
+    assert vocabulary.labels(ids) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"]
 
 
 def test_a_gguf_file_may_have_another_name(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_run_is_a_run_although_its_directory_holds_a_config_json_too(run_direc
     for path in (run_directory, run_directory / "checkpoint.npz"):
         assert pretrained_path(str(path)) is None
         model, vocabulary = load_model(str(path), GPT, "write")
-        assert encoded(vocabulary, "The dog").shape == (7,)
+        assert encoded(vocabulary, "The dog", "--text").shape == (7,)
         assert model.config.context_length == 8
     log = run_directory / "log.jsonl"
     log.rename(run_directory / "kept")
@@ -98,7 +99,7 @@ def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
     before, _ = load_model(str(base), GPT, "write")
     after, vocabulary = load_model(str(run), GPT, "write")
     assert len(vocabulary) == tiny.V
-    ids = encoded(vocabulary, "the user")[None]
+    ids = encoded(vocabulary, "the user", "--text")[None]
     assert np.abs(after.forward(ids)[0] - before.forward(ids)[0]).max() > 1e-3
     shutil.rmtree(base)
     (tmp_path / "other").mkdir()
