@@ -61,7 +61,7 @@ def _folder(directory: Path) -> list[int]:
     """The directory, opened, where one can be locked."""
     with contextlib.suppress(ImportError, OSError):
         importlib.import_module("fcntl")
-        return [os.open(directory, os.O_RDONLY | os.O_DIRECTORY)]
+        return [os.open(directory, os.O_RDONLY)]
     return []
 
 

@@ -112,7 +112,7 @@ class Trainer:
         with self.workers, Progress(c.steps, self.step) as progress, self.signals:
             if self.step == 0:
                 self.save()  # from here on there is something to go on from
-            if first and self.step < c.steps:  # also of a run that goes on: its text may lie elsewhere by now
+            if first:  # also of a run that goes on: its text may lie elsewhere by now
                 checkpoint.write_config(self.directory, self.meta())
             log = Log(self.directory / "log.jsonl", self.step) if first else None
             tokens, started = 0, self.seconds

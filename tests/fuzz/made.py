@@ -199,7 +199,7 @@ def _table() -> dict[str, Callable[[], Subject]]:
         "warmup_cosine": _of(na.warmup_cosine, step=1, steps=5, warmup=2, peak=0.1),
         "train": _of(_train, ids=IDS, clip=1.0, rng=rng()),
         "LowRank": _of(na.LowRank, _low_rank, w=w.T.astype(np.float32).copy(), rank=2, alpha=1.0, rng=rng()),
-        "add_low_rank": _of(_changed, rank=2, alpha=1.0, rng=rng()),
+        "add_low_rank": _of(na.add_low_rank, _changed, rank=2, alpha=1.0, rng=rng()),
         "export_safetensors": _of(_exported, path="m.safetensors"),
         "import_safetensors": _of(_imported, path="m.safetensors"),
     }

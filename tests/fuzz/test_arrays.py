@@ -105,6 +105,7 @@ def test_every_public_name_is_attacked() -> None:
 @example(("rotary: one sequence", (("positions", "NumPy scalar"),)))
 @example(("Seq2Seq.greedy", (("start_token", "1.5"),)))
 @example(("train", (("clip", "None"),)))
+@example(("add_low_rank", (("alpha", "None"),)))
 def test_odd_arguments_are_refused_in_our_own_words_or_taken_rightly(call: tuple[str, Changes]) -> None:
     judge(*call)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.layers.kv_cache import stored_length
 
 
 def test_what_is_appended_comes_back_behind_the_old(rng):
@@ -95,6 +96,12 @@ def test_rows_of_another_rank_are_refused_and_nothing_changes(rows, rng):
     with pytest.raises(ValueError, match=r"KeyValueCache: rows must be \(B,\), .*, got \("):
         past.reorder(rows)
     assert past.filled()[0].shape == (2, 3, 1, 5)
+
+
+@pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(8), None], [na.KeyValueCache(8)], 3], ids=str)
+def test_what_is_no_store_for_each_block_is_refused(past):
+    with pytest.raises(ValueError, match="GPT: past must be a list of KeyValueCaches, one for each of 2 blocks, got"):
+        stored_length("GPT", past, 2)
 
 
 def test_stores_that_are_not_alike_are_refused_before_anything_is_stored(rng):

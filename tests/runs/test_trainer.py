@@ -114,7 +114,7 @@ def test_whatever_a_run_writes_is_known_for_its_own_when_it_is_unfinished(tmp_pa
     sizes = ["--layers=1", "--heads=1", "--d-model=8", "--context=8", "--batch=2", "--steps=4", "--save-every=1"]
     assert main(["train", "--text", str(text), "--vocabulary=byte", "--out", str(directory), *sizes]) == 0
     written = {path.name for path in directory.iterdir()} - {"run.lock"}
-    assert {"checkpoint.previous.npz", "loss.png"} < written
+    assert {"checkpoint.previous.npz", "config.json", "loss.png"} < written
     assert all(checkpoint.OF_A_RUN.fullmatch(name) for name in {*written, *(f"{keep}.safetensors" for keep in KEEP)})
 
 
