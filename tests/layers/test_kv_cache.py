@@ -98,7 +98,7 @@ def test_rows_of_another_rank_are_refused_and_nothing_changes(rows, rng):
     assert past.filled()[0].shape == (2, 3, 1, 5)
 
 
-@pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(8), None], [na.KeyValueCache(8)], 3], ids=str)
+@pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(8), None], [na.KeyValueCache(8)], 3])
 def test_what_is_no_store_for_each_block_is_refused(past):
     with pytest.raises(ValueError, match="GPT: past must be a list of KeyValueCaches, one for each of 2 blocks, got"):
         stored_length("GPT", past, 2)
