@@ -14,7 +14,7 @@ from numpy_attention.gradcheck.problems.problem import is_float
 from tests.fuzz.attack import attack, tally
 from tests.fuzz.judging import Finding, alike, bounded, finite, foreign, moderate, own_words, place, quietly
 from tests.fuzz.made import COVERED_BY, MADE
-from tests.fuzz.odd_values import ALL, HUGE, NATIVE, WILD, make_odd, odd_names, plain
+from tests.fuzz.odd_values import ALL, HUGE, LAYOUTS, NATIVE, WILD, make_odd, odd_names, plain
 from tests.fuzz.subjects import MADE as MADE_OF_Y
 from tests.fuzz.subjects import Subject, of_catalogue, sizes_of
 
@@ -106,6 +106,7 @@ def test_every_public_name_is_attacked() -> None:
 @example(("Seq2Seq.greedy", (("start_token", "1.5"),)))
 @example(("train", (("clip", "None"),)))
 @example(("add_low_rank", (("alpha", "None"),)))
+@example(("tiled_attention: one tile", (("scale", "2**63"), (ALL, "Fortran order"))))
 def test_odd_arguments_are_refused_in_our_own_words_or_taken_rightly(call: tuple[str, Changes]) -> None:
     judge(*call)
 
@@ -166,7 +167,7 @@ def judge(name: str, changes: Changes) -> None:
         right = quietly(one.use, strictly, **twin)
     except Exception as error:
         raise Finding(f"taken, but plainly written refused: {error}") from error
-    if not alike(result, right):
+    if not alike(result, right) and (not LAYOUTS.keys() & oddities or _steady(arguments)):
         raise Finding("another result than for the same numbers plainly written")
     if foreign(result):
         raise Finding("an array of a foreign class came out")
@@ -218,6 +219,13 @@ def tried(
             own_words(error, names)
             tally(kind, "refused")
     return None
+
+
+def _steady(arguments: dict[str, Any]) -> bool:
+    """Whether the last bits, which depend on where the numbers lie, stay the last: a softmax of scores times 1e18 is
+    decided by them."""
+    numbers = [value for value in arguments.values() if isinstance(value, (int, float))]
+    return moderate(arguments) and all(abs(value) <= 1e6 for value in numbers)
 
 
 def _accepted(one: Subject, argument: str, how: str, odd: Any) -> None:
