@@ -56,7 +56,7 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
     # Drawn on the host and moved to where x lives, so that both backends drop the same numbers.
-    kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x)
+    kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # of a single number, an array too
     scale = 1.0 / (1.0 - rate)
     y = x * kept
     y *= scale

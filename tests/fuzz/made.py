@@ -193,7 +193,7 @@ def _table() -> dict[str, Callable[[], Subject]]:
         "SGD": _of(na.SGD, _optimizer(na.SGD), parameter=w, gradient=g),
         "Adam": _of(na.Adam, _optimizer(na.Adam), parameter=w, gradient=g),
         "AdamW": _of(na.AdamW, _optimizer(na.AdamW), parameter=w, gradient=g),
-        "Adam.step": _of(_step, parameter=w, gradient=g, learning_rate=0.1),
+        "Adam.step": _of(na.Adam.step, _step, parameter=w, gradient=g, learning_rate=0.1),
         "clip_by_global_norm": _of(_clip, gradient=g, max_norm=0.5),
         "global_norm": _of(lambda gradient: na.global_norm({"w": gradient}), gradient=g),
         "warmup_cosine": _of(na.warmup_cosine, step=1, steps=5, warmup=2, peak=0.1),

@@ -4,6 +4,7 @@ Each has a name, so that a try is a few words that can be kept: `("x", "big-endi
 on nothing but the array and the name.
 """
 
+import contextlib
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -190,7 +191,8 @@ def make_odd(kind: str, value: Any, name: str) -> Any:
 def plain(odd: Any, good: Any) -> Any:
     """The same, plainly: an array of its own, native and in C order; a number of Python's."""
     if isinstance(odd, (list, tuple)) and isinstance(good, np.ndarray):
-        return np.array(odd, dtype=good.dtype)
+        with contextlib.suppress(ValueError):  # prompts of several lengths are no array
+            return np.array(odd, dtype=good.dtype)
     if isinstance(odd, np.ndarray) and isinstance(good, np.ndarray):
         return np.array(odd, dtype=odd.dtype.newbyteorder("="), order="C", subok=False)
     if isinstance(good, np.ndarray) and isinstance(odd, (np.generic, int, float)):

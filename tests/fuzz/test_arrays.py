@@ -1,10 +1,12 @@
 """Every public function and class with one or two odd arguments: refused in our own words, or right."""
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -106,9 +108,26 @@ def test_every_public_name_is_attacked() -> None:
 @example(("Seq2Seq.greedy", (("start_token", "1.5"),)))
 @example(("train", (("clip", "None"),)))
 @example(("add_low_rank", (("alpha", "None"),)))
+@example(("Adam.step", (("learning_rate", "None"),)))
+@example(("GPT.generate", (("prompt_ids", "junk [[1, 2], [3]]"),)))
+@example(("dropout", (("x", "NumPy scalar"),)))
 @example(("tiled_attention: one tile", (("scale", "2**63"), (ALL, "Fortran order"))))
 def test_odd_arguments_are_refused_in_our_own_words_or_taken_rightly(call: tuple[str, Changes]) -> None:
     judge(*call)
+
+
+@pytest.mark.hour
+def test_every_oddity_by_itself_is_refused_in_our_own_words_or_taken_rightly() -> None:
+    found = []
+    for name in [*MADE_NAMES, *itertools.chain(*VARIANTS.values())]:
+        one = subject(name)
+        for argument in open_to(one):
+            for how in odd_names(one.kinds.get(argument, ALL), one.good.get(argument), argument):
+                try:
+                    judge(name, ((argument, how),))
+                except Finding as finding:
+                    found.append(f"{name}, {argument}, {how}: {finding}")
+    assert found == []
 
 
 @st.composite

@@ -59,3 +59,10 @@ def test_on_or_off_a_gradient_that_does_not_fit_is_refused(rng: np.random.Genera
 def test_a_rate_that_drops_everything_or_makes_no_sense_is_refused(rng: np.random.Generator, rate: float) -> None:
     with pytest.raises(ValueError, match=r"dropout: rate must be in \[0, 1\)"):
         na.dropout(np.ones(3), rate, rng)
+
+
+@pytest.mark.parametrize("x", [np.float32(2.0), np.float64(2.0), np.array(2.0)], ids=lambda x: type(x).__name__)
+def test_a_single_number_is_dropped_or_scaled_like_any_other(x: np.ndarray, rng: np.random.Generator) -> None:
+    y = np.array([na.dropout(x, 0.5, rng)[0] for _ in range(40)])
+    assert set(y.tolist()) == {0.0, 4.0}
+    assert y.dtype == x.dtype
