@@ -59,7 +59,7 @@ def take_step(
 
     Where either is no finite number the parameters stay: a NaN that has reached them is in every later loss.
     """
-    norm = global_norm(grads) if clip == 0 else clip_by_global_norm(grads, clip)
+    norm = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
     # the one place in a step that waits for a GPU
     loss, norm = to_host(np.stack([loss.astype(np.float64), norm.astype(np.float64)])).tolist()
     if math.isfinite(loss) and math.isfinite(norm):
