@@ -12,12 +12,14 @@ themselves finds none, and nobody waits for a thread that waits for him.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy_attention.errors import InputError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Work = Callable[[Any], None]
 RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item, and comes back when all is done
@@ -33,11 +35,13 @@ class Lent(NamedTuple):
 _lent: ContextVar[Lent | None] = ContextVar("lent", default=None)
 
 
-def started(count: int) -> ThreadPoolExecutor:
+def started(count: int) -> "ThreadPoolExecutor":
     """A pool whose threads have all begun, so that none is found missing in the middle of the work.
 
     Raises: InputError where the system gives no more threads.
     """
+    from concurrent.futures import ThreadPoolExecutor  # here, that `import numpy_attention` stays quick
+
     pool, all_here = ThreadPoolExecutor(count), threading.Barrier(count)
     try:
         list(pool.map(lambda _: all_here.wait(), range(count)))

@@ -89,7 +89,7 @@ class Model(Layer):
         anew = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros: no memory is touched
         if wrong := differences(anew.parameters(), parameters, "model that its configuration builds"):
             raise ValueError(f"{op}: the parameters must be those of the configuration, got others: {several(wrong)}")
-        require_finite(op, parameters)
+        require_finite_parameters(op, parameters)
         arrays = {f"parameters.{name}": p for name, p in parameters.items()}
         save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
 
@@ -117,7 +117,7 @@ class Model(Layer):
         return model
 
 
-def require_finite(op: str, parameters: Parameters) -> None:
+def require_finite_parameters(op: str, parameters: Parameters) -> None:
     """Refuse what no reader would take, before it is written, perhaps over a good file.
 
     Raises: ValueError that names the first NaN or infinity.

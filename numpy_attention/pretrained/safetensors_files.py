@@ -30,7 +30,7 @@ from numpy_attention.errors import MAX_SAID, InputError, differences, several
 from numpy_attention.files import config_from, open_regular, read_into, whole_or_not_at_all
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.model import Model, require_finite
+from numpy_attention.models.model import Model, require_finite_parameters
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.models.text_encoder import TextEncoder
@@ -59,7 +59,7 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     elif left_out := len(model.frozen_arrays()):
         said = f"{left_out} arrays are frozen and would be left out; call unfreeze first"
         raise ValueError(f"export_safetensors: {said}")
-    require_finite("export_safetensors", arrays)
+    require_finite_parameters("export_safetensors", arrays)
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
     with whole_or_not_at_all(path) as temporary:
         try:
