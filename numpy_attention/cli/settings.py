@@ -24,7 +24,7 @@ BELONGS_TO = {  # a setting that does nothing elsewhere, the one that decides, a
 }
 
 
-def config_from(arguments: argparse.Namespace) -> TrainConfig:
+def new_config(arguments: argparse.Namespace) -> TrainConfig:
     """The settings of a new run: the task's own, over them those of the file, over them those of the options.
 
     Raises: InputError for what no run can have, or what would do nothing in this one.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention.cli.names import named_path
-from numpy_attention.cli.settings import config_from, given
+from numpy_attention.cli.settings import given, new_config
 from numpy_attention.errors import MAX_SAID, InputError, typed
 from numpy_attention.files import there, writing
 from numpy_attention.runs import checkpoint
@@ -102,7 +102,7 @@ def _train(trainer: Trainer) -> int:
 
 def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
     """A run at its beginning."""
-    config = config_from(arguments)
+    config = new_config(arguments)
     if arguments.out:
         _check_free(arguments.out)
     return Trainer(config, make_task(config), arguments.out or Path("runs"), ranks)
