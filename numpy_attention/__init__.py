@@ -19,6 +19,7 @@ Part IV    training   25 optimizers     26 schedules      27 data            28 
            runs       29 trainer        30 checkpoint     31 parallel        32 mpi
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
+Part VI    inside     38 edits
 Checking   gradcheck  complex steps and differences, for functions of your own too
            catalogue  every op, layer and model above, checked; gallery: wrong backwards; grade: exercises
 """
@@ -33,13 +34,14 @@ from numpy_attention.ops import *
 from numpy_attention.training import *
 
 if TYPE_CHECKING:
+    from numpy_attention import inside as inside
     from numpy_attention import plots as plots
     from numpy_attention.pretrained.load import load_pretrained
     from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, merge_low_rank
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
 
 __version__ = "0.1.0"
-__all__ = ["gradcheck", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
+__all__ = ["gradcheck", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
 __all__ += ["LowRank", "add_low_rank", "merge_low_rank"]
 __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
 
@@ -50,6 +52,10 @@ def __getattr__(name: str) -> object:
         import numpy_attention.plots as found
 
         return found
+    if name == "inside":
+        import numpy_attention.inside as inner
+
+        return inner
     if name in ("export_safetensors", "import_safetensors"):
         from numpy_attention.pretrained import safetensors_files
 

@@ -20,7 +20,7 @@ CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name
 # From the ground up: a file may import from its own floor and from those below.
 STOREYS = [
     "errors backend gradcheck", "pieces threads files plots", "ops training", "layers", "models",
-    "runs pretrained catalogue", "tasks gallery", "grade", "cli", "__main__ __init__",
+    "inside", "runs pretrained catalogue", "tasks gallery", "grade", "cli", "__main__ __init__",
 ]
 FLOORS = {room: floor for floor, rooms in enumerate(STOREYS) for room in rooms.split()}
 EXTRAS = {
@@ -37,7 +37,7 @@ TESTED_ELSEWHERE = {  # a source file without a test file of its name, and why
     "gallery/norms": KILLED, "gallery/softmax_and_loss": KILLED, "gallery/training": KILLED,
 }
 WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # none, or the op names it
-BOOK = ("ops", "layers", "models", "training", "runs", "pretrained")
+BOOK = ("ops", "layers", "models", "training", "runs", "pretrained", "inside")
 TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
 PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
 

@@ -40,6 +40,7 @@ from numpy_attention.ops.attention_arguments import check_attention_arguments
 from numpy_attention.ops.dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.dropout import dropout as drop  # the argument `dropout` is a rate
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
+from numpy_attention.ops.sums import sum_to_shape
 
 
 class AttentionCache(NamedTuple):
@@ -129,7 +130,7 @@ def scaled_dot_product_attention_backward(
     dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # in its place
 
     # scores = scale * q @ k^T + bias
-    dbias = None if bias_shape is None else _sum_to_shape(dscores, bias_shape)
+    dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)
     dscores_folded = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
     dq = dscores_folded @ k  # (..., H_kv, G T_q, d_k)
     dq *= scale
@@ -147,12 +148,3 @@ def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
         return x
     rows = math.prod(x.shape[:-1]) // max(math.prod(k.shape[:-2]), 1)  # G T_q
     return x.reshape(*k.shape[:-2], rows, x.shape[-1])
-
-
-def _sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Undo a broadcast: sum over the axes that the smaller shape lacks or holds as 1."""
-    extra = x.ndim - len(shape)
-    widened = tuple(i for i in range(x.ndim) if i < extra or (shape[i - extra] == 1 and x.shape[i] != 1))
-    if not widened:
-        return x.reshape(shape).copy()  # dscores serves on: the caller gets an array of its own
-    return x.sum(axis=widened).reshape(shape)

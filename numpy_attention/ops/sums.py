@@ -56,6 +56,18 @@ def max_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return largest.reshape(*x.shape[:-1], 1).swapaxes(axis, -1)
 
 
+def sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Undo a broadcast: sum over the axes that the smaller shape lacks or holds as 1; an array of the caller's own.
+
+    Shapes: x of any shape, shape broadcastable to it -> shape
+    """
+    extra = x.ndim - len(shape)
+    widened = tuple(i for i in range(x.ndim) if i < extra or (shape[i - extra] == 1 and x.shape[i] != 1))
+    if not widened:
+        return x.reshape(shape).copy()
+    return x.sum(axis=widened).reshape(shape)
+
+
 def wide(x: np.ndarray) -> np.ndarray:
     """x itself, but in float32 where it is float16.
 

@@ -91,7 +91,7 @@ def house() -> Drawing:
     floors = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
         "house", "The house of the source",
-        "A house of nine floors and their rooms: under the roof the commands, then the tutor, tasks and gallery, runs, "
+        "A house of ten floors and their rooms: under the roof the commands, then the tutor, tasks and gallery, runs, "
         "models, layers, ops and training; words, files and the checker on the ground.", 100,
     )
     left, right, y = 20, 400, 94.0

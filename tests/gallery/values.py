@@ -189,6 +189,15 @@ def _sum_over_rows(sum_of: Any) -> None:
     assert np.allclose(sum_of(x), x.sum(axis=0))
 
 
+def _sum_to_shape(summed: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for shape, exact in (((), x.sum()), ((5,), x.sum((0, 1))), ((4, 1), x.sum((0, 2))[:, None]), ((3, 4, 5), x)):
+        found = summed(x, shape)
+        assert found.shape == shape
+        assert np.allclose(found, exact)
+        assert not np.shares_memory(found, x)
+
+
 def _folds(fold: Any) -> None:
     """Every number of a query head below those of the heads before it that share its key head, under any axes."""
     for lead, H_kv, G in (((2, 3), 2, 2), ((2,), 3, 2), ((1,), 1, 3), ((2, 2), 2, 1)):
@@ -222,7 +231,7 @@ VALUES: dict[str, Any] = {
     "erf": _erf, "tile_size": _tile_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
     "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
     "tiled_attention_weights": _weights,
-    "sum_over_rows": _sum_over_rows, "wide": _wide, "fold_heads": _folds,
+    "sum_over_rows": _sum_over_rows, "sum_to_shape": _sum_to_shape, "wide": _wide, "fold_heads": _folds,
     "add_at": _add_at,
     "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
@@ -233,6 +242,7 @@ VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
     "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
     "erf": "erf", "tile_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
     "tiled_attention_weights": "tiled_attention", "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
-    "sum_over_rows": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums", "max_in_rows": "sums", "wide": "sums",
+    "sum_over_rows": "sums", "sum_to_shape": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums",
+    "max_in_rows": "sums", "wide": "sums",
     "fold_heads": "attention", "add_at": "embedding",
 }

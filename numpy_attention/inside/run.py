@@ -1,0 +1,249 @@
+"""Chapter 38, continued. A model with edits: an intervention is a function between two lines
+
+The layers of a model are attributes, and a layer is whatever has a forward and a backward. So an edit needs no hooks:
+a copy of the model gets, at each place where something can be looked at, a layer that lets it through, and may change
+it (Chapter 38). The arrays are those of the model itself; the model stays as it is.
+
+    place                   what flows there                                             shape
+    blocks.i                the residual stream that enters block i                      (B, T, d_model)
+    blocks.i.attention      the answers of its heads, before w_o puts them together      (B, H, T, d_v)
+    blocks.i.feed_forward   what its feed-forward network adds to the stream             (B, T, d_model)
+    norm                    the residual stream that enters the last norm                (B, T, d_model)
+
+An encoder-decoder has them twice, `encoder.blocks.0` and `decoder.blocks.0`, and `decoder.blocks.0.cross_attention`.
+
+To come between the heads and w_o, the attention of Chapter 17 is run with the identity in the place of w_o: then it
+gives out what its heads say, and w_o follows by itself.
+
+Whatever passes a place is noted on the way up, and its gradient on the way down: `cache.at[place]` is x, `d_at[place]`
+is the slope of sum(dy * y) for it. With x patched into this run, sum(d_at * (x_other - x)) says to first order what
+that would change (Chapter 41).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import dtype_error, require_size, value_error
+from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
+from numpy_attention.layers.layer import Layer, Parameters, named
+from numpy_attention.layers.linear import project, project_backward
+from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
+from numpy_attention.models.model import Model
+from numpy_attention.models.stack import Stack
+from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads
+
+Activations = dict[str, np.ndarray]
+
+
+class RunCache(NamedTuple):
+    """What backward needs of a run; `at` holds what passed each place, after its edit."""
+
+    at: Activations
+    model: Any  # with the edits
+    forward: Any  # the cache of its forward
+    gradients: Activations  # to be filled by the backward
+
+
+def forward_with(
+    model: Any, edits: Mapping[str, Edit], *inputs: np.ndarray, **options: Any
+) -> tuple[np.ndarray, RunCache]:
+    """`model.forward(*inputs, **options)` with edits, by the names of places; none of them only looks on.
+
+    Shapes: as the model's own forward
+
+    Raises: ValueError for a name that is no place of this model, or an edit that does not fit what flows there;
+    TypeError for what is no model, or no Edit.
+
+    Source: Vig et al., Investigating Gender Bias in Language Models Using Causal Mediation Analysis (2020), section 3.
+
+    >>> from numpy_attention import GPT, GPTConfig
+    >>> model = GPT(GPTConfig(5, 4, d_model=4, num_heads=2, num_layers=1), np.random.default_rng(0))
+    >>> silent = replacing(one_head(1, 2))
+    >>> logits, cache = forward_with(model, {"blocks.0.attention": silent}, np.array([[3, 1, 4]]))
+    >>> cache.at["blocks.0.attention"].shape, float(np.abs(cache.at["blocks.0.attention"][:, 1]).max())
+    ((1, 2, 3, 2), 0.0)
+    """
+    cache = RunCache({}, None, None, {})
+    edited = _with_places(model, edits, cache)
+    y, of_forward = edited.forward(*inputs, **options)
+    return y, cache._replace(model=edited, forward=of_forward)
+
+
+def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Parameters]:
+    """Gradients of `forward_with`: of what stood at each place, and of every parameter, both by name.
+
+    Shapes: dy as y -> d_at as `cache.at`, grads as `model.parameters()`
+    """
+    grads = dict(cache.model.gradients_from_logits(cache.forward, dy))
+    d_at = {name: cache.gradients[name] for name in cache.at}
+    return d_at, {name: grads[name] for name in cache.model.parameters()}
+
+
+def with_edits(model: Any, edits: Mapping[str, Edit]) -> Any:
+    """The model with edits, on the arrays of the model itself: its `loss`, `generate` and so on run with them.
+
+    Raises: ValueError for a name that is no place of this model; TypeError for what is no model, or no Edit.
+    """
+    return _with_places(model, edits, RunCache({}, None, None, {}))
+
+
+def one_head(head: int, num_heads: int) -> np.ndarray:
+    """A mask that is True at one head alone, as `keep` and `where` take it.
+
+    Shapes: -> (num_heads, 1, 1)
+
+    Raises: TypeError or ValueError for a head that is not from 0 to num_heads - 1.
+
+    >>> one_head(1, 3).ravel().tolist()
+    [False, True, False]
+    """
+    require_size("one_head", "num_heads", num_heads)
+    head = require_size("one_head", "head", head, at_least=0)
+    if head >= num_heads:
+        raise value_error("one_head", "head", f"below num_heads = {num_heads}", head)
+    return np.arange(num_heads).reshape(-1, 1, 1) == head
+
+
+def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
+    """The edit that puts a value in the place of what is there, wherever `where` is True; without a value, zeros.
+
+    Shapes: where and value broadcastable to what flows at the place
+
+    Raises: TypeError when where is not an array of bool.
+    """
+    if not hasattr(where, "dtype") or where.dtype != np.bool_:
+        raise dtype_error("replacing", "where", "an array of bool", getattr(where, "dtype", type(where).__name__))
+    return Edit(~where, None if value is None else np.where(where, value, np.zeros_like(value, shape=())))
+
+
+class Place:
+    """Where an edit acts, and what passes is noted."""
+
+    def __init__(self, name: str, change: Edit, run: RunCache) -> None:
+        self.name, self.change, self.run = name, change, run
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        y, _ = edit(x, *self.change)
+        self.run.at[self.name] = y
+        return y
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        self.run.gradients[self.name] = dy
+        dx, _ = edit_backward(dy, EditCache(self.change.keep, None, dy.shape, dy.dtype))
+        return dx
+
+
+class Watched(Layer):
+    """A layer with a place before or behind it; its cache, its parameters and their names are those of the layer."""
+
+    def __init__(self, layer: Any, place: Place) -> None:
+        self.layer, self.place = layer, place
+
+    def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
+        return self.layer.arrays(prefix)
+
+
+class WatchedInput(Watched):
+    """A block or a norm, with a place on the residual stream before it."""
+
+    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
+        return self.layer.forward(self.place.forward(x), **options)
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
+        dx, *others = self.layer.backward(dy, cache)
+        return self.place.backward(dx), *others
+
+
+class WatchedOutput(Watched):
+    """A feed-forward network, with a place behind it."""
+
+    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
+        y, cache = self.layer.forward(x, **options)
+        return self.place.forward(y), cache
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
+        return self.layer.backward(self.place.backward(dy), cache)
+
+
+class WatchedHeads(Watched):
+    """An attention, with a place between its heads and w_o."""
+
+    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, MultiHeadAttentionCache]:
+        o, cache = self._heads(x).forward(x, **options)  # (B, T_q, H d_v)
+        o, _ = split_heads(o, self.layer.num_heads)  # (B, H, T_q, d_v)
+        o = self.place.forward(o)
+        o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
+        y, linear_o = project(o, self.layer.w_o, self.layer.b_o)  # (B, T_q, d_model)
+        return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
+
+    def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
+        # y = o @ w_o + b_o
+        do, dw_o, db_o = project_backward(dy, self.layer.w_o, cache.linear_o)  # (B, T_q, H d_v)
+        # o = concat_heads(place(o))
+        do = self.place.backward(concat_heads_backward(do, cache.heads_o))  # (B, H, T_q, d_v)
+        # o = split_heads(heads(x))
+        do = concat_heads(do)[0]  # (B, T_q, H d_v)
+        heads = self._heads(do)
+        *dx, grads = heads.backward(do, cache._replace(linear_o=project(do, heads.w_o)[1]))
+        return *dx, {**grads, **named({"w_o": dw_o, "b_o": db_o})}
+
+    def _heads(self, like: np.ndarray) -> MultiHeadAttention:
+        """The attention with the identity in the place of w_o: what it gives is what its heads say."""
+        heads = copy.copy(self.layer)
+        width = len(getattr(self.layer.w_o, "w", self.layer.w_o))  # of a layer in its place, that of its matrix
+        heads.w_o, heads.b_o = np.eye(width, dtype=like.dtype, like=like), None
+        return heads
+
+
+def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
+    """A copy of the model with a place at every name, each with its edit."""
+    _check_edits(model, edits)
+    places: list[str] = []
+
+    def place(name: str) -> Place:
+        places.append(name)
+        return Place(name, edits.get(name, Edit()), run)
+
+    model = copy.copy(model)
+    for name, part in list(vars(model).items()):
+        if isinstance(part, Stack):
+            setattr(model, name, copy.copy(part))
+            _watch(getattr(model, name), f"{name}.", place)
+    if hasattr(model, "blocks"):
+        _watch(model, "", place)
+    for name in edits:
+        if name not in places:
+            raise value_error("forward_with", "edits", f"by the names {', '.join(places)}", repr(name))
+    return model
+
+
+def _watch(stack: Any, prefix: str, place: Any) -> None:
+    """Put places into a stack of blocks, which is a copy."""
+    blocks = []
+    for i, block in enumerate(map(copy.copy, stack.blocks)):
+        name = f"{prefix}blocks.{i}"
+        before = place(name)
+        block.attention = WatchedHeads(block.attention, place(f"{name}.attention"))
+        if block.cross_attention is not None:
+            block.cross_attention = WatchedHeads(block.cross_attention, place(f"{name}.cross_attention"))
+        block.feed_forward = WatchedOutput(block.feed_forward, place(f"{name}.feed_forward"))
+        blocks.append(WatchedInput(block, before))
+    stack.blocks = blocks
+    if stack.norm is not None:
+        stack.norm = WatchedInput(stack.norm, place(f"{prefix}norm"))
+
+
+def _check_edits(model: Any, edits: Any) -> None:
+    if not isinstance(model, Model):
+        raise dtype_error("forward_with", "model", "a model: GPT, TextEncoder, ...", type(model).__name__)
+    if not isinstance(edits, Mapping):
+        raise dtype_error("forward_with", "edits", "a dict of Edits by the names of places", type(edits).__name__)
+    for name, change in edits.items():
+        if not isinstance(change, Edit):
+            fix = "replacing(where, value) makes one"
+            raise dtype_error("forward_with", f"edits[{name!r}]", "an Edit", type(change).__name__, fix)
