@@ -129,11 +129,11 @@ class Place:
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         y, _ = edit(x, *self.change)
-        self.run.at[self.name] = y
+        self.run.at[self.name] = y.copy()  # what comes after may write into y
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        self.run.gradients[self.name] = dy
+        self.run.gradients[self.name] = dy.copy()
         dx, _ = edit_backward(dy, EditCache(self.change.keep, None, dy.shape, dy.dtype))
         return dx
 

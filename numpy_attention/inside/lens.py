@@ -1,0 +1,170 @@
+"""Chapter 40. Lenses: what a residual stream says before the end
+
+In a pre-norm model everything is added to one stream, and only the end of it is read:
+
+    stream = embedding + sum over blocks and heads of o_h w_o[h] + sum over blocks of feed_forward + ...
+    logits = norm(stream) U^T
+
+Two ways to read earlier. The **logit lens** hands a stream from further down to the last norm and the unembedding U, as
+if the blocks above had nothing to say. And the **direct effect** takes the last stream apart: all that a norm does to
+its input is linear once its denominator is known, so with mu and sigma of the whole stream
+
+    norm(stream) = gamma * (stream - mu) / sigma + beta
+
+each part p of the stream has a share in the logit of token v, and the shares add up to the logit to the last digit:
+
+    share of p = (gamma * (p - mean(p)) / sigma) . U_v            and once for all   beta . U_v
+
+It is exact as an account of what was added. It does not say what would be if p were missing: sigma would change too,
+and so would all that later layers make of p.
+
+For the weights of attention there is an old shorthand, **rollout**: mix the heads of a block evenly, count the residual
+path as a look at oneself, and multiply block by block. See its warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import broadcasts_to, require_array, require_arrays, require_float, shape_error, value_error
+from numpy_attention.layers.layer import Layer
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.head import run_head
+from numpy_attention.ops.sums import wide
+
+
+def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
+    """The logits that a residual stream would give if it were the last.
+
+    Formula: logits = norm(x) U^T
+
+    Shapes: x (..., d_model) -> (..., V)
+
+    Raises: TypeError for another model, or what is no array of floats; ValueError for another width.
+
+    Source: nostalgebraist, Interpreting GPT: the Logit Lens (2020), LessWrong.
+    """
+    _require_gpt("logit_lens", model)
+    require_float("logit_lens", x=x)
+    if x.ndim < 1 or x.shape[-1] != model.config.d_model:
+        raise shape_error("logit_lens", "x", f"(..., {model.config.d_model}), a residual stream", x.shape)
+    h, _ = model.norm.forward(x)
+    logits, _ = run_head(h, model.token_embedding.table, model.head)
+    return logits
+
+
+def unembedding(model: GPT) -> np.ndarray:
+    """The vectors that the last norm's result is multiplied with, one for each token.
+
+    Shapes: -> (V, d_model)
+
+    Raises: TypeError for another model.
+    """
+    _require_gpt("unembedding", model)
+    return model.token_embedding.table if model.head is None else model.head.w.T
+
+
+def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> dict[str, np.ndarray]:
+    """What each part of the last residual stream adds to a logit, through the last norm; the sum is the logit.
+
+    Formula: share of p = (gamma * (p - mean(p)) / sigma) . direction, with sigma of the whole stream
+
+    Shapes: at as `forward_with(...)[1].at`; direction (d_model,) or (B, T, d_model), a row of `unembedding(model)` or
+    a difference of two -> a dict: `embedding`, `blocks.i.feed_forward` and `b_o` (B, T), `blocks.i.attention`
+    (B, H, T), `beta` (B, T)
+
+    Units: logits
+
+    Raises: TypeError for another model; ValueError for one whose blocks are post-norm, where there is no stream that
+    is a sum, for activations that lack a place, or a direction of another shape.
+
+    Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021), section on direct paths; Wang et
+    al., Interpretability in the Wild (2023), section 3.1.
+    """
+    _check_direct(model, at, direction)
+    stream = at["norm"]  # (B, T, d_model)
+    centred = hasattr(model.norm, "beta")  # a layer norm takes the mean away, an rms norm does not
+    rest = stream - stream.mean(-1, keepdims=True) if centred else stream
+    sigma = np.sqrt(np.square(wide(rest)).mean(-1) + model.norm.eps).astype(stream.dtype)  # (B, T)
+    read = np.broadcast_to(model.norm.gamma * direction, stream.shape)  # (B, T, d_model)
+    if centred:
+        read = read - read.mean(-1, keepdims=True)  # (p - mean(p)) . r = p . (r - mean(r))
+    read = read / sigma[..., None]
+
+    def share(part: np.ndarray) -> np.ndarray:
+        return np.asarray(np.einsum("btd,btd->bt", part, read))
+
+    shares = {"embedding": share(at["blocks.0"])}
+    b_o = np.zeros_like(sigma)
+    for i, block in enumerate(model.blocks):
+        attention, o = block.attention, at[f"blocks.{i}.attention"]  # (B, H, T, d_v)
+        w_o = _matrix(attention.w_o).reshape(o.shape[1], o.shape[3], -1)  # (H, d_v, d_model)
+        shares[f"blocks.{i}.attention"] = np.einsum("bhtv,hvd,btd->bht", o, w_o, read, optimize=True)
+        if attention.b_o is not None:
+            b_o = b_o + read @ attention.b_o
+        shares[f"blocks.{i}.feed_forward"] = share(at[f"blocks.{i}.feed_forward"])
+    beta = np.broadcast_to(direction, stream.shape) @ model.norm.beta if centred else np.zeros_like(sigma)
+    return {**shares, "b_o": b_o, "beta": beta}
+
+
+def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """How much of each token is said to be in each last vector, by a rule of thumb.
+
+    Formula: R = A_L ... A_2 A_1 with A = (mean over heads of weights + I) / 2
+
+    Shapes: weights as `model.attention_weights(ids)` gives them, {name: (B, H, T, T)} from the first block on ->
+    (B, T, T), whose rows sum to 1
+
+    A warning: the rule knows neither values nor w_o nor feed-forward networks. It counts a head that looks and fetches
+    nothing like one that decides, and takes both paths of a residual for equally strong. It is a picture to begin with,
+    not a measurement; patching measures (Chapter 41).
+
+    Raises: TypeError or ValueError for what is no dict of square weights of one shape.
+
+    Source: Abnar, Zuidema, Quantifying Attention Flow in Transformers (2020), section 3.
+
+    >>> look_back = np.array([[[[1.0, 0.0], [1.0, 0.0]]]])
+    >>> attention_rollout({"blocks.0.attention": look_back}).tolist()
+    [[[1.0, 0.0], [0.5, 0.5]]]
+    """
+    require_arrays("attention_rollout", "weights", weights)
+    shapes = {(len(w), *w.shape[2:]) if w.ndim == 4 and w.shape[2] == w.shape[3] else None for w in weights.values()}
+    if None in shapes or len(shapes) > 1:
+        got = {name: w.shape for name, w in weights.items()}
+        raise shape_error("attention_rollout", "weights", "(B, H, T, T) in every block, with one B and T", got)
+    first = next(iter(weights.values()))
+    rollout = np.broadcast_to(np.eye(first.shape[-1], dtype=first.dtype, like=first), (len(first), *first.shape[2:]))
+    for w in weights.values():
+        mixed = (w.mean(1) + np.eye(w.shape[-1], dtype=w.dtype, like=w)) / 2
+        rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # a row that sees nothing keeps itself
+    return rollout
+
+
+def _matrix(w: Any) -> np.ndarray:
+    """A matrix, or the one that a layer in its place amounts to."""
+    return w.forward(np.eye(len(w.w), dtype=w.w.dtype, like=w.w))[0] if isinstance(w, Layer) else w
+
+
+def _require_gpt(op: str, model: object) -> None:
+    if not isinstance(model, GPT):
+        raise TypeError(f"{op}: model must be a GPT, got {type(model).__name__}")
+
+
+def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> None:
+    _require_gpt("direct_effects", model)
+    if not model.config.pre_norm:
+        fix = "in post-norm a norm stands on the stream after every sublayer"
+        raise value_error("direct_effects", "model", "of pre-norm blocks", "one of post-norm blocks", fix)
+    parts = [f"blocks.{i}{part}" for i in range(len(model.blocks)) for part in ("", ".attention", ".feed_forward")]
+    require_arrays("direct_effects", "at", at)
+    for name in [*parts, "norm"]:
+        if name not in at:
+            raise value_error("direct_effects", "at", f"what flowed at every place, {name} too", f"{len(at)} places",
+                              "cache.at of forward_with has them")
+    require_array("direct_effects", "direction", direction)
+    shape = at["norm"].shape
+    if direction.ndim < 1 or direction.shape[-1] != shape[-1] or not broadcasts_to(direction.shape, shape):
+        raise shape_error("direct_effects", "direction", f"({shape[-1]},) or broadcastable to {shape}", direction.shape)
