@@ -1,0 +1,103 @@
+"""induction: a random piece of symbols, again and again.
+
+    7 60 12 33  7 60 12 33  7 ...        first time: nobody can know; from then on: what came next last time
+
+The first time a symbol costs log(64), guessing; afterwards almost nothing, for whoever finds what came next when the
+same symbol stood there before. Every training sequence has a period of its own, so that no fixed distance helps: the
+symbol itself must be found again. Two heads in two layers do that together, and they are learned all at once: the loss
+stays on a plateau, and then falls off a cliff. The log says, all along the way, the loss at each position and what each
+head looks at (Chapter 39).
+
+Source: Olsson et al., In-context Learning and Induction Heads (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from numpy_attention import plots
+from numpy_attention.backend import to_host
+from numpy_attention.errors import InputError
+from numpy_attention.inside.heads import copying_scores, prefix_matching_scores, previous_token_scores
+from numpy_attention.models.gpt import GPT
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.parallel import Batch, Workers, shards
+from numpy_attention.runs.task import Task
+from numpy_attention.tasks.labelled import TEST, symbols
+
+SYMBOLS = 64
+FRESH = 64  # held-out sequences
+AT_ONCE = 16
+LONGEST = 4096  # a line of the log holds the loss at each position
+
+
+class InductionTask(Task):
+    """A GPT on sequences of period N; N is context/4 to context/2 in training, context/2 in the test."""
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "layers": 2, "heads": 4, "d_model": 64, "d_ff": 64, "context": 64, "batch": 32, "steps": 1000,
+        "learning_rate": 5e-3, "min_learning_rate": 5e-4, "beta2": 0.999, "eval_every": 25, "save_every": 250,
+    }
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__(config)
+        T = config.context
+        if T % 4 or not 8 <= T <= LONGEST:
+            raise InputError(f"--context must be a multiple of 4 from 8 to {LONGEST} for periods of a quarter, got {T}")
+        rng = np.random.default_rng([TEST, config.seed])
+        self.test = self.examples(np.full(FRESH, T // 2), rng)
+
+    def examples(self, periods: np.ndarray, rng: np.random.Generator) -> Batch:
+        """Sequences of these periods, (B, T), and the same one symbol later."""
+        T = self.config.context
+        pieces = rng.integers(0, SYMBOLS, size=(len(periods), T // 2))
+        rows = np.take_along_axis(pieces, np.arange(T + 1) % periods[:, None], axis=1)  # (B, T + 1)
+        return rows[:, :-1], rows[:, 1:]
+
+    def model(self, rng: np.random.Generator | None) -> GPT:
+        """A GPT of a vocabulary of symbols."""
+        return self.build(GPT, rng, vocab_size=SYMBOLS)
+
+    def batch(self, rng: np.random.Generator) -> Batch:
+        """Each sequence of a period of its own."""
+        T = self.config.context
+        return self.examples(rng.integers(T // 4, T // 2 + 1, size=self.config.batch), rng)
+
+    def description(self): return "induction"
+    def report(self, model, rng, workers): return "x"
+    def evaluate(self, model: GPT, workers: Workers) -> dict[str, float]:
+        """The loss of the test, of its halves and at each position, what is right in the second half, and the scores
+        of the heads."""
+        cut = shards(self.test, FRESH // AT_ONCE)
+        found = list(workers.map(lambda shard: _look(model, shard), cut))
+        loss, right, matching, previous = (_mean([one[i] for one in found]) for i in range(4))
+        N = self.config.context // 2
+        figures = {
+            "val_loss": loss["at"].mean(), "val_loss_first": loss["at"][:N].mean(),
+            "val_loss_second": loss["at"][N:].mean(), "val_accuracy": right["at"][N:].mean(),
+        }
+        figures |= {f"loss_at_{t}": value for t, value in enumerate(loss["at"])}
+        for kind, scores in zip(KINDS, (matching, previous, copying_scores(model))):
+            figures |= {f"{kind}.{layer}.{h}": score for layer, of in scores.items() for h, score in enumerate(of)}
+        return {name: float(value) for name, value in figures.items()}
+
+
+KINDS = ("prefix_matching", "previous_token", "copying")
+
+
+def _look(model: GPT, shard: Batch) -> tuple[dict[str, np.ndarray], ...]:
+    """Of a shard: the losses at each position, what is right there, and who looks at what."""
+    ids, targets = shard
+    logits = to_host(model.forward(ids)[0])  # (B, T, V)
+    of_targets = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # (B, T)
+    losses = np.logaddexp.reduce(logits, axis=-1) - of_targets
+    return {"at": losses.mean(0)}, {"at": (logits.argmax(-1) == targets).mean(0)}, \
+        prefix_matching_scores(model, ids), previous_token_scores(model, ids)
+
+
+def _mean(found: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.mean([one[name] for one in found], axis=0) for name in found[0]}
