@@ -52,6 +52,7 @@ def loss_by_position(
     if odd := [row["step"] for row in rows if any(row.get(name) is None for name in names)]:
         raise shape_error(op, "log", f"rows with {names[0]} to {names[-1]}", f"another row at step {odd[0]}")
     losses = np.array([[float(row[name]) for name in names] for row in rows])  # (rows, T)
+    losses[~np.isfinite(losses)] = np.nan  # of a run that diverges: a gap
     chosen = _evenly(losses.mean(axis=1))
     figure = new_figure(7.2, 4.0)
     axes = figure.subplots()
@@ -60,7 +61,7 @@ def loss_by_position(
         axes.plot(losses[i], color=shade, linewidth=1.6, label=f"step {rows[i]['step']:,}")
     for name, level in (levels or {}).items():
         axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2, label=name)
-    axes.set_ylim(bottom=min(0.0, np.nanmin(losses, initial=0.0)))
+    axes.set_ylim(bottom=0.0)
     dress(axes, fit(title, figure), "position", "loss (nats)", grid=True)
     _legend_beside(axes)
     return figure
@@ -99,7 +100,7 @@ def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -
     image = axes.imshow(matrix, cmap=colours, vmin=-limit if signed else 0.0, vmax=limit, aspect="equal")
     if max(matrix.shape) <= 16:
         write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
-    dress(axes, fit(title, figure), "head", "")
+    dress(axes, fit(title, figure), "head", "layer")
     label_cells(axes, [drawable(name) for name in scores], [str(h) for h in range(matrix.shape[1])])
     add_colour_bar(figure, image, axes, "score")
     return figure
@@ -165,14 +166,18 @@ def _rows(op: str, log: Any) -> list[Mapping[str, Any]]:
 
 
 def _evenly(means: np.ndarray) -> list[int]:
-    """A few rows, in order: the first, the last, and those next to levels evenly spaced between the two."""
-    levels = np.linspace(means[0], means[-1], CURVES)[1:-1]
-    return sorted({0, len(means) - 1, *(int(np.nanargmin(np.abs(means - level))) for level in levels)})
+    """A few rows, in order: the first, the last, and those next to levels evenly spaced between."""
+    finite = np.flatnonzero(np.isfinite(means))
+    if not finite.size:
+        return sorted({0, len(means) - 1})
+    levels = np.linspace(means[finite[0]], means[finite[-1]], CURVES)
+    between = {int(finite[np.argmin(np.abs(means[finite] - level))]) for level in levels[1:-1]}
+    return sorted({int(finite[0]), int(finite[-1]), *between})
 
 
 def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
     """The best head of each kind at the end, then the second of each kind, and so on, while there are colours."""
-    ranked = [sorted(of_heads, key=lambda head: -of_heads[head][-1][1]) for of_heads in curves.values()]
+    ranked = [sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf)) for of_heads in curves.values()]
     return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
 
 

@@ -105,16 +105,16 @@ class InductionTask(Task):
         said = to_host(model.forward(ids[None])[0])[0].argmax(-1)
         lines = [
             f"loss on {FRESH} fresh sequences, {T // 2} random symbols and the same again, in nats per symbol:",
-            f"  guessing                        {math.log(SYMBOLS):6.3f}",
-            f"  the first time, this model      {figures['val_loss_first']:6.3f}",
-            f"  the second time, this model     {figures['val_loss_second']:6.3f}   {figures['val_accuracy']:.1%} right",
+            f"  guessing                       {math.log(SYMBOLS):6.3f}",
+            f"  the first time, this model     {figures['val_loss_first']:6.3f}",
+            f"  the second time, this model    {figures['val_loss_second']:6.3f}   {figures['val_accuracy']:.1%} right",
             "",
             "the best head by each score, at most 1:",
         ]
         for kind, means in KINDS.items():
             best = max((name for name in figures if name.startswith(f"{kind}.")), key=figures.__getitem__)
             head = head_name(best.removeprefix(f"{kind}."))
-            lines.append(f"  {means:<32}{figures[best]:6.3f}   {head}")
+            lines.append(f"  {means:<31}{figures[best]:6.3f}   {head}")
         shown = slice(T // 2, T // 2 + 16)
         lines += ["", f"  it sees     {symbols(ids[shown])}", f"  it says     {symbols(said[shown])}"]
         return "\n".join([*lines, f"  comes next  {symbols(targets[shown])}"])
