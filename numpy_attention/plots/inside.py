@@ -177,7 +177,10 @@ def _evenly(means: np.ndarray) -> list[int]:
 
 def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
     """The best head of each kind at the end, then the second of each kind, and so on, while there are colours."""
-    ranked = [sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf)) for of_heads in curves.values()]
+    ranked = [
+        sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf))
+        for of_heads in curves.values()
+    ]
     return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
 
 
