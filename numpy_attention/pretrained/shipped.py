@@ -42,5 +42,4 @@ def shipped_induction() -> tuple[GPT, list[dict[str, Any]]]:
     Source: Olsson et al., In-context Learning and Induction Heads (2022).
     """
     _, arrays, meta = load_run(INDUCTION)
-    model = gpt_model(arrays, meta, 64)
-    return model, read_log(INDUCTION / "log.jsonl")
+    return gpt_model(arrays, meta), read_log(INDUCTION / "log.jsonl")

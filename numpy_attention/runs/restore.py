@@ -102,17 +102,18 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
         vocabulary = vocabulary_from(meta["task"])
     except REFUSED as error:
         raise InputError(f"{NOT_HELD}: {error}") from None
-    return gpt_model(arrays, meta, len(vocabulary)), vocabulary
+    model = gpt_model(arrays, meta)
+    if model.config.vocab_size != len(vocabulary):
+        raise InputError(f"{NOT_HELD}: its sizes are not those of its arrays")
+    return model, vocabulary
 
 
-def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any], vocab_size: int) -> GPT:
-    """The trained GPT of a checkpoint, for so many tokens; numbers kept in float16, to save room, are widened."""
+def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
+    """The trained GPT of a checkpoint; numbers kept in float16, to save room, are widened."""
     try:
         config = config_from(GPTConfig, meta["model"])
         claimed = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
         _check_claim(claimed, config.context_length, config.d_model, arrays)
-        if config.vocab_size != vocab_size:
-            raise ValueError("its sizes are not those of its arrays")
         model = GPT(config, None)
     except REFUSED as error:
         raise InputError(f"{NOT_HELD}: {error}") from None
