@@ -8,6 +8,9 @@ symbol itself must be found again. Two heads in two layers do that together, and
 stays on a plateau, and then falls off a cliff. The log says, all along the way, the loss at each position and what each
 head looks at (Chapter 39).
 
+The test has the longest period. Towards the end of its first half a trained model does worse than guessing: in training
+most pieces have come again by then, so that it takes a symbol that has stood there before for the beginning of that.
+
 Source: Olsson et al., In-context Learning and Induction Heads (2022).
 """
 
@@ -64,7 +67,8 @@ class InductionTask(Task):
         return rows[:, :-1], rows[:, 1:]
 
     def model(self, rng: np.random.Generator | None) -> GPT:
-        """A GPT of a vocabulary of symbols."""
+        """A GPT that reads and scores symbols by two tables; with one it learns as well, but its heads copy less
+        plainly."""
         return self.build(GPT, rng, vocab_size=SYMBOLS, tie_weights=False)
 
     def batch(self, rng: np.random.Generator) -> Batch:
