@@ -19,7 +19,7 @@ Part IV    training   25 optimizers     26 schedules      27 data            28 
            runs       29 trainer        30 checkpoint     31 parallel        32 mpi
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
-Part VI    inside     38 edits          40 lens            41 attribution
+Part VI    inside     38 edits         39 heads          40 lens           41 attribution
 Checking   gradcheck  complex steps and differences, for functions of your own too
            catalogue  every op, layer and model above, checked; gallery: wrong backwards; grade: exercises
 """

@@ -2,10 +2,12 @@
 
 from numpy_attention.inside.attribution import attributed_effects, patching_effects
 from numpy_attention.inside.edits import Edit, edit, edit_backward
+from numpy_attention.inside.heads import copying_scores, prefix_matching_scores, previous_token_scores
 from numpy_attention.inside.lens import attention_rollout, direct_effects, logit_lens, unembedding
 from numpy_attention.inside.run import backward_with, forward_with, one_head, replacing, with_edits
 
 __all__ = [
-    "Edit", "attention_rollout", "attributed_effects", "backward_with", "direct_effects", "edit", "edit_backward",
-    "forward_with", "logit_lens", "one_head", "patching_effects", "replacing", "unembedding", "with_edits",
+    "Edit", "attention_rollout", "attributed_effects", "backward_with", "copying_scores", "direct_effects", "edit",
+    "edit_backward", "forward_with", "logit_lens", "one_head", "patching_effects", "prefix_matching_scores",
+    "previous_token_scores", "replacing", "unembedding", "with_edits",
 ]

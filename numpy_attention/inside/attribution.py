@@ -40,7 +40,8 @@ def patching_effects(
 
     Formula: effect = sum(dy * (y(x + D) - y(x))), D = x_other - x at one head and position
 
-    Shapes: ids and other_ids (1, T), dy as the model's result, (1, T, V) of a GPT -> {place: (H, T)}, for a place that is no attention {place: (T,)}
+    Shapes: ids and other_ids (1, T), dy as the model's result, (1, T, V) of a GPT -> {place: (H, T)}, for a place that
+    is no attention {place: (T,)}; without places, all attentions
 
     Units: those of y; dy says what is measured: with 1 at one logit and -1 at another it is their difference
 

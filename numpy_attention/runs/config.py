@@ -28,7 +28,7 @@ from numpy_attention.models.gpt_config import POSITIONS
 from numpy_attention.training.optimizers import SGD, Adam, AdamW, Helpers
 
 VOCABULARIES = ("char", "byte", "bpe")
-TASKS = ("text", "sum", "reverse", "copy", "dates", "digits")
+TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 KEEP = ("adapter", "merged")
 # Bounds that no honest run meets, so that a file cannot ask for a machine's whole memory with one number.

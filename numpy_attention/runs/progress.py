@@ -44,7 +44,7 @@ class Progress:
 
     def line(self, entry: dict[str, Any]) -> None:
         """A line that stays: the figures of an evaluation."""
-        figures = [f"{name} {value:.4f}" for name, value in entry.items() if name.startswith(("loss", "val_"))]
+        figures = [f"{name} {value:.4f}" for name, value in entry.items() if name == "loss" or name.startswith("val_")]
         text = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  " + "  ".join(figures)
         text += f"  {entry['tokens_per_second']:,.0f} tokens/s"
         if self.bar is not None:

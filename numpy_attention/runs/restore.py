@@ -19,6 +19,8 @@ from numpy_attention.runs.config import MAX_TABLE, TrainConfig
 from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.data import Vocabulary
 
+REFUSED = (TypeError, ValueError, KeyError, OverflowError, MemoryError)  # what a description that cannot be raises
+NOT_HELD = "the checkpoint's description of its model does not hold"
 COUNTS = ("step", "best_step", "since_best", "skipped")
 
 
@@ -95,20 +97,29 @@ def checkpoint_path(directory: Path) -> Path:
 
 
 def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
-    """The trained GPT of a checkpoint and its vocabulary; numbers kept in float16, to save room, are widened."""
+    """The trained GPT of a checkpoint and its vocabulary."""
+    try:
+        vocabulary = vocabulary_from(meta["task"])
+    except REFUSED as error:
+        raise InputError(f"{NOT_HELD}: {error}") from None
+    model = gpt_model(arrays, meta)
+    if model.config.vocab_size != len(vocabulary):
+        raise InputError(f"{NOT_HELD}: its sizes are not those of its arrays")
+    return model, vocabulary
+
+
+def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
+    """The trained GPT of a checkpoint; numbers kept in float16, to save room, are widened."""
     try:
         config = config_from(GPTConfig, meta["model"])
-        vocabulary = vocabulary_from(meta["task"])
         claimed = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
         _check_claim(claimed, config.context_length, config.d_model, arrays)
-        if config.vocab_size != len(vocabulary):
-            raise ValueError("its sizes are not those of its arrays")
         model = GPT(config, None)
-    except (TypeError, ValueError, KeyError, OverflowError, MemoryError) as error:
-        raise InputError(f"the checkpoint's description of its model does not hold: {error}") from None
+    except REFUSED as error:
+        raise InputError(f"{NOT_HELD}: {error}") from None
     wide = {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}
     read_into(model.parameters(), wide, "parameters.", "model")
-    return model, vocabulary
+    return model
 
 
 def _check_claim(numbers: int, context: int, d_model: int, arrays: dict[str, np.ndarray]) -> None:

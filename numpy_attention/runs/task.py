@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -25,6 +26,7 @@ from numpy_attention.runs.config import OF_MODELS, TrainConfig, option
 from numpy_attention.runs.parallel import Batch, Workers
 
 M = TypeVar("M", bound=Model)
+Log = list[dict[str, Any]]
 
 
 class Task(ABC):
@@ -82,6 +84,11 @@ class Task(ABC):
     def write_result(self, model: Any, directory: Path) -> str:
         """At the end of a run: write what it leaves besides its checkpoint, and name it. Nothing, for most tasks."""
         return ""
+
+    def pictures(self, log: Log) -> dict[str, Callable[[], Any]]:
+        """At the end of a run: pictures to lie beside that of the losses, by the names of their files, each with what
+        makes a Figure of it from the lines of the log. None, for most tasks."""
+        return {}
 
     def model_settings(self, model: Any) -> dict[str, Any]:
         """The sizes and variants of the model as plain values, from which it can be built again."""

@@ -8,12 +8,14 @@ from numpy_attention.tasks.dates import DateTask
 from numpy_attention.tasks.digits import DigitsTask
 from numpy_attention.tasks.fine_tuned_dates import FineTunedDates
 from numpy_attention.tasks.fine_tuning import FineTunedText
+from numpy_attention.tasks.induction import InductionTask
 from numpy_attention.tasks.reverse import ReverseTask
 from numpy_attention.tasks.sums import SumTask
 from numpy_attention.tasks.text import TextTask
 
 TASKS: dict[str, type[Task]] = {
     "text": TextTask, "sum": SumTask, "reverse": ReverseTask, "copy": CopyTask, "dates": DateTask, "digits": DigitsTask,
+    "induction": InductionTask,
 }
 
 

@@ -15,9 +15,10 @@ from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.runs import trainer as trainer_file
 from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import Trainer
-from numpy_attention.tasks import make_task
+from numpy_attention.tasks import TASKS, make_task
 from numpy_attention.training import loop
 from numpy_attention.training.clipping import clip_by_global_norm
 from numpy_attention.training.optimizers import SGD, Adam, AdamW
@@ -237,3 +238,20 @@ def test_the_two_ways_to_add_up_an_embeddings_gradient_agree(device: Device, rng
     with device.same_path():
         plain_sum = entry.op_backward(dy, cache)
     np.testing.assert_allclose(plain_sum, sorted_sum, rtol=0, atol=1e-13 * np.abs(dy).sum())
+
+
+@pytest.mark.usefixtures("as_cupy")
+def test_the_task_induction_has_the_same_figures_there(device: Device, tmp_path: Path) -> None:
+    """Losses, what heads look at, and eigenvalues, which are taken on the host."""
+    sizes = {"context": 8, "d_model": 8, "heads": 2, "d_ff": 6, "batch": 2, "steps": 1}
+    figures = []
+    for backend in ("cupy", "numpy"):
+        task = TASKS["induction"].defaults | {"task": "induction", "workers": 1, "backend": backend}
+        config = TrainConfig(**(task | sizes))
+        run = Trainer(config, make_task(config), tmp_path)
+        with Workers(1) as workers:
+            figures.append(run.task.evaluate(run.model, workers))
+            assert "guessing" in run.task.report(run.model, np.random.default_rng(0), workers)
+    assert figures[0].keys() == figures[1].keys()
+    for name, there in figures[0].items():
+        np.testing.assert_allclose(there, figures[1][name], rtol=1e-4, atol=1e-4, err_msg=name)

@@ -200,6 +200,9 @@ def _table() -> dict[str, Callable[[], Subject]]:
         "train": _of(_train, ids=IDS, clip=1.0, rng=rng()),
         "LowRank": _of(na.LowRank, _low_rank, w=w.T.astype(np.float32).copy(), rank=2, alpha=1.0, rng=rng()),
         "add_low_rank": _of(na.add_low_rank, _changed, rank=2, alpha=1.0, rng=rng()),
+        "prefix_matching_scores": _of(na.inside.prefix_matching_scores, model=gpt(), ids=np.tile(IDS, 2)),
+        "previous_token_scores": _of(na.inside.previous_token_scores, model=gpt(), ids=IDS),
+        "copying_scores": _of(na.inside.copying_scores, model=gpt()),
         "export_safetensors": _of(_exported, path="m.safetensors"),
         "import_safetensors": _of(_imported, path="m.safetensors"),
     }

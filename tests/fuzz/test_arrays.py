@@ -29,7 +29,10 @@ NEVER_NEGATIVE = {
 ANYTHING = {"ignore_index", "stop_token", "pad_token", "out", "like"}  # no token is any number; NumPy refuses the last
 FORMULAS = {"warmup_cosine"}  # takes parts of a step as well
 BY_PYTHON = (TypeError, ValueError, AttributeError, LookupError, OverflowError, OSError)
-ELSEWHERE = {"gradcheck": "test_checker.py", "plots": "tests/plots", "load_pretrained": "tests/pretrained"}
+ELSEWHERE = {
+    "gradcheck": "test_checker.py", "plots": "tests/plots", "inside": "tests/inside",
+    "load_pretrained": "tests/pretrained",
+}
 
 
 def is_array(value: Any) -> bool:

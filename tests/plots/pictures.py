@@ -32,6 +32,7 @@ def lightness(rgba: Any) -> np.ndarray:
 
 def one_of_each(rng: np.random.Generator) -> dict[str, Figure]:
     log = [{"step": i, "loss": 2.0 / (i + 1), "accuracy": 1 - 1 / (i + 1), "val_loss": 2.1 / (i + 1)} for i in range(9)]
+    along = [{"step": i, "loss_at_0": 4.0, "loss_at_1": 4.0 / i, "copying.blocks.0.attention.1": i / 9} for i in (1, 5)]
     grads = {"token_embedding.table": rng.normal(size=(5, 4)), "blocks.0.attention.w_q": rng.normal(size=(4, 4))}
     return {
         "attention_map": plots.attention_map(weights_of(rng, 6, 6), WORDS),
@@ -44,4 +45,7 @@ def one_of_each(rng: np.random.Generator) -> dict[str, Figure]:
         "gradient_flow": plots.gradient_flow(grads),
         "step_error": plots.step_error(10.0 ** -np.arange(1, 6), {"central": 10.0 ** -np.arange(2, 7)}),
         "largest_curvature": plots.largest_curvature(np.arange(3), {0.1: np.array([5.0, 30.0, 21.0])}),
+        "loss_by_position": plots.loss_by_position(along, {"guessing": 4.2}),
+        "head_scores": plots.head_scores({"blocks.0.attention": rng.random(3), "blocks.1.attention": rng.random(3)}),
+        "head_scores_over_training": plots.head_scores_over_training(along),
     }

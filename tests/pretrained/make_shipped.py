@@ -1,6 +1,10 @@
-"""Write `numpy_attention/pretrained/small_gpt` from a finished run: python -m tests.pretrained.make_shipped RUN
+"""Write `numpy_attention/pretrained/small_gpt` or `induction` from a finished run:
 
-The run is that of the default settings: python -m numpy_attention train --workers 2 --out RUN
+    python -m numpy_attention train --workers 2 --out RUN
+    python -m tests.pretrained.make_shipped RUN small_gpt
+
+    python -m numpy_attention train --task induction --workers 2 --out RUN
+    python -m tests.pretrained.make_shipped RUN induction
 """
 
 import shutil
@@ -17,16 +21,16 @@ from numpy_attention.runs.restore import load_run
 LEFT_OUT = ("format", "version")  # which save_arrays writes itself
 
 
-def make(run: Path) -> None:
+def make(run: Path, folder: Path) -> None:
     """The run without the optimizer's moments, its parameters in float16."""
     _, arrays, meta = load_run(run)
     half = {name: array.astype(np.float16) for name, array in arrays.items() if name.startswith("parameters.")}
-    FOLDER.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     meta = {key: value for key, value in meta.items() if key not in LEFT_OUT}
-    save_arrays(FOLDER / checkpoint.NAME, half, meta)
+    save_arrays(folder / checkpoint.NAME, half, meta)
     for name in ("config.json", "log.jsonl"):
-        shutil.copyfile(run / name, FOLDER / name)
+        shutil.copyfile(run / name, folder / name)
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    make(Path(sys.argv[1]), FOLDER.with_name(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""The small GPT that comes with the book: it is the run that its log and its settings say, and it speaks."""
+"""The small GPTs that come with the book are the runs that their logs and settings say; one speaks, one repeats."""
 
 import dataclasses
 import hashlib
@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from numpy_attention import inside
 from numpy_attention.cli import main
 from numpy_attention.cli.attend import TEXT
-from numpy_attention.pretrained.shipped import FOLDER, shipped
+from numpy_attention.pretrained.shipped import FOLDER, INDUCTION, shipped, shipped_induction
 from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.log import read_log
+from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.restore import load_run, text_model
 from numpy_attention.runs.trainer import Trainer
-from numpy_attention.tasks import make_task
+from numpy_attention.tasks import TASKS, make_task
 from numpy_attention.training.data import consecutive_blocks, default_text, split_text
 from tests.pretrained import make_shipped
 
@@ -65,16 +68,90 @@ def test_the_same_seed_begins_the_same_way(tmp_path: Path) -> None:
     assert losses[9] < losses[0] - 0.5, "another beginning would be as near"
 
 
-def test_it_is_made_of_a_run_by_leaving_out_what_only_training_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_made_of_a_run_by_leaving_out_what_only_training_needs(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("The quick brown fox jumps over the lazy dog.\n" * 30)
     sizes = ["--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=2", "--steps=2", "--workers=1"]
     assert main(["train", "--text", str(tmp_path / "text"), "--out", str(tmp_path / "run"), *sizes]) == 0
-    monkeypatch.setattr(make_shipped, "FOLDER", tmp_path / "shipped")
-    make_shipped.make(tmp_path / "run")
+    make_shipped.make(tmp_path / "run", tmp_path / "shipped")
     whole, rounded = (text_model(*load_run(tmp_path / name)[1:])[0].parameters() for name in ("run", "shipped"))
     for name, array in whole.items():
         assert rounded[name].dtype == array.dtype == np.float32
         np.testing.assert_allclose(rounded[name], array, rtol=2**-11, atol=2**-25)
     assert any(not np.array_equal(rounded[name], array) for name, array in whole.items())
+
+
+def figure_of(line: dict[str, float], kind: str, block: int) -> dict[int, float]:
+    """The scores of a block's heads, as the log has them."""
+    prefix = f"{kind}.blocks.{block}.attention."
+    return {int(name.removeprefix(prefix)): score for name, score in line.items() if name.startswith(prefix)}
+
+
+def check_claims(log: list[dict[str, float]]) -> None:
+    """What is said of the run: a plateau, a cliff, and with it the two kinds of heads, one above the other."""
+    lines = {int(line["step"]): line for line in log if "val_loss" in line}
+    second = {step: line["val_loss_second"] for step, line in lines.items()}
+    last = lines[max(lines)]
+    assert min(loss for step, loss in second.items() if step <= 250) > 3.5, "a plateau"
+    cliff = min(step for step, loss in second.items() if loss < 1.0)
+    assert cliff <= 600
+    assert second[cliff - 100] > 3.0, "a fall of two nats or more in a hundred steps"
+    assert last["val_loss_second"] < 0.1
+    assert last["val_accuracy"] > 0.97
+    assert min(last[f"loss_at_{t}"] for t in range(16)) > 4.0, "what comes the first time cannot be known"
+    assert max(last[f"loss_at_{t}"] for t in range(34, 64)) < 0.5
+    assert max(figure_of(last, "previous_token", 0).values()) > 0.4
+    assert max(figure_of(last, "previous_token", 1).values()) < 0.2
+    matching = figure_of(last, "prefix_matching", 1)
+    best = max(matching, key=matching.__getitem__)
+    assert matching[best] > 0.7
+    assert max(figure_of(last, "prefix_matching", 0).values()) < 0.1
+    assert figure_of(last, "copying", 1)[best] > 0.9
+    before = lines[cliff - 100]
+    assert max(figure_of(before, "previous_token", 0).values()) < 0.3, "they come with the cliff"
+    assert max(figure_of(before, "prefix_matching", 1).values()) < 0.3
+
+
+def test_the_run_of_the_task_induction_is_the_default_one_and_small() -> None:
+    config, arrays, meta = load_run(INDUCTION)
+    assert config == TrainConfig(task="induction", workers=2, **TASKS["induction"].defaults)
+    assert meta["step"] == config.steps == read_log(INDUCTION / "log.jsonl")[-1]["step"]
+    assert all(array.dtype == np.float16 for array in arrays.values())
+    assert sum(path.stat().st_size for path in INDUCTION.iterdir()) < 500_000
+
+
+def test_its_log_shows_the_cliff_and_the_two_kinds_of_heads() -> None:
+    check_claims(shipped_induction()[1])
+
+
+def test_its_figures_are_those_of_its_log() -> None:
+    model, log = shipped_induction()
+    with Workers(1) as workers:
+        figures = make_task(load_run(INDUCTION)[0]).evaluate(model, workers)
+    for name, value in figures.items():
+        assert abs(value - log[-1][name]) < 0.02, name
+
+
+def test_it_goes_on_with_any_piece_that_comes_again(rng: np.random.Generator) -> None:
+    model, _ = shipped_induction()
+    for N in (20, 27, 32):
+        ids = np.tile(rng.integers(0, 64, (8, N)), 2)
+        said = model.forward(ids)[0].argmax(-1)
+        assert (said[:, N + 2 : -1] == ids[:, N + 3 :]).mean() > 0.9
+        assert max(inside.prefix_matching_scores(model, ids)["blocks.1.attention"]) > 0.7
+
+
+def test_the_seed_of_the_task_induction_begins_the_same_way(tmp_path: Path) -> None:
+    config, _, _ = load_run(INDUCTION)
+    trainer = Trainer(config, make_task(config), tmp_path)
+    with trainer.workers:
+        losses = [trainer.one_step()[0] for _ in range(10)]
+    logged = {row["step"]: row["loss"] for row in read_log(INDUCTION / "log.jsonl")}
+    assert abs(losses[0] - logged[1]) < 1e-5
+    assert abs(losses[9] - logged[10]) < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_command_makes_what_is_claimed_of_its_run(tmp_path: Path, seed: int) -> None:
+    assert main(["train", "--task", "induction", "--seed", str(seed), "--out", str(tmp_path / "run")]) == 0
+    check_claims(read_log(tmp_path / "run" / "log.jsonl"))

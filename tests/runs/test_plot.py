@@ -5,7 +5,7 @@ import math
 import pytest
 
 from numpy_attention import plots
-from numpy_attention.runs.plot import draw_losses
+from numpy_attention.runs.plot import draw, draw_losses
 
 LOG = [{"step": step, "loss": 3.0 / step} for step in range(1, 9)]
 
@@ -60,3 +60,14 @@ def test_any_loss_that_a_log_may_hold_is_drawn(tmp_path, loss):
     log = [*LOG, {"step": 2**62, "loss": loss, "val_loss": loss}]
     assert draw_losses(log, {}, tmp_path / "loss.png") == ""
     assert (tmp_path / "loss.png").exists()
+
+
+def test_any_figure_is_drawn_in_the_same_way(tmp_path):
+    assert draw(lambda: plots.training_curves(LOG), tmp_path / "other.png") == ""
+    assert (tmp_path / "other.png").read_bytes().startswith(b"\x89PNG")
+
+    def missing():
+        raise ModuleNotFoundError("no matplotlib")
+
+    assert draw(missing, tmp_path / "another.png") == "pip install matplotlib for another.png"
+    assert not (tmp_path / "another.png").exists()

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 from numpy_attention.runs.progress import Progress, per_second
 
-ENTRY = {"step": 50, "loss": 1.25, "val_loss": 1.5, "tokens_per_second": 12345.6, "learning_rate": 0.1}
+ENTRY = {
+    "step": 50, "loss": 1.25, "val_loss": 1.5, "loss_at_0": 3.0, "copying.blocks.0.attention.0": 0.5,
+    "tokens_per_second": 12345.6, "learning_rate": 0.1,
+}
 
 
 def test_a_line_holds_the_figures_the_speed_and_the_time_left(capsys):

@@ -21,7 +21,8 @@ SMALL = ["--layers=1", "--heads=2", "--d-model=16", "--batch=4", "--workers=1", 
 
 @pytest.mark.parametrize(
     ("task", "said"),
-    [("sum", "fresh sequences"), ("reverse", "published"), ("copy", "exact copies"), ("dates", "exact")],
+    [("sum", "fresh sequences"), ("reverse", "published"), ("copy", "exact copies"), ("dates", "exact"),
+     ("induction", "the best head by each score")],
 )
 def test_a_task_runs_from_the_command_line_and_is_resumed(tmp_path, capsys, task, said):
     directory = tmp_path / task
@@ -37,7 +38,8 @@ def test_sizes_that_do_not_fit_a_task_are_refused(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     for task, *bad in (
         ("sum", "--heads=3"), ("reverse", "--positions=rotary"), ("copy", "--heads=3"),
-        ("dates", "--context=10"), ("text", "--as-in-the-lesson"),
+        ("dates", "--context=10"), ("induction", "--heads=3"), ("induction", "--context=30"),
+        ("text", "--as-in-the-lesson"),
     ):  # fmt: skip
         assert main(["train", "--task", task, *bad]) == 2
         assert capsys.readouterr().err.count("\n") == 1

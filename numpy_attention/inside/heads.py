@@ -1,0 +1,149 @@
+"""Chapter 39. Heads: what they look at, and what they copy
+
+A text that repeats itself can be gone on with by two heads, one above the other (Olsson et al.):
+
+    ... A B ... A        block 0: at B, the previous-token head looks at A, and notes there "after an A"
+        ^   ^   ^        block 1: at the later A, the induction head looks for "after an A", finds B, and says B
+
+Each part of this is a number from the weights or the parameters of a head. Who looks at the token before: the mean of
+weights[t, t - 1]. Who finds what came next last time: let ids be N tokens and the same N again; then token t was last
+seen at t - N, and what came next stands at t - N + 1, so the score is the mean of weights[t, t - N + 1] for t >= N.
+
+Who says what it sees: a head that looks at a token adds to the logits of all tokens. With E the table of embeddings, U
+that of the unembedding (the same one where weights are tied), C the matrix that takes the mean of a vector away, and
+both norms without their division, which is a positive number and no direction,
+
+    M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T               (V, V): the token looked at -> the logits
+
+RMS norm has no C. To copy is to raise the token's own logit, for a mixture of tokens as for one, so that M has positive
+eigenvalues: sum(eig) / sum(|eig|) is 1 if all are positive, 0 if they are balanced, -1 if all are negative.
+
+M is V by V. But M = A B with A = E C diag(gamma_1) w_v, (V, d_v), and B the rest, (d_v, V), and eig(A B) = eig(B A) but
+for zeros: from A B x = s x follows B A (B x) = s (B x). So d_v by d_v numbers are enough, and the zeros add nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.backend import to_host
+from numpy_attention.errors import dtype_error, require_integers, shape_error, value_error
+from numpy_attention.layers.layer import Layer
+from numpy_attention.layers.linear import Matrix, project
+from numpy_attention.layers.normalization import LayerNorm, Norm
+from numpy_attention.models.gpt import GPT
+
+
+def prefix_matching_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
+    """How much each head looks at what came next when the same token stood there one period ago.
+
+    Formula: score = mean of weights[t, t - N + 1] over the batch and t = N, ..., 2N - 1
+
+    Shapes: ids (B, 2N), the second half like the first -> {"blocks.0.attention": (H,), ...}, from 0 to 1
+
+    Raises: TypeError for what is no GPT, or no ids; ValueError for ids whose second half is not their first again.
+
+    Source: Olsson et al., In-context Learning and Induction Heads (2022).
+    """
+    op = "prefix_matching_scores"
+    _check_ids(op, model, ids)
+    N = ids.shape[1] // 2
+    fix = "np.tile(piece, 2) makes such ids"
+    if ids.shape[1] % 2:
+        raise shape_error(op, "ids", "(B, 2N), N tokens and the same N again", ids.shape, fix)
+    if not (ids[:, :N] == ids[:, N:]).all():
+        raise value_error(op, "ids", "N tokens and the same N again in each row", "another second half", fix)
+    t = np.arange(N, 2 * N)
+    return _mean_weights(model, ids, t, t - N + 1)
+
+
+def previous_token_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
+    """How much each head looks at the token before.
+
+    Formula: score = mean of weights[t, t - 1] over the batch and t = 1, ..., T - 1
+
+    Shapes: ids (B, T) with T at least 2 -> {"blocks.0.attention": (H,), ...}, from 0 to 1
+
+    Raises: TypeError for what is no GPT, or no ids; ValueError for ids of another shape.
+
+    Source: Olsson et al., In-context Learning and Induction Heads (2022).
+    """
+    _check_ids("previous_token_scores", model, ids)
+    t = np.arange(1, ids.shape[1])
+    return _mean_weights(model, ids, t, t - 1)
+
+
+def copying_scores(model: GPT) -> dict[str, np.ndarray]:
+    """How much each head raises the logit of the very token it looks at, from the parameters alone.
+
+    Formula: score = sum(eig(M)) / sum(|eig(M)|), M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T
+
+    Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head that says nothing, NaN where M overflows
+
+    Raises: TypeError for what is no GPT; ValueError for one that has its norms behind its layers.
+
+    Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021).
+    """
+    _check_gpt("copying_scores", model)
+    if not model.config.pre_norm:
+        raise value_error("copying_scores", "model", "a GPT with pre_norm", "one without")
+    E = _wide(model.token_embedding.table)  # (V, d_model)
+    U = E if model.head is None else _wide(model.head.w).T  # (V, d_model)
+    B = _without_mean(U * _wide(model.norm.gamma), model.norm).T  # (d_model, V)
+    scores = {}
+    for i, block in enumerate(model.blocks):
+        A = _without_mean(E, block.norm_1) * _wide(block.norm_1.gamma)  # (V, d_model)
+        w_v, w_o, H = _matrix(block.attention.w_v), _matrix(block.attention.w_o), block.attention.num_heads
+        v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (V, d_v)
+        o = np.split(w_o @ B, H)  # H times (d_v, V)
+        scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
+    return scores
+
+
+def _mean_weights(model: GPT, ids: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
+    """The mean of weights[t, s] over the batch and the pairs (t, s), head by head."""
+    weights = model.attention_weights(ids)  # (B, H, T, T)
+    return {name: _wide(to_host(w)[:, :, queries, keys]).mean(axis=(0, 2)) for name, w in weights.items()}
+
+
+def _without_mean(x: np.ndarray, norm: Norm) -> np.ndarray:
+    """x C: each row without its mean, where the norm takes it away."""
+    return x - x.mean(axis=1, keepdims=True) if isinstance(norm, LayerNorm) else x
+
+
+def _matrix(w: Matrix) -> np.ndarray:
+    """A matrix, or what the layer in its place (Chapter 37) multiplies by."""
+    if not isinstance(w, Layer):
+        return _wide(w)
+    inner: Any = w
+    y, _ = project(np.eye(len(inner.w), dtype=inner.w.dtype, like=inner.w), w)
+    return _wide(y)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    """In this computer's memory, in float64: eigenvalues are sensitive, and the matrices small."""
+    return to_host(array).astype(np.float64)
+
+
+def _sign(product: np.ndarray) -> float:
+    """sum(eig) / sum(|eig|), real since complex ones come in pairs."""
+    if not np.isfinite(product).all():
+        return math.nan
+    eigenvalues = np.linalg.eigvals(product)  # (d_v,)
+    total = float(np.abs(eigenvalues).sum())
+    return float(eigenvalues.sum().real) / total if total else 0.0
+
+
+def _check_gpt(op: str, model: object) -> None:
+    if not isinstance(model, GPT):
+        raise dtype_error(op, "model", "a GPT", type(model).__name__)
+
+
+def _check_ids(op: str, model: object, ids: np.ndarray) -> None:
+    _check_gpt(op, model)
+    require_integers(op, "ids", ids)
+    if ids.ndim != 2 or 0 in ids.shape or ids.shape[1] < 2:
+        raise shape_error(op, "ids", "(B, T) with T at least 2", ids.shape)

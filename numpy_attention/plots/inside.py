@@ -1,0 +1,191 @@
+"""Pictures of Part VI: how the loss falls along the text, and what heads look at, now and all through training."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.errors import dtype_error, shape_error, value_error
+from numpy_attention.pieces import non_finite
+from numpy_attention.plots.cells import add_colour_bar, inches, label_cells, write_numbers
+from numpy_attention.plots.style import (
+    BLUE_TO_RED,
+    COLOURS,
+    DASHES,
+    FAINT,
+    FONT,
+    INK,
+    WHITE_TO_BLUE,
+    colour_map,
+    drawable,
+    dress,
+    fit,
+    legend,
+    new_figure,
+)
+
+Log = Sequence[Mapping[str, Any]]
+CURVES = 6  # steps of which the losses are drawn
+NAMED = 4  # heads with a colour of their own
+
+
+def loss_by_position(
+    log: Log, levels: Mapping[str, float] | None = None, title: str = "The loss along the text"
+) -> Any:
+    """Draw the loss at each position, a line for each of a few steps of training, from light to dark.
+
+    `log` is a list of rows like the lines of `log.jsonl`: `step` and `loss_at_0`, `loss_at_1`, ...; other rows are
+    skipped. The steps are the first, the last, and those between them where the mean loss is about evenly spaced: a
+    fall in few steps is seen in full. `levels` draws levels to compare the loss with, by name, as in `training_curves`.
+
+    Units: losses in nats.
+
+    Raises: ValueError when no row holds a step and losses by position, or they are not those of the same positions;
+    TypeError for what is no list of dicts.
+    """
+    op = "loss_by_position"
+    rows = [row for row in _rows(op, log) if "loss_at_0" in row]
+    if not rows:
+        raise shape_error(op, "log", "rows with step and loss_at_0, loss_at_1, ...", f"{len(log)} rows without")
+    names = [f"loss_at_{t}" for t in range(sum(name.startswith("loss_at_") for name in rows[0]))]
+    if odd := [row["step"] for row in rows if any(row.get(name) is None for name in names)]:
+        raise shape_error(op, "log", f"rows with {names[0]} to {names[-1]}", f"another row at step {odd[0]}")
+    losses = np.array([[float(row[name]) for name in names] for row in rows])  # (rows, T)
+    losses[~np.isfinite(losses)] = np.nan  # of a run that diverges: a gap
+    chosen = _evenly(losses.mean(axis=1))
+    figure = new_figure(7.2, 4.0)
+    axes = figure.subplots()
+    shades = colour_map("white_to_blue", WHITE_TO_BLUE)(np.linspace(0.35, 1.0, len(chosen)))
+    for i, shade in zip(chosen, shades):
+        axes.plot(losses[i], color=shade, linewidth=1.6, label=f"step {rows[i]['step']:,}")
+    for name, level in (levels or {}).items():
+        axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2, label=name)
+    axes.set_ylim(bottom=0.0)
+    dress(axes, fit(title, figure), "position", "loss (nats)", grid=True)
+    _legend_beside(axes)
+    return figure
+
+
+def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -> Any:
+    """Draw a score of every head: a row for each layer, a column for each head.
+
+    White to blue from 0 to 1 if none is negative, else blue below zero and red above, from -1 to 1; further if they go
+    further.
+
+    Shapes: scores {name of the layer: (H,)} -> Figure
+
+    Raises: ValueError for no scores, layers of unequally many heads, or a score that is not finite; TypeError for what
+    is no dict of arrays.
+    """
+    op = "head_scores"
+    if not isinstance(scores, Mapping):
+        raise dtype_error(op, "scores", "a dict of arrays by the names of layers", type(scores).__name__)
+    found = [np.asarray(of_layer) for of_layer in scores.values()]
+    shapes = {of_layer.shape for of_layer in found}
+    if len(shapes) != 1 or len(min(shapes)) != 1 or 0 in min(shapes):
+        raise shape_error(op, "scores", "{layer: (H,)} with one H for all layers", sorted(shapes))
+    matrix = np.stack(found)
+    if matrix.dtype.kind not in "fiub":
+        raise dtype_error(op, "scores", "of real numbers", matrix.dtype)
+    matrix = matrix.astype(np.float64)  # (layers, H)
+    if value := non_finite(matrix):
+        raise value_error(op, "scores", "finite", value)
+    limit = max(1.0, float(np.abs(matrix).max()))
+    signed = matrix.min() < 0.0
+    colours = colour_map("blue_to_red", BLUE_TO_RED) if signed else colour_map("white_to_blue", WHITE_TO_BLUE)
+    width, height = inches(*matrix.shape)
+    figure = new_figure(3.4 + width, 1.5 + height)
+    axes = figure.subplots()
+    image = axes.imshow(matrix, cmap=colours, vmin=-limit if signed else 0.0, vmax=limit, aspect="equal")
+    if max(matrix.shape) <= 16:
+        write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
+    dress(axes, fit(title, figure), "head", "layer")
+    label_cells(axes, [drawable(name) for name in scores], [str(h) for h in range(matrix.shape[1])])
+    add_colour_bar(figure, image, axes, "score")
+    return figure
+
+
+def head_scores_over_training(log: Log, title: str = "The heads in training") -> Any:
+    """Draw the scores of all heads against the step, a panel for each kind of score.
+
+    `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `kind.layer.head`, such as
+    `previous_token.blocks.0.attention.3`; other rows are skipped. The best heads of each kind at the end have a colour
+    and a dash, the same in every panel; the others are faint.
+
+    Units: the scores as they are.
+
+    Raises: ValueError when no row holds a step and a score; TypeError for what is no list of dicts.
+    """
+    op = "head_scores_over_training"
+    rows = _rows(op, log)
+    named = {name: found for row in rows for name in row if (found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name))}
+    if not named:
+        raise shape_error(op, "log", "rows with step and scores, kind.layer.head", f"{len(log)} rows without")
+    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for name, found in named.items():
+        points = [(row["step"], float(row[name])) for row in rows if row.get(name) is not None]
+        curves.setdefault(found[1], {})[found[2]] = points
+    best = _best(curves)
+    figure = new_figure(1.2 + 3.6 * len(curves), 4.0)
+    for axes, (kind, of_heads) in zip(np.atleast_1d(figure.subplots(1, len(curves))), curves.items()):
+        for head in sorted(of_heads, key=lambda head: head in best):
+            n = best.index(head) if head in best else None
+            look = {"color": FAINT, "linewidth": 1.0} if n is None else {
+                "color": COLOURS[n], "linestyle": DASHES[n], "linewidth": 1.8, "label": head_name(head)
+            }
+            axes.plot(*np.transpose(of_heads[head]), **look)
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, -0.03), max(high, 1.03))  # the same heights in every panel, as scores go
+        dress(axes, kind.replace("_", " "), "step", "score", grid=True)
+    handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels())}
+    figure.suptitle(drawable(fit(title, figure)), fontsize=11, color=INK, family=FONT)
+    in_order = sorted(handles, key=[head_name(head) for head in best].index)
+    figure.legend(
+        [handles[label] for label in in_order], [drawable(label) for label in in_order], loc="outside lower center",
+        ncols=len(in_order), frameon=False, prop={"family": FONT, "size": 9}, labelcolor=INK,
+    )
+    return figure
+
+
+def head_name(head: str) -> str:
+    """`blocks.1.attention.3` in words: block 1, head 3."""
+    found = re.fullmatch(r"(?:(\w+)\.)?blocks\.(\d+)\.(attention|cross_attention)\.(\d+)", head)
+    if found is None:
+        return head
+    parts = [found[1], f"block {found[2]}", f"{'cross ' * (found[3] != 'attention')}head {found[4]}"]
+    return ", ".join(part for part in parts if part)
+
+
+def _rows(op: str, log: Any) -> list[Mapping[str, Any]]:
+    """The rows that have a step."""
+    odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
+    if odd:
+        raise dtype_error(op, "log", "a list of rows, each a dict with step and more", type(odd[0]).__name__)
+    return [row for row in log if "step" in row]
+
+
+def _evenly(means: np.ndarray) -> list[int]:
+    """A few rows, in order: the first, the last, and those next to levels evenly spaced between."""
+    finite = np.flatnonzero(np.isfinite(means))
+    if not finite.size:
+        return sorted({0, len(means) - 1})
+    levels = np.linspace(means[finite[0]], means[finite[-1]], CURVES)
+    between = {int(finite[np.argmin(np.abs(means[finite] - level))]) for level in levels[1:-1]}
+    return sorted({int(finite[0]), int(finite[-1]), *between})
+
+
+def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
+    """The best head of each kind at the end, then the second of each kind, and so on, while there are colours."""
+    ranked = [
+        sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf))
+        for of_heads in curves.values()
+    ]
+    return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
+
+
+def _legend_beside(axes: Any) -> None:
+    """The legend on the right of the picture, where it hides no line."""
+    legend(axes)
+    axes.get_legend().set_loc("upper left")
+    axes.get_legend().set_bbox_to_anchor((1.0, 1.0))

@@ -1,0 +1,146 @@
+"""induction: sequences repeat with a period of their own; the log says what is known at each position, and by whom."""
+
+import math
+
+import numpy as np
+import pytest
+
+from numpy_attention.cli import main
+from numpy_attention.errors import InputError
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.log import read_log
+from numpy_attention.runs.parallel import Workers
+from numpy_attention.runs.task import Task
+from numpy_attention.tasks import make_task
+from numpy_attention.tasks.induction import LONGEST, SYMBOLS, InductionTask
+from tests.tasks.trained import trained
+
+SMALL = ["--heads=2", "--d-model=16", "--context=16", "--batch=4", "--workers=1", "--steps=2", "--eval-every=1"]
+
+
+def task_of(**settings):
+    return make_task(TrainConfig(**({"task": "induction"} | InductionTask.defaults | settings)))
+
+
+def period(row):
+    """The smallest one."""
+    return next(n for n in range(1, len(row) + 1) if np.array_equal(row[n:], row[:-n]))
+
+
+def test_each_training_sequence_has_a_period_of_its_own_from_a_quarter_to_a_half():
+    task = task_of(context=32, batch=400)
+    ids, targets = task.batch(np.random.default_rng(0))
+    assert ids.shape == targets.shape == (400, 32)
+    np.testing.assert_array_equal(ids[:, 1:], targets[:, :-1])
+    rows = np.concatenate([ids, targets[:, -1:]], axis=1)
+    assert {period(row) for row in rows} == set(range(8, 17))
+    assert set(ids.ravel()) == set(range(SYMBOLS))
+
+
+def test_the_second_half_of_the_test_is_its_first_and_no_seed_has_that_of_another():
+    ids, _ = task_of(context=32).test
+    np.testing.assert_array_equal(ids[:, :16], ids[:, 16:])
+    np.testing.assert_array_equal(ids, task_of(context=32).test[0])
+    assert not np.array_equal(ids, task_of(context=32, seed=1).test[0])
+
+
+def test_figures_are_those_of_the_whole_test(tmp_path):
+    trainer, figures = trained(tmp_path, "induction", context=16, d_model=16, heads=2, steps=3)
+    model, (ids, targets) = trainer.model, trainer.task.test
+    losses = np.array([[float(model.loss(ids[:, : t + 1], only_last(targets, t))[0])] for t in range(16)])[:, 0]
+    for t in range(16):
+        assert math.isclose(figures[f"loss_at_{t}"], losses[t], rel_tol=1e-5)
+    assert math.isclose(figures["val_loss"], losses.mean(), rel_tol=1e-5)
+    assert math.isclose(figures["val_loss_first"], losses[:8].mean(), rel_tol=1e-5)
+    assert math.isclose(figures["val_loss_second"], losses[8:].mean(), rel_tol=1e-5)
+    said = model.forward(ids)[0].argmax(-1)
+    assert math.isclose(figures["val_accuracy"], (said == targets)[:, 8:].mean())
+    weights = model.attention_weights(ids)["blocks.1.attention"][:, 1]
+    before = np.mean([weights[:, t, t - 1].mean() for t in range(1, 16)])
+    next_time = np.mean([weights[:, t, t - 7].mean() for t in range(8, 16)])
+    assert math.isclose(figures["previous_token.blocks.1.attention.1"], before, rel_tol=1e-5)
+    assert math.isclose(figures["prefix_matching.blocks.1.attention.1"], next_time, rel_tol=1e-5)
+    assert sum(name.startswith("copying.") for name in figures) == 4
+    assert all(type(value) is float for value in figures.values())
+
+
+def only_last(targets, t):
+    """Those up to position t, of which only the last counts."""
+    masked = np.full((len(targets), t + 1), -100)
+    masked[:, t] = targets[:, t]
+    return masked
+
+
+def test_threads_change_no_figure(tmp_path):
+    trainer, figures = trained(tmp_path, "induction", context=16, d_model=16, heads=2, steps=1)
+    with Workers(3) as workers:
+        assert trainer.task.evaluate(trainer.model, workers) == figures
+
+
+@pytest.mark.parametrize("context", [4, 30, LONGEST + 4])
+def test_a_context_without_a_half_and_a_quarter_is_refused(context):
+    with pytest.raises(InputError, match="--context must be a multiple of 4 from 8 to 4096"):
+        task_of(context=context, batch=1)
+
+
+def test_beside_the_losses_lie_two_pictures_and_the_log_is_read_again(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["train", "--task", "induction", "--out", str(run), *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.endswith("checkpoint.npz, loss.png, positions.png, heads.png\n")
+    for name in ("loss.png", "positions.png", "heads.png"):
+        assert (run / name).read_bytes().startswith(b"\x89PNG")
+    log = read_log(run / "log.jsonl")
+    assert [line["step"] for line in log] == [1, 2]
+    assert sum(name.startswith("loss_at_") for name in log[-1]) == 16
+
+
+def test_the_line_of_an_evaluation_is_short(tmp_path, capsys):
+    assert main(["train", "--task", "induction", "--out", str(tmp_path / "run"), *SMALL]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
+    assert len(lines) == 2
+    for line in lines:
+        assert len(line) < 160
+        assert "val_loss_second" in line
+        assert "loss_at" not in line
+        assert "copying" not in line
+
+
+@pytest.mark.parametrize(("name", "other"), [("positions.png", "heads.png"), ("heads.png", "positions.png")])
+def test_a_picture_that_cannot_be_written_keeps_the_others_from_nothing(tmp_path, capsys, name, other):
+    run = tmp_path / "run"
+    assert main(["train", "--task", "induction", "--out", str(run), *SMALL]) == 0
+    for path in run.glob("*.png"):
+        path.unlink()
+    (run / name).mkdir()
+    capsys.readouterr()
+    assert main(["train", "--resume", str(run)]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"numpy-attention: there is no picture, {name}: it is no regular file\n"
+    assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, {other}"
+
+
+def test_pictures_that_cannot_be_thought_of_leave_the_training_complete(tmp_path, capsys, monkeypatch):
+    def failing(self, log):
+        raise RuntimeError("no pictures today")
+
+    assert Task.pictures(task_of(), []) == {}
+    monkeypatch.setattr(InductionTask, "pictures", failing)
+    assert main(["train", "--task", "induction", "--out", str(tmp_path / "run"), *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert err == "numpy-attention: there is no picture of the losses, loss.png: no pictures today\n"
+    assert out.endswith("checkpoint.npz\n")
+
+
+def test_the_report_sets_both_halves_beside_guessing_and_names_the_best_heads(tmp_path):
+    trainer, figures = trained(tmp_path, "induction", context=16, d_model=16, heads=2, steps=2)
+    with Workers(1) as workers:
+        report = trainer.task.report(trainer.model, np.random.default_rng(0), workers)
+    assert f"{math.log(64):.3f}" in report
+    assert f"{figures['val_loss_first']:.3f}" in report
+    assert f"{figures['val_loss_second']:.3f}" in report
+    for kind in ("prefix_matching", "previous_token", "copying"):
+        scores = {name: value for name, value in figures.items() if name.startswith(kind)}
+        block, head = max(scores, key=scores.get).split(".")[2::2]
+        assert f"{max(scores.values()):.3f}   block {block}, head {head}" in report
