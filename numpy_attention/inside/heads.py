@@ -96,7 +96,7 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
     scores = {}
     for i, block in enumerate(model.blocks):
         A = _without_mean(E, block.norm_1) * _wide(block.norm_1.gamma)  # (V, d_model)
-        w_v, w_o, H = _matrix(block.attention.w_v), _matrix(block.attention.w_o), block.attention.num_heads
+        w_v, w_o, H = matrix_of(block.attention.w_v), matrix_of(block.attention.w_o), block.attention.num_heads
         v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (V, d_v)
         o = np.split(w_o @ B, H)  # H times (d_v, V)
         scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
@@ -114,7 +114,7 @@ def _without_mean(x: np.ndarray, norm: Norm) -> np.ndarray:
     return x - x.mean(axis=1, keepdims=True) if isinstance(norm, LayerNorm) else x
 
 
-def _matrix(w: Matrix) -> np.ndarray:
+def matrix_of(w: Matrix) -> np.ndarray:
     """A matrix, or what the layer in its place (Chapter 37) multiplies by."""
     if not isinstance(w, Layer):
         return _wide(w)

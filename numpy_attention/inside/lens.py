@@ -25,12 +25,12 @@ path as a look at oneself, and multiply block by block. See its warning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from numpy_attention.errors import broadcasts_to, require_array, require_arrays, require_float, shape_error, value_error
-from numpy_attention.layers.layer import Layer
+from numpy_attention.inside.heads import matrix_of
+from numpy_attention.layers.normalization import LayerNorm
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.head import run_head
 from numpy_attention.ops.sums import wide
@@ -86,10 +86,11 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     """
     _check_direct(model, at, direction)
     stream = at["norm"]  # (B, T, d_model)
-    centred = hasattr(model.norm, "beta")  # a layer norm takes the mean away, an rms norm does not
+    norm = model.norm
+    centred = isinstance(norm, LayerNorm)  # an rms norm leaves the mean where it is
     rest = stream - stream.mean(-1, keepdims=True) if centred else stream
-    sigma = np.sqrt(np.square(wide(rest)).mean(-1) + model.norm.eps).astype(stream.dtype)  # (B, T)
-    read = np.broadcast_to(model.norm.gamma * direction, stream.shape)  # (B, T, d_model)
+    sigma = np.sqrt(np.square(wide(rest)).mean(-1) + norm.eps).astype(stream.dtype)  # (B, T)
+    read = np.broadcast_to(norm.gamma * direction, stream.shape)  # (B, T, d_model)
     if centred:
         read = read - read.mean(-1, keepdims=True)  # (p - mean(p)) . r = p . (r - mean(r))
     read = read / sigma[..., None]
@@ -101,12 +102,15 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     b_o = np.zeros_like(sigma)
     for i, block in enumerate(model.blocks):
         attention, o = block.attention, at[f"blocks.{i}.attention"]  # (B, H, T, d_v)
-        w_o = _matrix(attention.w_o).reshape(o.shape[1], o.shape[3], -1)  # (H, d_v, d_model)
+        w_o = np.asarray(matrix_of(attention.w_o).astype(o.dtype), like=o)  # (H d_v, d_model)
+        w_o = w_o.reshape(o.shape[1], o.shape[3], -1)  # (H, d_v, d_model)
         shares[f"blocks.{i}.attention"] = np.einsum("bhtv,hvd,btd->bht", o, w_o, read, optimize=True)
         if attention.b_o is not None:
             b_o = b_o + read @ attention.b_o
         shares[f"blocks.{i}.feed_forward"] = share(at[f"blocks.{i}.feed_forward"])
-    beta = np.broadcast_to(direction, stream.shape) @ model.norm.beta if centred else np.zeros_like(sigma)
+    beta = np.zeros_like(sigma)
+    if isinstance(norm, LayerNorm):
+        beta = np.broadcast_to(direction, stream.shape) @ norm.beta
     return {**shares, "b_o": b_o, "beta": beta}
 
 
@@ -141,11 +145,6 @@ def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
         mixed = (w.mean(1) + np.eye(w.shape[-1], dtype=w.dtype, like=w)) / 2
         rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # a row that sees nothing keeps itself
     return rollout
-
-
-def _matrix(w: Any) -> np.ndarray:
-    """A matrix, or the one that a layer in its place amounts to."""
-    return w.forward(np.eye(len(w.w), dtype=w.w.dtype, like=w.w))[0] if isinstance(w, Layer) else w
 
 
 def _require_gpt(op: str, model: object) -> None:

@@ -1,0 +1,141 @@
+"""Chapter 41: the estimates are the first and the second derivative of the experiment."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention import inside
+from numpy_attention.inside.attribution import AT_ONCE
+from numpy_attention.pretrained.shipped import shipped_induction
+from tests.inside.test_lens import VARIANTS, model_of
+
+IDS, OTHER = np.array([[1, 4, 4, 0, 6]]), np.array([[1, 2, 4, 0, 5]])
+ENCODER = {"activation": "gelu", "num_layers": 2, "d_ff": 5}
+
+
+def encoder() -> na.TextEncoder:
+    model = na.TextEncoder(na.TextEncoderConfig(7, 6, 8, 2, **ENCODER), np.random.default_rng(1), np.float64)
+    for p in model.parameters().values():
+        p += 0.3 * np.random.default_rng(p.size).standard_normal(p.shape)
+    return model
+
+
+def cases() -> dict[str, Any]:
+    return {variant: model_of(**config) for variant, config in VARIANTS.items()} | {"text encoder": encoder()}
+
+
+def moved(model: Any, name: str, step: np.ndarray, dy: np.ndarray) -> float:
+    """The measured number, with a step added at a place."""
+    return float((inside.forward_with(model, {name: inside.Edit(add=step)}, IDS)[0] * dy).sum())
+
+
+@pytest.mark.parametrize("case", [*VARIANTS, "text encoder"])
+def test_one_by_one_it_is_the_same(case: str, rng: np.random.Generator) -> None:
+    """Every effect against a run of its own; both derivatives against differences of such runs."""
+    model = cases()[case]
+    y, cache = inside.forward_with(model, {}, IDS)
+    other = inside.forward_with(model, {}, OTHER)[1].at
+    dy = rng.standard_normal(y.shape)
+    places = ["blocks.0.attention", "blocks.1", "blocks.1.feed_forward"]
+    effects = inside.patching_effects(model, IDS, OTHER, dy, places)
+    first = inside.attributed_effects(model, IDS, OTHER, dy, places)
+    second = inside.attributed_effects(model, IDS, OTHER, dy, places, order=2)
+    at_rest, h = float((y * dy).sum()), 1e-3
+    for name in places:
+        x = cache.at[name]
+        assert effects[name].shape == x.shape[1:-1]
+        for at in np.ndindex(x.shape[1:-1]):
+            step = np.zeros_like(x)
+            step[0, *at] = (other[name] - x)[0, *at]
+            up, down = moved(model, name, h * step, dy), moved(model, name, -h * step, dy)
+            np.testing.assert_allclose(effects[name][at], moved(model, name, step, dy) - at_rest, atol=1e-10)
+            np.testing.assert_allclose(first[name][at], (up - down) / (2 * h), rtol=1e-3, atol=1e-6)
+            curved = (up - 2 * at_rest + down) / (2 * h * h)
+            np.testing.assert_allclose(second[name][at] - first[name][at], curved, rtol=1e-2, atol=1e-5)
+
+
+def test_few_at_a_time_is_the_same_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of()
+    dy = np.random.default_rng(0).standard_normal((1, 5, 7))
+    whole = inside.patching_effects(model, IDS, OTHER, dy)
+    assert set(whole) == {"blocks.0.attention", "blocks.1.attention"}
+    monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", 3 * dy.size)
+    for name, effects in inside.patching_effects(model, IDS, OTHER, dy).items():
+        np.testing.assert_allclose(effects, whole[name], atol=1e-12)
+    assert AT_ONCE > 0
+
+
+def pairs(exchanged: bool, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Pairs for the shipped model: 20 symbols come again, up to one that has been seen with another behind it, or that
+    has not been seen at all; and the measure, the symbol that came next against the new one."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        piece = rng.choice(64, 20, replace=False)
+        j, new = int(rng.integers(2, 18)), int(rng.choice(np.setdiff1d(np.arange(64), piece)))
+        other = piece.copy()
+        other[j + 1 if exchanged else j] = new
+        dy = np.zeros((1, 21 + j, 64))
+        dy[0, -1, piece[j + 1]], dy[0, -1, new] = 1.0, -1.0
+        ids, other_ids = (np.append(one, piece[: j + 1])[None] for one in (piece, other))
+        yield ids, other_ids, dy
+
+
+def left_over(exchanged: bool, count: int, part: float = 1.0) -> tuple[float, float]:
+    """Of the squared effects of all patches, what the slope leaves; of that, what the curvature takes away. `part` of
+    each patch is made."""
+    model, _ = shipped_induction()
+    model.replace_parameters(lambda _, p: p.astype(np.float64))
+    squares = np.zeros(3)
+    for ids, other_ids, dy in pairs(exchanged, count):
+        first = inside.attributed_effects(model, ids, other_ids, dy)
+        second = inside.attributed_effects(model, ids, other_ids, dy, order=2)
+        y, cache = inside.forward_with(model, {}, ids)
+        other = inside.forward_with(model, {}, other_ids)[1].at
+        for name, slope in first.items():
+            one_each = np.eye(slope.size, dtype=bool).reshape(slope.size, *slope.shape, 1)
+            add = np.where(one_each, part * (other[name] - cache.at[name]), 0.0)
+            patched, _ = inside.forward_with(model, {name: inside.Edit(add=add)}, np.repeat(ids, slope.size, axis=0))
+            effects = ((patched - y) * dy).sum((1, 2)).reshape(slope.shape)
+            curvature = part**2 * (second[name] - slope)
+            estimates = (0.0, part * slope, part * slope + curvature)
+            squares += [float(np.square(effects - estimate).sum()) for estimate in estimates]
+    return squares[1] / squares[0], 1 - squares[2] / squares[1]
+
+
+def test_of_half_a_patch_the_curvature_is_most_of_the_error() -> None:
+    left, removed = left_over(exchanged=True, count=3, part=0.5)
+    assert 0.05 < left < 0.3
+    assert removed > 0.8
+
+
+@pytest.mark.slow
+def test_the_curvature_is_most_of_the_error_where_a_head_says_another_symbol() -> None:
+    """Over forty pairs; the figures that tutorial 19 and the derivation name."""
+    shares = {part: left_over(exchanged=True, count=40, part=part) for part in (1.0, 0.5, 0.25)}
+    print(shares)
+    for part, left, removed in ((1.0, 0.34, 0.78), (0.5, 0.16, 0.90), (0.25, 0.05, 0.97)):
+        np.testing.assert_allclose(shares[part], (left, removed), atol=0.01)
+
+
+@pytest.mark.slow
+def test_and_no_help_where_a_head_no_longer_finds_its_place() -> None:
+    """Its softmax is full: flat at both derivatives, until it falls."""
+    left, removed = left_over(exchanged=False, count=40)
+    print(left, removed)
+    assert left > 0.5
+    assert removed < 0.0
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    model, dy = model_of(), np.zeros((1, 5, 7))
+    with pytest.raises(ValueError, match="one text each, of one length"):
+        inside.patching_effects(model, IDS, OTHER[:, :4], dy)
+    with pytest.raises(ValueError, match=r"dy must be \(1, 5, 7\), as the model's result, got \(1, 5, 6\)"):
+        inside.patching_effects(model, IDS, OTHER, dy[..., :6])
+    with pytest.raises(ValueError, match=r"places must be of blocks\.0, .*got 'blocks\.2'"):
+        inside.attributed_effects(model, IDS, OTHER, dy, ["blocks.2"])
+    with pytest.raises(ValueError, match="order must be"):
+        inside.attributed_effects(model, IDS, OTHER, dy, order=3)

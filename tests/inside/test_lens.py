@@ -1,0 +1,125 @@
+"""Chapter 40: the parts of a stream add up to the logit, and the lens at the end is the model."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention import inside
+from numpy_attention.layers.layer import Parameters
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "tied, layer norm": {},
+    "untied, rms norm, grouped heads": {
+        "positions": "rotary", "num_kv_heads": 1, "norm": "rms_norm", "activation": "swiglu", "bias": False,
+        "tie_weights": False,
+    },
+    "sinusoidal": {"positions": "sinusoidal", "norm_eps": 0.3},
+}
+IDS = np.array([[1, 4, 4, 0, 6], [2, 3, 5, 1, 1]])
+
+
+def model_of(low_rank: bool = False, dtype: Any = np.float64, **config: Any) -> na.GPT:
+    rng = np.random.default_rng(3)
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 5, **config}
+    model = na.GPT(na.GPTConfig(7, 6, **sizes), rng, dtype)
+    if low_rank:
+        na.add_low_rank(model, 2, 3.0, rng)
+    for p in model.parameters().values():
+        p += (0.5 * rng.standard_normal(p.shape)).astype(dtype)
+    return model
+
+
+def summed(shares: Parameters) -> np.ndarray:
+    return sum(share.sum(1) if share.ndim == 3 else share for share in shares.values())
+
+
+@pytest.mark.parametrize("low_rank", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_shares_of_all_parts_add_up_to_the_logit(variant: str, low_rank: bool) -> None:
+    model = model_of(low_rank, **VARIANTS[variant])
+    logits, cache = inside.forward_with(model, {}, IDS)
+    for token in (0, 5):
+        shares = inside.direct_effects(model, cache.at, inside.unembedding(model)[token])
+        np.testing.assert_allclose(summed(shares), logits[..., token], rtol=1e-10, atol=1e-12)
+
+
+def test_a_direction_for_each_place_is_read_at_that_place() -> None:
+    model = model_of()
+    logits, cache = inside.forward_with(model, {}, IDS)
+    targets = np.roll(IDS, -1, axis=1)
+    shares = inside.direct_effects(model, cache.at, inside.unembedding(model)[targets])
+    expected = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(summed(shares), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_it_is_float32_in_and_float32_out() -> None:
+    model = model_of(dtype=np.float32)
+    logits, cache = inside.forward_with(model, {}, IDS)
+    shares = inside.direct_effects(model, cache.at, inside.unembedding(model)[2])
+    assert {share.dtype for share in shares.values()} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(summed(shares), logits[..., 2], rtol=1e-4, atol=1e-4)
+
+
+def test_the_share_of_a_head_is_what_goes_when_it_is_cut_behind_the_last_norm_s_denominator() -> None:
+    """Cut one head of the last block, and let no later network see it: the logit moves by the share alone."""
+    model = model_of()
+    model.blocks[-1].feed_forward.w_2[...] = 0.0
+    logits, cache = inside.forward_with(model, {}, IDS)
+    U = inside.unembedding(model)
+    share = inside.direct_effects(model, cache.at, U[3])["blocks.1.attention"][:, 1]
+    cut = {"blocks.1.attention": inside.replacing(inside.one_head(1, 2))}
+    stream = inside.forward_with(model, cut, IDS)[1].at["norm"]
+    before = cache.at["norm"]
+    sigma = np.sqrt(before.var(-1, keepdims=True) + model.norm.eps)
+    without = ((stream - stream.mean(-1, keepdims=True)) / sigma * model.norm.gamma + model.norm.beta) @ U[3]
+    np.testing.assert_allclose(logits[..., 3] - without, share, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_lens_at_the_end_is_the_model(variant: str) -> None:
+    model = model_of(**VARIANTS[variant])
+    logits, cache = inside.forward_with(model, {}, IDS)
+    np.testing.assert_array_equal(inside.logit_lens(model, cache.at["norm"]), logits)
+    assert inside.logit_lens(model, cache.at["blocks.0"][0, -1]).shape == (7,)
+
+
+def test_rollout_of_looks_at_oneself_is_oneself_and_its_rows_sum_to_one(rng: np.random.Generator) -> None:
+    itself = np.broadcast_to(np.eye(4), (2, 3, 4, 4))
+    np.testing.assert_allclose(inside.attention_rollout({"a": itself, "b": itself}), itself[:, 0])
+    weights = rng.dirichlet(np.ones(4), size=(2, 3, 4))
+    silent = weights.copy()
+    silent[0, :, 1] = 0.0
+    rolled = inside.attention_rollout({"a": weights, "b": silent})
+    np.testing.assert_allclose(rolled.sum(-1), 1.0)
+    two = (weights.mean(1) + np.eye(4)) / 2
+    np.testing.assert_allclose(inside.attention_rollout({"a": weights, "b": weights}), two @ two)
+
+
+def test_rollout_runs_upwards(rng: np.random.Generator) -> None:
+    """Above, 2 looks at 1, which had looked at 0 below: some of 0 is in it. The other way round there would be none."""
+    low, high = np.eye(3)[None, None].copy(), np.eye(3)[None, None].copy()
+    low[0, 0, 1] = [1.0, 0.0, 0.0]
+    high[0, 0, 2] = [0.0, 1.0, 0.0]
+    rolled = inside.attention_rollout({"blocks.0.attention": low, "blocks.1.attention": high})
+    np.testing.assert_allclose(rolled[0, 2], [0.25, 0.25, 0.5])
+
+
+def test_what_does_not_fit_is_refused_with_its_reason() -> None:
+    model = model_of()
+    _, cache = inside.forward_with(model, {}, IDS)
+    encoder = na.TextEncoder(na.TextEncoderConfig(7, 6, 8, 2, 1), np.random.default_rng(0))
+    U = inside.unembedding(model)
+    with pytest.raises(TypeError, match="logit_lens: model must be a GPT, got TextEncoder"):
+        inside.logit_lens(encoder, cache.at["norm"])
+    with pytest.raises(ValueError, match=r"x must be \(\.\.\., 8\), a residual stream, got \(2, 5, 7\)"):
+        inside.logit_lens(model, np.zeros((2, 5, 7)))
+    with pytest.raises(ValueError, match="pre-norm"):
+        inside.direct_effects(model_of(pre_norm=False), cache.at, U[0])
+    with pytest.raises(ValueError, match="norm too"):
+        inside.direct_effects(model, {k: v for k, v in cache.at.items() if k != "norm"}, U[0])
+    with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
+        inside.direct_effects(model, cache.at, U)
+    with pytest.raises(ValueError, match=r"in every block, with one B and T"):
+        inside.attention_rollout({"blocks.0.attention": np.zeros((1, 2, 3, 4))})
