@@ -13,6 +13,8 @@
     loss_by_position   the loss along the text, at a few steps of training
     head_scores        a score of every head: layers x heads
     head_scores_over_training    the same, step by step
+    patching_map       what a patch changes: places x positions
+    lens_table         which words a lens reads: layers x positions, or x ranks
 
 Each returns a `matplotlib.figure.Figure` of its own, shows nothing, and leaves pyplot and its settings alone. A
 notebook displays a figure that ends a cell; `save(figure, path)` writes it. Every map runs from light to dark, and
@@ -22,11 +24,12 @@ every line has a dash and a marker of its own, so the pictures stay readable in 
 from numpy_attention.plots.attention import attention_heads, attention_layers, attention_map
 from numpy_attention.plots.curves import gradient_flow, largest_curvature, step_error, training_curves
 from numpy_attention.plots.inside import head_scores, head_scores_over_training, loss_by_position
+from numpy_attention.plots.lens import lens_table, patching_map
 from numpy_attention.plots.matrices import mask_map, matrix_map, positions_map
 from numpy_attention.plots.style import save
 
 __all__ = [
     "attention_heads", "attention_layers", "attention_map", "gradient_flow", "head_scores",
-    "head_scores_over_training", "largest_curvature", "loss_by_position", "mask_map", "matrix_map", "positions_map",
-    "save", "step_error", "training_curves",
+    "head_scores_over_training", "largest_curvature", "lens_table", "loss_by_position", "mask_map", "matrix_map",
+    "patching_map", "positions_map", "save", "step_error", "training_curves",
 ]
