@@ -69,7 +69,7 @@ def lens_table(
 ) -> Any:
     """Draw a table of words, each cell the darker the likelier its word.
 
-    `rows` are the layers, usually, and `columns` the positions or the ranks.
+    `rows` are the streams, usually, and `columns` the positions or the ranks; `x` and `y` name the axes.
 
     Shapes: words n lists of m, probabilities (n, m) -> Figure
 
@@ -101,7 +101,7 @@ def lens_table(
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "family": FONT, "parse_math": False}
         axes.text(j, i, text, color="white" if share > 0.55 else INK, **look)
-    dress(axes, fit(title, figure), "", "")
+    dress(axes, fit(title, figure), x, y)
     axes.set_yticks(range(len(p)), [drawable(row) for row in rows] if rows is not None else range(len(p)), fontsize=8)
     axes.xaxis.tick_top()
     ticks = printable(columns) if columns is not None else [str(j) for j in range(p.shape[1])]

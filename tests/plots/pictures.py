@@ -48,4 +48,6 @@ def one_of_each(rng: np.random.Generator) -> dict[str, Figure]:
         "loss_by_position": plots.loss_by_position(along, {"guessing": 4.2}),
         "head_scores": plots.head_scores({"blocks.0.attention": rng.random(3), "blocks.1.attention": rng.random(3)}),
         "head_scores_over_training": plots.head_scores_over_training(along),
+        "patching_map": plots.patching_map({"blocks.0": rng.normal(size=6)}, WORDS),
+        "lens_table": plots.lens_table([WORDS, WORDS], rng.random((2, 6)), ["blocks.0", "norm"]),
     }
