@@ -117,7 +117,7 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     require_float("replacing", value=value)
     if not all(a == b or 1 in (a, b) for a, b in zip(value.shape[::-1], where.shape[::-1], strict=False)):
         raise shape_error("replacing", "value", f"broadcastable with where {where.shape}", value.shape)
-    return Edit(~where, np.where(where, value, np.zeros_like(value, shape=())))
+    return Edit(~where, np.where(where, value, 0.0))
 
 
 def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:

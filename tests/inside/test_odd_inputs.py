@@ -10,7 +10,9 @@ from numpy_attention.inside import Edit, backward_with, forward_with, one_head, 
 
 SIZES: dict[str, Any] = {"context_length": 6, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 5}
 IDS = np.array([[1, 2, 3]])
-PLACES = "blocks.0, blocks.0.attention, blocks.0.feed_forward, blocks.1, blocks.1.attention, blocks.1.feed_forward, norm"
+BLOCKS = [f"blocks.{i}{part}" for i in (0, 1) for part in ("", ".attention", ".feed_forward")]
+PLACES = ", ".join([*BLOCKS, "norm"])
+NO_EDIT = "forward_with: edits['norm'] must be an Edit, got {}; replacing(where, value) makes one"
 
 
 def model_of(dtype: Any = np.float64) -> na.GPT:
@@ -21,9 +23,9 @@ def model_of(dtype: Any = np.float64) -> na.GPT:
     ({"blocks.2": Edit()}, f"forward_with: edits must be by the names {PLACES}, got 'blocks.2'"),
     ({"blocks.0.head": Edit()}, f"forward_with: edits must be by the names {PLACES}, got 'blocks.0.head'"),
     ({0: Edit()}, f"forward_with: edits must be by the names {PLACES}, got 0"),
-    ({"norm": np.ones(8)}, "forward_with: edits['norm'] must be an Edit, got ndarray; replacing(where, value) makes one"),
-    ({"norm": (None, None)}, "forward_with: edits['norm'] must be an Edit, got tuple; replacing(where, value) makes one"),
-    ({"norm": None}, "forward_with: edits['norm'] must be an Edit, got NoneType; replacing(where, value) makes one"),
+    ({"norm": np.ones(8)}, NO_EDIT.format("ndarray")),
+    ({"norm": (None, None)}, NO_EDIT.format("tuple")),
+    ({"norm": None}, NO_EDIT.format("NoneType")),
     ([("norm", Edit())], "forward_with: edits must be a dict of Edits by the names of places, got list"),
     (None, "forward_with: edits must be a dict of Edits by the names of places, got NoneType"),
     ({"blocks.1": Edit(None, np.ones(7))},
@@ -55,10 +57,10 @@ def test_the_places_of_an_encoder_decoder_are_named_with_their_stack() -> None:
         with_edits(model, {"blocks.0": Edit()})
 
 
-@pytest.mark.parametrize("thing", [None, 3, "GPT", na.GPT, na.Linear(2, 2, None), {}], ids=lambda thing: f"{type(thing).__name__}")
+@pytest.mark.parametrize("thing", [None, 3, "GPT", na.GPT, na.Linear(2, 2, None), {}], ids=lambda it: type(it).__name__)
 def test_what_is_no_model_is_refused(thing: Any) -> None:
     for use in (lambda: forward_with(thing, {}, IDS), lambda: with_edits(thing, {})):
-        with pytest.raises(TypeError, match="forward_with: model must be a model: GPT, TextEncoder, ..., got "):
+        with pytest.raises(TypeError, match=r"forward_with: model must be a model: GPT, TextEncoder, \.\.\., got "):
             use()
 
 
