@@ -96,6 +96,15 @@ def first_half_counted_too(weights: Array, N: int) -> Array:
     return np.asarray(weights[:, t, t + 1].mean(axis=-1))
 
 
+@slip("prefix_matching", "stand_in")
+def whole_block_averaged(weights: Array, N: int) -> Array:
+    """The mean is over a block of N queries and N keys; to each query belongs one key of them, a diagonal.
+
+    Hides: right for N = 1, and for a head that looks evenly.
+    """
+    return np.asarray(weights[:, N : 2 * N, 1 : N + 1].mean(axis=(1, 2)))
+
+
 def _effect(part: Array, sigma: Array, gamma: Array | None, direction: Array) -> Array:
     return np.asarray((part * (direction if gamma is None else gamma * direction)).sum(axis=-1) / sigma)
 
@@ -169,6 +178,18 @@ def variance_for_sigma(part: Array, stream: Array, gamma: Array, direction: Arra
     Hides: right where the variance is 1.
     """
     return _effect(_centred(part), _sigma(stream, eps) ** 2, gamma, direction)
+
+
+@slip("direct_effect", "stand_in")
+def mean_square_for_the_variance(
+    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
+) -> Array:
+    """It divides by the root of the mean square, as an RMS norm does; the variance is that of the centred stream.
+
+    Hides: right where the mean of the stream is zero.
+    """
+    sigma = np.sqrt((stream * stream).mean(axis=-1) + np.asarray(eps, part.dtype))
+    return _effect(_centred(part), np.asarray(sigma), gamma, direction)
 
 
 @slip("direct_effect", "stand_in")
