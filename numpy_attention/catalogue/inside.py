@@ -21,32 +21,49 @@ from numpy_attention.ops.sums import sum_to_shape
 from numpy_attention.pretrained.low_rank import add_low_rank
 
 IDS = "ids: int<V> B T"
-SOURCE = "source_ids: int<V> B T_s"
+PAIRS = "source_ids: int<V> B T_s, target_ids: int<V> B T"
 STREAM = "keep: bool B T 4, add: B T 4"
 VECTOR = "keep: bool B T 1, add: 4"
 HEADS = "keep: bool H 1 1, add: H T 2"
 SIZES = {"B": 2, "T": 3, "T_s": 4, "V": 5, "H": 2}
 
 
-class Edited(Layer):
+Run = tuple[np.ndarray, tuple[RunCache, tuple[int, ...] | None]]
+
+
+class AtPlace(Layer):
     """A run with an edit at one place, as a layer: a function of what is added there, and of every parameter."""
 
     def __init__(self, model: Any, place: str) -> None:
         self.model, self.place = model, place
 
-    def forward(
-        self, ids: np.ndarray, keep: np.ndarray, add: np.ndarray, source_ids: np.ndarray | None = None, **options: Any
-    ) -> tuple[np.ndarray, tuple[RunCache, tuple[int, ...]]]:
-        """What the model gives: logits, or directions."""
-        inputs = (ids,) if source_ids is None else (source_ids, ids)
+    def run(self, keep: np.ndarray | None, add: np.ndarray | None, *inputs: np.ndarray, **options: Any) -> Run:
+        """What the model gives, logits or directions, and what the backward needs."""
         y, cache = forward_with(self.model, {self.place: Edit(keep, add)}, *inputs, **options)
-        return y, (cache, add.shape)
+        return y, (cache, None if add is None else add.shape)
 
-    def backward(self, dy: np.ndarray, cache: tuple[RunCache, tuple[int, ...]]) -> tuple[np.ndarray, Parameters]:
+    def backward(self, dy: np.ndarray, cache: tuple[RunCache, tuple[int, ...] | None]) -> tuple[Any, Parameters]:
         """dadd and the gradients of all parameters; ids and keep have none."""
         of_run, add_shape = cache
         d_at, grads = backward_with(dy, of_run)
-        return sum_to_shape(d_at[self.place], add_shape), prefixed("model", grads)
+        dadd = None if add_shape is None else sum_to_shape(d_at[self.place], add_shape)
+        return dadd, prefixed("model", grads)
+
+
+class Edited(AtPlace):
+    """Of a model that reads one text."""
+
+    def forward(self, ids: np.ndarray, keep: np.ndarray | None, add: np.ndarray | None, **options: Any) -> Run:
+        return self.run(keep, add, ids, **options)
+
+
+class EditedPair(AtPlace):
+    """Of an encoder-decoder, which reads two."""
+
+    def forward(
+        self, source_ids: np.ndarray, target_ids: np.ndarray, keep: np.ndarray | None, add: np.ndarray | None
+    ) -> Run:
+        return self.run(keep, add, source_ids, target_ids)
 
 
 def _edits() -> list[Entry]:
@@ -68,9 +85,12 @@ def _edits() -> list[Entry]:
 
 
 def _runs() -> list[Entry]:
-    def entry(variant: str, place: str, spec: str, model_of: Any, options: Any = None, wrong: str = "") -> Entry:
-        def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Edited:
-            return Edited(model_of(sizes, rng, dtype), place)
+    def entry(
+        variant: str, place: str, spec: str, model_of: Any, options: Any = None, wrong: str = "",
+        kind: type[AtPlace] = Edited,
+    ) -> Entry:
+        def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> AtPlace:
+            return kind(model_of(sizes, rng, dtype), place)
 
         return Entry(
             f"forward_with: {variant}", "forward_with", spec, build=build, options=options or {}, wrong=wrong,
@@ -103,7 +123,7 @@ def _runs() -> list[Entry]:
             vocabularies = {"source_vocab_size": size_of(sizes, "V"), "target_vocab_size": size_of(sizes, "V")}
             return Seq2Seq(Seq2SeqConfig(**{**vocabularies, **TINY, **config}), rng, dtype)
 
-        return entry(f"{place}, encoder-decoder", place, f"{IDS}, {SOURCE}, {spec}", model_of)
+        return entry(f"{place}, encoder-decoder", place, f"{PAIRS}, {spec}", model_of, kind=EditedPair)
 
     stream, of_heads, of_network, last = "blocks.1", "blocks.0.attention", "blocks.0.feed_forward", "norm"
     lengths = {"lengths": np.array([1, 3])}

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_float, require_size, shape_error, value_error
+from numpy_attention.errors import (
+    dtype_error,
+    require_array,
+    require_cotangent,
+    require_float,
+    require_size,
+    shape_error,
+    value_error,
+)
 from numpy_attention.inside.edits import Edit
 from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
 from numpy_attention.layers.layer import Parameters
@@ -39,7 +47,9 @@ class RunCache(NamedTuple):
     at: Activations
     model: Any  # with the edits
     forward: Any  # the cache of its forward
-    gradients: Activations  # to be filled by the backward
+    gradients: Activations  # filled while the backward runs, and empty again after it
+    shape: tuple[int, ...] = ()  # of y
+    dtype: np.dtype | None = None
 
 
 def forward_with(
@@ -64,7 +74,7 @@ def forward_with(
     cache = RunCache({}, None, None, {})
     edited = _with_places(model, edits, cache)
     y, of_forward = edited.forward(*inputs, **options)
-    return y, cache._replace(model=edited, forward=of_forward)
+    return y, cache._replace(model=edited, forward=of_forward, shape=y.shape, dtype=y.dtype)
 
 
 def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Parameters]:
@@ -72,6 +82,7 @@ def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Paramet
 
     Shapes: dy as y -> d_at as `cache.at`, grads as `model.parameters()`
     """
+    require_cotangent("backward_with", "dy", dy, cache.shape, cache.dtype)
     grads = dict(cache.model.gradients_from_logits(cache.forward, dy))
     d_at = {name: cache.gradients.pop(name) for name in cache.at}  # so the cache is again as it was
     return d_at, {name: grads[name] for name in cache.model.parameters()}
@@ -110,8 +121,9 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     Raises: TypeError when where is not an array of bool, or value not one of floats; ValueError for shapes that do not
     fit.
     """
-    if not hasattr(where, "dtype") or where.dtype != np.bool_:
-        raise dtype_error("replacing", "where", "an array of bool", getattr(where, "dtype", type(where).__name__))
+    require_array("replacing", "where", where, "an array of bool")
+    if where.dtype != np.bool_:
+        raise dtype_error("replacing", "where", "an array of bool", where.dtype)
     if value is None:
         return Edit(~where)
     require_float("replacing", value=value)

@@ -58,6 +58,12 @@ def _model(cls: type, config_class: type, *batch: np.ndarray) -> Callable[..., A
 
 
 
+def _edited(keep: Any, add: Any) -> Any:
+    edited = na.inside.with_edits(gpt(), {"blocks.0": na.inside.Edit(keep, add)})
+    loss, cache = edited.loss(IDS, IDS)
+    return loss, edited.backward(cache)
+
+
 def _optimizer(cls: type) -> Callable[..., Any]:
     """Two steps; the parameter that was given stays as it is."""
 
@@ -200,6 +206,9 @@ def _table() -> dict[str, Callable[[], Subject]]:
         "train": _of(_train, ids=IDS, clip=1.0, rng=rng()),
         "LowRank": _of(na.LowRank, _low_rank, w=w.T.astype(np.float32).copy(), rank=2, alpha=1.0, rng=rng()),
         "add_low_rank": _of(na.add_low_rank, _changed, rank=2, alpha=1.0, rng=rng()),
+        "one_head": _of(na.inside.one_head, head=1, num_heads=3),
+        "replacing": _of(na.inside.replacing, where=w > 0, value=g),
+        "with_edits": _of(_edited, keep=X > 0, add=X[0]),
         "export_safetensors": _of(_exported, path="m.safetensors"),
         "import_safetensors": _of(_imported, path="m.safetensors"),
     }
@@ -209,4 +218,5 @@ MADE = _table()
 COVERED_BY = {  # public names that another subject's name does not hold
     "GPT": "GPTConfig", "Seq2Seq": "Seq2SeqConfig", "SequenceClassifier": "SequenceClassifierConfig",
     "TextEncoder": "TextEncoderConfig", "merge_low_rank": "add_low_rank", "Layer": "Linear",
+    "Edit": "with_edits", "backward_with": "forward_with",
 }
