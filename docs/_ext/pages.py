@@ -26,13 +26,14 @@ PARTS = {
     "runs": "Part IV, continued. Long runs",
     "tasks": "What is learned",
     "pretrained": "Part V. Real weights",
+    "inside": "Part VI. Inside a trained model",
     "gradcheck": "Checking: the checker",
     "catalogue": "Checking: every op, layer and model",
     "gallery": "Checking: wrong backwards",
     "grade": "The tutor",
     "": "Under all rooms",  # the files that stand in no room
 }
-NAMES = ("ops", "layers", "models", "training", "gradcheck")  # the parts with public names
+NAMES = ("ops", "layers", "models", "training", "inside", "gradcheck")  # the parts with public names
 REFERENCE = {
     **{part: PARTS[part] for part in NAMES},
     "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
@@ -135,7 +136,7 @@ def write_book(made: set[Path]) -> None:
 def write_reference(made: set[Path]) -> None:
     """One page a part, with every public name."""
     index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` brings the "
-             "names of Parts I to IV."), "", ".. toctree::", "   :maxdepth: 2", ""]
+             "names of Parts I to IV, and Part VI as ``na.inside``."), "", ".. toctree::", "   :maxdepth: 2", ""]
     for part, title in REFERENCE.items():
         names = names_of(part)
         if not names:

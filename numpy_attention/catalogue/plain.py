@@ -138,9 +138,16 @@ def low_rank(x: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: 
     return np.einsum("...i,ij->...j", x, w + alpha / len(b) * np.einsum("ir,rj->ij", a, b))
 
 
+def edit(x: np.ndarray, keep: np.ndarray | None = None, add: np.ndarray | None = None) -> np.ndarray:
+    """Number by number."""
+    kept = np.broadcast_to(np.ones((), bool) if keep is None else keep, x.shape)
+    added = np.broadcast_to(np.zeros(()) if add is None else add, x.shape)
+    return np.reshape([(x[i] if kept[i] else 0.0) + added[i] for i in np.ndindex(x.shape)], x.shape)
+
+
 PLAIN: dict[str, Callable[..., np.ndarray]] = {
     "softmax": softmax, "layer_norm": layer_norm, "rms_norm": rms_norm, "linear": linear, "embedding": embedding,
     "cross_entropy": cross_entropy, "scaled_dot_product_attention": attention, "tiled_attention": attention,
     "linear_cross_entropy": linear_cross_entropy, "concat_heads": concat_heads, "split_heads": split_heads,
-    "gelu": gelu, "dropout": dropout,
+    "gelu": gelu, "dropout": dropout, "edit": edit,
 }

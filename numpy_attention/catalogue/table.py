@@ -8,6 +8,7 @@ from typing import TextIO
 
 from numpy_attention.backend import NumPyBackend
 from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.inside import INSIDE
 from numpy_attention.catalogue.layers import LAYERS
 from numpy_attention.catalogue.models import MODELS
 from numpy_attention.catalogue.ops import OPS
@@ -15,7 +16,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*OPS, *LAYERS, *MODELS)}
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*OPS, *LAYERS, *MODELS, *INSIDE)}
 
 
 def named(names: list[str] | None = None) -> list[Entry]:

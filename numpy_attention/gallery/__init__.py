@@ -5,7 +5,7 @@
     kill(mutant)            what the full check says against it
     print_gallery(stream)   kill them all, and show what weaker checks let through
 
-The mistakes: basics, softmax_and_loss, norms, attention, layers, training. Beside them:
+The mistakes: basics, softmax_and_loss, norms, attention, layers, training, edits. Beside them:
 
     registry                what a mutant is, and the decorators that put it in its place
     imprint                 all that one run shows: are two answers the same mistake?
@@ -13,12 +13,12 @@ The mistakes: basics, softmax_and_loss, norms, attention, layers, training. Besi
     killing, show           the properties against the mutants, and the whole on the screen
 """
 
-from numpy_attention.gallery import attention, basics, layers, norms, softmax_and_loss, training
+from numpy_attention.gallery import attention, basics, edits, layers, norms, softmax_and_loss, training
 from numpy_attention.gallery.killing import kill
 from numpy_attention.gallery.registry import MUTANTS, Mutant, mutants_of
 from numpy_attention.gallery.show import missed_by_weaker, print_gallery
 
 __all__ = [
-    "MUTANTS", "Mutant", "attention", "basics", "kill", "layers", "missed_by_weaker", "mutants_of", "norms",
+    "MUTANTS", "Mutant", "attention", "basics", "edits", "kill", "layers", "missed_by_weaker", "mutants_of", "norms",
     "print_gallery", "softmax_and_loss", "training",
 ]

@@ -144,7 +144,7 @@ def _gammas_of_one(inputs: Arrays, entry: Entry) -> Arrays:
 
 
 def _nothing_hidden(inputs: Arrays, entry: Entry) -> Arrays:
-    open_ = {name: np.ones_like(x) for name, x in inputs.items() if name.endswith("mask")}
+    open_ = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
     if "targets" in inputs:
         t = inputs["targets"]
         open_["targets"] = np.where((t < 0) | (t > 1000), 0, t)

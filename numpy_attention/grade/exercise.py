@@ -18,6 +18,7 @@ from numpy_attention.gradcheck.problems.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.hints import HINTS
 from numpy_attention.grade.limits import peak_memory
+from numpy_attention.grade.quizzes import QUIZZES
 from numpy_attention.grade.slips import slips_of
 
 
@@ -109,6 +110,15 @@ class Exercise:
         """The known wrong answers, those of the gallery and the slips."""
         known = mutants_of(*self.subjects) + slips_of(*self.subjects)
         return [mutant for mutant in known if mutant.name not in self.leave_out]
+
+
+def of_results(name: str, title: str, claim: str, *functions: str, theirs_to_write: tuple[str, ...] = ()) -> Exercise:
+    """An exercise whose functions have no gradient: their results are compared."""
+    quizzes = {function: QUIZZES[function] for function in functions}
+    return Exercise(
+        name, title, claim, trials={function: quiz.trials for function, quiz in quizzes.items()},
+        imprints={function: quiz.imprint for function, quiz in quizzes.items()}, theirs_to_write=theirs_to_write,
+    )
 
 
 def masks_imprint(make: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:

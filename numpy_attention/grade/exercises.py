@@ -11,8 +11,7 @@ import numpy as np
 
 from numpy_attention.catalogue.trials import trial_of_adam, trial_of_causal_mask
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, Try, adam_imprint, masks_imprint, no_square_array
-from numpy_attention.grade.quizzes import QUIZZES
+from numpy_attention.grade.exercise import Exercise, Try, adam_imprint, masks_imprint, no_square_array, of_results
 
 ATTENTION = "scaled_dot_product_attention"
 QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"
@@ -62,15 +61,6 @@ def _block(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
     return cls(_width(sizes), sizes["H"], 5, rng, dtype=dtype)
 
 
-def _of_results(name: str, title: str, claim: str, *functions: str, theirs_to_write: tuple[str, ...] = ()) -> Exercise:
-    """An exercise whose functions have no gradient: their results are compared."""
-    quizzes = {function: QUIZZES[function] for function in functions}
-    return Exercise(
-        name, title, claim, trials={function: quiz.trials for function, quiz in quizzes.items()},
-        imprints={function: quiz.imprint for function, quiz in quizzes.items()}, theirs_to_write=theirs_to_write,
-    )
-
-
 SELF = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
 CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_model = H*d_k"
 SMALL = {"B": 2, "H": 2}
@@ -98,7 +88,7 @@ _LIST = (
             Try("embedding", "ids: int<V> N, table: V d", "one sentence"),
         ),
     ),
-    _of_results(
+    of_results(
         "attention_forward", "attention from nothing",
         "Both results agree with the formula, with T_q != T_k, masks that hide whole rows, scores of a thousand; "
         "float32 in, float32 out.",
@@ -183,7 +173,7 @@ _LIST = (
         (Try("EncoderBlock", SELF, build=_block, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
         parts=("MultiHeadAttention", "FeedForward", "LayerNorm"),
     ),
-    _of_results(
+    of_results(
         "differences", "a gradient by differences", "Each element is the central difference of sum(dy * f(x)).",
         "differences",
     ),
@@ -207,15 +197,15 @@ _LIST = (
             Try("tied_table", "ids: int<V> N, table: V d, w: d d", "one sentence"),
         ),
     ),
-    _of_results(
+    of_results(
         "byte_pairs", "byte pairs from nothing", "The same merges and the same ids, ties and repeats among them.",
         "learn_merges", "encode", theirs_to_write=("merged", "count_chunks"),
     ),
-    _of_results(
+    of_results(
         "kv_cache", "attention with stored keys", "The outputs and the longer store, of one new token and of several.",
         "next_outputs", theirs_to_write=(ATTENTION, "tiled_attention", "causal_mask"),
     ),
-    _of_results(
+    of_results(
         "top_p", "the next token, by top-p", "The probabilities that are kept, and the token for a number u in [0, 1).",
         "top_p", "draw",
     ),
@@ -228,7 +218,7 @@ _LIST = (
         ),
         memory=no_square_array, leave_out=("dropout_of_another_tile", "distance_forgotten"),
     ),
-    _of_results(
+    of_results(
         "several_workers", "one gradient from several workers", "The gradient of the mean over the places of all.",
         "joined_gradient",
     ),
@@ -239,6 +229,23 @@ _LIST = (
             Try("LowRank", "x: ... d_in", "rank 2", build=_low_rank(2, 3.0)),
             Try("LowRank", "x: B T d_in", "rank 1", build=_low_rank(1, 0.5)),
         ),
+    ),
+    Exercise(
+        "ablation", "the gradients of an edit", f"{DIFFERENCES}, whatever is kept, and an add that is repeated.",
+        (
+            Try("edit", "x: B T d, keep: bool B T d", "keep"), Try("edit", "x: B T d, add: B T d", "add"),
+            Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "a head thrown away, and a patch"),
+            Try("edit", "x: B T d, add: d", "a vector"), Try("edit", "x: B H T d_v, add: H 1 d_v", "one for each head"),
+        ),
+    ),
+    of_results(
+        "prefix_matching", "heads that look for what came last time",
+        "The mean weight on the key behind the earlier copy, of one head and of several; float32 in, float32 out.",
+        "prefix_matching",
+    ),
+    of_results(
+        "direct_effect", "what a part of the stream says about a token",
+        "The effect at each position, through the norm of the whole stream; float32 in, float32 out.", "direct_effect",
     ),
 )
 

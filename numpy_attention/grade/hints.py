@@ -178,6 +178,25 @@ several_workers
   2. n_w times what it sends is the gradient of its sum of losses, and sums add up.
   3. For each name: sum of n_w * grads[w][name] over the workers, divided by max(n, 1), so that no places at all
      give 0 and not 0 / 0.
+
+ablation
+  1. x and add both stand in y without anything bent: which factor does each have? Ask it first where x is kept, then
+     where it is thrown away.
+  2. dx is dy where x was kept, and 0 elsewhere. add counts everywhere, kept or not, so keep has no say in dadd.
+  3. dadd = dy, summed over every axis that add lacks and every axis where it has size 1, in the shape of add. dx =
+     np.where(keep, dy, 0.0); keep may be None, and so may dadd.
+
+prefix_matching
+  1. Write down for N = 3 which key each of the queries 3, 4, 5 is to look at: the one behind the earlier copy of its
+     token.
+  2. Query t looks at key t - N + 1, so these are the keys 1 .. N. Two lists of indices of equal length pick pairs:
+     weights[:, [3, 4, 5], [1, 2, 3]].
+  3. With t = np.arange(N, 2 * N) it is weights[:, t, t - N + 1], of shape (H, N); then the mean over the last axis.
+
+direct_effect
+  1. Two things are taken of the part and one of the stream: the part, its mean; and sigma, by which the norm divides.
+  2. sigma = np.sqrt(stream.var(axis=-1) + eps), one number a position, of the whole stream, eps under the root.
+  3. (part - part.mean(axis=-1, keepdims=True)) * gamma * direction, summed over the last axis, divided by sigma.
 """
 
 

@@ -89,6 +89,33 @@ def _about_workers(rng: np.random.Generator) -> Questions:
     yield "no places at all, where the gradient is zero", (nobody, [0, 0])
 
 
+def _about_prefixes(rng: np.random.Generator) -> Questions:
+    def weights(H: int, N: int, dtype: Any = np.float64) -> np.ndarray:
+        w = np.tri(2 * N) * rng.random((H, 2 * N, 2 * N))
+        return np.asarray(w / w.sum(axis=-1, keepdims=True)).astype(dtype)
+
+    yield "a head that looks at nothing but the key behind the earlier copy, which has 1", (
+        np.eye(6, k=-2)[None] + np.eye(6)[None] * (np.arange(6) < 2), 3)
+    yield "one head at random, N = 2", (weights(1, 2), 2)
+    yield "three heads, N = 4", (weights(3, 4), 4)
+    yield "N = 1, whose only query looks at itself", (weights(2, 1), 1)
+    yield "arrays of float32", (weights(2, 3, np.float32), 3)
+
+
+def _about_effects(rng: np.random.Generator) -> Questions:
+    def arrays(T: int, d: int, dtype: Any = np.float64) -> tuple[np.ndarray, ...]:
+        shapes = (T, d), (T, d), (d,), (T, d)
+        part, rest, gamma, direction = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+        return part + dtype(0.5), part + dtype(2) * rest, gamma, direction
+
+    part, stream, gamma, direction = arrays(1, 3)
+    yield "one position, and a part that is the whole stream", (stream, stream, gamma, direction, 1e-5)
+    yield "one position", (part, stream, gamma, direction, 1e-5)
+    yield "several positions", (*arrays(3, 4), 1e-5)
+    yield "a large eps", (*arrays(2, 3), 0.5)
+    yield "arrays of float32", (*arrays(2, 4, np.float32), 1e-5)
+
+
 QUIZZES: dict[str, Quiz] = {
     quiz.right.__name__: quiz for quiz in (
         Quiz(references.attention, _about_attention, ("y", "weights")),
@@ -96,5 +123,6 @@ QUIZZES: dict[str, Quiz] = {
         Quiz(references.learn_merges, _about_merges), Quiz(references.encode, _about_encoding),
         Quiz(references.top_p, _about_top_p), Quiz(references.draw, _about_drawing),
         Quiz(references.differences, _about_differences), Quiz(references.joined_gradient, _about_workers),
+        Quiz(references.prefix_matching, _about_prefixes), Quiz(references.direct_effect, _about_effects),
     )
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention import layers, ops
+from numpy_attention import inside, layers, ops
 from numpy_attention.pretrained.low_rank import LowRank
 from numpy_attention.training.byte_pairs import Pair, merged
 from numpy_attention.training.optimizers import Adam
@@ -136,6 +136,21 @@ def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
     }
 
 
+def prefix_matching(weights: np.ndarray, N: int) -> np.ndarray:
+    """The mean weight of the second half's queries on the key behind their earlier copy."""
+    t = np.arange(N, 2 * N)
+    return np.asarray(weights[:, t, t - N + 1].mean(axis=-1))
+
+
+def direct_effect(
+    part: np.ndarray, stream: np.ndarray, gamma: np.ndarray, direction: np.ndarray, eps: float
+) -> np.ndarray:
+    """What a part of the stream adds to a logit, through the norm of the whole."""
+    sigma = np.sqrt(stream.var(axis=-1) + np.asarray(eps, stream.dtype))
+    centred = part - part.mean(axis=-1, keepdims=True)
+    return np.asarray((centred * gamma * direction).sum(axis=-1) / sigma)
+
+
 _OURS = SimpleNamespace(
     **{name: getattr(ops, name) for name in ops.__all__},
     causal_softmax=_causal_softmax, causal_softmax_backward=_causal_softmax_backward,
@@ -144,7 +159,8 @@ _OURS = SimpleNamespace(
         d_model, num_heads, d_ff, rng, pre_norm=True, activation="gelu", dtype=dtype),
     attention=attention, tied_table=tied_table, tied_table_backward=tied_table_backward, next_outputs=next_outputs,
     learn_merges=learn_merges, encode=encode, top_p=top_p, draw=draw, differences=differences,
-    joined_gradient=joined_gradient,
+    joined_gradient=joined_gradient, edit=inside.edit, edit_backward=inside.edit_backward,
+    prefix_matching=prefix_matching, direct_effect=direct_effect,
 )
 
 

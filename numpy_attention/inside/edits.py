@@ -77,7 +77,7 @@ def edit(
     Derivation: Chapter 38, the head of numpy_attention/inside/edits.py.
     """
     _check_edit(x, keep, add)
-    y = x if keep is None else np.where(keep, x, np.zeros_like(x, shape=()))  # a NaN that is thrown away is gone
+    y = x if keep is None else np.where(keep, x, 0.0)  # a NaN that is thrown away is gone
     y = y.copy() if add is None else y + add
     return y, EditCache(keep, None if add is None else add.shape, x.shape, x.dtype)
 
@@ -89,7 +89,7 @@ def edit_backward(dy: np.ndarray, cache: EditCache) -> tuple[np.ndarray, np.ndar
     """
     require_cotangent("edit_backward", "dy", dy, cache.shape, cache.dtype)
     # y = keep * x + add
-    dx = dy.copy() if cache.keep is None else np.where(cache.keep, dy, np.zeros_like(dy, shape=()))
+    dx = dy.copy() if cache.keep is None else np.where(cache.keep, dy, 0.0)
     return dx, None if cache.add_shape is None else sum_to_shape(dy, cache.add_shape)
 
 

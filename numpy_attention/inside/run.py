@@ -12,9 +12,6 @@ it (Chapter 38). The arrays are those of the model itself; the model stays as it
 
 An encoder-decoder has them twice, `encoder.blocks.0` and `decoder.blocks.0`, and `decoder.blocks.0.cross_attention`.
 
-To come between the heads and w_o, the attention of Chapter 17 is run with the identity in the place of w_o: then it
-gives out what its heads say, and w_o follows by itself.
-
 Whatever passes a place is noted on the way up, and its gradient on the way down: `cache.at[place]` is x, `d_at[place]`
 is the slope of sum(dy * y) for it. With x patched into this run, sum(d_at * (x_other - x)) says to first order what
 that would change (Chapter 41).
@@ -23,21 +20,25 @@ that would change (Chapter 41).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_size, value_error
-from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
-from numpy_attention.layers.layer import Layer, Parameters, named
-from numpy_attention.layers.linear import project, project_backward
-from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
+from numpy_attention.errors import (
+    dtype_error,
+    require_array,
+    require_cotangent,
+    require_float,
+    require_size,
+    shape_error,
+    value_error,
+)
+from numpy_attention.inside.edits import Edit
+from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
+from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.model import Model
 from numpy_attention.models.stack import Stack
-from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads
-
-Activations = dict[str, np.ndarray]
 
 
 class RunCache(NamedTuple):
@@ -46,7 +47,9 @@ class RunCache(NamedTuple):
     at: Activations
     model: Any  # with the edits
     forward: Any  # the cache of its forward
-    gradients: Activations  # to be filled by the backward
+    gradients: Activations  # filled while the backward runs, and empty again after it
+    shape: tuple[int, ...] = ()  # of y
+    dtype: np.dtype | None = None
 
 
 def forward_with(
@@ -57,7 +60,7 @@ def forward_with(
     Shapes: as the model's own forward
 
     Raises: ValueError for a name that is no place of this model, or an edit that does not fit what flows there;
-    TypeError for what is no model, or no Edit.
+    TypeError for what is no model, no Edit, or an edit of another dtype.
 
     Source: Vig et al., Investigating Gender Bias in Language Models Using Causal Mediation Analysis (2020), section 3.
 
@@ -71,7 +74,7 @@ def forward_with(
     cache = RunCache({}, None, None, {})
     edited = _with_places(model, edits, cache)
     y, of_forward = edited.forward(*inputs, **options)
-    return y, cache._replace(model=edited, forward=of_forward)
+    return y, cache._replace(model=edited, forward=of_forward, shape=y.shape, dtype=y.dtype)
 
 
 def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Parameters]:
@@ -79,8 +82,9 @@ def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Paramet
 
     Shapes: dy as y -> d_at as `cache.at`, grads as `model.parameters()`
     """
+    require_cotangent("backward_with", "dy", dy, cache.shape, cache.dtype)
     grads = dict(cache.model.gradients_from_logits(cache.forward, dy))
-    d_at = {name: cache.gradients[name] for name in cache.at}
+    d_at = {name: cache.gradients.pop(name) for name in cache.at}  # so the cache is again as it was
     return d_at, {name: grads[name] for name in cache.model.parameters()}
 
 
@@ -112,92 +116,20 @@ def one_head(head: int, num_heads: int) -> np.ndarray:
 def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     """The edit that puts a value in the place of what is there, wherever `where` is True; without a value, zeros.
 
-    Shapes: where and value broadcastable to what flows at the place
+    Shapes: where and value broadcastable to what flows at the place, and with each other
 
-    Raises: TypeError when where is not an array of bool.
+    Raises: TypeError when where is not an array of bool, or value not one of floats; ValueError for shapes that do not
+    fit.
     """
-    if not hasattr(where, "dtype") or where.dtype != np.bool_:
-        raise dtype_error("replacing", "where", "an array of bool", getattr(where, "dtype", type(where).__name__))
-    return Edit(~where, None if value is None else np.where(where, value, np.zeros_like(value, shape=())))
-
-
-class Place:
-    """Where an edit acts, and what passes is noted."""
-
-    def __init__(self, name: str, change: Edit, run: RunCache) -> None:
-        self.name, self.change, self.run = name, change, run
-
-    def forward(self, x: np.ndarray) -> np.ndarray:
-        y, _ = edit(x, *self.change)
-        self.run.at[self.name] = y.copy()  # what comes after may write into y
-        return y
-
-    def backward(self, dy: np.ndarray) -> np.ndarray:
-        self.run.gradients[self.name] = dy.copy()
-        dx, _ = edit_backward(dy, EditCache(self.change.keep, None, dy.shape, dy.dtype))
-        return dx
-
-
-class Watched(Layer):
-    """A layer with a place before or behind it; its cache, its parameters and their names are those of the layer."""
-
-    def __init__(self, layer: Any, place: Place) -> None:
-        self.layer, self.place = layer, place
-
-    def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
-        return self.layer.arrays(prefix)
-
-
-class WatchedInput(Watched):
-    """A block or a norm, with a place on the residual stream before it."""
-
-    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
-        return self.layer.forward(self.place.forward(x), **options)
-
-    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
-        dx, *others = self.layer.backward(dy, cache)
-        return self.place.backward(dx), *others
-
-
-class WatchedOutput(Watched):
-    """A feed-forward network, with a place behind it."""
-
-    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
-        y, cache = self.layer.forward(x, **options)
-        return self.place.forward(y), cache
-
-    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
-        return self.layer.backward(self.place.backward(dy), cache)
-
-
-class WatchedHeads(Watched):
-    """An attention, with a place between its heads and w_o."""
-
-    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        o, cache = self._heads(x).forward(x, **options)  # (B, T_q, H d_v)
-        o, _ = split_heads(o, self.layer.num_heads)  # (B, H, T_q, d_v)
-        o = self.place.forward(o)
-        o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
-        y, linear_o = project(o, self.layer.w_o, self.layer.b_o)  # (B, T_q, d_model)
-        return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
-
-    def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        # y = o @ w_o + b_o
-        do, dw_o, db_o = project_backward(dy, self.layer.w_o, cache.linear_o)  # (B, T_q, H d_v)
-        # o = concat_heads(place(o))
-        do = self.place.backward(concat_heads_backward(do, cache.heads_o))  # (B, H, T_q, d_v)
-        # o = split_heads(heads(x))
-        do = concat_heads(do)[0]  # (B, T_q, H d_v)
-        heads = self._heads(do)
-        *dx, grads = heads.backward(do, cache._replace(linear_o=project(do, heads.w_o)[1]))
-        return *dx, {**grads, **named({"w_o": dw_o, "b_o": db_o})}
-
-    def _heads(self, like: np.ndarray) -> MultiHeadAttention:
-        """The attention with the identity in the place of w_o: what it gives is what its heads say."""
-        heads = copy.copy(self.layer)
-        width = len(getattr(self.layer.w_o, "w", self.layer.w_o))  # of a layer in its place, that of its matrix
-        heads.w_o, heads.b_o = np.eye(width, dtype=like.dtype, like=like), None
-        return heads
+    require_array("replacing", "where", where, "an array of bool")
+    if where.dtype != np.bool_:
+        raise dtype_error("replacing", "where", "an array of bool", where.dtype)
+    if value is None:
+        return Edit(~where)
+    require_float("replacing", value=value)
+    if not all(a == b or 1 in (a, b) for a, b in zip(value.shape[::-1], where.shape[::-1], strict=False)):
+        raise shape_error("replacing", "value", f"broadcastable with where {where.shape}", value.shape)
+    return Edit(~where, np.where(where, value, 0.0))
 
 
 def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
@@ -207,7 +139,7 @@ def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
 
     def place(name: str) -> Place:
         places.append(name)
-        return Place(name, edits.get(name, Edit()), run)
+        return Place(name, edits.get(name, Edit()), run.at, run.gradients)
 
     model = copy.copy(model)
     for name, part in list(vars(model).items()):

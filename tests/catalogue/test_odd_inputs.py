@@ -65,7 +65,7 @@ def test_what_is_no_array_of_numpys_own_is_refused_in_one_sentence(entry: Entry)
         for what, change in FOREIGN.items():
             if value.dtype.kind != "f" and what in (*FINE, "more digits than there is a lowest number for"):
                 continue
-            if name in ("b", "bias", "mask", "context_mask") and what == "nothing":
+            if name in ("b", "bias", "mask", "context_mask", "keep", "add") and what == "nothing":
                 continue
             if value.dtype == bool and what == "objects":
                 continue

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import numpy_attention
-from numpy_attention import ops
+from numpy_attention import inside, ops
 from numpy_attention.catalogue import table
 from numpy_attention.gradcheck.check import check
 from numpy_attention.layers.layer import Layer
@@ -54,10 +54,11 @@ def test_run_checks_all_and_prints_median_and_largest_error() -> None:
 
 def test_every_public_backward_is_in_the_catalogue() -> None:
     covered = {entry.covers for entry in ENTRIES}
-    for module in (ops, numpy_attention):
+    for module in (ops, numpy_attention, inside):
         for name in dir(module):
             if name.endswith("_backward"):
-                assert name.removesuffix("_backward") in covered, f"{name} has no entry in catalogue/ops.py"
+                assert name.removesuffix("_backward") in covered, f"{name} has no entry in the catalogue"
+        assert not hasattr(module, "forward_with") or "forward_with" in covered
 
 
 def test_every_layer_and_model_is_in_the_catalogue() -> None:
@@ -74,7 +75,7 @@ def test_every_layer_and_model_is_in_the_catalogue() -> None:
 
 
 def test_names_are_unique() -> None:
-    entries = [*table.OPS, *table.LAYERS, *table.MODELS]
+    entries = [*table.OPS, *table.LAYERS, *table.MODELS, *table.INSIDE]
     assert len(entries) == len(table.CATALOGUE)
 
 

@@ -15,6 +15,8 @@ from tests.fuzz.subjects import Subject, renewed, subject_of, with_backward
 SIZES = {"context_length": 6, "d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3}
 X = np.random.default_rng(5).standard_normal((2, 3, 4)).astype(np.float32)
 IDS = np.array([[1, 2, 0], [3, 4, 4]])
+WEIGHTS = np.random.default_rng(6).dirichlet(np.ones(3), (2, 2, 3))  # (B, H, T, T)
+DY = np.random.default_rng(7).standard_normal((1, 3, 5)).astype(np.float32)
 MADE_ANEW = object()
 
 
@@ -56,6 +58,29 @@ def _model(cls: type, config_class: type, *batch: np.ndarray) -> Callable[..., A
 
 
 
+
+
+def _edited(keep: Any, add: Any) -> Any:
+    edited = na.inside.with_edits(gpt(), {"blocks.0": na.inside.Edit(keep, add)})
+    loss, cache = edited.loss(IDS, IDS)
+    return loss, edited.backward(cache)
+
+
+def _direct(direction: Any) -> Any:
+    model = gpt()
+    return na.inside.direct_effects(model, na.inside.forward_with(model, {}, IDS)[1].at, direction)
+
+
+def _rolled(weights: Any) -> Any:
+    return na.inside.attention_rollout({"blocks.0.attention": weights, "blocks.1.attention": WEIGHTS})
+
+
+def _patched(ids: Any, other_ids: Any, dy: Any) -> Any:
+    return na.inside.patching_effects(gpt(), ids, other_ids, dy)
+
+
+def _attributed(ids: Any, other_ids: Any, dy: Any, order: Any) -> Any:
+    return na.inside.attributed_effects(gpt(), ids, other_ids, dy, order=order)
 
 
 def _optimizer(cls: type) -> Callable[..., Any]:
@@ -203,6 +228,15 @@ def _table() -> dict[str, Callable[[], Subject]]:
         "prefix_matching_scores": _of(na.inside.prefix_matching_scores, model=gpt(), ids=np.tile(IDS, 2)),
         "previous_token_scores": _of(na.inside.previous_token_scores, model=gpt(), ids=IDS),
         "copying_scores": _of(na.inside.copying_scores, model=gpt()),
+        "logit_lens": _of(na.inside.logit_lens, model=gpt(), x=X),
+        "unembedding": _of(na.inside.unembedding, model=gpt()),
+        "direct_effects": _of(_direct, direction=X[0, 0]),
+        "attention_rollout": _of(_rolled, weights=WEIGHTS),
+        "patching_effects": _of(_patched, ids=IDS[:1], other_ids=IDS[1:], dy=DY),
+        "attributed_effects": _of(_attributed, ids=IDS[:1], other_ids=IDS[1:], dy=DY, order=2),
+        "one_head": _of(na.inside.one_head, head=1, num_heads=3),
+        "replacing": _of(na.inside.replacing, where=w > 0, value=g),
+        "with_edits": _of(_edited, keep=X > 0, add=X[0]),
         "export_safetensors": _of(_exported, path="m.safetensors"),
         "import_safetensors": _of(_imported, path="m.safetensors"),
     }
@@ -212,4 +246,5 @@ MADE = _table()
 COVERED_BY = {  # public names that another subject's name does not hold
     "GPT": "GPTConfig", "Seq2Seq": "Seq2SeqConfig", "SequenceClassifier": "SequenceClassifierConfig",
     "TextEncoder": "TextEncoderConfig", "merge_low_rank": "add_low_rank", "Layer": "Linear",
+    "Edit": "with_edits", "backward_with": "forward_with",
 }

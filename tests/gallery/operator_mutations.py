@@ -1,6 +1,6 @@
 """Operator mutations of the chapters: change one operator of an op's source at a time, and ask who notices.
 
-    PYTHONPATH=. python tests/gallery/operator_mutations.py            all of ops/, with the survivors
+    PYTHONPATH=. python tests/gallery/operator_mutations.py            all chapters, with the survivors
     PYTHONPATH=. python tests/gallery/operator_mutations.py softmax    one chapter
 
 The kinds are those of `operator_changes` in tests/mutations/changes.py. The checks of arguments are left alone: what
@@ -30,19 +30,26 @@ from tests.gallery.explained import reason_for
 from tests.gallery.values import VALUE_CHAPTERS, VALUES
 from tests.mutations.changes import Mutation, operator_changes
 
-OPS = Path(__file__).parents[2] / "numpy_attention" / "ops"
+PACKAGE = Path(__file__).parents[2] / "numpy_attention"
+OPS = PACKAGE / "ops"
 CHAPTERS = (
     "linear", "sums", "embedding", "softmax", "masks", "dropout", "attention", "heads", "positions", "normalization",
-    "activations", "erf", "losses", "tiled_attention", "tiles", "linear_cross_entropy",
+    "activations", "erf", "losses", "tiled_attention", "tiles", "linear_cross_entropy", "edits",
 )
+ROOMS = dict.fromkeys(CHAPTERS, "ops") | {"edits": "inside"}
 SECONDS = 60  # of the processor's time: a mutation that runs longer has made an endless loop
 
 PLACES = (ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Call, ast.Attribute, ast.Compare, ast.Constant)
 
 
+def source_of(chapter: str) -> Path:
+    """The file of a chapter."""
+    return PACKAGE / ROOMS[chapter] / f"{chapter}.py"
+
+
 def mutations(chapter: str) -> Iterator[Mutation]:
     """All mutations of a chapter, in order of its lines."""
-    tree = ast.parse((OPS / f"{chapter}.py").read_text())
+    tree = ast.parse(source_of(chapter).read_text())
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         if re.match("_?check", function.name):
             continue
@@ -81,8 +88,9 @@ def _places(function: ast.FunctionDef) -> Iterator[Any]:
 
 def killed_by(mutation: Mutation) -> str:
     """Which property notices; empty when none does."""
-    module = types.ModuleType(f"numpy_attention.ops.{mutation.file}")
-    module.__package__ = "numpy_attention.ops"
+    room = f"numpy_attention.{ROOMS[mutation.file]}"
+    module = types.ModuleType(f"{room}.{mutation.file}")
+    module.__package__ = room
 
     def out_of_time(*_: Any) -> None:
         raise TimeoutError("an endless loop")
@@ -100,7 +108,7 @@ def killed_by(mutation: Mutation) -> str:
 
 
 def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
-    original = importlib.import_module(f"numpy_attention.ops.{mutation.file}")
+    original = importlib.import_module(f"numpy_attention.{ROOMS[mutation.file]}.{mutation.file}")
     entries = [
         replace(entry, op=getattr(module, entry.covers), op_backward=getattr(module, f"{entry.covers}_backward"))
         for entry in CATALOGUE.values()

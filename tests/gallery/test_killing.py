@@ -89,6 +89,12 @@ WORDS = {
     "change_left_out_of_dx": "a path to the input is missing",
     "both_sides_at_zero": "does a gradient come through at all?",
     "both_sides_at_random": "the pretrained model is not the start",
+    "gradient_through_what_was_thrown_away": "it leaks through what keep hides",
+    "gradient_of_what_was_thrown_away_alone": "the backward takes keep the other way round",
+    "added_only_where_kept": "the backward gives zero where keep hides, and there it must not be zero",
+    "added_vector_not_summed": "uses only the first row of dy",
+    "added_vector_averaged": "once too often",
+    "added_before_the_mask": "the forward gives",
 }
 
 

@@ -1,6 +1,7 @@
 """Experiments at other values: where does the backward become right, and where not?
 
     a mask that hides nothing, ids that do not repeat      what the backward leaves out is nothing there
+    a mask upside down                                     right there, if the backward takes it so
     an argument of ones                                    a factor that is left out is one there
     a matrix that is symmetric                             so is its transpose
     a kernel that reads the same in both directions        to reverse it does nothing
@@ -34,6 +35,8 @@ def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
             continue
         if is_float(value):
             continue
+        if value.dtype == bool:
+            yield from _of_masks(evidence, names, name, value)
         changed, words = _neutral(name, value, evidence.exact, names)
         if changed is not None and evidence.right_at(names, {**evidence.exact, name: changed}):
             yield words
@@ -44,6 +47,25 @@ def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
     for name, value in arrays.items():
         if value.ndim == 1 or few:
             yield from _of_ones(evidence, names, name, value)
+
+
+def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
+    """Whether a mask stands upside down in the backward, or hides there what it does not hide in the function."""
+    try:
+        other = evidence.problem.gradients({**evidence.exact, name: ~value}, evidence.scalar.dy)
+    except (ValueError, IndexError, ArithmeticError):
+        return
+    if all(_near(other[report.name], report.numeric) for report in evidence.wrong):
+        yield f"right with ~{name} in the place of {name}: the backward takes {name} the other way round"
+    zero = all(not np.any(report.analytic[report.wrong]) for report in evidence.wrong)
+    if zero and evidence.right_at(names, {**evidence.exact, name: np.ones_like(value)}):
+        zeros = f"the backward gives zero where {name} hides, and there it must not be zero"
+        yield f"right when {name} hides nothing: {zeros}"
+
+
+def _near(claimed: np.ndarray | None, right: np.ndarray) -> bool:
+    size = float(np.max(np.abs(right), initial=0.0))
+    return claimed is not None and claimed.shape == right.shape and bool(np.all(np.abs(claimed - right) <= 1e-6 * size))
 
 
 def _neutral(name: str, value: np.ndarray, exact: Arrays, wrong: list[str]) -> tuple[np.ndarray | None, str]:

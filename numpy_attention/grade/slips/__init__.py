@@ -5,10 +5,10 @@ whoever has made it sees only that all numbers are wrong, and is helped by heari
 
     registry     what a slip is
     gradients    in a derivation: a factor, a sign, a mean for a sum
-    attention, parts, text, numbers    in exercises that start from nothing
+    attention, parts, text, numbers, inside    in exercises that start from nothing
 """
 
-from numpy_attention.grade.slips import attention, gradients, numbers, parts, text
+from numpy_attention.grade.slips import attention, gradients, inside, numbers, parts, text
 from numpy_attention.grade.slips.registry import SLIPS, slips_of
 
-__all__ = ["SLIPS", "attention", "gradients", "numbers", "parts", "slips_of", "text"]
+__all__ = ["SLIPS", "attention", "gradients", "inside", "numbers", "parts", "slips_of", "text"]

@@ -63,3 +63,29 @@ def test_a_kernel_that_is_not_reversed(rng: np.random.Generator) -> None:
 
     words = told(f, vjp, rng.standard_normal((2, 8)), rng.standard_normal(3))
     assert "right when k reads the same in both directions along axis 0" in words
+
+
+def test_a_mask_that_is_upside_down_in_the_backward(rng: np.random.Generator) -> None:
+    keep = rng.random((3, 5)) < 0.5
+
+    def f(x: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        return np.where(keep, np.sin(x), 0.0)
+
+    def upside_down(dy: np.ndarray, x: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        return np.where(keep, 0.0, dy * np.cos(x))
+
+    said = told(f, upside_down, rng.standard_normal((3, 5)), keep)
+    assert "right with ~keep in the place of keep: the backward takes keep the other way round" in said
+
+
+def test_a_mask_that_hides_a_term_that_it_does_not_hide_in_the_function(rng: np.random.Generator) -> None:
+    keep = rng.random((3, 5)) < 0.5
+
+    def f(x: np.ndarray, add: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        return np.where(keep, x, 0.0) + np.sin(add)
+
+    def too_much(dy: np.ndarray, x: np.ndarray, add: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.where(keep, dy, 0.0), np.where(keep, dy * np.cos(add), 0.0)
+
+    said = told(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
+    assert "the backward gives zero where keep hides, and there it must not be zero" in said

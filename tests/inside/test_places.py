@@ -1,0 +1,57 @@
+"""Chapter 38, continued: what is behind a place keeps its cache, its parameters and their names."""
+
+import numpy as np
+
+import numpy_attention as na
+from numpy_attention.inside.edits import Edit
+from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
+
+
+def a_place(change: Edit | None = None) -> tuple[Place, Activations, Activations]:
+    at: Activations = {}
+    gradients: Activations = {}
+    return Place("here", change or Edit(), at, gradients), at, gradients
+
+
+def test_what_passes_is_noted_and_stays_whatever_becomes_of_it() -> None:
+    place, at, gradients = a_place()
+    y = place.forward(np.ones(2))
+    y += 5.0  # as a residual path does
+    np.testing.assert_array_equal(at["here"], [1.0, 1.0])
+    dx = place.backward(np.full(2, 3.0))
+    dx += 5.0
+    np.testing.assert_array_equal(gradients["here"], [3.0, 3.0])
+
+
+def test_the_gradient_at_a_place_is_that_of_what_stands_there_after_its_edit() -> None:
+    place, at, gradients = a_place(Edit(np.array([True, False]), np.array([0.0, 7.0])))
+    np.testing.assert_array_equal(place.forward(np.ones(2)), [1.0, 7.0])
+    np.testing.assert_array_equal(place.backward(np.array([2.0, 3.0])), [2.0, 0.0])
+    np.testing.assert_array_equal(at["here"], [1.0, 7.0])
+    np.testing.assert_array_equal(gradients["here"], [2.0, 3.0])
+
+
+def test_a_layer_with_a_place_has_the_parameters_and_results_of_the_layer(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((2, 3, 4))
+    attention = na.MultiHeadAttention(4, 2, rng, bias=True, dtype=np.float64)
+    for layer, kind in ((attention, WatchedHeads), (na.FeedForward(4, 5, rng, dtype=np.float64), WatchedOutput),
+                        (na.EncoderBlock(4, 2, 5, rng, dtype=np.float64), WatchedInput)):
+        watched = kind(layer, a_place()[0])
+        assert all(mine is own for mine, own in zip(watched.parameters().values(), layer.parameters().values()))
+        assert list(watched.parameters()) == list(layer.parameters())
+        (y, cache), (own_y, own_cache) = watched.forward(x), layer.forward(x)
+        np.testing.assert_array_equal(y, own_y)
+        (dx, grads), (own_dx, own_grads) = watched.backward(y, cache), layer.backward(y, own_cache)
+        np.testing.assert_array_equal(dx, own_dx)
+        assert grads.keys() == own_grads.keys()
+        for name, grad in grads.items():
+            np.testing.assert_array_equal(grad, own_grads[name], err_msg=name)
+
+
+def test_a_nan_of_one_head_is_not_carried_to_the_others(rng: np.random.Generator) -> None:
+    attention = na.MultiHeadAttention(4, 2, rng, dtype=np.float64)
+    attention.w_v[:, 2:] = np.nan  # the second head's
+    place, at, _ = a_place(Edit(np.array([[[True]], [[False]]])))
+    y, _ = WatchedHeads(attention, place).forward(rng.standard_normal((1, 3, 4)))
+    assert np.isfinite(y).all()
+    assert np.isfinite(at["here"]).all()
