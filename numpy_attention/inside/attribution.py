@@ -27,7 +27,8 @@ import numpy as np
 from numpy_attention.errors import require_float, require_number, shape_error, value_error
 from numpy_attention.gradcheck import hvp_layer
 from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.run import Activations, backward_with, forward_with, replacing
+from numpy_attention.inside.places import Activations
+from numpy_attention.inside.run import backward_with, forward_with, replacing
 from numpy_attention.layers.layer import Layer, Parameters
 
 AT_ONCE = 2**25  # numbers in the results of a batch of patched runs
