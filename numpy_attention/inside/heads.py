@@ -93,12 +93,13 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
     E = _wide(model.token_embedding.table)  # (V, d_model)
     U = E if model.head is None else _wide(model.head.w).T  # (V, d_model)
     B = _without_mean(U * _wide(model.norm.gamma), model.norm).T  # (d_model, V)
+    through = B @ E  # (d_model, d_model): the sum over all tokens, which is the same for every head
     scores = {}
     for i, block in enumerate(model.blocks):
-        A = _without_mean(E, block.norm_1) * _wide(block.norm_1.gamma)  # (V, d_model)
+        A = _without_mean(through, block.norm_1) * _wide(block.norm_1.gamma)  # (d_model, d_model)
         w_v, w_o, H = matrix_of(block.attention.w_v), matrix_of(block.attention.w_o), block.attention.num_heads
-        v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (V, d_v)
-        o = np.split(w_o @ B, H)  # H times (d_v, V)
+        v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (d_model, d_v)
+        o = np.split(w_o, H)  # H times (d_v, d_model)
         scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
     return scores
 
