@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.diagrams import attention, memory, models, work
+from tests.diagrams import attention, inside, memory, models, work
 from tests.diagrams.pen import Drawing
 
 FOLDER = Path(__file__).parents[2] / "docs" / "_static" / "diagrams"
 DRAWINGS: tuple[Callable[[], Drawing], ...] = (
     attention.chain_and_pairs, attention.backward, attention.masks, attention.many_heads, attention.positions,
     models.layer_norm, models.block, work.two_roads, work.training_step, models.gpt, models.encoder_decoder,
-    memory.kv_cache, memory.tiles, work.house,
+    memory.kv_cache, memory.tiles, inside.induction, inside.places, work.house,
 )
