@@ -90,15 +90,27 @@ def _between(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
     below, above = right[right < low], right[right > high]
     if below.size + above.size < right.size or not below.size or not above.size or math.comb(n, wrong.size) < ways * n:
         return ""
-    return f"{plain(below.max(), low):.6g} < {name} < {plain(high, above.min()):.6g}"
+    return f"{_below(below.max(), low):.6g} < {name} < {_above(high, above.min()):.6g}"
 
 
 def _threshold(name: str, wrong: np.ndarray, right: np.ndarray) -> str:
     if wrong.min() > right.max():
-        return f"{name} > {plain(right.max(), wrong.min()):.6g}"
+        return f"{name} > {_below(right.max(), wrong.min()):.6g}"
     if wrong.max() < right.min():
-        return f"{name} < {plain(wrong.max(), right.min()):.6g}"
+        return f"{name} < {_above(wrong.max(), right.min()):.6g}"
     return ""
+
+
+def _below(low: float, high: float) -> float:
+    """The plainest number from low on that is below high."""
+    number = plain(low, high)
+    return number if number < high else low
+
+
+def _above(low: float, high: float) -> float:
+    """The plainest number above low, up to high."""
+    number = plain(low, high)
+    return number if number > low else high
 
 
 def plain(low: float, high: float) -> float:

@@ -51,6 +51,15 @@ def earlier_copy_itself(weights: Array, N: int) -> Array:
 
 
 @slip("prefix_matching", "stand_in")
+def last_query_left_out(weights: Array, N: int) -> Array:
+    """The last query, t = 2N - 1, is left out: it has no next token to be right about, but it looks all the same.
+
+    Hides: of many queries one changes little.
+    """
+    return np.asarray(_at(weights, N, 1)[:, :-1].mean(axis=-1))
+
+
+@slip("prefix_matching", "stand_in")
 def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
     """It takes key t - N - 1, the token before the earlier copy; what came next stands at t - N + 1.
 

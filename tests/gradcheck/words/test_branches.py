@@ -77,3 +77,14 @@ def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Ge
 
     with pytest.raises(GradientError, match=f"wrong only where {words}: is that a case of its own"):
         gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
+
+
+def test_of_zeros_and_ones_the_words_are_true_of_the_zeros() -> None:
+    """A bound between 0 and 1 that is rounded to 0 would say keep < 0, of numbers that are 0."""
+    from numpy_attention.gradcheck.words.branches import _threshold
+
+    zeros, ones = np.zeros(20), np.ones(20)
+    assert _threshold("keep", zeros, ones) == "keep < 1"
+    assert _threshold("keep", ones, zeros) == "keep > 0"
+    assert _threshold("keep", -ones, zeros) == "keep < 0"
+    assert _threshold("keep", zeros, -ones) == "keep > -1"

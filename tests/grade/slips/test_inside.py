@@ -29,6 +29,8 @@ def ablation(dx: str = KEPT, dadd: str = "dy.sum(axis=axes).reshape(add_shape)")
     ("gradient_of_add_left_at_zero", "ablation", ablation(dadd="np.zeros(add_shape, dy.dtype)")),
     ("earlier_copy_itself", "prefix_matching", HEADS.format("weights[:, t, t - N].mean(axis=-1)")),
     ("token_before_the_earlier_copy", "prefix_matching", HEADS.format("weights[:, t, t - N - 1].mean(axis=-1)")),
+    ("last_query_left_out", "prefix_matching",
+     HEADS.format("weights[:, t[:-1], t[:-1] - N + 1].mean(axis=-1)")),
     ("sum_over_the_second_half", "prefix_matching", HEADS.format("weights[:, t, t - N + 1].sum(axis=-1)")),
     ("divided_by_all_queries", "prefix_matching", HEADS.format("weights[:, t, t - N + 1].sum(axis=-1) / (2 * N)")),
     ("queries_and_keys_exchanged", "prefix_matching", HEADS.format("weights[:, t - N + 1, t].mean(axis=-1)")),
