@@ -96,7 +96,8 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
     scores = {}
     for i, block in enumerate(model.blocks):
         A = _without_mean(E, block.norm_1) * _wide(block.norm_1.gamma)  # (V, d_model)
-        w_v, w_o, H = matrix_of(block.attention.w_v), matrix_of(block.attention.w_o), block.attention.num_heads
+        w_v, w_o = _wide(matrix_of(block.attention.w_v)), _wide(matrix_of(block.attention.w_o))
+        H = block.attention.num_heads
         v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (V, d_v)
         o = np.split(w_o @ B, H)  # H times (d_v, V)
         scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
@@ -117,10 +118,10 @@ def _without_mean(x: np.ndarray, norm: Norm) -> np.ndarray:
 def matrix_of(w: Matrix) -> np.ndarray:
     """A matrix, or what the layer in its place (Chapter 37) multiplies by."""
     if not isinstance(w, Layer):
-        return _wide(w)
+        return w
     inner: Any = w
-    y, _ = project(np.eye(len(inner.w), dtype=inner.w.dtype, like=inner.w), w)
-    return _wide(y)
+    y, _ = project(np.asarray(np.eye(len(inner.w), dtype=inner.w.dtype), like=inner.w), w)
+    return y
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

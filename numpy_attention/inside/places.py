@@ -33,7 +33,7 @@ class Place:
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         try:
-            y, _ = edit(x, *self.change)
+            y, _ = edit(x, *(beside(array, x) for array in self.change))
         except (TypeError, ValueError) as error:
             said = str(error).removeprefix("edit: ")
             raise type(error)(f"forward_with: edits[{self.name!r}].{said}") from None
@@ -42,8 +42,13 @@ class Place:
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         self.gradients[self.name] = dy
-        dx, _ = edit_backward(dy, EditCache(self.change.keep, None, dy.shape, dy.dtype))
+        dx, _ = edit_backward(dy, EditCache(beside(self.change.keep, dy), None, dy.shape, dy.dtype))
         return dx
+
+
+def beside(array: Any, other: np.ndarray) -> Any:
+    """The array where the other one is: what is made on the host, as masks are, goes where the model is."""
+    return np.asarray(array, like=other) if type(array) is np.ndarray else array
 
 
 class Watched(Layer):

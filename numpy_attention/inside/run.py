@@ -35,7 +35,7 @@ from numpy_attention.errors import (
     value_error,
 )
 from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
+from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput, beside
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.model import Model
 from numpy_attention.models.stack import Stack
@@ -129,6 +129,8 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     require_float("replacing", value=value)
     if not all(a == b or 1 in (a, b) for a, b in zip(value.shape[::-1], where.shape[::-1], strict=False)):
         raise shape_error("replacing", "value", f"broadcastable with where {where.shape}", value.shape)
+    value = beside(value, where)
+    where = beside(where, value)
     return Edit(~where, np.where(where, value, 0.0))
 
 
