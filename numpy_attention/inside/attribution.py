@@ -69,8 +69,8 @@ def patching_effects(
         found = []
         for one_each in _one_each(x.shape[1:-1], pair.at_once):
             few = np.repeat(ids, len(one_each), axis=0)
-            y, _ = forward_with(model, {name: replacing(one_each, pair.other[name])}, few)
-            found.append((wide(y - pair.y) * pair.dy).reshape(len(few), -1).sum(1))
+            change = forward_with(model, {name: replacing(one_each, pair.other[name])}, few)[0] - pair.y
+            found.append((wide(change) * pair.dy).reshape(len(few), -1).sum(1))
         effects[name] = np.concatenate(found).reshape(x.shape[1:-1]).astype(x.dtype)
     return effects
 

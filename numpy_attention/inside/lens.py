@@ -187,7 +187,7 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
         B, T, _ = at["norm"].shape
         shape = (B, H, T, d_model // H) if name.endswith("attention") else (B, T, d_model)
         if at[name].shape != shape:
-            raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it of another model, or another run?")
+            raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it of another run or model?")
     used = {f"at[{name!r}]": at[name] for name in ["norm", *parts]}
     _require_floats(op, {"model.norm.gamma": model.norm.gamma, **used, "direction": direction})
     shape = at["norm"].shape

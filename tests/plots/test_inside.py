@@ -61,6 +61,8 @@ def test_each_head_has_a_cell_with_its_number() -> None:
     axes = figure.axes[0]
     assert cells(axes) == {(0, 0): "0.50", (0, 1): "0.25", (1, 0): "1.00", (1, 1): "0.00"}
     assert ticks(axes.yaxis) == ["blocks.0.attention", "blocks.1.attention"]
+    assert ticks(axes.xaxis) == ["0", "1"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("head", "layer")
     assert axes.images[0].get_clim() == (0.0, 1.0)
     assert axes.images[0].cmap.name == "white_to_blue"
 
