@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import on_host
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.layers.layer import Layer, Parameters, named
 from numpy_attention.layers.linear import project, project_backward
@@ -48,7 +49,7 @@ class Place:
 
 def beside(array: Any, other: np.ndarray) -> Any:
     """The array where the other one is: what is made on the host, as masks are, goes where the model is."""
-    return np.asarray(array, like=other) if type(array) is np.ndarray else array
+    return array if on_host(other) or not on_host(array) else np.asarray(array, like=other)
 
 
 class Watched(Layer):
