@@ -37,6 +37,10 @@ def test_each_training_sequence_has_a_period_of_its_own_from_a_quarter_to_a_half
     assert set(ids.ravel()) == set(range(SYMBOLS))
 
 
+def test_symbols_are_read_and_scored_by_two_tables():
+    assert task_of().model(np.random.default_rng(0)).head is not None
+
+
 def test_the_second_half_of_the_test_is_its_first_and_no_seed_has_that_of_another():
     ids, _ = task_of(context=32).test
     np.testing.assert_array_equal(ids[:, :16], ids[:, 16:])
