@@ -7,8 +7,8 @@ measured number, x for what stands at the place and D for the difference that th
     L(x + D) = L(x) + g . D + 1/2 D . H D + ...          g, H: first and second derivatives of L at x
 
 One backward gives g at all places at once, and so a first estimate of every patch: g . D, **attribution patching**.
-It is wrong by what is curved between x and x + D: a softmax that is nearly full cannot rise, whatever its slope was
-before; a norm divides by what the patch has changed as well.
+It is wrong by what is curved between x and x + D: a softmax with one weight near 1 hardly moves at first, and then lets
+go; a norm divides by what the patch has changed as well.
 
 The second term is the largest part of that error as long as D is small enough. H is never built: a step into the
 complex plane along D makes H D of the very backward that made g (the checker's `hvp`), exact to the last digits, at
@@ -24,14 +24,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_number, shape_error, value_error
+from numpy_attention.backend import on_host
+from numpy_attention.errors import (
+    dtype_error,
+    require_float,
+    require_integers,
+    require_number,
+    shape_error,
+    value_error,
+)
 from numpy_attention.gradcheck import hvp_layer
 from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.places import Activations
-from numpy_attention.inside.run import backward_with, forward_with, replacing
+from numpy_attention.inside.places import Activations, beside
+from numpy_attention.inside.run import RunCache, backward_with, forward_with, replacing
 from numpy_attention.layers.layer import Layer, Parameters
+from numpy_attention.models.model import Model
+from numpy_attention.models.seq2seq import Seq2Seq
+from numpy_attention.ops.sums import wide
 
-AT_ONCE = 2**25  # numbers in the results of a batch of patched runs
+AT_ONCE = 2**25  # numbers in a batch of patched runs: results, looks and activations
 
 
 def patching_effects(
@@ -46,19 +57,21 @@ def patching_effects(
 
     Units: those of y; dy says what is measured: with 1 at one logit and -1 at another it is their difference
 
-    Raises: ValueError for texts that are not one each, of one length, a dy of another shape, or no place.
+    Raises: ValueError for texts that are not one each, of one length, a dy of another shape, or no place; TypeError for
+    a model that reads two texts, ids that are no integers, a dy of another dtype, or places that are no names.
 
     Source: Vig et al., Investigating Gender Bias in Language Models Using Causal Mediation Analysis (2020), section 3;
     Wang et al., Interpretability in the Wild (2023), section 3.
     """
-    pair = _pair(model, ids, other_ids, dy, places)
+    pair = _pair("patching_effects", model, ids, other_ids, dy, places)
     effects: Activations = {}
     for name, x in pair.at.items():
-        found = [
-            ((forward_with(model, {name: change}, few)[0] - pair.y) * dy).reshape(len(few), -1).sum(1)
-            for few, change in _patches(name, pair, ids)
-        ]
-        effects[name] = np.concatenate(found).reshape(x.shape[1:-1])
+        found = []
+        for one_each in _one_each(x.shape[1:-1], pair.at_once):
+            few = np.repeat(ids, len(one_each), axis=0)
+            change = forward_with(model, {name: replacing(one_each, pair.other[name])}, few)[0] - pair.y
+            found.append((wide(change) * pair.dy).reshape(len(few), -1).sum(1))
+        effects[name] = np.concatenate(found).reshape(x.shape[1:-1]).astype(x.dtype)
     return effects
 
 
@@ -76,20 +89,25 @@ def attributed_effects(
 
     Shapes: as `patching_effects`
 
+    The curvature is made by the checker, on the host: `order=2` takes no model that is on a GPU.
+
     Raises: ValueError for an order that is neither 1 nor 2, or what `patching_effects` refuses.
 
     Source: Nanda, Attribution Patching (2023), neelnanda.io; Kramár et al., AtP* (2024), section 2; H D: Pearlmutter,
     Fast Exact Multiplication by the Hessian (1994).
     """
-    require_number("attributed_effects", "order", order, at_least=1, at_most=2, whole=True)
-    pair = _pair(model, ids, other_ids, dy, places)
-    d_at, _ = backward_with(dy, forward_with(model, {}, ids)[1])
+    op = "attributed_effects"
+    require_number(op, "order", order, at_least=1, at_most=2, whole=True)
+    pair = _pair(op, model, ids, other_ids, dy, places)
+    if order == 2 and not on_host(pair.y):
+        raise value_error(op, "order", "1 on a GPU", order, "model.to(get_backend()) brings the model to the host")
+    d_at, _ = backward_with(pair.dy, pair.cache)
     effects: Activations = {}
     for name, x in pair.at.items():
         step = pair.other[name] - x
-        effects[name] = (d_at[name] * step).sum(-1)[0]
+        effects[name] = (wide(d_at[name]) * step).sum(-1)[0].astype(x.dtype)
         if order == 2:
-            effects[name] = effects[name] + _curvature(model, name, ids, step, dy).astype(x.dtype)
+            effects[name] = effects[name] + _curvature(model, name, ids, step, pair).astype(x.dtype)
     return effects
 
 
@@ -99,6 +117,9 @@ class Pair(NamedTuple):
     at: Activations  # of the places that are looked at
     other: Activations
     y: np.ndarray
+    dy: np.ndarray
+    cache: RunCache  # of the run as it is
+    at_once: int  # texts in a batch
 
 
 class _Shifted(Layer):
@@ -116,41 +137,52 @@ class _Shifted(Layer):
         return d_at[self.name], {f"model.{name}": grad for name, grad in grads.items()}
 
 
-def _curvature(model: Any, name: str, ids: np.ndarray, step: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    """1/2 D . H D for every head and position by itself: each is a text of one batch."""
-    x_shape, n = step.shape[1:], math.prod(step.shape[1:-1])
-    one_each = np.eye(n, dtype=bool).reshape(n, *x_shape[:-1], 1)
-    steps = np.where(one_each, step, 0.0)  # (n, H, T, d_v)
-    shifted = _Shifted(model, name, np.repeat(ids, n, axis=0))
-    moved = hvp_layer(shifted, {"add": np.zeros_like(steps)}, {"add": steps}, dy=np.repeat(dy, n, axis=0))["add"]
-    return 0.5 * np.asarray((moved * steps).reshape(n, -1).sum(1)).reshape(x_shape[:-1])
+def _curvature(model: Any, name: str, ids: np.ndarray, step: np.ndarray, pair: Pair) -> np.ndarray:
+    """1/2 D . H D for every head and position by itself: each is a text of a batch."""
+    found = []
+    for one_each in _one_each(step.shape[1:-1], max(1, pair.at_once // 4)):  # complex numbers, and those of a backward
+        n = len(one_each)
+        steps = np.where(one_each, step, 0.0)  # (n, H, T, d_v)
+        shifted = _Shifted(model, name, np.repeat(ids, n, axis=0))
+        more = {"add": np.zeros_like(steps)}
+        moved = hvp_layer(shifted, more, {"add": steps}, dy=np.repeat(pair.dy, n, axis=0))["add"]
+        found.append((moved * steps).reshape(n, -1).sum(1))
+    return 0.5 * np.concatenate(found).reshape(step.shape[1:-1])
 
 
-def _patches(name: str, pair: Pair, ids: np.ndarray) -> Iterator[tuple[np.ndarray, Edit]]:
-    """The patches of a place, one head and position each, as many in a batch as fit."""
-    x, other = pair.at[name], pair.other[name]
-    n = math.prod(x.shape[1:-1])
-    at_once = max(1, AT_ONCE // pair.y.size)
+def _one_each(shape: tuple[int, ...], at_once: int) -> Iterator[np.ndarray]:
+    """Masks that are True at one head and position, (n, H, T, 1), for all of them in turn, a few in a batch."""
+    n = math.prod(shape)
     for start in range(0, n, at_once):
-        few = range(start, min(start + at_once, n))
-        where = np.zeros((len(few), n), bool)
-        where[range(len(few)), few] = True
-        where = where.reshape(len(few), *x.shape[1:-1], 1)
-        yield np.repeat(ids, len(few), axis=0), replacing(where, other)
+        few = np.arange(start, min(start + at_once, n))
+        yield (few[:, None] == np.arange(n)).reshape(len(few), *shape, 1)
 
 
-def _pair(model: Any, ids: np.ndarray, other_ids: np.ndarray, dy: np.ndarray, places: Collection[str] | None) -> Pair:
+def _pair(
+    op: str, model: Any, ids: np.ndarray, other_ids: np.ndarray, dy: np.ndarray, places: Collection[str] | None
+) -> Pair:
     """Both runs, once their texts fit."""
-    if np.ndim(ids) != 2 or len(ids) != 1 or np.shape(other_ids) != np.shape(ids):
-        got = f"{np.shape(ids)} and {np.shape(other_ids)}"
-        raise shape_error("patching", "ids and other_ids", "(1, T), one text each, of one length", got)
+    if not isinstance(model, Model) or isinstance(model, Seq2Seq):
+        raise dtype_error(op, "model", "a model that reads one text: GPT, TextEncoder, ...", type(model).__name__)
+    for name, array in (("ids", ids), ("other_ids", other_ids)):
+        require_integers(op, name, array, getattr(model.config, "vocab_size", None))
+    if ids.ndim != 2 or len(ids) != 1 or other_ids.shape != ids.shape:
+        got = f"{ids.shape} and {other_ids.shape}"
+        raise shape_error(op, "ids and other_ids", "(1, T), one text each, of one length", got)
     y, cache = forward_with(model, {}, ids)
-    require_float("patching", y=y, dy=dy)
+    require_float(op, y=y, dy=dy)
     if dy.shape != y.shape:
-        raise shape_error("patching", "dy", f"{y.shape}, as the model's result", dy.shape)
+        raise shape_error(op, "dy", f"{y.shape}, as the model's result", dy.shape)
     other = forward_with(model, {}, other_ids)[1].at
-    names = [name for name in cache.at if name.endswith("attention")] if places is None else list(places)
+    heads = {name: x.shape for name, x in cache.at.items() if name.endswith("attention")}
+    if isinstance(places, str) or not (places is None or isinstance(places, Collection)):
+        fix = f"[{places!r}]" if isinstance(places, str) else ""
+        raise dtype_error(op, "places", "a list of names, or None", type(places).__name__, fix)
+    names = list(heads) if places is None else list(places)
     for name in names:
-        if name not in cache.at:
-            raise value_error("patching", "places", f"of {', '.join(cache.at)}", repr(name))
-    return Pair({name: cache.at[name] for name in names}, {name: other[name] for name in names}, y)
+        if not isinstance(name, str) or name not in cache.at:
+            raise value_error(op, "places", f"of {', '.join(cache.at)}", repr(name))
+    looks = sum(shape[1] * shape[2] ** 2 for shape in heads.values())
+    at_once = max(1, AT_ONCE // (y.size + looks + sum(x.size for x in cache.at.values())))
+    at = {name: cache.at[name] for name in names}
+    return Pair(at, {name: other[name] for name in names}, y, beside(dy, y), cache, at_once)

@@ -19,7 +19,7 @@ An edit is linear in both of its arrays. What was thrown away gets no gradient, 
 
     dx = keep * dy                      dadd = dy, summed over whatever add was repeated along
 
-So dadd is the slope of the loss for what stands at this place, whether anything was added or not.
+So dy itself is the slope of the loss for what stands at this place, whether anything was added or not.
 """
 
 from __future__ import annotations

@@ -10,13 +10,14 @@ weights[t, t - 1]. Who finds what came next last time: let ids be N tokens and t
 seen at t - N, and what came next stands at t - N + 1, so the score is the mean of weights[t, t - N + 1] for t >= N.
 
 Who says what it sees: a head that looks at a token adds to the logits of all tokens. With E the table of embeddings, U
-that of the unembedding (the same one where weights are tied), C the matrix that takes the mean of a vector away, and
-both norms without their division, which is a positive number and no direction,
+that of the unembedding (the same one where weights are tied), and C the matrix that takes the mean of a vector away
+(the norms divide as well, but by a positive number, which turns no sign),
 
     M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T               (V, V): the token looked at -> the logits
 
-RMS norm has no C. To copy is to raise the token's own logit, for a mixture of tokens as for one, so that M has positive
-eigenvalues: sum(eig) / sum(|eig|) is 1 if all are positive, 0 if they are balanced, -1 if all are negative.
+RMS norm has no C. To copy is to raise the logit of the very token that is looked at, so that M has positive
+eigenvalues: sum(eig) / sum(|eig|) is 1 if all are positive, 0 if they are balanced, -1 if all are negative. It says
+something of heads whose answer goes straight to the logits, not of those that later blocks read first.
 
 M is V by V. But M = A B with A = E C diag(gamma_1) w_v, (V, d_v), and B the rest, (d_v, V), and eig(A B) = eig(B A) but
 for zeros: from A B x = s x follows B A (B x) = s (B x). So d_v by d_v numbers are enough, and the zeros add nothing.
@@ -97,7 +98,8 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
     scores = {}
     for i, block in enumerate(model.blocks):
         A = _without_mean(through, block.norm_1) * _wide(block.norm_1.gamma)  # (d_model, d_model)
-        w_v, w_o, H = matrix_of(block.attention.w_v), matrix_of(block.attention.w_o), block.attention.num_heads
+        w_v, w_o = _wide(matrix_of(block.attention.w_v)), _wide(matrix_of(block.attention.w_o))
+        H = block.attention.num_heads
         v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (d_model, d_v)
         o = np.split(w_o, H)  # H times (d_v, d_model)
         scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
@@ -118,10 +120,10 @@ def _without_mean(x: np.ndarray, norm: Norm) -> np.ndarray:
 def matrix_of(w: Matrix) -> np.ndarray:
     """A matrix, or what the layer in its place (Chapter 37) multiplies by."""
     if not isinstance(w, Layer):
-        return _wide(w)
+        return w
     inner: Any = w
-    y, _ = project(np.eye(len(inner.w), dtype=inner.w.dtype, like=inner.w), w)
-    return _wide(y)
+    y, _ = project(np.asarray(np.eye(len(inner.w), dtype=inner.w.dtype), like=inner.w), w)
+    return y
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

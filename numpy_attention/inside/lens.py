@@ -11,7 +11,7 @@ its input is linear once its denominator is known, so with mu and sigma of the w
 
     norm(stream) = gamma * (stream - mu) / sigma + beta
 
-each part p of the stream has a share in the logit of token v, and the shares add up to the logit to the last digit:
+each part p of the stream has a share in the logit of token v, and the shares add up to the logit, but for round-off:
 
     share of p = (gamma * (p - mean(p)) / sigma) . U_v            and once for all   beta . U_v
 
@@ -19,16 +19,17 @@ It is exact as an account of what was added. It does not say what would be if p 
 and so would all that later layers make of p.
 
 For the weights of attention there is an old shorthand, **rollout**: mix the heads of a block evenly, count the residual
-path as a look at oneself, and multiply block by block. See its warning.
+path as a look at oneself, and multiply block by block. It knows no values: `attention_rollout` says what that means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import broadcasts_to, require_array, require_arrays, require_float, shape_error, value_error
+from numpy_attention.errors import broadcasts_to, require_arrays, require_float, shape_error, value_error
 from numpy_attention.inside.heads import matrix_of
 from numpy_attention.layers.normalization import LayerNorm
 from numpy_attention.models.gpt import GPT
@@ -43,12 +44,12 @@ def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
 
     Shapes: x (..., d_model) -> (..., V)
 
-    Raises: TypeError for another model, or what is no array of floats; ValueError for another width.
+    Raises: TypeError for another model, or what is no array of floats of its dtype; ValueError for another width.
 
     Source: nostalgebraist, Interpreting GPT: the Logit Lens (2020), LessWrong.
     """
     _require_gpt("logit_lens", model)
-    require_float("logit_lens", x=x)
+    _require_floats("logit_lens", {"model.norm.gamma": model.norm.gamma, "x": x})
     if x.ndim < 1 or x.shape[-1] != model.config.d_model:
         raise shape_error("logit_lens", "x", f"(..., {model.config.d_model}), a residual stream", x.shape)
     h, _ = model.norm.forward(x)
@@ -78,8 +79,9 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
 
     Units: logits
 
-    Raises: TypeError for another model; ValueError for one whose blocks are post-norm, where there is no stream that
-    is a sum, for activations that lack a place, or a direction of another shape.
+    Raises: TypeError for another model, or arrays of another dtype than its own; ValueError for one whose blocks are
+    post-norm, where there is no stream that is a sum, for activations that lack a place or are those of another model,
+    or a direction of another shape.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021), section on direct paths; Wang et
     al., Interpretability in the Wild (2023), section 3.1.
@@ -96,14 +98,13 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     read = read / sigma[..., None]
 
     def share(part: np.ndarray) -> np.ndarray:
-        return np.asarray(np.einsum("btd,btd->bt", part, read))
+        return np.einsum("btd,btd->bt", part, read)
 
     shares = {"embedding": share(at["blocks.0"])}
     b_o = np.zeros_like(sigma)
     for i, block in enumerate(model.blocks):
         attention, o = block.attention, at[f"blocks.{i}.attention"]  # (B, H, T, d_v)
-        w_o = np.asarray(matrix_of(attention.w_o).astype(o.dtype), like=o)  # (H d_v, d_model)
-        w_o = w_o.reshape(o.shape[1], o.shape[3], -1)  # (H, d_v, d_model)
+        w_o = matrix_of(attention.w_o).reshape(o.shape[1], o.shape[3], -1)  # (H, d_v, d_model)
         shares[f"blocks.{i}.attention"] = np.einsum("bhtv,hvd,btd->bht", o, w_o, read, optimize=True)
         if attention.b_o is not None:
             b_o = b_o + read @ attention.b_o
@@ -126,7 +127,8 @@ def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
     nothing like one that decides, and takes both paths of a residual for equally strong. It is a picture to begin with,
     not a measurement; patching measures (Chapter 41).
 
-    Raises: TypeError or ValueError for what is no dict of square weights of one shape.
+    Raises: TypeError or ValueError for what is no dict of square weights of one shape and dtype, or for weights of an
+    encoder and a decoder, whose blocks do not stand on one another.
 
     Source: Abnar, Zuidema, Quantifying Attention Flow in Transformers (2020), section 3.
 
@@ -134,15 +136,11 @@ def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> attention_rollout({"blocks.0.attention": look_back}).tolist()
     [[[1.0, 0.0], [0.5, 0.5]]]
     """
-    require_arrays("attention_rollout", "weights", weights)
-    shapes = {(len(w), *w.shape[2:]) if w.ndim == 4 and w.shape[2] == w.shape[3] else None for w in weights.values()}
-    if None in shapes or len(shapes) > 1:
-        got = {name: w.shape for name, w in weights.items()}
-        raise shape_error("attention_rollout", "weights", "(B, H, T, T) in every block, with one B and T", got)
-    first = next(iter(weights.values()))
-    rollout = np.broadcast_to(np.eye(first.shape[-1], dtype=first.dtype, like=first), (len(first), *first.shape[2:]))
+    first = _check_weights(weights)
+    itself = np.asarray(np.eye(first.shape[-1], dtype=first.dtype), like=first)  # (T, T)
+    rollout = np.broadcast_to(itself, (len(first), *first.shape[2:]))
     for w in weights.values():
-        mixed = (w.mean(1) + np.eye(w.shape[-1], dtype=w.dtype, like=w)) / 2
+        mixed = (w.mean(1) + itself) / 2
         rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # a row that sees nothing keeps itself
     return rollout
 
@@ -152,18 +150,46 @@ def _require_gpt(op: str, model: object) -> None:
         raise TypeError(f"{op}: model must be a GPT, got {type(model).__name__}")
 
 
+def _require_floats(op: str, arrays: dict[str, Any]) -> None:
+    """All of one dtype, that of the first."""
+    require_float(op, **arrays)
+
+
+def _check_weights(weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Those of the first block, once all of them fit each other."""
+    op = "attention_rollout"
+    require_arrays(op, "weights", weights)
+    _require_floats(op, {f"weights[{name!r}]": w for name, w in weights.items()})
+    first = next(iter(weights.values()))
+    for name, w in weights.items():
+        if w.ndim != 4 or not w.shape[1] or (len(w), *w.shape[2:]) != (len(first), first.shape[-1], first.shape[-1]):
+            raise shape_error(op, "weights", "(B, H, T, T) in every block, with one B and T", f"{w.shape} at {name!r}")
+        if str(name).endswith("cross_attention"):
+            raise value_error(op, "weights", "those of one stack of blocks", repr(name), "roll out the encoder alone")
+    return first
+
+
 def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> None:
-    _require_gpt("direct_effects", model)
+    op = "direct_effects"
+    _require_gpt(op, model)
     if not model.config.pre_norm:
         fix = "in post-norm a norm stands on the stream after every sublayer"
-        raise value_error("direct_effects", "model", "of pre-norm blocks", "one of post-norm blocks", fix)
+        raise value_error(op, "model", "of pre-norm blocks", "one of post-norm blocks", fix)
+    require_arrays(op, "at", at)
     parts = [f"blocks.{i}{part}" for i in range(len(model.blocks)) for part in ("", ".attention", ".feed_forward")]
-    require_arrays("direct_effects", "at", at)
-    for name in [*parts, "norm"]:
+    d_model, H = model.config.d_model, model.config.num_heads
+    for name in ["norm", *parts]:
         if name not in at:
-            raise value_error("direct_effects", "at", f"what flowed at every place, {name} too", f"{len(at)} places",
+            raise value_error(op, "at", f"what flowed at every place, {name} too", f"{len(at)} places",
                               "cache.at of forward_with has them")
-    require_array("direct_effects", "direction", direction)
+        if at["norm"].ndim != 3:
+            raise shape_error(op, "at['norm']", f"(B, T, {d_model})", at["norm"].shape)
+        B, T, _ = at["norm"].shape
+        shape = (B, H, T, d_model // H) if name.endswith("attention") else (B, T, d_model)
+        if at[name].shape != shape:
+            raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it of another run or model?")
+    used = {f"at[{name!r}]": at[name] for name in ["norm", *parts]}
+    _require_floats(op, {"model.norm.gamma": model.norm.gamma, **used, "direction": direction})
     shape = at["norm"].shape
     if direction.ndim < 1 or direction.shape[-1] != shape[-1] or not broadcasts_to(direction.shape, shape):
-        raise shape_error("direct_effects", "direction", f"({shape[-1]},) or broadcastable to {shape}", direction.shape)
+        raise shape_error(op, "direction", f"({shape[-1]},) or broadcastable to {shape}", direction.shape)

@@ -2,10 +2,10 @@
 
 A place stands before a block or a norm, behind a feed-forward network, or between the heads of an attention and w_o.
 For the last the attention of Chapter 17 is run with the identity in the place of w_o: then it gives out what its heads
-say, and w_o follows by itself.
+say. That passes the place, and is multiplied with the real w_o afterwards.
 
-A place with something behind it has the cache, the parameters and the names of that layer, so that the block around it
-and the model notice nothing.
+A layer with a place returns the cache, the parameters and the names of the layer alone, so that a block calls it as it
+would call that.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.backend import on_host
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.layers.layer import Layer, Parameters, named
 from numpy_attention.layers.linear import project, project_backward
@@ -33,7 +34,7 @@ class Place:
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         try:
-            y, _ = edit(x, *self.change)
+            y, _ = edit(x, *(beside(array, x) for array in self.change))
         except (TypeError, ValueError) as error:
             said = str(error).removeprefix("edit: ")
             raise type(error)(f"forward_with: edits[{self.name!r}].{said}") from None
@@ -42,8 +43,13 @@ class Place:
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         self.gradients[self.name] = dy
-        dx, _ = edit_backward(dy, EditCache(self.change.keep, None, dy.shape, dy.dtype))
+        dx, _ = edit_backward(dy, EditCache(beside(self.change.keep, dy), None, dy.shape, dy.dtype))
         return dx
+
+
+def beside(array: Any, other: np.ndarray) -> Any:
+    """The array where the other one is: what is made on the host, as masks are, goes where the model is."""
+    return array if on_host(other) or not on_host(array) else np.asarray(array, like=other)
 
 
 class Watched(Layer):

@@ -12,9 +12,9 @@ it (Chapter 38). The arrays are those of the model itself; the model stays as it
 
 An encoder-decoder has them twice, `encoder.blocks.0` and `decoder.blocks.0`, and `decoder.blocks.0.cross_attention`.
 
-Whatever passes a place is noted on the way up, and its gradient on the way down: `cache.at[place]` is x, `d_at[place]`
-is the slope of sum(dy * y) for it. With x patched into this run, sum(d_at * (x_other - x)) says to first order what
-that would change (Chapter 41).
+Whatever passes a place is noted on the way up, and its gradient on the way down: with y for the model's result,
+`cache.at[place]` is x, and `d_at[place]` is the slope of sum(dy * y) for it. If another x were patched into this run,
+sum(d_at * (x_other - x)) says to first order what that would change (Chapter 41).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from numpy_attention.errors import (
     value_error,
 )
 from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
+from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput, beside
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.model import Model
 from numpy_attention.models.stack import Stack
@@ -129,6 +129,8 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     require_float("replacing", value=value)
     if not all(a == b or 1 in (a, b) for a, b in zip(value.shape[::-1], where.shape[::-1], strict=False)):
         raise shape_error("replacing", "value", f"broadcastable with where {where.shape}", value.shape)
+    value = beside(value, where)
+    where = beside(where, value)
     return Edit(~where, np.where(where, value, 0.0))
 
 

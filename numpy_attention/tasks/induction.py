@@ -38,8 +38,8 @@ FRESH = 64  # held-out sequences
 AT_ONCE = 16
 LONGEST = 4096  # a line of the log holds the loss at each position
 KINDS = {  # of scores, and what a head with a high one does
-    "prefix_matching": "looks at what came next", "previous_token": "looks at the token before",
-    "copying": "raises what it looks at",
+    "prefix_matching": "prefix matching: what came next", "previous_token": "previous token",
+    "copying": "copying: raises what it looks at",
 }
 
 
@@ -108,7 +108,7 @@ class InductionTask(Task):
         ids, targets = (array[0] for array in self.test)
         said = to_host(model.forward(ids[None])[0])[0].argmax(-1)
         lines = [
-            f"loss on {FRESH} fresh sequences, {T // 2} random symbols and the same again, in nats per symbol:",
+            f"loss in nats per symbol on {FRESH} fresh sequences of the longest piece, {T // 2} symbols and the same again:",
             f"  guessing                       {math.log(SYMBOLS):6.3f}",
             f"  the first time, this model     {figures['val_loss_first']:6.3f}",
             f"  the second time, this model    {figures['val_loss_second']:6.3f}   {figures['val_accuracy']:.1%} right",
@@ -118,9 +118,10 @@ class InductionTask(Task):
         for kind, means in KINDS.items():
             best = max((name for name in figures if name.startswith(f"{kind}.")), key=figures.__getitem__)
             head = head_name(best.removeprefix(f"{kind}."))
-            lines.append(f"  {means:<31}{figures[best]:6.3f}   {head}")
+            lines.append(f"  {means:<33}{figures[best]:6.3f}   {head}")
         shown = slice(T // 2, T // 2 + 16)
-        lines += ["", f"  it sees     {symbols(ids[shown])}", f"  it says     {symbols(said[shown])}"]
+        lines += ["", f"where the piece of {T // 2} begins again:"]
+        lines += [f"  it sees     {symbols(ids[shown])}", f"  it says     {symbols(said[shown])}"]
         return "\n".join([*lines, f"  comes next  {symbols(targets[shown])}"])
 
     def pictures(self, log: Log) -> dict[str, Callable[[], Any]]:

@@ -1,6 +1,8 @@
 """Chapter 41: the estimates are the first and the second derivative of the experiment."""
 
+import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,6 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention import inside
-from numpy_attention.inside.attribution import AT_ONCE
 from numpy_attention.pretrained.shipped import shipped_induction
 from tests.inside.test_lens import VARIANTS, model_of
 
@@ -63,9 +64,61 @@ def test_few_at_a_time_is_the_same_as_all(monkeypatch: pytest.MonkeyPatch) -> No
     whole = inside.patching_effects(model, IDS, OTHER, dy)
     assert set(whole) == {"blocks.0.attention", "blocks.1.attention"}
     monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", 3 * dy.size)
-    for name, effects in inside.patching_effects(model, IDS, OTHER, dy).items():
-        np.testing.assert_allclose(effects, whole[name], atol=1e-12)
-    assert AT_ONCE > 0
+    curved = inside.attributed_effects(model, IDS, OTHER, dy, order=2)
+    for at_once in (1, 3 * 1000):  # one by one, and a few: a run has some 500 numbers
+        monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", at_once)
+        for name, effects in inside.patching_effects(model, IDS, OTHER, dy).items():
+            np.testing.assert_allclose(effects, whole[name], atol=1e-12)
+        for name, effects in inside.attributed_effects(model, IDS, OTHER, dy, order=2).items():
+            np.testing.assert_allclose(effects, curved[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("estimate", [inside.patching_effects, partial(inside.attributed_effects, order=2)])
+def test_a_batch_is_small_enough_for_its_looks_too(monkeypatch: pytest.MonkeyPatch, estimate: Any) -> None:
+    """A text with few logits: in one batch, the looks of these patches would have tens of millions of bytes."""
+    model = na.GPT(na.GPTConfig(3, 32, 8, 4, 2, d_ff=4), np.random.default_rng(0), np.float64)
+    ids = np.random.default_rng(1).integers(0, 3, (1, 32))
+    monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", 2**17)
+    tracemalloc.start()
+    estimate(model, ids, (ids + 1) % 3, np.ones((1, 32, 3)), ["blocks.0.attention"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6e6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_effects_have_the_dtype_of_the_model(dtype: Any) -> None:
+    """In float16 too they are summed in float32: products of small numbers are not lost."""
+    model, wide = model_of(dtype=dtype), model_of(dtype=dtype)
+    wide.replace_parameters(lambda _, p: p.astype(np.float64))
+    dy = np.full((1, 5, 7), 1e-3, dtype)
+    dy[..., 1::2] *= -1
+    for estimate in (inside.patching_effects, inside.attributed_effects, partial(inside.attributed_effects, order=2)):
+        exact = estimate(wide, IDS, OTHER, dy.astype(np.float64))
+        for name, effects in estimate(model, IDS, OTHER, dy).items():
+            assert effects.dtype == dtype
+            np.testing.assert_allclose(effects, exact[name], atol=10 * float(np.finfo(dtype).eps) * 1e-2)
+
+
+def test_one_token_no_place_and_a_place_twice() -> None:
+    model, dy = model_of(), np.ones((1, 5, 7))
+    for estimate in (inside.patching_effects, inside.attributed_effects, partial(inside.attributed_effects, order=2)):
+        assert estimate(model, IDS, OTHER, dy, []) == {}
+        once, twice = (estimate(model, IDS, OTHER, dy, ["norm"] * n) for n in (1, 2))
+        np.testing.assert_array_equal(once.pop("norm"), twice.pop("norm"))
+        assert once == twice == {}
+        one = estimate(model, IDS[:, 1:2], OTHER[:, 1:2], dy[:, :1], ["blocks.0.attention", "norm"])
+        assert [effects.shape for effects in one.values()] == [(2, 1), (1,)]
+
+
+def test_an_estimate_changes_neither_the_model_nor_its_arguments() -> None:
+    model, dy = model_of(low_rank=True), np.ones((1, 5, 7))
+    given = [IDS, OTHER, dy, *model.parameters().values()]
+    before = [array.copy() for array in given]
+    inside.patching_effects(model, IDS, OTHER, dy)
+    inside.attributed_effects(model, IDS, OTHER, dy, order=2)
+    for array, was in zip([*given[:3], *model.parameters().values()], before, strict=True):
+        np.testing.assert_array_equal(array, was)
 
 
 def pairs(exchanged: bool, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -129,13 +182,37 @@ def test_and_no_help_where_a_head_no_longer_finds_its_place() -> None:
     assert removed < 0.0
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
-    model, dy = model_of(), np.zeros((1, 5, 7))
-    with pytest.raises(ValueError, match="one text each, of one length"):
-        inside.patching_effects(model, IDS, OTHER[:, :4], dy)
-    with pytest.raises(ValueError, match=r"dy must be \(1, 5, 7\), as the model's result, got \(1, 5, 6\)"):
-        inside.patching_effects(model, IDS, OTHER, dy[..., :6])
-    with pytest.raises(ValueError, match=r"places must be of blocks\.0, .*got 'blocks\.2'"):
-        inside.attributed_effects(model, IDS, OTHER, dy, ["blocks.2"])
-    with pytest.raises(ValueError, match="order must be"):
-        inside.attributed_effects(model, IDS, OTHER, dy, order=3)
+IDS_LIKE = r"ids and other_ids must be \(1, T\), one text each, of one length"
+PLACES_LIKE = "places must be a list of names, or None, got "
+
+
+@pytest.mark.parametrize("op", [inside.patching_effects, inside.attributed_effects])
+@pytest.mark.parametrize(("change", "said"), [
+    ({"other_ids": OTHER[:, :4]}, IDS_LIKE), ({"ids": IDS[0], "other_ids": OTHER[0]}, IDS_LIKE),
+    ({"ids": np.tile(IDS, (2, 1)), "other_ids": np.tile(OTHER, (2, 1))}, IDS_LIKE),
+    ({"ids": IDS[:0], "other_ids": OTHER[:0]}, IDS_LIKE),
+    ({"ids": IDS.tolist()}, "ids must be an integer array, got list"),
+    ({"ids": [[1, 2], [3]]}, "ids must be an integer array, got list"),
+    ({"other_ids": None}, "other_ids must be an integer array, got NoneType"),
+    ({"other_ids": OTHER * 1.0}, "other_ids must be an integer array, got float64"),
+    ({"other_ids": OTHER + 2}, r"other_ids must be integers in \[0, 7\), got 7"),
+    ({"dy": np.zeros((1, 5, 6))}, r"dy must be \(1, 5, 7\), as the model's result, got \(1, 5, 6\)"),
+    ({"dy": np.zeros((1, 5, 7), np.float32)}, "dy must be float64 as y is, got float32"),
+    ({"dy": [0.0]}, "dy must be an array of floats, got list"),
+    ({"places": ["blocks.2"]}, r"places must be of blocks\.0, .*got 'blocks\.2'"),
+    ({"places": [["norm"]]}, r"places must be of blocks\.0, .*got \['norm'\]"),
+    ({"places": "norm"}, PLACES_LIKE + r"str; \['norm'\]"), ({"places": 3}, PLACES_LIKE + "int"),
+    ({"model": None}, "model must be a model that reads one text.*, got NoneType"),
+    ({"model": na.Seq2Seq(na.Seq2SeqConfig(7, 7, 6, d_model=8, num_heads=2, num_layers=1), None)},
+     "model must be a model that reads one text.*, got Seq2Seq"),
+])
+def test_what_does_not_fit_is_refused_by_name(op: Any, change: dict[str, Any], said: str) -> None:
+    arguments = {"model": model_of(), "ids": IDS, "other_ids": OTHER, "dy": np.zeros((1, 5, 7))}
+    with pytest.raises((TypeError, ValueError), match=f"^{op.__name__}: {said}"):
+        op(**{**arguments, **change})
+
+
+def test_there_are_two_orders() -> None:
+    for order in (0, 3):
+        with pytest.raises(ValueError, match=r"attributed_effects: order must be in \[1, 2\]"):
+            inside.attributed_effects(model_of(), IDS, OTHER, np.zeros((1, 5, 7)), order=order)

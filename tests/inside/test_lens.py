@@ -1,5 +1,6 @@
 """Chapter 40: the parts of a stream add up to the logit, and the lens at the end is the model."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,18 @@ def test_it_is_float32_in_and_float32_out() -> None:
     np.testing.assert_allclose(summed(shares), logits[..., 2], rtol=1e-4, atol=1e-4)
 
 
+def test_in_float16_a_stream_whose_squares_are_beyond_all_numbers_has_its_shares() -> None:
+    model = model_of(dtype=np.float16)
+    _, cache = inside.forward_with(model, {}, IDS)
+    large = {name: np.clip(300 * x, -3e4, 3e4) for name, x in cache.at.items()}
+    shares = inside.direct_effects(model, large, inside.unembedding(model)[2])
+    model.replace_parameters(lambda _, p: p.astype(np.float64))
+    exact = {name: x.astype(np.float64) for name, x in large.items()}
+    for name, share in inside.direct_effects(model, exact, inside.unembedding(model)[2]).items():
+        assert shares[name].dtype == np.float16
+        np.testing.assert_allclose(shares[name], share, rtol=0.02, atol=0.02, err_msg=name)
+
+
 def test_the_share_of_a_head_is_what_goes_when_it_is_cut_behind_the_last_norm_s_denominator() -> None:
     """Cut one head of the last block, and let no later network see it: the logit moves by the share alone."""
     model = model_of()
@@ -121,5 +134,44 @@ def test_what_does_not_fit_is_refused_with_its_reason() -> None:
         inside.direct_effects(model, {k: v for k, v in cache.at.items() if k != "norm"}, U[0])
     with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
         inside.direct_effects(model, cache.at, U)
-    with pytest.raises(ValueError, match=r"in every block, with one B and T"):
-        inside.attention_rollout({"blocks.0.attention": np.zeros((1, 2, 3, 4))})
+    for odd in (U[0][:1], U[0, 0], np.ones((1, 5, 1))):
+        with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
+            inside.direct_effects(model, cache.at, np.asarray(odd))
+    for odd in (np.ones(8, int), np.ones(8, np.float32), np.ones(8, object), [1.0] * 8):
+        with pytest.raises(TypeError, match="direct_effects: direction must be "):
+            inside.direct_effects(model, cache.at, odd)
+    with pytest.raises(TypeError, match=r"logit_lens: x must be float64 as model\.norm\.gamma is, got float32"):
+        inside.logit_lens(model, np.zeros(8, np.float32))
+
+
+ELSEWHERE: dict[str, tuple[str, Any]] = {
+    "one text": ("norm", lambda x: x[0]), "narrower": ("norm", lambda x: x[..., :7]),
+    "one token": ("blocks.0", lambda x: x[:, :1]), "one head": ("blocks.0.attention", lambda x: x[:, :1]),
+    "heads behind positions": ("blocks.1.attention", lambda x: x.swapaxes(1, 2)),
+    "heads of one text": ("blocks.1.attention", lambda x: x[0]),
+    "more heads": ("blocks.1.attention", lambda x: x.reshape(2, 4, 5, 2)),
+    "fewer texts": ("blocks.1.feed_forward", lambda x: x[:1]),
+    "another dtype": ("blocks.1.feed_forward", lambda x: x.astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_activations_of_another_run_or_model_are_refused_by_their_place(case: str) -> None:
+    name, change = ELSEWHERE[case]
+    model = model_of()
+    at = inside.forward_with(model, {}, IDS)[1].at
+    with pytest.raises((TypeError, ValueError), match=rf"^direct_effects: at\['{re.escape(name)}'\] must be "):
+        inside.direct_effects(model, {**at, name: change(at[name])}, np.ones(8))
+
+
+def test_weights_that_do_not_fit_each_other_are_refused() -> None:
+    square = np.full((1, 2, 3, 3), 1 / 3)
+    for odd in (np.zeros((1, 2, 3, 4)), square[0], square[:, :0], np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))):
+        with pytest.raises(ValueError, match=r"in every block, with one B and T, got .* at 'b'"):
+            inside.attention_rollout({"a": square, "b": odd})
+    with pytest.raises(TypeError, match=r"weights\['b'\] must be float64 as weights\['a'\] is, got float32"):
+        inside.attention_rollout({"a": square, "b": square.astype(np.float32)})
+    with pytest.raises(ValueError, match=r"of one stack of blocks, got 'decoder\.blocks\.0\.cross_attention'"):
+        inside.attention_rollout({"encoder.blocks.0.attention": square, "decoder.blocks.0.cross_attention": square})
+    assert inside.attention_rollout({"a": square[:0]}).shape == (0, 3, 3)
+    np.testing.assert_array_equal(inside.attention_rollout({"a": np.ones((1, 2, 1, 1))}), np.ones((1, 1, 1)))

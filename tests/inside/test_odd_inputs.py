@@ -96,6 +96,12 @@ def test_a_head_is_one_of_them(head: Any, num_heads: Any) -> None:
         one_head(head, num_heads)
 
 
+def test_a_value_and_where_may_be_single_numbers_of_numpy() -> None:
+    change = replacing(np.bool_(True), np.float64(0.5))
+    assert change.add is not None
+    assert (bool(change.keep), float(change.add)) == (False, 0.5)
+
+
 def test_a_value_for_each_position_goes_to_one_head() -> None:
     change = replacing(one_head(1, 2), np.ones((3, 4)))
     assert change.add is not None

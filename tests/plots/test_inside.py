@@ -30,6 +30,12 @@ def test_the_fall_is_seen_between_the_first_and_the_last_step_and_later_lines_ar
     assert axes.get_ylim()[0] <= 0.0
 
 
+def test_an_even_fall_has_lines_at_even_steps_and_the_picture_begins_at_zero() -> None:
+    axes = plots.loss_by_position([{"step": step, "loss_at_0": 13.0 - step} for step in range(11)]).axes[0]
+    assert [line.get_label() for line in axes.lines] == [f"step {step}" for step in range(0, 11, 2)]
+    assert axes.get_ylim()[0] == 0.0
+
+
 def test_one_row_is_one_line() -> None:
     assert len(plots.loss_by_position(falling()[1:2]).axes[0].lines) == 1
 
@@ -61,6 +67,8 @@ def test_each_head_has_a_cell_with_its_number() -> None:
     axes = figure.axes[0]
     assert cells(axes) == {(0, 0): "0.50", (0, 1): "0.25", (1, 0): "1.00", (1, 1): "0.00"}
     assert ticks(axes.yaxis) == ["blocks.0.attention", "blocks.1.attention"]
+    assert ticks(axes.xaxis) == ["0", "1"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("head", "layer")
     assert axes.images[0].get_clim() == (0.0, 1.0)
     assert axes.images[0].cmap.name == "white_to_blue"
 
@@ -107,7 +115,9 @@ def test_each_kind_has_a_panel_and_the_best_heads_a_name_and_the_same_look_in_ea
     for axes in figure.axes:
         assert len(axes.lines) == 6
         assert sum(line.get_label() in labels for line in axes.lines) == 4
-        assert axes.lines[-1].get_label() in labels, "drawn above the others"
+        assert all(line.get_label() in labels for line in axes.lines[-4:]), "drawn above the others"
+        assert axes.get_ylim()[0] < 0.0 < 1.0 < axes.get_ylim()[1]
+        assert len({line.get_linestyle() for line in axes.lines[-4:]}) == 4, "told apart without colours, too"
     first, second = ({line.get_label(): line.get_color() for line in axes.lines} for axes in figure.axes)
     assert all(first[label] == second[label] for label in labels)
     curve = next(line for line in figure.axes[0].lines if line.get_label() == "block 1, head 2")
@@ -119,6 +129,12 @@ def test_a_head_without_a_score_is_not_the_best() -> None:
     row = {"step": 1} | {f"copying.blocks.0.attention.{h}": value for h, value in enumerate((float("nan"), 0.1, 0.2))}
     labels = [text.get_text() for text in plots.head_scores_over_training([row]).legends[0].get_texts()]
     assert labels == ["block 0, head 2", "block 0, head 1", "block 0, head 0"]
+
+
+def test_the_best_head_is_that_of_the_end() -> None:
+    log = [{"step": 1, "copying.a.0": 0.9, "copying.a.1": 0.1}, {"step": 2, "copying.a.0": 0.2, "copying.a.1": 0.3}]
+    labels = [text.get_text() for text in plots.head_scores_over_training(log).legends[0].get_texts()]
+    assert labels == ["a.1", "a.0"]
 
 
 def test_one_head_of_one_kind_is_enough() -> None:

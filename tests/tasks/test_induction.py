@@ -13,6 +13,7 @@ from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.task import Task
 from numpy_attention.tasks import make_task
 from numpy_attention.tasks.induction import LONGEST, SYMBOLS, InductionTask
+from numpy_attention.tasks.labelled import symbols
 from tests.tasks.trained import trained
 
 SMALL = ["--heads=2", "--d-model=16", "--context=16", "--batch=4", "--workers=1", "--steps=2", "--eval-every=1"]
@@ -37,9 +38,15 @@ def test_each_training_sequence_has_a_period_of_its_own_from_a_quarter_to_a_half
     assert set(ids.ravel()) == set(range(SYMBOLS))
 
 
+def test_symbols_are_read_and_scored_by_two_tables():
+    assert task_of().model(np.random.default_rng(0)).head is not None
+
+
 def test_the_second_half_of_the_test_is_its_first_and_no_seed_has_that_of_another():
     ids, _ = task_of(context=32).test
     np.testing.assert_array_equal(ids[:, :16], ids[:, 16:])
+    assert {period(row) for row in ids} == {16}
+    assert task_of().reference_lines() == {"guessing": math.log(64), "half known": math.log(64) / 2}
     np.testing.assert_array_equal(ids, task_of(context=32).test[0])
     assert not np.array_equal(ids, task_of(context=32, seed=1).test[0])
 
@@ -138,6 +145,9 @@ def test_the_report_sets_both_halves_beside_guessing_and_names_the_best_heads(tm
     with Workers(1) as workers:
         report = trainer.task.report(trainer.model, np.random.default_rng(0), workers)
     assert f"{math.log(64):.3f}" in report
+    ids = trainer.task.test[0][:1]
+    said = trainer.model.forward(ids)[0][0].argmax(-1)
+    assert f"it says     {symbols(said[8:])}\n" in report
     assert f"{figures['val_loss_first']:.3f}" in report
     assert f"{figures['val_loss_second']:.3f}" in report
     for kind in ("prefix_matching", "previous_token", "copying"):
