@@ -108,7 +108,7 @@ class InductionTask(Task):
         ids, targets = (array[0] for array in self.test)
         said = to_host(model.forward(ids[None])[0])[0].argmax(-1)
         lines = [
-            f"loss in nats per symbol on {FRESH} fresh sequences of the longest piece, {T // 2} symbols and the same again:",
+            f"nats per symbol on {FRESH} fresh sequences of the longest piece, {T // 2} symbols and the same again:",
             f"  guessing                       {math.log(SYMBOLS):6.3f}",
             f"  the first time, this model     {figures['val_loss_first']:6.3f}",
             f"  the second time, this model    {figures['val_loss_second']:6.3f}   {figures['val_accuracy']:.1%} right",
