@@ -126,11 +126,11 @@ class _Shifted(Layer):
     """The model as a layer of what is added at one place: the checker makes complex numbers of it."""
 
     def __init__(self, model: Any, name: str, ids: np.ndarray) -> None:
-        self.model, self.name, self.ids = model, name, ids
-        self.ids_held = (ids,)
+        self.model, self.name = model, name
+        self.texts = (ids,)  # as an attribute of its own it would count among the layer's arrays
 
     def forward(self, add: np.ndarray) -> tuple[np.ndarray, Any]:
-        return forward_with(self.model, {self.name: Edit(add=add)}, self.ids_held[0])
+        return forward_with(self.model, {self.name: Edit(add=add)}, *self.texts)
 
     def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Parameters]:
         d_at, grads = backward_with(dy, cache)

@@ -88,7 +88,7 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021).
     """
-    _check_gpt("copying_scores", model)
+    require_gpt("copying_scores", model)
     if not model.config.pre_norm:
         raise value_error("copying_scores", "model", "a GPT with pre_norm", "one without")
     E = _wide(model.token_embedding.table)  # (V, d_model)
@@ -104,6 +104,15 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
         o = np.split(w_o, H)  # H times (d_v, d_model)
         scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
     return scores
+
+
+def require_gpt(op: str, model: object) -> None:
+    """Refuse every other model.
+
+    Raises: TypeError for what is no GPT.
+    """
+    if not isinstance(model, GPT):
+        raise dtype_error(op, "model", "a GPT", type(model).__name__)
 
 
 def _mean_weights(model: GPT, ids: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
@@ -140,13 +149,8 @@ def _sign(product: np.ndarray) -> float:
     return float(eigenvalues.sum().real) / total if total else 0.0
 
 
-def _check_gpt(op: str, model: object) -> None:
-    if not isinstance(model, GPT):
-        raise dtype_error(op, "model", "a GPT", type(model).__name__)
-
-
 def _check_ids(op: str, model: object, ids: np.ndarray) -> None:
-    _check_gpt(op, model)
+    require_gpt(op, model)
     require_integers(op, "ids", ids)
     if ids.ndim != 2 or 0 in ids.shape or ids.shape[1] < 2:
         raise shape_error(op, "ids", "(B, T) with T at least 2", ids.shape)

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import broadcasts_to, require_arrays, require_float, shape_error, value_error
-from numpy_attention.inside.heads import matrix_of
+from numpy_attention.inside.heads import matrix_of, require_gpt
 from numpy_attention.layers.normalization import LayerNorm
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.head import run_head
@@ -48,8 +48,9 @@ def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
 
     Source: nostalgebraist, Interpreting GPT: the Logit Lens (2020), LessWrong.
     """
-    _require_gpt("logit_lens", model)
-    _require_floats("logit_lens", {"model.norm.gamma": model.norm.gamma, "x": x})
+    require_gpt("logit_lens", model)
+    both: dict[str, Any] = {"model.norm.gamma": model.norm.gamma, "x": x}
+    require_float("logit_lens", **both)
     if x.ndim < 1 or x.shape[-1] != model.config.d_model:
         raise shape_error("logit_lens", "x", f"(..., {model.config.d_model}), a residual stream", x.shape)
     h, _ = model.norm.forward(x)
@@ -64,7 +65,7 @@ def unembedding(model: GPT) -> np.ndarray:
 
     Raises: TypeError for another model.
     """
-    _require_gpt("unembedding", model)
+    require_gpt("unembedding", model)
     return model.token_embedding.table if model.head is None else model.head.w.T
 
 
@@ -145,21 +146,12 @@ def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
     return rollout
 
 
-def _require_gpt(op: str, model: object) -> None:
-    if not isinstance(model, GPT):
-        raise TypeError(f"{op}: model must be a GPT, got {type(model).__name__}")
-
-
-def _require_floats(op: str, arrays: dict[str, Any]) -> None:
-    """All of one dtype, that of the first."""
-    require_float(op, **arrays)
-
-
 def _check_weights(weights: Mapping[str, np.ndarray]) -> np.ndarray:
     """Those of the first block, once all of them fit each other."""
     op = "attention_rollout"
     require_arrays(op, "weights", weights)
-    _require_floats(op, {f"weights[{name!r}]": w for name, w in weights.items()})
+    by_name: dict[str, Any] = {f"weights[{name!r}]": w for name, w in weights.items()}
+    require_float(op, **by_name)
     first = next(iter(weights.values()))
     for name, w in weights.items():
         if w.ndim != 4 or not w.shape[1] or (len(w), *w.shape[2:]) != (len(first), first.shape[-1], first.shape[-1]):
@@ -171,7 +163,7 @@ def _check_weights(weights: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> None:
     op = "direct_effects"
-    _require_gpt(op, model)
+    require_gpt(op, model)
     if not model.config.pre_norm:
         fix = "in post-norm a norm stands on the stream after every sublayer"
         raise value_error(op, "model", "of pre-norm blocks", "one of post-norm blocks", fix)
@@ -188,8 +180,8 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
         shape = (B, H, T, d_model // H) if name.endswith("attention") else (B, T, d_model)
         if at[name].shape != shape:
             raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it of another run or model?")
-    used = {f"at[{name!r}]": at[name] for name in ["norm", *parts]}
-    _require_floats(op, {"model.norm.gamma": model.norm.gamma, **used, "direction": direction})
+    used: dict[str, Any] = {f"at[{name!r}]": at[name] for name in ["norm", *parts]}
+    require_float(op, **{"model.norm.gamma": model.norm.gamma, **used, "direction": direction})
     shape = at["norm"].shape
     if direction.ndim < 1 or direction.shape[-1] != shape[-1] or not broadcasts_to(direction.shape, shape):
         raise shape_error(op, "direction", f"({shape[-1]},) or broadcastable to {shape}", direction.shape)
