@@ -35,7 +35,7 @@ from numpy_attention.errors import (
 )
 from numpy_attention.gradcheck import hvp_layer
 from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.places import Activations, beside
+from numpy_attention.inside.places import Activations, beside, no_place
 from numpy_attention.inside.run import RunCache, backward_with, forward_with, replacing
 from numpy_attention.layers.layer import Layer, Parameters
 from numpy_attention.models.model import Model
@@ -181,7 +181,7 @@ def _pair(
     names = list(heads) if places is None else list(places)
     for name in names:
         if not isinstance(name, str) or name not in cache.at:
-            raise value_error(op, "places", f"of {', '.join(cache.at)}", repr(name))
+            raise no_place(op, "places", name, cache.at)
     looks = sum(shape[1] * shape[2] ** 2 for shape in heads.values())
     at_once = max(1, AT_ONCE // (y.size + looks + sum(x.size for x in cache.at.values())))
     at = {name: cache.at[name] for name in names}

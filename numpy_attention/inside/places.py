@@ -11,12 +11,14 @@ would call that.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import difflib
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.backend import on_host
+from numpy_attention.errors import shown, value_error
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.layers.layer import Layer, Parameters, named
 from numpy_attention.layers.linear import project, project_backward
@@ -24,6 +26,15 @@ from numpy_attention.layers.multi_head_attention import MultiHeadAttention, Mult
 from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads
 
 Activations = dict[str, np.ndarray]
+FEW = 8  # places that an error names
+
+
+def no_place(op: str, argument: str, name: object, places: Collection[str]) -> ValueError:
+    """The error for a name that no place of a model has, with some that there are and the nearest."""
+    few = [*places] if len(places) <= FEW else [*[*places][: FEW // 2], "...", [*places][-1]]
+    near = difflib.get_close_matches(str(name)[:80], places, 1)
+    fix = f"did you mean {near[0]!r}?" if near else ""
+    return value_error(op, argument, f"by the names {', '.join(few)}", shown(name), fix)
 
 
 class Place:

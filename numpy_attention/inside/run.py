@@ -35,7 +35,15 @@ from numpy_attention.errors import (
     value_error,
 )
 from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput, beside
+from numpy_attention.inside.places import (
+    Activations,
+    Place,
+    WatchedHeads,
+    WatchedInput,
+    WatchedOutput,
+    beside,
+    no_place,
+)
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.model import Model
 from numpy_attention.models.stack import Stack
@@ -152,7 +160,7 @@ def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
         _watch(model, "", place)
     for name in edits:
         if name not in places:
-            raise value_error("forward_with", "edits", f"by the names {', '.join(places)}", repr(name))
+            raise no_place("forward_with", "edits", name, places)
     return model
 
 

@@ -20,8 +20,10 @@ def model_of(dtype: Any = np.float64) -> na.GPT:
 
 
 @pytest.mark.parametrize(("edits", "said"), [
-    ({"blocks.2": Edit()}, f"forward_with: edits must be by the names {PLACES}, got 'blocks.2'"),
-    ({"blocks.0.head": Edit()}, f"forward_with: edits must be by the names {PLACES}, got 'blocks.0.head'"),
+    ({"blocks.2": Edit()},
+     f"forward_with: edits must be by the names {PLACES}, got 'blocks.2'; did you mean 'blocks.1'?"),
+    ({"blocks.0.head": Edit()},
+     f"forward_with: edits must be by the names {PLACES}, got 'blocks.0.head'; did you mean 'blocks.0'?"),
     ({0: Edit()}, f"forward_with: edits must be by the names {PLACES}, got 0"),
     ({"norm": np.ones(8)}, NO_EDIT.format("ndarray")),
     ({"norm": (None, None)}, NO_EDIT.format("tuple")),
@@ -52,7 +54,7 @@ def test_what_does_not_fit_is_refused_by_the_name_of_its_place(edits: Any, said:
 def test_the_places_of_an_encoder_decoder_are_named_with_their_stack() -> None:
     config: dict[str, Any] = {"source_vocab_size": 7, "target_vocab_size": 7, **SIZES}
     model = na.Seq2Seq(na.Seq2SeqConfig(**config), None)
-    said = r"encoder\.blocks\.0, .*decoder\.blocks\.0\.cross_attention, .*got 'blocks\.0'"
+    said = r"encoder\.blocks\.0, .*, decoder\.blocks\.1\.feed_forward, got 'blocks\.0'; did you mean '\w+\.blocks\.0'\?"
     with pytest.raises(ValueError, match=said):
         with_edits(model, {"blocks.0": Edit()})
 

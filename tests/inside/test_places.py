@@ -1,8 +1,10 @@
 """Chapter 38, continued: what is behind a place keeps its cache, its parameters and their names."""
 
 import numpy as np
+import pytest
 
 import numpy_attention as na
+from numpy_attention import inside
 from numpy_attention.inside.edits import Edit
 from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
 
@@ -55,3 +57,13 @@ def test_a_nan_of_one_head_is_not_carried_to_the_others(rng: np.random.Generator
     y, _ = WatchedHeads(attention, place).forward(rng.standard_normal((1, 3, 4)))
     assert np.isfinite(y).all()
     assert np.isfinite(at["here"]).all()
+
+
+def test_of_many_places_an_error_names_a_few_and_the_nearest() -> None:
+    model = na.GPT(na.GPTConfig(7, 6, d_model=4, num_heads=2, num_layers=30), np.random.default_rng(0))
+    with pytest.raises(ValueError, match="did you mean") as refusal:
+        inside.forward_with(model, {"blocks.23.atention": inside.Edit()}, np.array([[1]]))
+    assert str(refusal.value) == (
+        "forward_with: edits must be by the names blocks.0, blocks.0.attention, blocks.0.feed_forward, blocks.1, ..., "
+        "norm, got 'blocks.23.atention'; did you mean 'blocks.23.attention'?"
+    )
