@@ -148,6 +148,8 @@ def test_the_report_sets_both_halves_beside_guessing_and_names_the_best_heads(tm
     ids = trainer.task.test[0][:1]
     said = trainer.model.forward(ids)[0][0].argmax(-1)
     assert f"it says     {symbols(said[8:])}\n" in report
+    assert f"it sees     {symbols(ids[0, 8:])}\n" in report
+    assert report.endswith(f"comes next  {symbols(trainer.task.test[1][0, 8:])}")
     assert f"{figures['val_loss_first']:.3f}" in report
     assert f"{figures['val_loss_second']:.3f}" in report
     for kind in ("prefix_matching", "previous_token", "copying"):
