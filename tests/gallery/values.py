@@ -190,8 +190,8 @@ def _sum_over_rows(sum_of: Any) -> None:
 
 
 def _sum_to_shape(summed: Any) -> None:
-    x = np.random.default_rng(0).standard_normal((3, 4, 5))
-    for shape, exact in (((), x.sum()), ((5,), x.sum((0, 1))), ((4, 1), x.sum((0, 2))[:, None]), ((3, 4, 5), x)):
+    x = np.random.default_rng(0).standard_normal((3, 4, 2))
+    for shape, exact in (((), x.sum()), ((2,), x.sum((0, 1))), ((4, 1), x.sum((0, 2))[:, None]), ((3, 4, 2), x)):
         found = summed(x, shape)
         assert found.shape == shape
         assert np.allclose(found, exact)
