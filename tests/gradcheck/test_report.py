@@ -58,3 +58,13 @@ def test_of_many_open_questions_six_are_asked_and_of_many_notes_four_are_read() 
     assert lines[0] == f"gradcheck noisy: {names} not resolved: neither right nor wrong can be told"
     assert [line.split(":")[0] for line in lines[1:7]] == [f"dx{i} (2,)" for i in range(6)]
     assert lines[7:-1] == [f"note {i}" for i in range(4)]
+
+
+def test_another_gradient_fits_where_the_differences_were_taken_and_only_there() -> None:
+    right, no = np.array([1.0, -2.0, np.nan]), np.zeros(3, dtype=bool)
+    report = ArgumentReport("x", np.zeros(3), right, np.zeros(3), ~no, no, 0, size=2.0)
+    assert report.fits(np.array([1.0 + 1e-7, -2.0, 5.0]))
+    for odd in (np.array([1.0, -2.1, 5.0]), np.array([1.0, -2.0]), np.array([np.nan, -2.0, 5.0]), None):
+        assert not report.fits(odd)
+    nowhere = ArgumentReport("x", np.zeros(1), np.full(1, np.nan), np.zeros(1), ~no[:1], no[:1], 0)
+    assert not nowhere.fits(np.zeros(1))

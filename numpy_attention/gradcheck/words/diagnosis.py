@@ -10,7 +10,6 @@ import itertools
 import numpy as np
 
 from numpy_attention.gradcheck.problems.trees import Arrays
-from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.words.branches import at_one_value
 from numpy_attention.gradcheck.words.conventions import in_the_other_convention
 from numpy_attention.gradcheck.words.evidence import Evidence
@@ -59,16 +58,11 @@ def diagnose(evidence: Evidence) -> str:
 def _exchanged(evidence: Evidence) -> str:
     """Whether two wrong gradients are right under each other's name."""
     for one, other in itertools.combinations(evidence.wrong, 2):
-        if one.shape == other.shape and _near(one.analytic, other) and _near(other.analytic, one):
+        if other.fits(one.analytic) and one.fits(other.analytic):
             for report in (one, other):
                 report.pattern = place(report.wrong, np.isfinite(report.numeric))
             return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
     return ""
-
-
-def _near(claimed: np.ndarray, report: ArgumentReport) -> bool:
-    seen = np.isfinite(report.numeric)
-    return bool(seen.any()) and np.allclose(claimed[seen], report.numeric[seen], rtol=1e-6, atol=1e-6 * report.size)
 
 
 def _arrays(evidence: Evidence) -> Arrays:

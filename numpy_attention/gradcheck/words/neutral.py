@@ -55,17 +55,12 @@ def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray
         other = evidence.problem.gradients({**evidence.exact, name: ~value}, evidence.scalar.dy)
     except (ValueError, IndexError, ArithmeticError):
         return
-    if all(_near(other[report.name], report.numeric) for report in evidence.wrong):
+    if all(report.fits(other[report.name]) for report in evidence.wrong):
         yield f"right with ~{name} in the place of {name}: the backward takes {name} the other way round"
     zero = all(not np.any(report.analytic[report.wrong]) for report in evidence.wrong)
     if zero and evidence.right_at(names, {**evidence.exact, name: np.ones_like(value)}):
         zeros = f"the backward gives zero where {name} hides, and there it must not be zero"
         yield f"right when {name} hides nothing: {zeros}"
-
-
-def _near(claimed: np.ndarray | None, right: np.ndarray) -> bool:
-    size = float(np.max(np.abs(right), initial=0.0))
-    return claimed is not None and claimed.shape == right.shape and bool(np.all(np.abs(claimed - right) <= 1e-6 * size))
 
 
 def _neutral(name: str, value: np.ndarray, exact: Arrays, wrong: list[str]) -> tuple[np.ndarray | None, str]:
