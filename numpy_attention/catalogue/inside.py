@@ -6,19 +6,17 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.layers import dropout_on, size_of
-from numpy_attention.catalogue.models import GATED, TILED, TINY
+from numpy_attention.catalogue.models import GATED, TILED, TINY, tiny_gpt
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.inside.edits import Edit, edit, edit_backward
 from numpy_attention.inside.run import RunCache, backward_with, forward_with
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
 from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
 from numpy_attention.ops.sums import sum_to_shape
-from numpy_attention.pretrained.low_rank import add_low_rank
 
 IDS = "ids: int<V> B T"
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<V> B T"
@@ -102,11 +100,7 @@ def _runs() -> list[Entry]:
         wrong: str = "", **config: Any,
     ) -> Entry:
         def model_of(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-            model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
-            if rank:
-                add_low_rank(model, rank, 3.0, rng)
-            model.recompute = recompute
-            return model
+            return tiny_gpt(sizes, rng, dtype, rank, recompute, **config)
 
         return entry(f"{place}, {variant}", place, f"{IDS}, {spec}", model_of, options, wrong)
 

@@ -43,15 +43,23 @@ def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
     return model
 
 
+def tiny_gpt(
+    sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False, rows: int = 0,
+    **config: Any,
+) -> GPT:
+    """A GPT that a check can afford, with changes of low rank if a rank is given."""
+    model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
+    if rank:
+        add_low_rank(model, rank, 3.0, rng)
+    return in_little_memory(model, recompute, rows)
+
+
 def _gpt() -> list[Entry]:
     def entry(
         variant: str, options: Any = None, rank: int = 0, recompute: bool = False, rows: int = 0, **config: Any
     ) -> Entry:
         def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-            model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
-            if rank:
-                add_low_rank(model, rank, 3.0, rng)
-            return in_little_memory(model, recompute, rows)
+            return tiny_gpt(sizes, rng, dtype, rank, recompute, rows, **config)
 
         wrong = "ids:float64 ids=999 targets+0 ids[more]"
         return layer_entry(GPT, variant, TOKENS, build, options=options or {}, wrong=wrong, **SMALL)

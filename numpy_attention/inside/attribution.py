@@ -37,7 +37,7 @@ from numpy_attention.gradcheck import hvp_layer
 from numpy_attention.inside.edits import Edit
 from numpy_attention.inside.places import Activations, beside, no_place
 from numpy_attention.inside.run import RunCache, backward_with, forward_with, replacing
-from numpy_attention.layers.layer import Layer, Parameters
+from numpy_attention.layers.layer import Layer, Parameters, prefixed
 from numpy_attention.models.model import Model
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.ops.sums import wide
@@ -134,7 +134,7 @@ class _Shifted(Layer):
 
     def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Parameters]:
         d_at, grads = backward_with(dy, cache)
-        return d_at[self.name], {f"model.{name}": grad for name, grad in grads.items()}
+        return d_at[self.name], prefixed("model", grads)
 
 
 def _curvature(model: Any, name: str, ids: np.ndarray, step: np.ndarray, pair: Pair) -> np.ndarray:

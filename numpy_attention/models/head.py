@@ -84,6 +84,11 @@ def head_gradients(
     return dx, None if frozen else np.zeros_like(table)
 
 
+def token_vectors(table: np.ndarray, head: Linear | None) -> np.ndarray:
+    """The vectors (V, d_model) that x is multiplied with, one for each token: a head has no bias."""
+    return table if head is None else head.w.T
+
+
 def run_loss(
     x: np.ndarray,
     table: np.ndarray,
@@ -97,7 +102,7 @@ def run_loss(
 
     Shapes: x (B, T, d_model), targets (B, T) -> loss, a single number; `frozen` as in `head_gradients`.
     """
-    vectors = table if head is None else head.w.T  # (V, d_model), one for each token: a head has no bias
+    vectors = token_vectors(table, head)  # (V, d_model)
     V = len(vectors)
     if len(as_rows(x)) * V <= logits_at_once:
         logits, cache = run_head(x, table, head)  # (B, T, V)

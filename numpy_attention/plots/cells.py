@@ -7,7 +7,7 @@ import numpy as np
 
 from numpy_attention.errors import broadcasts_to, dtype_error, shape_error, value_error
 from numpy_attention.pieces import non_finite
-from numpy_attention.plots.style import FONT, INK, WHITE_TO_BLUE, colour_map, drawable, printable
+from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, drawable, printable
 
 FEW = 10  # up to so many rows and columns, each cell shows its number
 MANY = 48  # beyond so many, tokens no longer fit as labels, and positions take their place
@@ -28,6 +28,17 @@ def draw_weights(
     shown = np.broadcast_to(True if mask is None else mask, values.shape)
     if numbers:
         write_numbers(axes, image, values, shown, fontsize)
+    return image
+
+
+def draw_values(axes: Any, values: np.ndarray, largest: float, few: int = FEW) -> Any:
+    """Any numbers as squares: white to blue if none is negative, else blue below zero and red above."""
+    colours, low = colour_map("white_to_blue", WHITE_TO_BLUE), 0.0
+    if values.min() < 0.0:
+        colours, low = colour_map("blue_to_red", BLUE_TO_RED), -largest
+    image = axes.imshow(values, cmap=colours, vmin=low, vmax=largest, aspect="equal", interpolation="nearest")
+    if max(values.shape) <= few:
+        write_numbers(axes, image, values, np.full(values.shape, True), 9)
     return image
 
 
@@ -73,13 +84,19 @@ def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndar
         expected = {2: "one matrix (T_q, T_k)", 3: "(H, T_q, T_k)", 4: "(B, H, T_q, T_k) in each layer"}[ndim]
         expected = {"matrix_map": "one matrix (n, m)", "positions_map": "one matrix (T, d_model)"}.get(op, expected)
         raise shape_error(op, argument, expected, array.shape, fix)
+    array = require_finite(op, argument, array)
+    if argument == "weights" and array.min() < 0.0:
+        raise value_error(op, argument, "at least 0", array.min(), "matrix_map draws negative numbers")
+    return array
+
+
+def require_finite(op: str, argument: str, array: np.ndarray) -> np.ndarray:
+    """The array in float64, refused unless it holds numbers that can be drawn."""
     if array.dtype.kind not in "fiub":
         raise dtype_error(op, argument, "of real numbers", array.dtype)
     array = array.astype(np.float64)
     if value := non_finite(array):
         raise value_error(op, argument, "finite", value)
-    if argument == "weights" and array.min() < 0.0:
-        raise value_error(op, argument, "at least 0", array.min(), "matrix_map draws negative numbers")
     return array
 
 
@@ -102,14 +119,19 @@ def labels_of(
         keys = queries
     names = ("queries", "keys") if square else ("rows", "columns")
     for name, given, T in zip(names, (queries, keys), (T_q, T_k)):
-        if given is not None and not hasattr(given, "__len__"):
-            raise dtype_error(op, name, f"a list of {T} labels", type(given).__name__)
-        if given is not None and len(given) != T:
-            raise shape_error(op, name, f"{T} labels, one for each of the {name} of {(T_q, T_k)}", len(given))
+        require_labels(op, name, given, T, f", one for each of the {name} of {(T_q, T_k)}")
     return (
         printable(queries, spaces=square) if queries is not None and T_q <= MANY else [],
         printable(keys, spaces=square) if keys is not None and T_k <= MANY else [],
     )
+
+
+def require_labels(op: str, name: str, labels: Tokens, count: int, why: str = "") -> None:
+    """Refuse what is neither None nor a label for each row or column."""
+    if labels is not None and not hasattr(labels, "__len__"):
+        raise dtype_error(op, name, f"a list of {count} labels", type(labels).__name__)
+    if labels is not None and len(labels) != count:
+        raise shape_error(op, name, f"{count} labels{why}", len(labels))
 
 
 def upper_end(values: np.ndarray) -> float:

@@ -8,11 +8,20 @@ import numpy as np
 from numpy_attention.errors import dtype_error, shape_error
 from numpy_attention.plots.style import COLOURS, DASHES, FONT, INK, MARKERS, dress, legend, new_figure
 
+Log = Sequence[Mapping[str, Any]]
 NAMES = {"loss": "training batch", "val_loss": "held out", "accuracy": "training batch", "val_accuracy": "held out"}
 
 
+def rows_with_steps(op: str, log: Log) -> list[Mapping[str, Any]]:
+    """The rows of a log that have a step, as all that is drawn against the step."""
+    odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
+    if odd:
+        raise dtype_error(op, "log", "a list of rows, each a dict with step and more", type(odd[0]).__name__)
+    return [row for row in log if "step" in row]
+
+
 def training_curves(
-    log: Sequence[Mapping[str, Any]],
+    log: Log,
     levels: Mapping[str, float] | None = None,
     title: str = "Training",
 ) -> Any:
@@ -26,12 +35,9 @@ def training_curves(
 
     Raises: ValueError when no row holds a step and a loss or an accuracy; TypeError for what is no list of dicts.
     """
-    odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
-    if odd:
-        got = type(odd[0]).__name__
-        raise dtype_error("training_curves", "log", "a list of rows, each a dict with step and loss", got)
+    with_steps = rows_with_steps("training_curves", log)
     panels = [
-        [name for name in names if any(row.get(name) is not None and "step" in row for row in log)]
+        [name for name in names if any(row.get(name) is not None for row in with_steps)]
         for names in (("loss", "val_loss"), ("accuracy", "val_accuracy"))
     ]
     panels = [names for names in panels if names]
@@ -42,7 +48,7 @@ def training_curves(
     for axes, names in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels):
         accuracy = names[0].endswith("accuracy")
         for name in names:
-            rows = [row for row in log if row.get(name) is not None and "step" in row]
+            rows = [row for row in with_steps if row.get(name) is not None]
             steps, values = [row["step"] for row in rows], [float(row[name]) for row in rows]
             i = 1 if name.startswith("val_") else 0
             marker = MARKERS[i] if len(values) <= 60 and (i or len(values) == 1) else ""

@@ -1,16 +1,15 @@
 """Pictures of Part VI: how the loss falls along the text, and what heads look at, now and all through training."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, shape_error, value_error
-from numpy_attention.pieces import non_finite
-from numpy_attention.plots.cells import add_colour_bar, inches, label_cells, write_numbers
+from numpy_attention.errors import dtype_error, shape_error
+from numpy_attention.plots.cells import add_colour_bar, draw_values, inches, label_cells, require_finite
+from numpy_attention.plots.curves import Log, rows_with_steps
 from numpy_attention.plots.style import (
-    BLUE_TO_RED,
     COLOURS,
     DASHES,
     FAINT,
@@ -25,7 +24,6 @@ from numpy_attention.plots.style import (
     new_figure,
 )
 
-Log = Sequence[Mapping[str, Any]]
 CURVES = 6  # steps of which the losses are drawn
 NAMED = 4  # heads with a colour of their own
 
@@ -45,7 +43,7 @@ def loss_by_position(
     TypeError for what is no list of dicts.
     """
     op = "loss_by_position"
-    rows = [row for row in _rows(op, log) if "loss_at_0" in row]
+    rows = [row for row in rows_with_steps(op, log) if "loss_at_0" in row]
     if not rows:
         raise shape_error(op, "log", "rows with step and loss_at_0, loss_at_1, ...", f"{len(log)} rows without")
     names = [f"loss_at_{t}" for t in range(sum(name.startswith("loss_at_") for name in rows[0]))]
@@ -85,21 +83,11 @@ def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -
     shapes = {of_layer.shape for of_layer in found}
     if len(shapes) != 1 or len(min(shapes)) != 1 or 0 in min(shapes):
         raise shape_error(op, "scores", "{layer: (H,)} with one H for all layers", sorted(shapes))
-    matrix = np.stack(found)
-    if matrix.dtype.kind not in "fiub":
-        raise dtype_error(op, "scores", "of real numbers", matrix.dtype)
-    matrix = matrix.astype(np.float64)  # (layers, H)
-    if value := non_finite(matrix):
-        raise value_error(op, "scores", "finite", value)
-    limit = max(1.0, float(np.abs(matrix).max()))
-    signed = matrix.min() < 0.0
-    colours = colour_map("blue_to_red", BLUE_TO_RED) if signed else colour_map("white_to_blue", WHITE_TO_BLUE)
+    matrix = require_finite(op, "scores", np.stack(found))  # (layers, H)
     width, height = inches(*matrix.shape)
     figure = new_figure(3.4 + width, 1.5 + height)
     axes = figure.subplots()
-    image = axes.imshow(matrix, cmap=colours, vmin=-limit if signed else 0.0, vmax=limit, aspect="equal")
-    if max(matrix.shape) <= 16:
-        write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
+    image = draw_values(axes, matrix, max(1.0, float(np.abs(matrix).max())), few=16)
     dress(axes, fit(title, figure), "head", "layer")
     label_cells(axes, [drawable(name) for name in scores], [str(h) for h in range(matrix.shape[1])])
     add_colour_bar(figure, image, axes, "score")
@@ -118,7 +106,7 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
     Raises: ValueError when no row holds a step and a score; TypeError for what is no list of dicts.
     """
     op = "head_scores_over_training"
-    rows = _rows(op, log)
+    rows = rows_with_steps(op, log)
     named = {name: found for row in rows for name in row if (found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name))}
     if not named:
         raise shape_error(op, "log", "rows with step and scores, kind.layer.head", f"{len(log)} rows without")
@@ -155,14 +143,6 @@ def head_name(head: str) -> str:
         return head
     parts = [found[1], f"block {found[2]}", f"{'cross ' * (found[3] != 'attention')}head {found[4]}"]
     return ", ".join(part for part in parts if part)
-
-
-def _rows(op: str, log: Any) -> list[Mapping[str, Any]]:
-    """The rows that have a step."""
-    odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
-    if odd:
-        raise dtype_error(op, "log", "a list of rows, each a dict with step and more", type(odd[0]).__name__)
-    return [row for row in log if "step" in row]
 
 
 def _evenly(means: np.ndarray) -> list[int]:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import dtype_error, shape_error, value_error
-from numpy_attention.pieces import non_finite
-from numpy_attention.plots.cells import Tokens, add_colour_bar
+from numpy_attention.plots.cells import Tokens, add_colour_bar, require_finite, require_labels
 from numpy_attention.plots.inside import head_name
 from numpy_attention.plots.matrices import matrix_map
 from numpy_attention.plots.style import (
@@ -77,21 +76,16 @@ def lens_table(
     probabilities, probabilities beyond 0 and 1, or labels that are not one for each row or column.
     """
     p = np.asarray(probabilities)
-    if p.dtype.kind not in "fiub":
-        raise dtype_error("lens_table", "probabilities", "of real numbers", p.dtype)
     if p.ndim != 2 or 0 in p.shape:
         raise shape_error("lens_table", "probabilities", "(n, m)", p.shape)
-    p = p.astype(np.float64)
-    if value := non_finite(p):
-        raise value_error("lens_table", "probabilities", "finite", value)
+    p = require_finite("lens_table", "probabilities", p)
     if (beyond := p[(p < 0.0) | (p > 1.0 + 1e-6)]).size:  # a sum of exponentials rounds
         raise value_error("lens_table", "probabilities", "from 0 to 1", beyond[0], "softmax(logits)[0] are")
     lengths = [len(row) for row in words] if hasattr(words, "__len__") else None
     if lengths != [p.shape[1]] * len(p):
         raise shape_error("lens_table", "words", f"{len(p)} lists of {p.shape[1]}, as the probabilities", lengths)
-    for name, labels, count in (("rows", rows, len(p)), ("columns", columns, p.shape[1])):
-        if labels is not None and len(labels) != count:
-            raise shape_error("lens_table", name, f"{count} labels", len(labels))
+    require_labels("lens_table", "rows", rows, len(p))
+    require_labels("lens_table", "columns", columns, p.shape[1])
     figure = new_figure(2.2 + 1.15 * p.shape[1], 1.3 + 0.26 * len(p))
     axes = figure.subplots()
     blues = colour_map("white_to_blue", WHITE_TO_BLUE)

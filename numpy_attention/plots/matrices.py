@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.plots.cells import (
-    FEW,
     Tokens,
     add_colour_bar,
+    draw_values,
     draw_weights,
     inches,
     label_cells,
@@ -15,7 +15,6 @@ from numpy_attention.plots.cells import (
     require_mask,
     require_matrices,
     upper_end,
-    write_numbers,
 )
 from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, dress, fit, new_figure
 
@@ -71,14 +70,7 @@ def matrix_map(
     width, height = inches(*matrix.shape)
     figure = new_figure(2.4 + width, 1.6 + height)
     axes = figure.subplots()
-    limit = upper_end(np.abs(matrix))
-    if matrix.min() < 0.0:
-        colours, low = colour_map("blue_to_red", BLUE_TO_RED), -limit
-    else:
-        colours, low = colour_map("white_to_blue", WHITE_TO_BLUE), 0.0
-    image = axes.imshow(matrix, cmap=colours, vmin=low, vmax=limit, aspect="equal", interpolation="nearest")
-    if max(matrix.shape) <= FEW:
-        write_numbers(axes, image, matrix, np.full(matrix.shape, True), 9)
+    image = draw_values(axes, matrix, upper_end(np.abs(matrix)))
     dress(axes, fit(title, figure), x, y)
     label_cells(axes, row_labels, column_labels)
     add_colour_bar(figure, image, axes, value)

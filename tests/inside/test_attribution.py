@@ -166,7 +166,7 @@ def test_of_half_a_patch_the_curvature_is_most_of_the_error() -> None:
 
 @pytest.mark.slow
 def test_the_curvature_is_most_of_the_error_where_a_head_says_another_symbol() -> None:
-    """Over forty pairs; the figures that tutorial 19 and the derivation name."""
+    """Over forty pairs; the figures that tutorial 19 and the page of comparisons name."""
     shares = {part: left_over(exchanged=True, count=40, part=part) for part in (1.0, 0.5, 0.25)}
     print(shares)
     for part, left, removed in ((1.0, 0.34, 0.78), (0.5, 0.16, 0.90), (0.25, 0.05, 0.97)):
@@ -175,7 +175,7 @@ def test_the_curvature_is_most_of_the_error_where_a_head_says_another_symbol() -
 
 @pytest.mark.slow
 def test_and_no_help_where_a_head_no_longer_finds_its_place() -> None:
-    """Its softmax is full: flat at both derivatives, until it falls."""
+    """Its softmax is saturated: flat in both derivatives, until it lets go."""
     left, removed = left_over(exchanged=False, count=12)
     print(left, removed)
     assert left > 0.5

@@ -57,6 +57,7 @@ def test_heads_are_rows_of_their_own_and_streams_are_one() -> None:
         ((WORDS, P * np.nan), "probabilities must be finite"),
         ((WORDS, P[0]), r"probabilities must be \(n, m\)"),
         ((WORDS, P, ["one"]), "rows must be 2 labels, got 1"),
+        ((WORDS, P, None, 5), "columns must be a list of 2 labels, got int"),
         ((5, P), "words must be"),
     ],
 )
