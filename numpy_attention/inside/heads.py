@@ -32,10 +32,12 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import dtype_error, require_integers, shape_error, value_error
+from numpy_attention.inside.places import require_unedited
 from numpy_attention.layers.layer import Layer
 from numpy_attention.layers.linear import Matrix, project
 from numpy_attention.layers.normalization import LayerNorm, Norm
 from numpy_attention.models.gpt import GPT
+from numpy_attention.models.head import token_vectors
 
 
 def prefix_matching_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -84,15 +86,16 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
 
     Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head that says nothing, NaN where M overflows
 
-    Raises: TypeError for what is no GPT; ValueError for one that has its norms behind its layers.
+    Raises: TypeError for what is no GPT; ValueError for one that has its norms behind its layers, or edits.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021).
     """
     require_gpt("copying_scores", model)
+    require_unedited("copying_scores", model.blocks)
     if not model.config.pre_norm:
         raise value_error("copying_scores", "model", "a GPT with pre_norm", "one without")
     E = _wide(model.token_embedding.table)  # (V, d_model)
-    U = E if model.head is None else _wide(model.head.w).T  # (V, d_model)
+    U = _wide(token_vectors(model.token_embedding.table, model.head))  # (V, d_model)
     B = _without_mean(U * _wide(model.norm.gamma), model.norm).T  # (d_model, V)
     through = B @ E  # (d_model, d_model): the sum over all tokens, which is the same for every head
     scores = {}

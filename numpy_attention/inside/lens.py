@@ -31,10 +31,10 @@ import numpy as np
 
 from numpy_attention.errors import broadcasts_to, require_arrays, require_float, shape_error, value_error
 from numpy_attention.inside.heads import matrix_of, require_gpt
+from numpy_attention.inside.places import require_unedited
 from numpy_attention.layers.normalization import LayerNorm
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.head import run_head
-from numpy_attention.ops.sums import wide
+from numpy_attention.models.head import run_head, token_vectors
 
 
 def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
@@ -44,11 +44,13 @@ def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
 
     Shapes: x (..., d_model) -> (..., V)
 
-    Raises: TypeError for another model, or what is no array of floats of its dtype; ValueError for another width.
+    Raises: TypeError for another model, or what is no array of floats of its dtype; ValueError for another width, or a
+    model with edits.
 
     Source: nostalgebraist, Interpreting GPT: the Logit Lens (2020), LessWrong.
     """
     require_gpt("logit_lens", model)
+    require_unedited("logit_lens", model.blocks)
     both: dict[str, Any] = {"model.norm.gamma": model.norm.gamma, "x": x}
     require_float("logit_lens", **both)
     if x.ndim < 1 or x.shape[-1] != model.config.d_model:
@@ -66,7 +68,7 @@ def unembedding(model: GPT) -> np.ndarray:
     Raises: TypeError for another model.
     """
     require_gpt("unembedding", model)
-    return model.token_embedding.table if model.head is None else model.head.w.T
+    return token_vectors(model.token_embedding.table, model.head)
 
 
 def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> dict[str, np.ndarray]:
@@ -81,8 +83,8 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     Units: logits
 
     Raises: TypeError for another model, or arrays of another dtype than its own; ValueError for one whose blocks are
-    post-norm, where there is no stream that is a sum, for activations that lack a place or are those of another model,
-    or a direction of another shape.
+    post-norm, where there is no stream that is a sum, or that has edits, for activations that lack a place or are those
+    of another model, or a direction of another shape.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021), section on direct paths; Wang et
     al., Interpretability in the Wild (2023), section 3.1.
@@ -90,19 +92,17 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     _check_direct(model, at, direction)
     stream = at["norm"]  # (B, T, d_model)
     norm = model.norm
-    centred = isinstance(norm, LayerNorm)  # an rms norm leaves the mean where it is
-    rest = stream - stream.mean(-1, keepdims=True) if centred else stream
-    sigma = np.sqrt(np.square(wide(rest)).mean(-1) + norm.eps).astype(stream.dtype)  # (B, T)
+    _, of_norm = norm.forward(stream)  # its r is 1 / sigma, (B, T, 1)
     read = np.broadcast_to(norm.gamma * direction, stream.shape)  # (B, T, d_model)
-    if centred:
-        read = read - read.mean(-1, keepdims=True)  # (p - mean(p)) . r = p . (r - mean(r))
-    read = read / sigma[..., None]
+    if isinstance(norm, LayerNorm):  # an rms norm leaves the mean where it is
+        read = read - read.mean(-1, keepdims=True)  # (p - mean(p)) . read = p . (read - mean(read))
+    read = (read * of_norm.r).astype(stream.dtype, copy=False)
 
     def share(part: np.ndarray) -> np.ndarray:
         return np.einsum("btd,btd->bt", part, read)
 
     shares = {"embedding": share(at["blocks.0"])}
-    b_o = np.zeros_like(sigma)
+    b_o = np.zeros_like(shares["embedding"])
     for i, block in enumerate(model.blocks):
         attention, o = block.attention, at[f"blocks.{i}.attention"]  # (B, H, T, d_v)
         w_o = matrix_of(attention.w_o).reshape(o.shape[1], o.shape[3], -1)  # (H, d_v, d_model)
@@ -110,7 +110,7 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
         if attention.b_o is not None:
             b_o = b_o + read @ attention.b_o
         shares[f"blocks.{i}.feed_forward"] = share(at[f"blocks.{i}.feed_forward"])
-    beta = np.zeros_like(sigma)
+    beta = np.zeros_like(b_o)
     if isinstance(norm, LayerNorm):
         beta = np.broadcast_to(direction, stream.shape) @ norm.beta
     return {**shares, "b_o": b_o, "beta": beta}
@@ -164,6 +164,7 @@ def _check_weights(weights: Mapping[str, np.ndarray]) -> np.ndarray:
 def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> None:
     op = "direct_effects"
     require_gpt(op, model)
+    require_unedited(op, model.blocks)
     if not model.config.pre_norm:
         fix = "in post-norm a norm stands on the stream after every sublayer"
         raise value_error(op, "model", "of pre-norm blocks", "one of post-norm blocks", fix)
@@ -174,9 +175,10 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
         if name not in at:
             raise value_error(op, "at", f"what flowed at every place, {name} too", f"{len(at)} places",
                               "cache.at of forward_with has them")
-        if at["norm"].ndim != 3:
-            raise shape_error(op, "at['norm']", f"(B, T, {d_model})", at["norm"].shape)
-        B, T, _ = at["norm"].shape
+    if at["norm"].ndim != 3:
+        raise shape_error(op, "at['norm']", f"(B, T, {d_model})", at["norm"].shape)
+    B, T, _ = at["norm"].shape
+    for name in ["norm", *parts]:
         shape = (B, H, T, d_model // H) if name.endswith("attention") else (B, T, d_model)
         if at[name].shape != shape:
             raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it of another run or model?")

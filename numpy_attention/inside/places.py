@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,13 @@ class Watched(Layer):
 
     def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
         return self.layer.arrays(prefix)
+
+
+def require_unedited(op: str, blocks: Iterable[Any]) -> None:
+    """Refuse a model that has places already: its blocks and norms lie behind them."""
+    if any(isinstance(block, Watched) for block in blocks):
+        fix = "give the model itself, and all edits in one dict"
+        raise value_error(op, "model", "one without edits", "one with", fix)
 
 
 class WatchedInput(Watched):

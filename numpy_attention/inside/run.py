@@ -43,6 +43,7 @@ from numpy_attention.inside.places import (
     WatchedOutput,
     beside,
     no_place,
+    require_unedited,
 )
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.model import Model
@@ -67,8 +68,8 @@ def forward_with(
 
     Shapes: as the model's own forward
 
-    Raises: ValueError for a name that is no place of this model, or an edit that does not fit what flows there;
-    TypeError for what is no model, no Edit, or an edit of another dtype.
+    Raises: ValueError for a name that is no place of this model, an edit that does not fit what flows there, or a model
+    that has edits already; TypeError for what is no model, no Edit, or an edit of another dtype.
 
     Source: Vig et al., Investigating Gender Bias in Language Models Using Causal Mediation Analysis (2020), section 3.
 
@@ -99,7 +100,8 @@ def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Paramet
 def with_edits(model: Any, edits: Mapping[str, Edit]) -> Any:
     """The model with edits, on the arrays of the model itself: its `loss`, `generate` and so on run with them.
 
-    Raises: ValueError for a name that is no place of this model; TypeError for what is no model, or no Edit.
+    Raises: ValueError for a name that is no place of this model, or a model that has edits already; TypeError for what
+    is no model, or no Edit.
     """
     return _with_places(model, edits, RunCache({}, None, None, {}))
 
@@ -166,6 +168,7 @@ def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
 
 def _watch(stack: Any, prefix: str, place: Any) -> None:
     """Put places into a stack of blocks, which is a copy."""
+    require_unedited("forward_with", stack.blocks)
     blocks = []
     for i, block in enumerate(map(copy.copy, stack.blocks)):
         name = f"{prefix}blocks.{i}"

@@ -117,3 +117,28 @@ def test_a_batch_of_no_text_goes_through() -> None:
     d_at, grads = backward_with(logits, cache)
     assert d_at["blocks.0.attention"].shape == (0, 2, 3, 4)
     assert not any(grad.any() for grad in grads.values())
+
+
+def test_a_model_with_edits_is_not_edited_again_and_its_norms_are_not_read() -> None:
+    """Its blocks and norms lie behind places. What asks for its run alone takes it."""
+    model = model_of()
+    edited = with_edits(model, {"blocks.0.attention": replacing(one_head(1, 2))})
+    at = forward_with(model, {}, IDS)[1].at
+    inside = na.inside
+    for op, call in {
+        "forward_with": lambda: forward_with(edited, {}, IDS),
+        "logit_lens": lambda: inside.logit_lens(edited, at["norm"]),
+        "direct_effects": lambda: inside.direct_effects(edited, at, np.ones(8)),
+        "copying_scores": lambda: inside.copying_scores(edited),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{op}: model must be one without edits, got one with; give the model"):
+            call()
+    pair = {name: Edit() for name in ("encoder.norm", "decoder.blocks.0")}
+    config = na.Seq2SeqConfig(7, 7, pre_norm=True, **SIZES)
+    with pytest.raises(ValueError, match=r"^forward_with: model must be one without edits"):
+        with_edits(with_edits(na.Seq2Seq(config, None), pair), {})
+    np.testing.assert_array_equal(inside.unembedding(edited), inside.unembedding(model))
+    np.testing.assert_array_equal(
+        inside.previous_token_scores(edited, IDS)["blocks.0.attention"],
+        inside.previous_token_scores(model, IDS)["blocks.0.attention"],
+    )
