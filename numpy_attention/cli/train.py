@@ -132,6 +132,7 @@ def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
     told = given(arguments)
     free = {"workers", "backend", "recompute"}  # how the work is done, not what is done
     free |= {name for name in MOVABLE if getattr(config, name) is not None}
+    free |= {"text"} if config.task == "text" else set()  # the default text too may lie in a file
     changed = [option(name) for name, value in told.items() if value != getattr(config, name) and name not in free]
     if changed:
         raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")

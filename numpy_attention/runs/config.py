@@ -55,7 +55,7 @@ class TrainConfig:
     is given: by itself that number is the machine's."""
 
     task: str = _setting("text", "what to learn", choices=TASKS)
-    text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics that Python carries)")
+    text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics of Python 3.11)")
     vocabulary: str = _setting("char", "what a token of the text is", choices=VOCABULARIES)
     vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", 257, 2**18 + 1)
     from_: str | None = _setting(None, "a pretrained model to start from: smollm2, a .gguf file, or a folder")

@@ -193,9 +193,12 @@ class Trainer:
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
         if meta["task"] != self.task.saved():
+            advice = "--text and --from tell where they are"
+            if self.config.task == "text" and self.config.text is None:  # the default text was that of the Python
+                advice += "; a run on the help topics of another Python needs them as a file: docs/pythons.md"
             raise InputError(
                 "the data, or the model of --from, is not that of the checkpoint; "
-                "a run can only go on with the same text and the same model; --text and --from tell where they are"
+                f"a run can only go on with the same text and the same model; {advice}"
             )
         state = self.optimizer.state()  # the live arrays: read in place, they are in memory once
         read_into(state, arrays, "optimizer.", "optimizer")

@@ -49,7 +49,7 @@ class TextTask(Task):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
-        self.name = "the help topics of Python" if config.text is None else config.text
+        self.name = "the help topics of Python 3.11" if config.text is None else config.text
         digest, characters, self.characters = hashlib.sha256(), set[str](), 0
         for piece in self.pieces():
             digest.update(piece.encode("utf-8", "surrogatepass"))

@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from pydoc_data.topics import topics
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from numpy_attention.pretrained.low_rank import add_low_rank, matrices
 from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
 from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
+from numpy_attention.training.data import default_text
 from numpy_attention.training.optimizers import AdamW
 from tests.benchmarks.work import BETA_2, DECAY, RATE, UNTIL_THE_END, Case, Unavailable, Work, lend_threads
 
@@ -71,7 +71,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
 def text_ids(path: Path) -> np.ndarray:
     """Some thousand ids of an English text that every Python brings along."""
     settings, _ = read_gguf(path)
-    return tokenizer_of_gguf(settings).encode(" ".join(topics.values())[:20_000])
+    return tokenizer_of_gguf(settings).encode(default_text()[:20_000])
 
 
 def batches(ids: np.ndarray, tokens: int) -> list[tuple[np.ndarray, np.ndarray]]:

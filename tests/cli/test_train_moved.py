@@ -1,7 +1,12 @@
 """`train --resume` where the text or the pretrained model lies elsewhere: by what they hold they are known again."""
 
+import importlib
 import json
+import re
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +14,14 @@ import pytest
 from numpy_attention.cli import main
 from numpy_attention.errors import InputError
 from numpy_attention.runs.trainer import Trainer
+from numpy_attention.tasks import text as text_task
+from numpy_attention.training.data import read_text
 from tests.cli.commands import SIZES, refused, text
 from tests.pretrained import tiny
 
 __all__ = ["text"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "pythons.md"
 
 
 def half_done(tmp_path, text, monkeypatch, *more):
@@ -82,3 +91,24 @@ def test_a_pretrained_model_that_has_moved_is_named_too(tmp_path, text, monkeypa
     capsys.readouterr()
     assert "if it has moved, --text or --from tells where it is now" in refused(capsys, "train", "--resume", "run")
     assert main(["train", "--resume", "run", "--from", "elsewhere"]) == 0
+
+
+def test_a_run_on_the_default_text_of_another_python_goes_on_with_that_text_as_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as older:
+        older.setattr(text_task, "default_text", lambda: "Help on another topic.\n" * 50)
+        assert main(["train", *SIZES, "--out", "run"]) == 0
+    capsys.readouterr()
+    assert "docs/pythons.md" in refused(capsys, "train", "--resume", "run")
+    (tmp_path / "other.txt").write_text("Help on some other topic.\n" * 50)
+    assert "not that of the checkpoint" in refused(capsys, "train", "--resume", "run", "--text", "other.txt")
+    (tmp_path / "topics.txt").write_text("Help on another topic.\n" * 50)
+    assert main(["train", "--resume", "run", "--text", "topics.txt"]) == 0
+
+
+def test_the_page_says_how_the_help_topics_become_a_file(tmp_path):
+    block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"(.*)\"\n```", PAGE.read_text(encoding="utf-8"))
+    assert block
+    subprocess.run([sys.executable, "-c", block[1]], cwd=tmp_path, check=True)
+    topics = importlib.import_module("pydoc_data.topics").topics
+    assert read_text(tmp_path / "topics.txt") == "".join(topics[name] for name in sorted(topics))

@@ -1,13 +1,16 @@
 """Texts, vocabularies and blocks."""
 
-import importlib
+import hashlib
 
 import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
+from numpy_attention.pretrained.shipped import FOLDER
+from numpy_attention.runs.restore import load_run
 from numpy_attention.training.data import (
     HELD_OUT,
+    HELP_TOPICS,
     CharVocabulary,
     consecutive_blocks,
     default_text,
@@ -18,12 +21,20 @@ from numpy_attention.training.data import (
 )
 
 
-def test_the_default_text_is_the_help_topics_in_sorted_order():
-    topics = importlib.import_module("pydoc_data.topics").topics
+def test_the_default_text_is_the_text_of_the_stored_model():
     text = default_text()
-    assert text.startswith(topics[min(topics)])
-    assert text.endswith(topics[max(topics)])
-    assert len(text) == sum(map(len, topics.values()))
+    assert hashlib.sha256(text.encode()).hexdigest() == load_run(FOLDER)[2]["task"]["sha256"]
+    assert len(text) == 464_970
+
+
+def test_the_default_text_lies_beside_its_licence_in_less_than_250_kB():
+    files = list(HELP_TOPICS.parent.iterdir())
+    assert {file.name for file in files} == {"text.gz", "LICENSE.txt"}
+    assert sum(file.stat().st_size for file in files) < 250_000
+    licence = (HELP_TOPICS.parent / "LICENSE.txt").read_text(encoding="utf-8")
+    assert "PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2" in licence
+    assert "2023 Python Software Foundation;\nAll Rights Reserved" in licence
+    assert "Summary of the changes" in licence
 
 
 def test_ids_spell_the_text_again():
