@@ -93,9 +93,15 @@ def counted_places(
     Shapes: targets (...) -> (N_all, 1), (N_all, 1) of bool, ()
     """
     targets = np.asarray(targets, like=like).reshape(-1, 1)  # moved, if the logits live on a GPU
-    counted = targets != ignore_index
+    counted = not_ignored(targets, ignore_index)
     safe_targets = np.where(counted, targets, 0)  # any token will do where none counts
     return safe_targets, counted, np.maximum(counted.sum(), 1).astype(like.dtype)
+
+
+def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
+    """Which targets count, as booleans of the same shape."""
+    native = targets.astype(targets.dtype.type, copy=False)  # NumPy 2.0 crashes on big-endian uint64 != -100
+    return native != ignore_index
 
 
 def surprise_in_rows(
@@ -159,7 +165,7 @@ def check_targets(
         raise shape_error(name, "targets", expected, targets.shape, fix)
     require_number(name, "label_smoothing", label_smoothing, at_least=0, at_most=1)
     require_number(name, "ignore_index", ignore_index, whole=True)
-    counted = np.where(targets == ignore_index, 0, targets)
+    counted = np.where(not_ignored(targets, ignore_index), targets, 0)
     fix = f"is padding marked with ignore_index = {ignore_index}?"
     require_integers(name, "targets", counted, below=logits_shape[-1], fix=fix)
 

@@ -86,6 +86,9 @@ def with_own_generators(options: Options) -> dict[str, Any]:
 
 def parameters_of(f: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters of a function by name; nothing where it does not tell, as some written in C do not."""
+    if isinstance(f, np.ufunc):  # before NumPy 2.4 inspect.signature refuses them
+        names = ["x"] if f.nin == 1 else [f"x{i + 1}" for i in range(f.nin)]
+        return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names}
     try:
         return dict(inspect.signature(f).parameters)
     except (TypeError, ValueError):
