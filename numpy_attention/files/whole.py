@@ -78,7 +78,7 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     Raises: InputError where nothing can be written there.
     """
     try:
-        return tempfile.TemporaryDirectory()
+        return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps a file that is still open
     except OSError as error:
         said = f"cannot make a temporary folder: {error.strerror or error}"
         raise InputError(f"{said}; set TMPDIR to a folder that can be written to") from None
@@ -90,9 +90,14 @@ def there(path: Path) -> bool:
     Raises: InputError where that cannot be seen: in a folder that may not be read, or under a name that cannot be.
     """
     try:
-        return path.exists()
+        path.stat()  # path.exists() hides the reason from Python 3.14 on
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte, or half a character
+        return False
     except OSError as error:
+        if error.errno == errno.ELOOP:  # links in a circle lead to no file
+            return False
         raise _unreadable(path, error) from None
+    return True
 
 
 @contextlib.contextmanager

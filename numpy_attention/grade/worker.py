@@ -240,8 +240,10 @@ def main() -> None:
         importlib.import_module(f"numpy_attention.{answer}")
     guard_answers(sys.argv[1].split(), sys.argv[2].split())
     sys.meta_path.insert(0, RefuseImports())
-    serve(requests, replies)
-    os._exit(0)  # whatever threads of the file may still wait for
+    try:
+        serve(requests, replies)
+    finally:  # ends at once: threads of the file may wait, and a traceback of the grader's code helps no student
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,7 @@ def test_logits_that_differ_have_another_summary(rng: np.random.Generator) -> No
 
 
 def test_a_command_that_fails_says_why() -> None:
-    work = pretrained.first_word(["python", "-c", "raise SystemExit('no such model')"], 1)
+    work = pretrained.first_word([sys.executable, "-c", "raise SystemExit('no such model')"], 1)
     with pytest.raises(pretrained.Unavailable, match="no such model"):
         work.call()
 

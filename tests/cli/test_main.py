@@ -25,7 +25,7 @@ def test_an_error_is_one_line_of_bounded_length_with_its_beginning_and_its_end(c
     err = refused(capsys, "t" * 5000)
     assert len(err) < 520
     assert "invalid choice: 'ttt" in err
-    assert err.endswith("'gradcheck', 'grade')\n")
+    assert err.replace("'", "").endswith("gradcheck, grade)\n")  # 3.12 writes no quotes
 
 
 @pytest.mark.parametrize("arguments", [

@@ -98,6 +98,8 @@ def handed_in(answer: str, before: str = "", after: str = "") -> bytes:
 @given(answers())
 @example(handed_in("import os\n    if os.fork() == 0:\n        while True: pass\n    return dy"))
 @example(handed_in("while True: print('x' * 10**5)"))
+@example(handed_in("return dy", "import sys; sys.modules.clear()"))
+@example(handed_in("return dy", "", "import sys; sys.modules.clear()"))
 def test_no_wrong_answer_is_praised_and_none_keeps_the_grader(answer: bytes) -> None:
     judge(answer)
 

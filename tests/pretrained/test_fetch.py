@@ -222,10 +222,10 @@ def test_a_path_that_cannot_be_looked_at_is_told_in_one_line(cache, monkeypatch)
         located("a" * 5000)
     assert len(str(caught.value)) < 1000
 
-    def closed(path: Path) -> bool:
+    def closed(path: Path, **_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "exists", closed)
+    monkeypatch.setattr(Path, "stat", closed)
     for ask in (lambda: located("folder/model.gguf"), lambda: located("smollm2"), lambda: fetch("smollm2")):
         with pytest.raises(InputError, match=r"cannot read .*: Permission denied"):
             ask()
