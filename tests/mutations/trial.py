@@ -9,7 +9,6 @@ import ast
 import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -142,6 +141,8 @@ def _be_the_trial(tests: list[str], reach: Reach, seconds: int, log: Path, write
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
         os.dup2(file, stream)
+    import resource  # of Unix, as fork is
+
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     killer, code = Killer(tests, reach), 1

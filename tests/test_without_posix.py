@@ -1,0 +1,96 @@
+"""The package where the modules of Unix are missing, as on Windows: everything that a reader does first still works.
+
+A file `sitecustomize.py` on the path takes the modules away at the start of every Python below, the grader's too. What
+NumPy and the standard library need on this system, such as os.uname and SIGKILL, stays.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from numpy_attention.grade import remote
+from tests.cli.commands import SIZES
+from tests.grade.hand_in import FOLDER, grade
+
+HIDE = """
+import os, signal, sys
+import multiprocessing.util, shutil, subprocess, tempfile  # they look for some of these names when they are imported
+for name in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "readline", "syslog"):
+    sys.modules[name] = None  # an import of it raises ModuleNotFoundError
+of_os = ["fork", "forkpty", "getuid", "geteuid", "getpgid", "getsid", "mkfifo", "sched_getaffinity", "statvfs"]
+of_os += ["O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY"]
+for module, names in ((os, of_os), (signal, ["SIGHUP", "SIGPIPE", "SIGALRM", "SIGUSR1", "alarm", "setitimer"])):
+    for name in names:
+        if hasattr(module, name):
+            delattr(module, name)
+"""
+EVERY_MODULE = """
+import importlib, pkgutil, sys
+try:
+    import fcntl
+except ImportError:
+    print("fcntl is hidden")
+import numpy_attention
+for module in pkgutil.walk_packages(numpy_attention.__path__, "numpy_attention."):
+    if not module.name.endswith(("__main__", "grade.worker")):  # these two run when they are imported
+        importlib.import_module(module.name)
+print(sum(name.startswith("numpy_attention") for name in sys.modules), "modules")
+"""
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Run this Python with the modules hidden; the code with which it ends, and all that it prints."""
+    (tmp_path / "sitecustomize.py").write_text(HIDE, encoding="utf-8")
+    root = str(Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])}
+
+    def run(*arguments):
+        command = [sys.executable, *map(str, arguments)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_every_module_is_imported(python):
+    code, said = python("-c", EVERY_MODULE)
+    assert code == 0, said
+    assert "fcntl is hidden" in said
+    assert int(said.split()[-2]) > 150
+
+
+def test_a_run_is_trained_resumed_and_sampled(python, tmp_path):
+    (tmp_path / "text.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 30, encoding="utf-8")
+    code, said = python("-m", "numpy_attention", "train", "--text", "text.txt", "--out", "run", *SIZES)
+    assert code == 0, said
+    code, said = python("-m", "numpy_attention", "train", "--resume", "run")
+    assert code == 0, said
+    code, said = python("-m", "numpy_attention", "sample", "run", "--prompt", "The ", "--tokens", "5")
+    assert (code, said[:4]) == (0, "The "), said
+
+
+def test_a_gradient_is_checked(python):
+    code, said = python("-m", "numpy_attention", "gradcheck", "softmax")
+    assert code == 0, said
+    assert "checked, 0 wrong" in said
+
+
+def test_an_exercise_is_graded(python):
+    code, said = python("-m", "numpy_attention", "grade", FOLDER / "softmax.py")
+    assert code == 1, said
+    assert "softmax" in said
+    assert "Traceback" not in said
+
+
+def test_a_loop_without_end_is_ended_where_there_are_no_process_groups(tmp_path, monkeypatch):
+    windows = SimpleNamespace(**{**vars(os), "name": "nt"})
+    del windows.killpg
+    monkeypatch.setattr(remote, "os", windows)
+    code, said = grade(tmp_path, "softmax", "while True: pass", time_limit=2.0)
+    assert code == 1
+    assert "2 seconds" in said
