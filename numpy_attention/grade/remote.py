@@ -36,6 +36,7 @@ from numpy_attention.grade.wire import WireError, pack, unpack
 SHOWN = 1 << 14  # bytes that are kept of what the file prints
 FLOOD = 1 << 24  # more than that ends it
 START = 60.0  # seconds until a Python is there, with NumPy
+GROUPS = hasattr(os, "killpg")  # Windows has no process groups to end at once
 GRACE = 0.5  # seconds beyond its time, in which it may say where it stands
 NO_MORE = "cannot start another {}; end other programs, or raise the limit on processes (ulimit -u)"
 
@@ -70,7 +71,7 @@ class Remote:
         try:
             self._process = subprocess.Popen(
                 command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0,
-                start_new_session=os.name == "posix"
+                start_new_session=GROUPS
             )
         except OSError as error:
             self._folder.cleanup()
@@ -106,7 +107,7 @@ class Remote:
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.name == "posix":
+            if GROUPS:
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
