@@ -146,7 +146,7 @@ def test_every_setting_has_a_type_and_a_spelling():
 def test_the_help_of_an_option_tells_its_default_and_its_choices():
     said = {spelling: options["help"] for spelling, options in command_line()}
     assert said["--steps"] == "optimizer steps (default: 1200)"
-    assert said["--text"].endswith("that Python carries)")
+    assert said["--text"].endswith("of Python 3.11)")
     assert said["--optimizer"] == "the optimizer: adamw, adam, sgd (default: adamw)"
     assert "default" not in said["--recompute"]
 
