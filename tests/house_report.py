@@ -49,7 +49,7 @@ def print_rooms(package: Path, files: list[Path]) -> None:
     rooms: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
     for path in files:
         inside = path.relative_to(package).parts
-        figures = [1, *lines_of(path.read_text())]
+        figures = [1, *lines_of(path.read_text("utf-8"))]
         for room in (inside[0] if len(inside) > 1 else ALONE, "all"):
             rooms[room] = [before + more for before, more in zip(rooms[room], figures)]
     total = rooms.pop("all")
@@ -150,7 +150,7 @@ def figures(calls: list[tuple[str, bool]]) -> tuple[int, ...]:
 
 def print_copies(package: Path, files: list[Path]) -> None:
     """How often each shape stands in the source."""
-    texts = {path: path.read_text() for path in files}
+    texts = {path: path.read_text("utf-8") for path in files}
     trees = {path: ast.parse(text) for path, text in texts.items()}
 
     def lines_with(pattern: str) -> int:

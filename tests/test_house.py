@@ -49,7 +49,7 @@ def name_of(path: Path) -> str:
 
 
 def test_the_map_that_newcomers_read_is_this_one() -> None:
-    page = (ROOT / "docs" / "contributing.md").read_text()
+    page = (ROOT / "docs" / "contributing.md").read_text("utf-8")
     house = page[page.index("## The house") : page.index("## The rules")]
     floors = re.search(r"```text\n(.*?)```", house, re.DOTALL)
     assert floors, "no map"
@@ -60,7 +60,7 @@ def test_the_map_that_newcomers_read_is_this_one() -> None:
 def imported_modules(path: Path) -> list[tuple[str, bool]]:
     """Every module that a file imports, by its absolute name, and whether that happens when the file is imported."""
     found = []
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text("utf-8"))
     later = {id(node) for outer in ast.walk(tree) if runs_later(outer) for node in ast.walk(outer)}
     package = list(path.relative_to(ROOT).parent.parts)
     for node in ast.walk(tree):
@@ -157,7 +157,7 @@ def test_numpy_is_the_only_dependency_at_the_top_of_a_file(path: Path) -> None:
         root = module.split(".")[0]
         assert root in (at_the_top if at_top else at_the_top | EXTRAS), f"{name_of(path)} imports {module}"
         assert root != "cupy" or path == PACKAGE / "backend.py", "only backend.py knows CuPy's name"
-    numpy_lines = re.findall(r"^\s*(?:import|from) numpy\b(?!_).*$", path.read_text(), re.MULTILINE)
+    numpy_lines = re.findall(r"^\s*(?:import|from) numpy\b(?!_).*$", path.read_text("utf-8"), re.MULTILINE)
     assert {line.strip() for line in numpy_lines} <= {"import numpy as np"}
 
 
@@ -175,7 +175,7 @@ def test_the_package_and_its_command_line_import_with_numpy_alone() -> None:
 
 
 def title_of(path: Path) -> str:
-    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n", 1)[0]
+    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n", 1)[0]
 
 
 def chapters() -> dict[int, list[str]]:
@@ -212,7 +212,7 @@ def test_the_package_lists_its_chapters_as_they_are() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_one_spelling_in_every_file(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert not re.findall(r".*[\u1d40\u00b2].*", text), "w^T and x^2 are written with a caret"
     assert not re.findall(r".*\bchapters? \d.*", text), "a chapter of this book is Chapter 4"
     assert not re.findall(r".*(?:\bSources:|\beqs?\. ?\d|\bet al\.,? \d{4}).*", text), "authors, title (year), place"
@@ -224,7 +224,7 @@ def test_one_spelling_in_every_file(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=name_of)
 def test_every_backward_stands_below_its_forward(path: Path) -> None:
-    functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)]
     lines = {function.name: function.lineno for function in functions}
     for name, line in lines.items():
         if name.endswith("_backward") and not name.startswith("_"):
@@ -234,7 +234,7 @@ def test_every_backward_stands_below_its_forward(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=name_of)
 def test_every_public_function_says_shapes_raises_and_source(path: Path) -> None:
-    for function in ast.parse(path.read_text()).body:
+    for function in ast.parse(path.read_text("utf-8")).body:
         if not isinstance(function, ast.FunctionDef) or function.name not in PUBLIC:
             continue
         docstring = ast.get_docstring(function) or ""
@@ -248,7 +248,7 @@ def test_every_public_function_says_shapes_raises_and_source(path: Path) -> None
 def documented(path: Path) -> list[tuple[str, ast.FunctionDef | ast.ClassDef, str]]:
     """Every public function, class and method of a file, by name, with its docstring."""
     found = []
-    for node in ast.parse(path.read_text()).body:
+    for node in ast.parse(path.read_text("utf-8")).body:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
             continue
         methods = [m for m in node.body if isinstance(m, ast.FunctionDef)] if isinstance(node, ast.ClassDef) else []
@@ -305,7 +305,7 @@ def test_every_layer_and_model_says_its_shapes_and_where_it_comes_from(name: str
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_the_package_names_no_test_and_no_benchmark(path: Path) -> None:
-    assert not re.findall(r".*(?:\btests[./]\w|\bbench).*", path.read_text())
+    assert not re.findall(r".*(?:\btests[./]\w|\bbench).*", path.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("room", MIRRORED)
@@ -328,7 +328,7 @@ def test_every_test_has_the_same_name_in_every_process(request: pytest.FixtureRe
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_fits_in_the_head(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert text.count("\n") <= 260
     assert not re.search(r"#\s*(noqa|type:\s*ignore|TODO|FIXME)", text)
 
@@ -371,20 +371,20 @@ def test_pictures_and_files_are_imported_with_their_first_use() -> None:
 def test_one_version_everywhere() -> None:
     import numpy_attention as na
 
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert na.__version__ == version
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
 @pytest.mark.parametrize("marker", ["train command", "test command"])
 def test_the_readme_holds_each_command_as_one_line(marker: str) -> None:
-    block = re.search(rf"<!-- {marker} -->\s*```\w*\n([^\n]+)\n```", (ROOT / "README.md").read_text())
+    block = re.search(rf"<!-- {marker} -->\s*```\w*\n([^\n]+)\n```", (ROOT / "README.md").read_text("utf-8"))
     assert block, f"README.md must have <!-- {marker} --> above a code block of one line"
     assert block[1].startswith("python3 -m venv .venv && ")
 
 
 def test_the_readme_example_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"<!-- example -->\s*```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    block = re.search(r"<!-- example -->\s*```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     assert block
     assert block[1].count("\n") <= 25, "the idea in twenty lines"
     exec(compile(block[1], "README.md", "exec"), {})

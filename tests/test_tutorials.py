@@ -25,7 +25,7 @@ kernelspec:
 """
 
 each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text()]
+OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text("utf-8")]
 
 
 def code_cells(text: str) -> list[str]:
@@ -63,7 +63,7 @@ def run_all(path: Path) -> dict[str, Any]:
     """Run every cell in turn; the names that they leave."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     pictures = 0
-    for n, source in enumerate(code_cells(path.read_text()), start=1):
+    for n, source in enumerate(code_cells(path.read_text("utf-8")), start=1):
         shown = run_cell(source, namespace, f"{path.name}, cell {n}")
         pictures += hasattr(shown, "_repr_png_")
     assert pictures, "a tutorial shows its idea in a picture"
@@ -87,7 +87,7 @@ def test_it_runs_with_the_real_model_too(path: Path, tmp_path: Path, monkeypatch
 
 @each_tutorial
 def test_it_opens_in_jupyter(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert text.startswith(HEADER)
     fences = re.findall(r"^```.*$", text, re.MULTILINE)
     assert set(fences) <= {"```{code-cell} ipython3", "```", "```text", "```bash"}
@@ -98,7 +98,7 @@ def test_it_opens_in_jupyter(path: Path) -> None:
 
 @each_tutorial
 def test_it_has_the_parts_of_a_tutorial(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     number = int(path.name[:2])
     assert re.search(rf"^# {number}\. \S", text, re.MULTILINE)
     for promise in (r"\*\*You will do\*\*", r"\*\*You will learn\*\*", r"\*\*You need\*\*.* \d+ minutes"):
@@ -112,7 +112,7 @@ def test_it_has_the_parts_of_a_tutorial(path: Path) -> None:
 
 @each_tutorial
 def test_every_number_that_the_prose_quotes_is_asserted_in_a_cell(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     asserted = " ".join(line for cell in code_cells(text) for line in cell.splitlines() if "assert" in line)
     for number in re.findall(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)", prose_of(text)):
         assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", asserted), f"{number} is quoted, not asserted"
@@ -120,7 +120,7 @@ def test_every_number_that_the_prose_quotes_is_asserted_in_a_cell(path: Path) ->
 
 @each_tutorial
 def test_its_links_lead_somewhere(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)\)", text):
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target

@@ -48,7 +48,7 @@ def chapters(part: str) -> list[tuple[str, str, Path, str]]:
     """(page name, title, source file, docstring) of a part's chapters, in reading order."""
     found = []
     for path in sorted((PACKAGE / part).rglob("*.py") if part else PACKAGE.glob("*.py")):
-        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
         title = docstring.split("\n", 1)[0].rstrip(".")
         heading = HEADING.match(title)
         if path.name.startswith("__") or not docstring:
@@ -97,7 +97,7 @@ def write(path: Path, lines: list[str], made: set[Path]) -> None:
     """Write a page unless it stands there already, so that an unchanged page is not built again."""
     text = "\n".join(lines).rstrip() + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text() != text:
+    if not path.exists() or path.read_text("utf-8") != text:
         path.write_text(text)
     made.add(path)
 
@@ -123,7 +123,7 @@ def write_book(made: set[Path]) -> None:
         listed = [f"   {page}" for page, *_ in pages]
         index += [".. toctree::", f"   :caption: {part_title}", "   :maxdepth: 1", "", *listed, ""]
         for page, title, path, docstring in pages:
-            first_line = ast.parse(path.read_text()).body[0].end_lineno + 2
+            first_line = ast.parse(path.read_text("utf-8")).body[0].end_lineno + 2
             body = [
                 ":hide-toc:", "",  # of one heading; the room goes to the code, which is written in 120 columns
                 *heading(title), *to_rst(docstring.partition("\n")[2], names), *heading("The code", "-"),
@@ -168,7 +168,7 @@ def write_tutorials(made: set[Path]) -> None:
     )
     index = [*heading("Tutorials"), intro, "", ".. toctree::", "   :maxdepth: 1", ""]
     for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
-        text = path.read_text()
+        text = path.read_text("utf-8")
         notebook = read_myst_markdown_notebook(text, add_source_map=False)
         for i, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{i}"

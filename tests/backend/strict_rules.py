@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-CUPY: dict[str, Any] = json.loads(Path(__file__).with_name("cupy_signatures.json").read_text())
+CUPY: dict[str, Any] = json.loads(Path(__file__).with_name("cupy_signatures.json").read_text("utf-8"))
 
 # Functions of data whose answer Python itself needs, for a shape or as a bool: the host waits for the device.
 WAITING_FUNCTIONS = {

@@ -213,7 +213,7 @@ def test_a_matrix_is_refused_since_its_product_is_another_one() -> None:
 def test_the_code_in_the_docs_runs(
     device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text("utf-8")
     monkeypatch.setattr("numpy_attention.backend.get_backend", lambda name: device.backend)
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         names: dict[str, Any] = {}
@@ -221,5 +221,5 @@ def test_the_code_in_the_docs_runs(
         assert names["backend"] is device.backend
         assert isinstance(names["tokens"], np.ndarray)
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1", "2"]
-    version = json.loads(Path(__file__).with_name("cupy_signatures.json").read_text())["versions"]["cupy"]
+    version = json.loads(Path(__file__).with_name("cupy_signatures.json").read_text("utf-8"))["versions"]["cupy"]
     assert f"the real CuPy {version}" in page

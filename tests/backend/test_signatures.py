@@ -67,7 +67,7 @@ def objection(name: str, call: ast.Call) -> str | None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_cupy_has_every_function_and_keyword_of_a_chapter(path: Path) -> None:
-    for name, call in calls(ast.parse(path.read_text())):
+    for name, call in calls(ast.parse(path.read_text("utf-8"))):
         found = objection(name, call)
         assert found is None, f"{path.relative_to(ROOT)}:{call.lineno}: {found}"
 
@@ -77,7 +77,7 @@ def test_cupys_arrays_have_every_method_of_a_chapter(path: Path) -> None:
     """A name that NumPy's arrays know as a method and CuPy's do not would fail on a GPU alone."""
     numpys = {name for name in dir(np.ndarray) if not name.startswith("_")}
     missing = numpys - set(CUPY["methods"]) - set(CUPY["attributes"])
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = ast.unparse(node.func.value)
             assert owner == "np" or owner.startswith("np.") or node.func.attr not in missing, ast.unparse(node)

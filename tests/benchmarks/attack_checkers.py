@@ -160,7 +160,7 @@ def as_lines(results: Found) -> str:
 
 def stored() -> Found:
     """What earlier runs have found."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
 
 
 def main() -> None:
@@ -198,7 +198,7 @@ def main() -> None:
     save(now=True)
     found = tables(results)
     if given.write:
-        text = PAGE.read_text()
+        text = PAGE.read_text("utf-8")
         for name, block in found.items():
             text = with_block(text, name, block)
         PAGE.write_text(text)

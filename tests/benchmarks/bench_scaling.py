@@ -188,6 +188,6 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["page"]:
         from tests.benchmarks.scaling_page import write
 
-        write(json.loads(RESULTS.read_text()))
+        write(json.loads(RESULTS.read_text("utf-8")))
     else:
         sys.exit(__doc__)

@@ -206,7 +206,7 @@ def with_our_words(page: str) -> str:
 def main() -> None:
     """Print the table, the versions and the texts, or write them into the page."""
     if "--ours" in sys.argv[1:]:
-        PAGE.write_text(with_our_words(PAGE.read_text()))
+        PAGE.write_text(with_our_words(PAGE.read_text("utf-8")))
         return
     import resource  # of Unix alone; the tests need only the names above
 
@@ -215,7 +215,7 @@ def main() -> None:
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}"
                          for name in ("numpy", "torch", "jax", "autograd", "scipy"))
     if "--write" in sys.argv[1:]:
-        text = PAGE.read_text()
+        text = PAGE.read_text("utf-8")
         for name, new in (("table", table), ("versions", f"Versions: {versions}."), ("printed", printed)):
             text = with_block(text, name, new)
         PAGE.write_text(text)

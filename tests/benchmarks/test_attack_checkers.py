@@ -13,7 +13,7 @@ from tests.benchmarks.attacks.shared import right_checks, shared
 from tests.benchmarks.strangers import STRANGERS, Stranger
 from tests.generated import block
 
-FOUND = json.loads(RESULTS.read_text())
+FOUND = json.loads(RESULTS.read_text("utf-8"))
 TRIALS = trials()
 LOOKED_FOR = [trial for trial in TRIALS if trial.kind not in ("ordinary", "drawn")]
 NUMBERS = [trial for trial in TRIALS if trial.kind in ("one point", "ties", "float32", "relative", "ordinary", "drawn")]
@@ -72,7 +72,7 @@ def test_there_are_errors_of_every_kind_under_names_of_their_own() -> None:
 
 
 def test_the_tables_of_the_page_are_those_of_the_measurements() -> None:
-    text = PAGE.read_text()
+    text = PAGE.read_text("utf-8")
     for name, content in tables(FOUND).items():
         assert block(name, content) in text
     assert set(FOUND["errors"]) == {trial.name for trial in TRIALS}

@@ -104,7 +104,7 @@ def test_the_command_prints_tables_and_writes_json(tmp_path, monkeypatch, capsys
     files = ["--json", str(tmp_path / "bench.json"), "--plot", str(tmp_path / "bench.png")]
     assert main(["attention", "--longest", "256", "--rounds", "1", "--threads", "1", "--quick", *files]) == 0
     assert "| T = 256, causal | numpy_attention |" in capsys.readouterr().out
-    found = json.loads((tmp_path / "bench.json").read_text())
+    found = json.loads((tmp_path / "bench.json").read_text("utf-8"))
     assert found["races"][0]["results"]["plain NumPy"]["seconds"] > 0
     assert (tmp_path / "bench.png").stat().st_size > 5000
 

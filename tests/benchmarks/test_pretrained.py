@@ -143,7 +143,7 @@ def test_all_is_raced_from_the_prompt_to_the_first_word(path, tmp_path, monkeypa
     said = capsys.readouterr().out
     for name in ("prompt, 64 tokens", "generation, 16 tokens", "LoRA step, 64 tokens", "first word"):
         assert f"| {name} | numpy_attention |" in said
-    word = json.loads(found.read_text())["races"][-1]["results"]["numpy_attention"]
+    word = json.loads(found.read_text("utf-8"))["races"][-1]["results"]["numpy_attention"]
     assert word["peak"] > 1e7
     assert word["beyond_start"] == word["peak"]  # of another process, which held nothing before
 

@@ -18,7 +18,7 @@ from tests.benchmarks.bench_scaling import (
 from tests.benchmarks.scaling_page import strong, tables, weak
 from tests.generated import block
 
-FOUND = json.loads(RESULTS.read_text())
+FOUND = json.loads(RESULTS.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", ["constants", "measured", "predicted", "overlap"])

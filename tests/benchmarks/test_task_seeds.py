@@ -35,7 +35,7 @@ def test_an_interrupted_measurement_goes_on_where_it_was(tmp_path, monkeypatch) 
     try:
         measure()
     except KeyboardInterrupt:
-        assert len(json.loads((tmp_path / "tasks.json").read_text())) == 3
+        assert len(json.loads((tmp_path / "tasks.json").read_text("utf-8"))) == 3
     measure()
     assert len(asked) == len(ROWS) * len(SEEDS) + 1
     assert asked[3] == asked[4]  # the one that was cut short

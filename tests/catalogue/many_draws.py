@@ -61,7 +61,9 @@ def main() -> int:
     parser.add_argument("--log", type=Path, required=True, help="where to note what has been drawn")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long (default: never)")
     arguments = parser.parse_args()
-    log = json.loads(arguments.log.read_text()) if arguments.log.exists() else {"drawn": {}, "alarms": [], "seconds": 0}
+    log = {"drawn": {}, "alarms": [], "seconds": 0}
+    if arguments.log.exists():
+        log = json.loads(arguments.log.read_text("utf-8"))
     entries, started, drawn = table.named(arguments.names or None), time.perf_counter(), log["drawn"]
     before = log["seconds"]
 

@@ -270,7 +270,7 @@ def test_a_link_in_the_run_is_replaced_and_not_followed(run_directory: Path, tmp
     picture.unlink(missing_ok=True)
     picture.symlink_to(victim)
     assert main(["attend", str(run_directory), "--text", "fox"]) == 0
-    assert victim.read_text() == "keep me"
+    assert victim.read_text("utf-8") == "keep me"
     assert not picture.is_symlink()
     picture.unlink()
 
@@ -289,4 +289,4 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(
     for out in (old, new):
         assert "No space left on device" in refused(capsys, "attend", run_directory, "--text", "fox", "--out", out)
     assert [path.name for path in tmp_path.iterdir()] == [old.name]
-    assert old.read_text() == "good"
+    assert old.read_text("utf-8") == "good"

@@ -50,7 +50,7 @@ def test_a_training_goes_on_to_its_end_whatever_becomes_of_its_words(
     with np.load(run / "checkpoint.npz") as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["step"] == 8
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG"), "and nothing was printed into the files"
-    assert [json.loads(line)["step"] for line in (run / "log.jsonl").read_text().splitlines()] == [1, 4, 8]
+    assert [json.loads(line)["step"] for line in (run / "log.jsonl").read_text("utf-8").splitlines()] == [1, 4, 8]
 
 
 ANSWERS = [

@@ -26,12 +26,12 @@ def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys)
         assert said in out
     assert {path.name for path in directory.iterdir()} >= {"log.jsonl", "config.json", "checkpoint.npz", "loss.png"}
     assert not list(directory.glob("*.tmp*"))
-    log = [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
     assert [entry["step"] for entry in log] == [1, 4, 8]
     assert "val_loss" in log[-1]
-    config = json.loads((directory / "config.json").read_text())
+    config = json.loads((directory / "config.json").read_text("utf-8"))
     assert config["d_model"] == 16
-    assert config["model"]["vocab_size"] == len(set(text.read_text()))
+    assert config["model"]["vocab_size"] == len(set(text.read_text("utf-8")))
     assert (directory / "loss.png").read_bytes().startswith(b"\x89PNG")
     with np.load(directory / "checkpoint.npz", allow_pickle=False) as checkpoint:
         assert "parameters.token_embedding.table" in checkpoint
@@ -64,8 +64,8 @@ def test_attention_in_tiles_can_be_asked_for_and_learns_the_same_also_from_one_t
         out = tmp_path / how
         one = ["--batch", "1", "--workers", "2", "--attention", how]
         assert main(["train", "--text", str(text), "--out", str(out), *SIZES, *one]) == 0
-        assert json.loads((out / "config.json").read_text())["model"]["attention"] == how
-        last.append(json.loads((out / "log.jsonl").read_text().splitlines()[-1])["val_loss"])
+        assert json.loads((out / "config.json").read_text("utf-8"))["model"]["attention"] == how
+        last.append(json.loads((out / "log.jsonl").read_text("utf-8").splitlines()[-1])["val_loss"])
     assert last[0] == pytest.approx(last[1], rel=1e-3)
 
 
@@ -88,7 +88,7 @@ def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
         "--beta2=0.99", "--dropout=0", "--weight-decay=0.1", "--steps=1",
     ]
     assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *setting]) == 0
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["beta2"] == 0.99
+    assert json.loads((tmp_path / "run" / "config.json").read_text("utf-8"))["beta2"] == 0.99
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
     file.write_text('steps = 3\nd_model = 8\nheads = 1\nlayers = 1\ncontext = 4\nbatch = 2\nworkers = 1\n')
     arguments = ["train", "--config", str(file), "--text", str(text), "--steps", "2", "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = json.loads((tmp_path / "run" / "config.json").read_text("utf-8"))
     assert (config["steps"], config["d_model"], config["text"]) == (2, 8, str(text))
 
 

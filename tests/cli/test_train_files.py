@@ -62,12 +62,12 @@ def test_a_second_run_in_one_directory_is_told_who_holds_it_and_changes_nothing(
         assert "already holds a run" in refused(capsys, "train", "--text", text, "--out", out, *SIZES)
         assert process.poll() is None
         process.kill()
-    steps = [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
     assert steps == sorted(set(steps))
     saved = (out / "checkpoint.npz").stat().st_mtime_ns
     with started("--resume", out) as process:  # a kill leaves nothing in the way
         wait_for(lambda: (out / "checkpoint.npz").stat().st_mtime_ns > saved)
-        assert f"process {process.pid} " in (out / lock.NAME).read_text()
+        assert f"process {process.pid} " in (out / lock.NAME).read_text("utf-8")
         process.terminate()
         assert process.wait(60) == 143
 

@@ -61,7 +61,7 @@ def test_a_text_that_has_moved_is_named_and_the_run_goes_on_to_the_same_bits(tmp
     assert main(["train", "--resume", str(half), "--text", str(moved)]) == 0
     assert str(moved) in capsys.readouterr().out.splitlines()[0]
     assert parameters(half) == parameters(whole)
-    assert json.loads((half / "config.json").read_text())["text"] == str(moved)
+    assert json.loads((half / "config.json").read_text("utf-8"))["text"] == str(moved)
     with np.load(half / "checkpoint.npz") as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["config"]["text"] == str(moved)
     assert main(["train", "--resume", str(half)]) == 0  # which needs no telling any more
@@ -70,7 +70,7 @@ def test_a_text_that_has_moved_is_named_and_the_run_goes_on_to_the_same_bits(tmp
 def test_another_text_is_no_text_of_the_run(tmp_path, text, monkeypatch, capsys):
     _, half = half_done(tmp_path, text, monkeypatch)
     other = tmp_path / "other.txt"
-    other.write_text(text.read_text().replace("quick", "brown"))
+    other.write_text(text.read_text("utf-8").replace("quick", "brown"))
     before = {path.name: path.read_bytes() for path in half.iterdir()}
     capsys.readouterr()
     err = refused(capsys, "train", "--resume", half, "--text", other)

@@ -25,7 +25,7 @@ each = pytest.mark.parametrize("drawing", DRAWN.values(), ids=DRAWN)
 
 def placed() -> list[tuple[Path, str, str]]:
     """(page, name, description) of every diagram that a page shows."""
-    found = [(page, *one) for page in PAGES for one in IMAGE.findall(page.read_text())]
+    found = [(page, *one) for page in PAGES for one in IMAGE.findall(page.read_text("utf-8"))]
     assert all((page.parent / path).exists() for page, _, path, _ in found)
     return [(page, name, " ".join(words.split())) for page, words, _, name in found]
 
@@ -147,7 +147,7 @@ def test_a_fault_is_found(spoil: Callable[[Drawing], object], fault: str) -> Non
 @each
 def test_code_that_it_shows_stands_in_the_source(drawing: Drawing) -> None:
     for file, code in drawing.quoted:
-        source = re.sub(r"\s+", " ", (ROOT / file).read_text())
+        source = re.sub(r"\s+", " ", (ROOT / file).read_text("utf-8"))
         assert code in source, f"{file} has no longer: {code}"
 
 
@@ -168,7 +168,7 @@ def test_the_page_holds_the_drawing_itself() -> None:
 
 
 def test_the_backward_of_attention_names_what_the_package_names() -> None:
-    source = (ROOT / "numpy_attention" / "ops" / "attention.py").read_text()
+    source = (ROOT / "numpy_attention" / "ops" / "attention.py").read_text("utf-8")
     computed = {code.split(" = ")[0] for _, code in DRAWN["attention-backward"].quoted} - {"average"}
     assert computed == {"dweights", "dscores", "dq", "dk", "dv"}
     for name in computed:

@@ -20,7 +20,7 @@ def cells(text: str) -> list[tuple[bool, list[str]]]:
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_every_statement_is_still_there_and_asserts_are_folded(path: Path) -> None:
-    before, after = cells(path.read_text()), cells(fold_asserts(path.read_text()))
+    before, after = cells(path.read_text("utf-8")), cells(fold_asserts(path.read_text("utf-8")))
     assert sorted(one for _, code in before for one in code) == sorted(one for _, code in after for one in code)
     plain = [one for _, code in before for one in code if not one.startswith("Assert")]
     assert plain == [one for folded, code in after for one in code if not one.startswith("Assert")]

@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^<!-- (?P<needs>[\w.: ]+) -->\n```python\n(?P<code>.*?)^```
 
 def blocks(needs: str) -> list[str]:
     """The blocks of the page that need a library, each whole in itself."""
-    return [match["code"] for match in BLOCK.finditer(PAGE.read_text()) if match["needs"] == needs]
+    return [match["code"] for match in BLOCK.finditer(PAGE.read_text("utf-8")) if match["needs"] == needs]
 
 
 def run(needs: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -33,9 +33,9 @@ def run(needs: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_every_block_is_either_a_cell_or_run_here() -> None:
-    marked = [match["needs"] for match in BLOCK.finditer(PAGE.read_text())]
+    marked = [match["needs"] for match in BLOCK.finditer(PAGE.read_text("utf-8"))]
     assert set(marked) == {"file: test_conv.py", "torch", "jax", "autograd", "cupy"}
-    assert PAGE.read_text().count("```python\n") == len(marked)
+    assert PAGE.read_text("utf-8").count("```python\n") == len(marked)
 
 
 def test_the_test_file_beside_the_convolution(tmp_path: Path) -> None:

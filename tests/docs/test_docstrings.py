@@ -19,7 +19,7 @@ BACKWARD = [name for name in FUNCTIONS if name.endswith("_backward")]
 PARTS = ("ops", "layers", "models", "training", "gradcheck", "plots")
 PACKAGE = Path(na.__file__).parent
 EXAMPLES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-            for path in sorted(PACKAGE.rglob("*.py")) if ">>>" in path.read_text()]
+            for path in sorted(PACKAGE.rglob("*.py")) if ">>>" in path.read_text("utf-8")]
 
 
 def docstring(name: str) -> str:

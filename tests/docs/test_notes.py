@@ -47,9 +47,9 @@ def written(tmp_path: Path) -> Read:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
     assert source_of(path).is_file()
-    source = source_of(path).read_text()
+    source = source_of(path).read_text("utf-8")
     notes = read_notes(path, source)
-    assert len(notes) == len(re.findall(r"^: ", path.read_text(), re.MULTILINE))
+    assert len(notes) == len(re.findall(r"^: ", path.read_text("utf-8"), re.MULTILINE))
     docstrings = {
         line
         for node in ast.walk(ast.parse(source))
@@ -67,8 +67,8 @@ def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
     source = source_of(path)
-    lines = source.read_text().splitlines()
-    first = (ast.parse(source.read_text()).body[0].end_lineno or 0) + 2
+    lines = source.read_text("utf-8").splitlines()
+    first = (ast.parse(source.read_text("utf-8")).body[0].end_lineno or 0) + 2
     page = "\n".join(code_of(source, first))
     included = re.findall(r":lines: (\d+)-(\d+)\n +:lineno-start: (\d+)\n", page)
     assert len(included) == page.count("literalinclude") > 1
@@ -79,20 +79,20 @@ def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
         shown += range(int(start), int(end) + 1)
     assert shown == list(range(first, len(lines) + 1))
     assert page.count(":caption:") == 1
-    assert page.count(".. container:: noted") == len(read_notes(path, source.read_text()))
+    assert page.count(".. container:: noted") == len(read_notes(path, source.read_text("utf-8")))
 
 
 def test_every_backward_of_part_one_has_a_note() -> None:
     for path in sorted((ROOT / "numpy_attention" / "ops").glob("[!_]*.py")):
-        backwards = {name for name in functions(path.read_text()) if name.endswith("_backward")}
+        backwards = {name for name in functions(path.read_text("utf-8")) if name.endswith("_backward")}
         notes = NOTES / "ops" / f"{path.stem}.md"
-        noted = {note.function for note in read_notes(notes, path.read_text())} if notes.exists() else set()
+        noted = {note.function for note in read_notes(notes, path.read_text("utf-8"))} if notes.exists() else set()
         assert backwards <= noted, f"{path.name}: no note on {', '.join(sorted(backwards - noted))}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_notes_are_short_and_their_formulas_closed(path: Path) -> None:
-    for note in read_notes(path, source_of(path).read_text()):
+    for note in read_notes(path, source_of(path).read_text("utf-8")):
         for line in note.text.split("\n"):
             assert line.count("$") % 2 == 0, line
             assert line.count("`") % 2 == 0, line
@@ -124,7 +124,7 @@ def test_blank_lines_between_two_notes_are_no_piece_of_their_own() -> None:
 def test_a_file_without_notes_is_one_piece() -> None:
     assert pieces(SOURCE, [], 3) == [Piece(3, 14, "")]
     source = ROOT / "numpy_attention" / "errors.py"
-    assert code_of(source, 5).count(f"   :lines: 5-{len(source.read_text().splitlines())}") == 1
+    assert code_of(source, 5).count(f"   :lines: 5-{len(source.read_text('utf-8').splitlines())}") == 1
 
 
 @pytest.mark.parametrize(

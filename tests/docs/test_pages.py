@@ -24,7 +24,7 @@ def name_of(page: Path) -> str:
 
 def cells_of(page: Path) -> list[tuple[int, str]]:
     """The code cells of a page, each with the line on which its code begins."""
-    text = page.read_text()
+    text = page.read_text("utf-8")
     found = []
     for match in CELL.finditer(text):
         code = re.sub(r"\A(:[^\n]*\n)+", lambda options: "\n" * options[0].count("\n"), match["code"])
@@ -34,7 +34,7 @@ def cells_of(page: Path) -> list[tuple[int, str]]:
 
 def included(page: Path) -> list[tuple[Path, dict[str, str]]]:
     found = []
-    for match in INCLUDE.finditer(page.read_text()):
+    for match in INCLUDE.finditer(page.read_text("utf-8")):
         options = dict(re.findall(r"^:([\w-]+):\s*(.*?)\s*$", match["options"], re.MULTILINE))
         found.append((DOCS / match["path"].lstrip("/"), {key: value.strip('"') for key, value in options.items()}))
     return found
@@ -60,7 +60,7 @@ def test_every_cell_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: "/".join(page.parts[-2:]))
 def test_code_is_no_wider_than_a_page(page: Path) -> None:
-    for match in PYTHON.finditer(page.read_text()):
+    for match in PYTHON.finditer(page.read_text("utf-8")):
         for line in match["code"].splitlines():
             assert len(line) <= WIDEST or line.startswith(":"), line
 
@@ -68,7 +68,7 @@ def test_code_is_no_wider_than_a_page(page: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if included(page)], ids=name_of)
 def test_every_piece_of_source_on_a_page_is_found(page: Path) -> None:
     for path, options in included(page):
-        text = path.resolve().read_text()
+        text = path.resolve().read_text("utf-8")
         if "pyobject" in options:
             text = source_of(text, options["pyobject"])
         start = text.find(options.get("start-at", ""))
@@ -77,14 +77,14 @@ def test_every_piece_of_source_on_a_page_is_found(page: Path) -> None:
 
 
 def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> None:
-    index = (DOCS / "derivations" / "index.md").read_text()
+    index = (DOCS / "derivations" / "index.md").read_text("utf-8")
     listed = re.search(r"\{toctree\}\n(?::.*\n)*\n((?:\w+\n)+)", index)
     assert listed
     pages = listed[1].split()
     promised = {"softmax", "normalization", "attention", "tiled_attention", "cross_entropy", "gelu", "rotary", "adam"}
     assert set(pages) >= promised
     for name in pages:
-        text = (DOCS / "derivations" / f"{name}.md").read_text()
+        text = (DOCS / "derivations" / f"{name}.md").read_text("utf-8")
         for part in ("Formula", "Index by index", "In matrices", "Line for line", "What could be made again instead"):
             assert f"\n## {part}\n" in text, f"{name}: no part '{part}'"
         assert re.search(r"^assert .*nbytes|moments == ", text, re.MULTILINE), f"{name} asserts no number of bytes"
@@ -92,7 +92,7 @@ def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "derivations").glob("[!i]*.md")), ids=name_of)
 def test_a_derivation_asks_before_it_answers(page: Path) -> None:
-    text = page.read_text()
+    text = page.read_text("utf-8")
     asked = re.findall(
         r"^\*\*Predict\.\*\* (?:[^\n]+\n)+\n<details>\n<summary>The answer</summary>\n\n(.+?)\n\n</details>\n",
         text, re.MULTILINE | re.DOTALL,
@@ -107,15 +107,15 @@ def test_a_derivation_asks_before_it_answers(page: Path) -> None:
 def test_every_name_in_the_prose_of_a_derivation_stands_in_code_it_shows(page: Path) -> None:
     shown = "".join(code for _, code in cells_of(page))
     for path, options in included(page):
-        text = path.resolve().read_text()
+        text = path.resolve().read_text("utf-8")
         shown += source_of(text, options["pyobject"]) if "pyobject" in options else text
-    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for name in re.findall(r"`([A-Za-z_]\w*)`", prose):
         assert re.search(rf"\b{name}\b", shown), f"{name_of(page)} speaks of {name}, which its code does not hold"
 
 
 def test_no_page_is_left_out_of_the_contents() -> None:
-    contents = "".join(page.read_text() for page in PAGES if page.stem == "index")
+    contents = "".join(page.read_text("utf-8") for page in PAGES if page.stem == "index")
     for page in PAGES:
         if page.stem != "index":
             names = [re.escape(page.stem), r"\*"] if page.parent == DOCS else [re.escape(page.stem)]

@@ -26,9 +26,9 @@ def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
     path.write_text("old")
     with whole_or_not_at_all(path) as temporary:
         temporary.write_text("new")
-        assert path.read_text() == "old"
+        assert path.read_text("utf-8") == "old"
         assert temporary.suffix == path.suffix
-    assert path.read_text() == "new"
+    assert path.read_text("utf-8") == "new"
 
     def interrupted():
         with whole_or_not_at_all(path) as temporary:
@@ -37,7 +37,7 @@ def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert path.read_text() == "new"
+    assert path.read_text("utf-8") == "new"
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
@@ -46,7 +46,7 @@ def test_a_file_that_was_never_written_leaves_the_old_one(tmp_path):
     path.write_text("old")
     with pytest.raises(FileNotFoundError), whole_or_not_at_all(path):
         pass
-    assert path.read_text() == "old"
+    assert path.read_text("utf-8") == "old"
 
 
 def test_what_killed_processes_leave_is_swept_and_nothing_else(tmp_path):
@@ -77,8 +77,8 @@ def test_no_link_is_followed_whatever_name_it_lies_under(tmp_path, monkeypatch):
         with pytest.raises(FileExistsError), whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
             temporary.write_text("newer")
         guessed.unlink()
-    assert precious.read_text() == "keep me"
-    assert (tmp_path / "log.jsonl").read_text() == "new"
+    assert precious.read_text("utf-8") == "keep me"
+    assert (tmp_path / "log.jsonl").read_text("utf-8") == "new"
 
 
 def test_the_names_of_unfinished_files_are_never_twice_the_same_and_their_modes_are_plain(tmp_path):
@@ -96,7 +96,7 @@ def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path):
     longest = tmp_path / ("n" * 251 + ".txt")
     with whole_or_not_at_all(longest) as temporary:
         temporary.write_text("a")
-    assert longest.read_text() == "a"
+    assert longest.read_text("utf-8") == "a"
     with pytest.raises(OSError, match="too long"), whole_or_not_at_all(tmp_path / ("n" * 300)) as temporary:
         temporary.write_text("a")
     assert os.listdir(tmp_path) == [longest.name]

@@ -101,7 +101,7 @@ class Directory:
         return self.children[-1]
 
     def steps_in_log(self) -> list[int]:
-        lines = (self.run / "log.jsonl").read_text().splitlines() if (self.run / "log.jsonl").is_file() else []
+        lines = (self.run / "log.jsonl").read_text("utf-8").splitlines() if (self.run / "log.jsonl").is_file() else []
         whole = [line for line in lines if line.endswith("}")]
         return [json.loads(line)["step"] for line in whole]
 

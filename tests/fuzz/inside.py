@@ -44,7 +44,7 @@ def in_child(
         standard_streams()
         ends()
         _own_warnings()
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        held = int(Path("/proc/self/statm").read_text("utf-8").split()[5]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
         resource.setrlimit(resource.RLIMIT_CPU, (WORK, WORK + 5))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))

@@ -58,7 +58,7 @@ def less_memory(megabytes: int) -> Iterator[None]:
     """Within it this process may take so much more memory than it has now."""
     import resource
 
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 10**6, limits[1]))
     try:

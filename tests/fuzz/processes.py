@@ -72,7 +72,7 @@ class Child:
         self.pipes = {out[0]: b"", err[0]: b""}
         self.order = [out[0], err[0]]
         self.found: Outcome | None = None
-        self.before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        self.before = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * resource.getpagesize()
 
     def send(self, number: int) -> None:
         """A signal to the command itself, not to those that it has started."""
@@ -122,7 +122,7 @@ class Child:
 
 def work_of(pid: int) -> int:
     """What a process and those of its children that have ended have worked, in hundredths of a second."""
-    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:15]))
 
 
 def lives(group: int) -> bool:
@@ -131,7 +131,7 @@ def lives(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    states = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    states = [path.read_text("utf-8").rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
     return any(int(of) == group and state != "Z" for state, _, of, *_ in states)
 
 

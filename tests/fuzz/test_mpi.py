@@ -42,9 +42,9 @@ class Ranks:
 
     def pids(self) -> list[int]:
         """The ranks' processes, once both have begun."""
-        while not all(file.exists() and file.read_text() for file in self.files) and self.job.poll() is None:
+        while not all(file.exists() and file.read_text("utf-8") for file in self.files) and self.job.poll() is None:
             time.sleep(0.01)
-        return [int(file.read_text()) for file in self.files if file.exists()]
+        return [int(file.read_text("utf-8")) for file in self.files if file.exists()]
 
     def kill(self) -> None:
         """End both, and all that belongs to them."""

@@ -47,7 +47,7 @@ def copied(name: str) -> Iterator[Path]:
             shutil.copy(honest(name), path)
         (top / "letter").write_text(LETTER)
         yield path
-        assert (top / "letter").read_text() == LETTER
+        assert (top / "letter").read_text("utf-8") == LETTER
     finally:
         shutil.rmtree(top)
 
@@ -128,7 +128,7 @@ def test_spoiled_json_is_refused_or_means_what_it_says(
 @example(name="llama", which=17, value=2)
 def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, which: int, value: Any) -> None:
     def spoil(path: Path) -> None:
-        settings = json.loads((path / "config.json").read_text())
+        settings = json.loads((path / "config.json").read_text("utf-8"))
         settings[sorted(settings)[which % len(settings)]] = value
         (path / "config.json").write_text(json.dumps(settings))
 

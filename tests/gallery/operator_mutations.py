@@ -49,7 +49,7 @@ def source_of(chapter: str) -> Path:
 
 def mutations(chapter: str) -> Iterator[Mutation]:
     """All mutations of a chapter, in order of its lines."""
-    tree = ast.parse(source_of(chapter).read_text())
+    tree = ast.parse(source_of(chapter).read_text("utf-8"))
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         if re.match("_?check", function.name):
             continue

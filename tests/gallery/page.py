@@ -69,7 +69,7 @@ def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
 def missed_on_the_page() -> Missed:
     """What the page says that each weaker check misses."""
     found: Missed = {}
-    for name, which in re.findall(r"^\| \d+ \| (.+?) \| \d+ \| (.*?) ?\|$", PAGE.read_text(), re.MULTILINE):
+    for name, which in re.findall(r"^\| \d+ \| (.+?) \| \d+ \| (.*?) ?\|$", PAGE.read_text("utf-8"), re.MULTILINE):
         names = re.findall(r"`(\w+)`", which)
         found[name] = [one for one in MUTANTS if one not in names] if which.startswith("all but") else names
     return found
@@ -99,4 +99,4 @@ def written(text: str, missed: Missed) -> str:
 if __name__ == "__main__":
     names = [name for name in sys.argv[1:] if name != "known"]
     missed = missed_with(names) if sys.argv[1:] else dict(missed_by_weaker())
-    PAGE.write_text(written(PAGE.read_text(), missed))
+    PAGE.write_text(written(PAGE.read_text("utf-8"), missed))

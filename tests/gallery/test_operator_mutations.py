@@ -21,7 +21,7 @@ def test_a_changed_operator_is_noticed(chapter: str) -> None:
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_the_unchanged_chapter_passes(chapter: str) -> None:
     """Else every mutation would be killed for the wrong reason."""
-    tree = ast.parse(source_of(chapter).read_text())
+    tree = ast.parse(source_of(chapter).read_text("utf-8"))
     function = {"attention": "scaled_dot_product_attention", "edits": "edit"}.get(chapter, chapter)
     said = killed_by(Mutation(chapter, function, 0, "none", "", "", tree, tree, tree))
     assert said == ""

@@ -8,7 +8,7 @@ from tests.gallery.page import PAGE, missed_on_the_page, row_of, written
 
 
 def test_every_mistake_stands_on_the_page_as_in_the_gallery() -> None:
-    text = PAGE.read_text()
+    text = PAGE.read_text("utf-8")
     for name in MUTANTS:
         assert row_of(name) in text, f"{name} is out of date: PYTHONPATH=. python tests/gallery/page.py"
     assert f"{len(MUTANTS)} mistakes" in text
@@ -17,7 +17,8 @@ def test_every_mistake_stands_on_the_page_as_in_the_gallery() -> None:
 def test_the_tables_of_the_page_are_those_of_the_script() -> None:
     missed = missed_on_the_page()
     assert list(missed) == ["nothing taken away", *(weakness.name for weakness in WEAKER)]
-    assert written(PAGE.read_text(), missed) == PAGE.read_text(), "PYTHONPATH=. python tests/gallery/page.py"
+    page = PAGE.read_text("utf-8")
+    assert written(page, missed) == page, "PYTHONPATH=. python tests/gallery/page.py"
 
 
 @pytest.mark.slow

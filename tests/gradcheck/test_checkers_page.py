@@ -17,7 +17,7 @@ def words(text: str) -> str:
 
 def on_the_page(case: Planted) -> str:
     """What the page shows of our report."""
-    section = PAGE.read_text().split(f"### {case.name}\n")[1]
+    section = PAGE.read_text("utf-8").split(f"### {case.name}\n")[1]
     return section.split("```text\n")[1].split("\n```")[0]
 
 
@@ -36,7 +36,7 @@ def test_the_same_for_one_element_of_a_million() -> None:
 
 
 def test_every_planted_error_has_its_row_and_we_catch_them_all() -> None:
-    text = PAGE.read_text()
+    text = PAGE.read_text("utf-8")
     for case in CASES:
         assert f"| {case.name} | **caught** |" in text
     assert f"**{len(CASES)} of 12**" in text

@@ -81,7 +81,7 @@ def test_symmetry_catches_as_many_mistakes_of_the_gallery_as_the_page_says() -> 
     said = [kill(mutant, alone) for mutant in MUTANTS.values()]
     caught, asymmetric = sum(one != "" for one in said), sum(one.startswith("not symmetric") for one in said)
     assert 0 < asymmetric < caught < len(said)  # some stop where shapes do not meet, many get through
-    page = " ".join((Path(__file__).parents[2] / "docs" / "complex_step.md").read_text().split())
+    page = " ".join((Path(__file__).parents[2] / "docs" / "complex_step.md").read_text("utf-8").split())
     sentence = f"of the gallery's {len(said)} wrong backwards it catches {caught}: {asymmetric} because"
     assert sentence in page, f"docs/complex_step.md must say: {sentence}"
 

@@ -158,7 +158,7 @@ def test_installed_it_is_there_and_may_be_named_besides(mine: pytest.Pytester) -
     info = mine.path / "site" / "numpy_attention-0.dist-info"
     info.mkdir(parents=True)
     info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: numpy-attention\nVersion: 0\n")
-    entry = re.search(r"\[project\.entry-points\.pytest11\]\n(.*)\n", (ROOT / "pyproject.toml").read_text())
+    entry = re.search(r"\[project\.entry-points\.pytest11\]\n(.*)\n", (ROOT / "pyproject.toml").read_text("utf-8"))
     assert entry
     info.joinpath("entry_points.txt").write_text(f"[pytest11]\n{entry[1].replace(chr(34), '')}\n")
     write(mine, RIGHT)

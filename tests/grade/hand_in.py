@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "tutorials" / "exercises"
 
 def grade(tmp_path: Path, name: str, backward: str, time_limit: float = 60.0, before: str = "") -> tuple[int, str]:
     """Hand in the exercise with `raise NotImplementedError` replaced."""
-    text = (FOLDER / f"{name}.py").read_text()
+    text = (FOLDER / f"{name}.py").read_text("utf-8")
     file = tmp_path / f"{name}.py"
     file.write_text(before + text.replace(UNWRITTEN, backward, 1))
     out = StringIO()
@@ -29,7 +29,7 @@ def grade(tmp_path: Path, name: str, backward: str, time_limit: float = 60.0, be
 
 def told(name: str, *answers: str, examples: int = 4) -> str:
     """What the tutor says, in one line, to an answer for each `raise NotImplementedError`; all in this process."""
-    first, *others = (FOLDER / f"{name}.py").read_text().split(UNWRITTEN)
+    first, *others = (FOLDER / f"{name}.py").read_text("utf-8").split(UNWRITTEN)
     text = first + "".join(map(str.__add__, answers, others))
     own: dict[str, Any] = {}
     exec(compile(text, f"{name}.py", "exec"), own)

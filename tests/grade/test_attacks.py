@@ -36,7 +36,7 @@ COMPLEX_STEP = """x, dx = np.log(y), np.zeros_like(y)
 
 def hand_in(tmp_path: Path, after: str, name: str = "softmax", backward: str = ZEROS) -> str:
     """Grade a file with more lines at its end; what is said."""
-    text = (FOLDER / f"{name}.py").read_text().replace("raise NotImplementedError", backward, 1)
+    text = (FOLDER / f"{name}.py").read_text("utf-8").replace("raise NotImplementedError", backward, 1)
     file = tmp_path / f"{name}.py"
     file.write_text(text + "\n\n" + after + "\n")
     found = grade_file(file, EXERCISES[name], 60.0)
@@ -207,7 +207,7 @@ while not os.path.exists(here):
 def test_a_forked_child_ends_with_the_grading(tmp_path: Path, backward: str, limit: float) -> None:
     code, said = grade(tmp_path, "softmax", backward, limit, before=FORK.replace("DETACH", "pass"))
     assert (code == 0) == (backward == RIGHT), said
-    assert ended(int((tmp_path / "child").read_text()))
+    assert ended(int((tmp_path / "child").read_text("utf-8")))
 
 
 @POSIX
@@ -218,7 +218,7 @@ def test_a_child_out_of_reach_holds_nobody_up(tmp_path: Path) -> None:
         assert "softmax.py ended Python itself" in said
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+            os.kill(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
 
 
 @POSIX
@@ -237,7 +237,7 @@ def ended(process: int) -> bool:
         except ProcessLookupError:
             return True
         with contextlib.suppress(FileNotFoundError):
-            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+            if Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] in "ZX":
                 return True
         time.sleep(0.01)
     return False

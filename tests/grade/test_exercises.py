@@ -19,6 +19,6 @@ def test_the_reference_passes(name: str) -> None:
 def test_every_exercise_is_a_file_and_every_file_an_exercise() -> None:
     assert {file.stem for file in FOLDER.glob("*.py")} == set(EXERCISES)
     for name in EXERCISES:
-        text = (FOLDER / f"{name}.py").read_text()
+        text = (FOLDER / f"{name}.py").read_text("utf-8")
         assert "raise NotImplementedError" in text
         assert f"python -m numpy_attention grade tutorials/exercises/{name}.py --hint 1" in text

@@ -19,7 +19,7 @@ from tests.grade.hand_in import FOLDER
 
 def remote(tmp_path: Path, text: str, seconds: float = 60.0) -> Remote:
     file = tmp_path / "softmax.py"
-    file.write_text((FOLDER / "softmax.py").read_text() + text)
+    file.write_text((FOLDER / "softmax.py").read_text("utf-8") + text)
     return Remote(file, EXERCISES["softmax"], seconds)
 
 

@@ -114,9 +114,9 @@ def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixt
         shutil.copy(FOLDER / f"{name}.py", tmp_path)
     file = tmp_path / "softmax.py"
     right = "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))"
-    file.write_text(file.read_text().replace("raise NotImplementedError", right))
+    file.write_text(file.read_text("utf-8").replace("raise NotImplementedError", right))
     file = tmp_path / "linear.py"
-    file.write_text(file.read_text().replace("raise NotImplementedError", "return dy, w, dy"))
+    file.write_text(file.read_text("utf-8").replace("raise NotImplementedError", "return dy, w, dy"))
     assert command_line(["grade", "--all", str(tmp_path)]) == 1
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "done       6 of 6" in lines["softmax"]

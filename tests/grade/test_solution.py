@@ -19,7 +19,7 @@ def test_every_exercise_has_one_and_there_are_no_others() -> None:
 def test_put_into_the_file_it_passes(name: str) -> None:
     exercise, (reasoning, code) = EXERCISES[name], solution_of(name)
     own: dict[str, Any] = {}
-    exec((hand_in.FOLDER / f"{name}.py").read_text() + "\n" + code, own)
+    exec((hand_in.FOLDER / f"{name}.py").read_text("utf-8") + "\n" + code, own)
     for method in {"backward", "step"} & own.keys():
         setattr(own[exercise.subjects[0]], method, own[method])
     grade = grade_module(exercise, SimpleNamespace(**own), examples=3)

@@ -62,7 +62,7 @@ def test_what_the_file_prints_is_shown(tmp_path: Path) -> None:
 
 def test_of_many_lines_that_the_file_printed_some_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "softmax.py"
-    file.write_text("for i in range(20): print('line', i)\n" + (FOLDER / "softmax.py").read_text())
+    file.write_text("for i in range(20): print('line', i)\n" + (FOLDER / "softmax.py").read_text("utf-8"))
     grade = grade_file(file, EXERCISES["softmax"])
     assert (grade.exercise, grade.state) == ("softmax", "to do")
     assert "    line 11" in grade.lines

@@ -76,7 +76,7 @@ def chosen(rooms: list[str], matching: str | None) -> list[Mutation]:
 
 def read_results(path: Path) -> dict[str, Any]:
     """The last result of each mutation, by its name."""
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return {told["name"]: told for told in map(json.loads, lines)}
 
 

@@ -23,7 +23,7 @@ def mutations_of(room: str) -> Iterator[Mutation]:
         if path.name == "torch_adapter.py":
             continue  # PyTorch is not there in every run
         file = path.relative_to(PACKAGE).with_suffix("").as_posix()
-        yield from token_mutations(file, path.read_text())
+        yield from token_mutations(file, path.read_text("utf-8"))
 
 
 def drawn(room: str, count: int, seed: int = SEED) -> list[Mutation]:

@@ -17,7 +17,7 @@ Results = dict[str, dict[str, Any]]
 
 def stored() -> Results:
     """The stored results, by the names of the mutations."""
-    return {told["name"]: told for told in json.loads(STORED.read_text())}
+    return {told["name"]: told for told in json.loads(STORED.read_text("utf-8"))}
 
 
 def store(results: Results) -> None:

@@ -48,11 +48,11 @@ trial.warm_up()
 names = ["test_one_is_below_two", "test_no_number_is_below_itself", "test_the_countdown_ends"]
 reach = {f"tests/room/test_thing.py::{name}": {"seconds": 0.0, "functions": ["room/thing." + what]}
          for name, what in zip(names, ["below", "below", "countdown"])}
-source = Path("numpy_attention/room/thing.py").read_text()
+source = Path("numpy_attention/room/thing.py").read_text("utf-8")
 for one in token_mutations("room/thing", source):
     if one.change in ("a < b -> a <= b", "n -= 1 -> pass", "n > 0 -> n >= 0", "a -> b", "0 -> 1"):
         print(one.change, "|", trial.killed_by(Path.cwd(), one, reach, Path("log")).split("::")[-1])
-assert Path("numpy_attention/room/thing.py").read_text() == source
+assert Path("numpy_attention/room/thing.py").read_text("utf-8") == source
 """
 
 

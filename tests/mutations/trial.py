@@ -168,4 +168,4 @@ def warm_up() -> None:
 
 def loaded(path: Path) -> Reach:
     """What reach.py has written."""
-    return json.loads(path.read_text())
+    return json.loads(path.read_text("utf-8"))

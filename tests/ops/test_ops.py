@@ -59,7 +59,7 @@ def test_the_docstring_leads_to_the_derivation(name: str) -> None:
     assert found, f"{name} ends in {last!r}"
     chapter, file = found.groups()
     assert op.__module__ == f"numpy_attention.ops.{file.removesuffix('.py')}"
-    assert (FOLDER / file).read_text().startswith(f'"""{chapter}. ')
+    assert (FOLDER / file).read_text("utf-8").startswith(f'"""{chapter}. ')
 
 
 def test_public_names_stand_in_the_order_of_the_chapters() -> None:

@@ -177,7 +177,7 @@ def test_corrupted_json_is_refused_in_one_line_or_means_what_it_says(name, file,
 def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, change, tmp_path):
     path = tiny.write(tmp_path, name)
     honest = outcome(path)
-    settings = json.loads((path / "config.json").read_text())
+    settings = json.loads((path / "config.json").read_text("utf-8"))
     (path / "config.json").write_text(json.dumps(settings | change))
     found, seconds, peak = outcome(path)
     assert isinstance(found, str)
@@ -203,7 +203,7 @@ def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(fi
 
 def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
     path = tiny.write(tmp_path, "llama")
-    settings = (path / "config.json").read_text()
+    settings = (path / "config.json").read_text("utf-8")
     (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 10**6 + "[]]}")
     found, seconds, peak = outcome(path)
     assert not isinstance(found, str)

@@ -22,7 +22,7 @@ from tests.pretrained import make_shipped
 
 
 def its_log() -> list[dict[str, float]]:
-    return [json.loads(line) for line in (FOLDER / "log.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (FOLDER / "log.jsonl").read_text("utf-8").splitlines()]
 
 
 def test_it_is_the_default_run_in_less_than_two_million_bytes() -> None:

@@ -94,7 +94,7 @@ def test_no_link_is_followed_and_a_file_that_says_nothing_sensible_is_not_quoted
     (tmp_path / NAME).symlink_to(precious)
     with pytest.raises(InputError, match=r"cannot write to .*run\.lock"), hold(tmp_path):
         pass
-    assert precious.read_text() == "keep me"
+    assert precious.read_text("utf-8") == "keep me"
     (tmp_path / NAME).unlink()
     with hold(tmp_path):
         (tmp_path / NAME).write_bytes(b"\x1b[2J\n\xff" * 10**5)
@@ -112,7 +112,7 @@ def test_a_lock_with_a_second_name_is_replaced_and_what_it_names_stays_as_it_is(
     (run / NAME).hardlink_to(precious)
     with hold(run), pytest.raises(InputError, match=rf"process {os.getpid()} on"), hold(run):
         pass
-    assert precious.read_text() == "keep me"
+    assert precious.read_text("utf-8") == "keep me"
 
 
 def test_a_copy_by_links_is_another_directory_and_the_first_stays_in_use(tmp_path):

@@ -15,7 +15,7 @@ def test_a_line_cut_off_by_a_kill_is_dropped_from_the_log(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n{"step": 3, "lo', encoding="utf-8")
     Log(path, 2).write({"step": 3, "loss": 2.0})
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+    assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == [
         {"step": 1, "loss": 2.5}, {"step": 2, "loss": 2.25}, {"step": 3, "loss": 2.0},
     ]
 

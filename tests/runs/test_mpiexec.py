@@ -137,13 +137,13 @@ def running(ranks, directory, *options):
     files = [directory.with_name(f"{directory.name}.pid.{rank}") for rank in range(ranks)]
     job = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        yield job, lambda: [int(file.read_text()) for file in files]
+        yield job, lambda: [int(file.read_text("utf-8")) for file in files]
     finally:  # a test that fails leaves nobody behind
         if job.poll() is None:
             job.kill()
             for file in filter(Path.exists, files):
                 with contextlib.suppress(ProcessLookupError, ValueError):
-                    os.kill(int(file.read_text()), signal.SIGKILL)
+                    os.kill(int(file.read_text("utf-8")), signal.SIGKILL)
         job.communicate()
 
 
@@ -236,7 +236,7 @@ def kill_mpiexec(job, pids):
 def runs(pid):
     """Whether a process is there and has not ended; nobody may come to collect one that has lost its parent."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 

@@ -30,12 +30,12 @@ def test_a_run_saved_before_the_house_was_rebuilt_goes_on_to_the_same_end(
     found = MODELS[run].load(directory / "checkpoint.npz").parameters()
     expected = dict(np.load(RUNS / run / "end.npz"))
     assert found.keys() == expected.keys()
-    rate = json.loads((directory / "config.json").read_text())["learning_rate"]
+    rate = json.loads((directory / "config.json").read_text("utf-8"))["learning_rate"]
     for name, p in expected.items():
         # other machines round otherwise; and the gradient of b_k is rounding alone, which Adam makes steps of
         atol = 4 * rate if name.endswith("b_k") else 1e-5
         np.testing.assert_allclose(found[name], p, rtol=1e-3, atol=atol, err_msg=name)
-    steps = [json.loads(line)["step"] for line in (directory / "log.jsonl").read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
     assert steps == list(range(1, 9))
 
 

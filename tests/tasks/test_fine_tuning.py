@@ -89,7 +89,7 @@ def test_the_fingerprint_knows_the_numbers_and_the_settings(tmp_path, folder):
     first = fingerprint(folder)
     (folder / "README.md").write_text("notes")
     assert fingerprint(folder) == first
-    (folder / "config.json").write_text((folder / "config.json").read_text().replace("0.001", "0.002"))
+    (folder / "config.json").write_text((folder / "config.json").read_text("utf-8").replace("0.001", "0.002"))
     assert fingerprint(folder) != first
 
 

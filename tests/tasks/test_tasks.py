@@ -28,7 +28,7 @@ def test_a_task_runs_from_the_command_line_and_is_resumed(tmp_path, capsys, task
     directory = tmp_path / task
     assert main(["train", "--task", task, "--out", str(directory), *SMALL]) == 0
     assert said in capsys.readouterr().out
-    assert json.loads((directory / "config.json").read_text())["task"] == task
+    assert json.loads((directory / "config.json").read_text("utf-8"))["task"] == task
     assert main(["train", "--resume", str(directory)]) == 0
     assert main(["sample", str(directory)]) == 2
     assert "only a text model" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def test_a_step_with_a_nan_leaves_the_parameters_and_the_moments_alone(bad):
 
 
 def test_the_ten_lines_of_the_readme_train_and_write(capsys):
-    block = re.search(r"<!-- ten lines -->\s*```python\n(.*?)```", README.read_text(), re.DOTALL)
+    block = re.search(r"<!-- ten lines -->\s*```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     assert block, "README.md must have <!-- ten lines --> above a python block"
     lines = [line for line in block[1].splitlines() if line.strip()]
     assert len(lines) <= 10
