@@ -107,7 +107,7 @@ def test_a_run_on_the_default_text_of_another_python_goes_on_with_that_text_as_a
 
 
 def test_the_page_says_how_the_help_topics_become_a_file(tmp_path):
-    block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"(.*)\"\n```", PAGE.read_text(encoding="utf-8"))
+    block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"([^\"]*)\"\n```", PAGE.read_text("utf-8"))
     assert block
     subprocess.run([sys.executable, "-c", block[1]], cwd=tmp_path, check=True)
     topics = importlib.import_module("pydoc_data.topics").topics
