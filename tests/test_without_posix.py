@@ -1,7 +1,7 @@
 """The package where the modules of Unix are missing, as on Windows: everything that a reader does first still works.
 
 A file `sitecustomize.py` on the path takes the modules away at the start of every Python below, the grader's too. What
-NumPy and the standard library need on this system, such as os.uname and SIGKILL, stays.
+NumPy and the standard library need on this system, such as os.uname, os.O_NONBLOCK and SIGKILL, stays.
 """
 
 import os
@@ -21,7 +21,7 @@ import multiprocessing.util, shutil, subprocess, tempfile  # they look for some 
 for name in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "readline", "syslog"):
     sys.modules[name] = None  # an import of it raises ModuleNotFoundError
 of_os = ["fork", "forkpty", "getuid", "geteuid", "getpgid", "getsid", "killpg", "mkfifo", "setsid"]
-of_os += ["sched_getaffinity", "statvfs", "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY"]
+of_os += ["sched_getaffinity", "statvfs", "O_NOFOLLOW", "O_DIRECTORY"]
 for module, names in ((os, of_os), (signal, ["SIGHUP", "SIGPIPE", "SIGALRM", "SIGUSR1", "alarm", "setitimer"])):
     for name in names:
         if hasattr(module, name):
