@@ -172,7 +172,8 @@ def close(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return all(close(x, y) for x, y in zip(a, b, strict=True))
     size = float(np.max(np.abs(a), initial=0.0))
-    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= 1e-11 * max(size, 1e-3)))
+    # a gradient that is zero by cancelling holds the roundings of terms of size 1
+    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= 1e-11 * max(size, 1e-2)))
 
 
 def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:

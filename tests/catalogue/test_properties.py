@@ -167,3 +167,5 @@ def test_same_and_close_look_into_whatever_a_cache_is_made_of() -> None:
     assert not properties.same(np.ones(2), np.ones(2, np.float32))
     assert properties.close(np.ones(3), np.ones(3) + 1e-12)
     assert not properties.close(np.ones(3), np.ones(3) + 1e-10)
+    assert properties.close(np.array([-6.7e-15]), np.array([7.5e-15]))  # the bias of the keys, whose gradient is zero
+    assert not properties.close(np.array([0.0]), np.array([1e-12]))
