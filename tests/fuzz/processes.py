@@ -72,7 +72,8 @@ class Child:
         self.pipes = {out[0]: b"", err[0]: b""}
         self.order = [out[0], err[0]]
         self.found: Outcome | None = None
-        self.before = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * resource.getpagesize()
+        resident, shared = map(int, Path("/proc/self/statm").read_text("utf-8").split()[1:3])
+        self.before = (resident - shared) * resource.getpagesize()  # a fork leaves the pages of files behind
 
     def send(self, number: int) -> None:
         """A signal to the command itself, not to those that it has started."""

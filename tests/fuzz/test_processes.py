@@ -1,5 +1,6 @@
 """The judge of the attacks: what a child does wrong is seen."""
 
+import mmap
 import os
 import sys
 import time
@@ -89,6 +90,16 @@ def test_what_is_wrong_is_found(tmp_path: Path, wrong: Callable[[], None], said:
     with pytest.raises(AssertionError, match=said):
         judge(outcome, {2})
     assert time.monotonic() - start < 10
+
+
+def test_memory_is_counted_without_the_files_of_the_parent(tmp_path: Path) -> None:
+    """A fork does not copy pages of files: a parent that has read many of them hides nothing that its child takes."""
+    size = 150_000_000
+    (tmp_path / "read").touch()
+    os.truncate(tmp_path / "read", size)
+    with open(tmp_path / "read", "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        assert not any(pages[start] for start in range(0, size, mmap.PAGESIZE))
+        assert command(HINT, tmp_path, eat).megabytes > 390
 
 
 def test_a_child_hears_the_signal_that_it_is_sent(tmp_path: Path) -> None:
