@@ -10,7 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -22,6 +22,23 @@ WORK = 20  # seconds that it may compute; the machine's own protection, too
 FILE = 10**8  # bytes of a file that it writes
 STOPS = (signal.SIGINT, signal.SIGTERM)
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
+
+
+class Held(NamedTuple):
+    """What a process holds of memory, in bytes, in the order of /proc/self/statm."""
+
+    addresses: int
+    resident: int
+    shared: int  # of what is resident: pages of files
+    text: int
+    libraries: int  # always 0
+    data: int
+
+
+def held() -> Held:
+    """Of this process."""
+    pages = Path("/proc/self/statm").read_text("utf-8").split()[:6]
+    return Held(*(int(number) * resource.getpagesize() for number in pages))
 
 
 def in_child(
@@ -44,8 +61,8 @@ def in_child(
         standard_streams()
         ends()
         _own_warnings()
-        held = int(Path("/proc/self/statm").read_text("utf-8").split()[5]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_DATA, (held + LIMIT, held + LIMIT))
+        most = held().data + LIMIT
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         resource.setrlimit(resource.RLIMIT_CPU, (WORK, WORK + 5))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
         os.chdir(cwd)

@@ -20,6 +20,7 @@ import pytest
 
 import numpy_attention as na
 from tests.fuzz.attack import LINE
+from tests.fuzz.inside import held, resource
 
 if sys.platform != "linux":
     pytest.skip("the bounds of these attacks need fork and /proc", allow_module_level=True)
@@ -56,11 +57,8 @@ def bounded(seconds: float, megabytes: int = 3000) -> Iterator[None]:
 @contextlib.contextmanager
 def less_memory(megabytes: int) -> Iterator[None]:
     """Within it this process may take so much more memory than it has now."""
-    import resource
-
-    used = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
     limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 10**6, limits[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (held().addresses + megabytes * 10**6, limits[1]))
     try:
         yield
     finally:

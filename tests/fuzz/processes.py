@@ -25,7 +25,7 @@ import pytest
 
 from numpy_attention.cli import main
 from tests.fuzz.attack import LINE
-from tests.fuzz.inside import LIMIT, STOPS, in_child, resource
+from tests.fuzz.inside import LIMIT, STOPS, held, in_child
 
 SECONDS = 20.0  # of standing still, for what takes half a second: a machine that has other work may be slow
 MEGABYTES = 300  # for what takes ten
@@ -72,8 +72,8 @@ class Child:
         self.pipes = {out[0]: b"", err[0]: b""}
         self.order = [out[0], err[0]]
         self.found: Outcome | None = None
-        resident, shared = map(int, Path("/proc/self/statm").read_text("utf-8").split()[1:3])
-        self.before = (resident - shared) * resource.getpagesize()  # a fork leaves the pages of files behind
+        own = held()
+        self.before = own.resident - own.shared  # a fork leaves the pages of files behind
 
     def send(self, number: int) -> None:
         """A signal to the command itself, not to those that it has started."""
