@@ -112,9 +112,11 @@ class Child:
         if status is not None and not open_ and not lives(self.pid):
             code, peak = status
         else:  # it hangs, or somebody lives on
-            os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may not have come to a group of its own
+                os.killpg(self.pid, signal.SIGKILL)
             code, peak = None, 0
         if status is None:
+            os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         spent = time.monotonic() - self.start
         self.found = Outcome(code, *(self.pipes[p] for p in self.order), spent, max(0, peak - self.before) / 1e6)
