@@ -112,7 +112,7 @@ class Child:
         if status is not None and not open_ and not lives(self.pid):
             code, peak = status
         else:  # it hangs, or somebody lives on
-            with contextlib.suppress(ProcessLookupError):  # it may not have come to a group of its own
+            with contextlib.suppress(ProcessLookupError):  # the child may not have its own process group yet
                 os.killpg(self.pid, signal.SIGKILL)
             code, peak = None, 0
         if status is None:
