@@ -11,8 +11,8 @@ import diagrams
 import pytest
 from docutils import nodes
 
-from tests.diagrams.drawings import DRAWINGS, FOLDER
-from tests.diagrams.pen import DARK, KINDS, LIGHT, SIZE, WIDTH, Box, Drawing, wrapped
+from docs.diagrams.drawings import DRAWINGS, FOLDER
+from docs.diagrams.pen import DARK, KINDS, LIGHT, SIZE, WIDTH, Box, Drawing, wrapped
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -63,7 +63,7 @@ def contrast(a: str, b: str) -> float:
 @each
 def test_the_file_is_what_the_script_draws(drawing: Drawing) -> None:
     kept = (FOLDER / f"{drawing.name}.svg").read_text(encoding="utf-8")
-    assert kept == drawing.svg(), "draw it anew: python -m tests.diagrams"
+    assert kept == drawing.svg(), "draw it anew: python -m docs.diagrams"
 
 
 def test_no_file_is_left_over() -> None:
