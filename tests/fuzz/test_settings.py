@@ -67,7 +67,7 @@ def written(**given: str) -> bytes:
     return "\n".join(f"{name} = {one}" for name, one in {**good(given), **given}.items()).encode()
 
 
-@attack(quick=15)
+@attack(count=15)
 @given(settings_files())
 @example(written(task='["text"]'))
 @example(written(task="{a = 1}"))
