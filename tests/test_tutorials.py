@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import each
 from tests.pretrained.test_real_models import brought
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("[0-9][0-9]-*.md"))
@@ -26,7 +27,7 @@ kernelspec:
 
 SLOW = ("12-a-character-gpt", "13-encoder-and-decoder")  # they train for half a minute
 RUN = [pytest.param(path, marks=pytest.mark.slow) if path.stem in SLOW else path for path in TUTORIALS]
-each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+each_tutorial = each(TUTORIALS, lambda path: path.stem)
 OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text("utf-8")]
 
 

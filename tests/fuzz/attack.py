@@ -1,4 +1,4 @@
-"""How this package is attacked: a few tries in every run of the tests, more of them in the slow one, an hour by a marker.
+"""How this package is attacked: a few tries in every run of the tests, more in the slow one, an hour by a marker.
 
     python -m pytest tests/fuzz                          every attack a few times
     python -m pytest tests/fuzz -m slow                  with as many examples as each says

@@ -6,9 +6,9 @@
     python -m tests.mutations reach.json                             drawn mutations of all rooms, asked of the tests
     python -m tests.mutations reach.json runs --matching Trainer     those of one room whose names match
 
-Results of the rooms are kept in WORK/results.jsonl, one line each as they come, so that a run can be stopped and go on: what was
-noticed is not tried again, what survived is. What is drawn is stored in strength.json besides, for docs/gallery.md;
-with --anew it is tried again, first with the test that noticed it last time.
+Results of the rooms are kept in WORK/results.jsonl, one line each as they come, so that a run can be stopped and go on:
+what was noticed is not tried again, what survived is. What is drawn is stored in strength.json besides, for
+docs/gallery.md; with --anew it is tried again, first with the test that noticed it last time.
 """
 
 import argparse

@@ -5,15 +5,14 @@
 
 Asked are the files of ops/, and those outside of it whose functions the catalogue holds as ops. The kinds are those of
 `operator_changes`. The checks of arguments are left alone: what they refuse is tested elsewhere. A mutation is killed
-when a property fails for the op, or, for what has no backward, when its values change: masks, positions and erf are held
-to formulas.
+when a property fails for the op, or, for what has no backward, when its values change: masks, positions and erf are
+held to formulas.
 """
 
 import ast
 import importlib
 import re
 import signal
-import sys
 import time
 import types
 from collections.abc import Iterator

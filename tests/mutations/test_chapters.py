@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.mutations.chapters import CHAPTERS, killed_by, mutations, source_of
 from tests.mutations.changes import Mutation
+from tests.mutations.chapters import CHAPTERS, killed_by, mutations, source_of
 from tests.mutations.explained import OF_CHAPTERS, reason_for
 from tests.mutations.values import VALUES, stands_in
 
