@@ -10,7 +10,7 @@ import numpy as np
 
 from numpy_attention import ops
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.gradcheck.problems.problem import Arrays
+from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.spec import Sizes
 
 QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"

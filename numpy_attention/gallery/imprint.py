@@ -6,9 +6,9 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.properties import same
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.numbers.line import Outputs
-from numpy_attention.gradcheck.problems.problem import Gradients
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.line import Outputs
+from numpy_attention.gradcheck.problem import Gradients
 from numpy_attention.gradcheck.spec import Sizes
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy_attention.catalogue import trials
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.numbers.line import Outputs
-from numpy_attention.gradcheck.problems.problem import Arrays, Gradients, Problem, is_float
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.line import Outputs
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, is_float
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.training.optimizers import SGD

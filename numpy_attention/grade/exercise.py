@@ -14,7 +14,7 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gallery.registry import Mutant, mutants_of
-from numpy_attention.gradcheck.problems.problem import Problem
+from numpy_attention.gradcheck.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.grade.hints import HINTS
 from numpy_attention.grade.limits import peak_memory
