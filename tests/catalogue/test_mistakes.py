@@ -2,7 +2,7 @@
 
 import pytest
 
-from numpy_attention.gallery import MUTANTS, kill
+from numpy_attention.catalogue import MISTAKES, catch
 
 WORDS = {
     "dv_before_dropout": "right without dropout",
@@ -99,13 +99,13 @@ WORDS = {
 
 
 def test_every_mistake_has_its_words() -> None:
-    assert WORDS.keys() == MUTANTS.keys()
+    assert WORDS.keys() == MISTAKES.keys()
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_every_mutant_is_killed_in_words_that_lead_to_it(name: str) -> None:
-    said = kill(MUTANTS[name])
-    assert said, f"{name} gets through: {MUTANTS[name].wrong}"
+    said = catch(MISTAKES[name])
+    assert said, f"{name} gets through: {MISTAKES[name].wrong}"
     assert WORDS[name] in said, said
     assert "by no simple rule" not in said, said
     assert len(said.splitlines()) <= 24, "at most a screen"

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from numpy_attention.gallery import MUTANTS, kill, missed_by_weaker
-from numpy_attention.gallery.weaker import WEAKER
+from numpy_attention.catalogue import MISTAKES, catch, missed_by_weaker
+from numpy_attention.catalogue.weaker import WEAKER
 from tests.gallery.explained import EXPLAINED, Explained
 from tests.generated import with_block
 from tests.mutations import explained, strength
@@ -25,17 +25,17 @@ Missed = dict[str, list[str]]  # by the name of the weaker check
 
 def row_of(name: str) -> str:
     """A mutant's row up to the checks that miss it."""
-    mutant = MUTANTS[name]
+    mutant = MISTAKES[name]
     return f"| `{name}` | {mutant.wrong} | {mutant.hides} |".replace("*", "\\*")
 
 
 def mutants_table(missed: Missed) -> Iterator[str]:
     """A table for each op, layer or function."""
-    for covers in dict.fromkeys(mutant.covers for mutant in MUTANTS.values()):
+    for covers in dict.fromkeys(mutant.covers for mutant in MISTAKES.values()):
         yield f"### {covers}\n"
         yield "| mistake | why it is wrong | how it hides | missed by |"
         yield "|---|---|---|---|"
-        for name in [name for name, mutant in MUTANTS.items() if mutant.covers == covers]:
+        for name in [name for name, mutant in MISTAKES.items() if mutant.covers == covers]:
             numbers = [str(i) for i, weakness in enumerate(WEAKER, 1) if name in missed[weakness.name]]
             yield f"{row_of(name)} {', '.join(numbers) or '–'} |"
         yield ""
@@ -43,12 +43,12 @@ def mutants_table(missed: Missed) -> Iterator[str]:
 
 def weaker_table(missed: Missed) -> Iterator[str]:
     """A row for each weaker check."""
-    yield f"| | the full check, but with | misses of {len(MUTANTS)} | which |"
+    yield f"| | the full check, but with | misses of {len(MISTAKES)} | which |"
     yield "|---|---|---|---|"
     yield "| 0 | nothing taken away | 0 | |"
     for i, weakness in enumerate(WEAKER, 1):
         names = missed[weakness.name]
-        caught = [name for name in MUTANTS if name not in names]
+        caught = [name for name in MISTAKES if name not in names]
         which = f"all but {_listed(caught)}" if len(names) > len(caught) else _listed(names)
         yield f"| {i} | {weakness.name} | {len(names)} | {which} |"
 
@@ -71,7 +71,7 @@ def missed_on_the_page() -> Missed:
     found: Missed = {}
     for name, which in re.findall(r"^\| \d+ \| (.+?) \| \d+ \| (.*?) ?\|$", PAGE.read_text("utf-8"), re.MULTILINE):
         names = re.findall(r"`(\w+)`", which)
-        found[name] = [one for one in MUTANTS if one not in names] if which.startswith("all but") else names
+        found[name] = [one for one in MISTAKES if one not in names] if which.startswith("all but") else names
     return found
 
 
@@ -79,9 +79,9 @@ def missed_with(names: list[str]) -> Missed:
     """What the page says, but for these mistakes, which are tried on every weaker check."""
     known, found = missed_on_the_page(), {}
     for weakness in WEAKER:
-        through = {name for name in names if not kill(MUTANTS[name], weakness)}
+        through = {name for name in names if not catch(MISTAKES[name], weakness)}
         kept = set(known[weakness.name]) - set(names)
-        found[weakness.name] = [name for name in MUTANTS if name in kept | through]
+        found[weakness.name] = [name for name in MISTAKES if name in kept | through]
     return found
 
 

@@ -4,13 +4,13 @@ import io
 
 import pytest
 
-from numpy_attention.gallery import MUTANTS, show
-from numpy_attention.gallery.weaker import WEAKER
+from numpy_attention.catalogue import MISTAKES, show
+from numpy_attention.catalogue.weaker import WEAKER
 
 
 @pytest.fixture
 def two_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "MUTANTS", {name: MUTANTS[name] for name in ("zero", "bias_averaged")})
+    monkeypatch.setattr(show, "MISTAKES", {name: MISTAKES[name] for name in ("zero", "bias_averaged")})
     monkeypatch.setattr(show, "WEAKER", [weakness for weakness in WEAKER if weakness.name == "dy of ones"])
 
 
@@ -21,7 +21,7 @@ def test_every_mutant_is_shown_with_its_words_and_what_weaker_checks_miss() -> N
     said = out.getvalue()
     assert "bias_averaged  killed  linear" in said
     assert "zero           killed  softmax" in said
-    assert MUTANTS["zero"].hides.split(".")[0] in " ".join(said.split())
+    assert MISTAKES["zero"].hides.split(".")[0] in " ".join(said.split())
     assert "2 of 2 killed by the full check" in said
     assert said.splitlines()[-3].split() == ["dy", "of", "ones", "1", "of", "2"]
     assert said.splitlines()[-2].strip() == "zero"

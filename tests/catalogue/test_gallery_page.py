@@ -2,16 +2,16 @@
 
 import pytest
 
-from numpy_attention.gallery import MUTANTS, kill
-from numpy_attention.gallery.weaker import WEAKER, Weakness
+from numpy_attention.catalogue import MISTAKES, catch
+from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from tests.gallery.page import PAGE, missed_on_the_page, row_of, written
 
 
 def test_every_mistake_stands_on_the_page_as_in_the_gallery() -> None:
     text = PAGE.read_text("utf-8")
-    for name in MUTANTS:
+    for name in MISTAKES:
         assert row_of(name) in text, f"{name} is out of date: PYTHONPATH=. python tests/gallery/page.py"
-    assert f"{len(MUTANTS)} mistakes" in text
+    assert f"{len(MISTAKES)} mistakes" in text
 
 
 def test_the_tables_of_the_page_are_those_of_the_script() -> None:
@@ -24,5 +24,5 @@ def test_the_tables_of_the_page_are_those_of_the_script() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("weakness", WEAKER, ids=lambda weakness: weakness.name)
 def test_a_weaker_check_misses_what_the_page_says(weakness: Weakness) -> None:
-    missed = [name for name, mutant in MUTANTS.items() if not kill(mutant, weakness)]
+    missed = [name for name, mutant in MISTAKES.items() if not catch(mutant, weakness)]
     assert missed == missed_on_the_page()[weakness.name], "PYTHONPATH=. python tests/gallery/page.py"

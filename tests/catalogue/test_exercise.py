@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.grade.quiz import Questions, Quiz, difference, shown
+from numpy_attention.catalogue.exercise import Questions, Quiz, difference, shown
 
 
 def halves(x: np.ndarray) -> tuple[np.ndarray, int]:

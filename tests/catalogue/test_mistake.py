@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.catalogue.trials import TRIALS
-from numpy_attention.gallery import MUTANTS, mutants_of
+from numpy_attention.catalogue.table import TRIALS
+from numpy_attention.catalogue import MISTAKES, mutants_of
 from numpy_attention.gallery.registry import backward_of
 
 
 def test_every_mutant_says_why_it_is_wrong_and_how_it_hides() -> None:
     known = {entry.covers for entry in CATALOGUE.values()} | set(TRIALS)
-    for mutant in MUTANTS.values():
+    for mutant in MISTAKES.values():
         assert mutant.covers in known, f"{mutant.name} belongs to {mutant.covers}, which nothing checks"
         for text in (mutant.wrong, mutant.hides):
             assert text.endswith("."), mutant.name
@@ -22,7 +22,7 @@ def test_every_mutant_says_why_it_is_wrong_and_how_it_hides() -> None:
 
 def test_a_mutant_leaves_the_catalogue_as_it_was() -> None:
     entry = CATALOGUE["layer_norm"]
-    spoiled = MUTANTS["gamma_left_out"].spoil(entry)
+    spoiled = MISTAKES["gamma_left_out"].spoil(entry)
     assert spoiled.op_backward is not entry.op_backward
     assert CATALOGUE["layer_norm"].op_backward is entry.op_backward
     case = entry.case(0)
@@ -35,12 +35,12 @@ def test_a_mutant_that_does_not_say_how_it_hides_is_refused() -> None:
 
     with pytest.raises(AssertionError, match="how it goes unnoticed"):
         backward_of("softmax")(nameless)
-    assert "nameless" not in MUTANTS
+    assert "nameless" not in MISTAKES
 
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(AssertionError, match="two mutants are called zero"):
-        backward_of("softmax")(MUTANTS["zero"].op_backward)
+        backward_of("softmax")(MISTAKES["zero"].op_backward)
 
 
 def test_mutants_are_found_by_what_they_spoil() -> None:
@@ -48,8 +48,8 @@ def test_mutants_are_found_by_what_they_spoil() -> None:
 
 
 def test_a_layer_is_spoiled_in_one_method_and_keeps_the_others() -> None:
-    case = MUTANTS["residual_twice"].spoil(CATALOGUE["EncoderBlock: post-norm"]).case(0)
+    case = MISTAKES["residual_twice"].spoil(CATALOGUE["EncoderBlock: post-norm"]).case(0)
     cls = type(case.layer)
     assert cls.__name__ == "EncoderBlock"
-    assert cls.backward is MUTANTS["residual_twice"].stand_in
+    assert cls.backward is MISTAKES["residual_twice"].stand_in
     assert cls.forward is cls.__mro__[1].forward
