@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import numpy_attention as na
 from numpy_attention import inside
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gradcheck.problems.problem import is_float
+from numpy_attention.gradcheck.problem import is_float
 from tests.fuzz.attack import attack, tally
 from tests.fuzz.judging import Finding, alike, bounded, finite, foreign, moderate, own_words, place, quietly
 from tests.fuzz.made import COVERED_BY, MADE

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy_attention.gallery.killing import KILLERS, failure
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.properties import float32_gradients_agree_with_float64_differences
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gallery.killing import KILLERS, failure
 from tests.gallery.explained import reason_for
 from tests.gallery.values import VALUE_CHAPTERS, VALUES
 from tests.mutations.changes import Mutation, operator_changes

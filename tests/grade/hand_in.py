@@ -8,9 +8,8 @@ from typing import Any
 from numpy_attention import layers
 from numpy_attention.catalogue import Mistake
 from numpy_attention.catalogue.exercise import Exercise
-from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.catalogue.table import ours
 from numpy_attention.grade.run import main
 
 UNWRITTEN = "raise NotImplementedError"

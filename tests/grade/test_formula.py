@@ -8,10 +8,9 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.catalogue.exercise import Try
-from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.formula import as_exact_as_a_formula
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.catalogue.table import ours
 
 
 def of_gelu(off: Any) -> None:

@@ -4,9 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from numpy_attention.catalogue import MISTAKES
-from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.catalogue.table import ours
 from tests.grade.hand_in import answer_of
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from numpy_attention.catalogue.compare import same
-from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.proxies import Cache, call
 from numpy_attention.grade.remote import Ended, Remote
 

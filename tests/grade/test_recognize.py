@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from numpy_attention.catalogue import MISTAKES
-from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.recognize import recognize
-from numpy_attention.catalogue.table import ours
 from tests.grade.hand_in import answer_of
 
 KNOWN = {**MISTAKES, **SLIPS}
