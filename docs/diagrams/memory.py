@@ -1,6 +1,6 @@
 """Diagrams of what is kept and what is made again: the stored keys and values, and attention in tiles."""
 
-from tests.diagrams.pen import Drawing
+from docs.diagrams.pen import Drawing
 
 SUBSCRIPTS = "₀₁₂₃₄"
 

@@ -1,6 +1,6 @@
-"""Draw the site's diagrams anew: `python -m tests.diagrams`, in a copy of the repository."""
+"""Draw the site's diagrams anew: `python -m docs.diagrams`, in a copy of the repository."""
 
-from tests.diagrams.drawings import DRAWINGS, FOLDER
+from docs.diagrams.drawings import DRAWINGS, FOLDER
 
 FOLDER.mkdir(exist_ok=True)
 for draw in DRAWINGS:

@@ -1,6 +1,6 @@
 """Diagrams of Part VI: how two heads go on with a piece that comes again, and where a model can be edited."""
 
-from tests.diagrams.pen import Drawing
+from docs.diagrams.pen import Drawing
 
 
 def induction() -> Drawing:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.diagrams import attention, inside, memory, models, work
-from tests.diagrams.pen import Drawing
+from docs.diagrams import attention, inside, memory, models, work
+from docs.diagrams.pen import Drawing
 
-FOLDER = Path(__file__).parents[2] / "docs" / "_static" / "diagrams"
+FOLDER = Path(__file__).parents[1] / "_static" / "diagrams"
 DRAWINGS: tuple[Callable[[], Drawing], ...] = (
     attention.chain_and_pairs, attention.backward, attention.masks, attention.many_heads, attention.positions,
     models.layer_norm, models.block, work.two_roads, work.training_step, models.gpt, models.encoder_decoder,

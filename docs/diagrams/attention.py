@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 import numpy_attention as na
-from tests.diagrams.pen import Drawing
+from docs.diagrams.pen import Drawing
 
 TUTORIAL_4 = "tutorials/04-scaled-dot-product-attention.md"
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 import numpy_attention as na
-from tests.diagrams.pen import Drawing, width_of
+from docs.diagrams.pen import Drawing, width_of
 
 TUTORIAL_8 = "tutorials/08-layer-norm-and-feed-forward.md"
 

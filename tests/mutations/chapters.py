@@ -1,18 +1,18 @@
-"""Operator mutations of the chapters: change one operator of an op's source at a time, and ask who notices.
+"""Chapters: change one operator of an op's source at a time, and ask which property of the catalogue notices.
 
-    PYTHONPATH=. python tests/gallery/operator_mutations.py            all chapters, with the survivors
-    PYTHONPATH=. python tests/gallery/operator_mutations.py softmax    one chapter
+    python -m tests.mutations chapters            all chapters, with the survivors
+    python -m tests.mutations chapters softmax    one chapter
 
-The kinds are those of `operator_changes` in tests/mutations/changes.py. The checks of arguments are left alone: what
-they refuse is tested elsewhere. A mutation is killed when a property of the catalogue fails for the op, or, for what
-has no backward, when its values change: masks, positions and erf are held to formulas.
+Asked are the files of ops/, and those outside of it whose functions the catalogue holds as ops. The kinds are those of
+`operator_changes`. The checks of arguments are left alone: what they refuse is tested elsewhere. A mutation is killed
+when a property fails for the op, or, for what has no backward, when its values change: masks, positions and erf are
+held to formulas.
 """
 
 import ast
 import importlib
 import re
 import signal
-import sys
 import time
 import types
 from collections.abc import Iterator
@@ -21,35 +21,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy_attention.gallery.killing import KILLERS, failure
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.properties import float32_gradients_agree_with_float64_differences
+from numpy_attention.catalogue.show import PROPERTIES, failure
 from numpy_attention.catalogue.table import CATALOGUE
-from tests.gallery.explained import reason_for
-from tests.gallery.values import VALUE_CHAPTERS, VALUES
 from tests.mutations.changes import Mutation, operator_changes
+from tests.mutations.draw import PACKAGE
+from tests.mutations.explained import reason_for
+from tests.mutations.values import VALUES, stands_in
 
-PACKAGE = Path(__file__).parents[2] / "numpy_attention"
-OPS = PACKAGE / "ops"
-CHAPTERS = (
-    "linear", "sums", "embedding", "softmax", "masks", "dropout", "attention", "heads", "positions", "normalization",
-    "activations", "erf", "losses", "tiled_attention", "tiles", "linear_cross_entropy", "edits",
-)
-ROOMS = dict.fromkeys(CHAPTERS, "ops") | {"edits": "inside"}
 SECONDS = 60  # of the processor's time: a mutation that runs longer has made an endless loop
 
 PLACES = (ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Call, ast.Attribute, ast.Compare, ast.Constant)
 
 
-def source_of(chapter: str) -> Path:
-    """The file of a chapter."""
-    return PACKAGE / ROOMS[chapter] / f"{chapter}.py"
-
-
 def mutations(chapter: str) -> Iterator[Mutation]:
-    """All mutations of a chapter, in order of its lines."""
+    """All mutations of a chapter, by its name, in order of its lines."""
     tree = ast.parse(source_of(chapter).read_text("utf-8"))
+    file = source_of(chapter).relative_to(PACKAGE).with_suffix("").as_posix()
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         if re.match("_?check", function.name):
             continue
@@ -57,7 +47,7 @@ def mutations(chapter: str) -> Iterator[Mutation]:
             for kind, changed in operator_changes(node):
                 before, after = ast.unparse(node), ast.unparse(changed)
                 if before != after:
-                    yield Mutation(chapter, function.name, node.lineno, kind, before, after, tree, node, changed)
+                    yield Mutation(file, function.name, node.lineno, kind, before, after, tree, node, changed)
 
 
 def _places(function: ast.FunctionDef) -> Iterator[Any]:
@@ -86,11 +76,27 @@ def _places(function: ast.FunctionDef) -> Iterator[Any]:
             yield from walk(statement)
 
 
+def _chapters() -> dict[str, Path]:
+    """Of every chapter its file: what ops/ computes, and where else an op of the catalogue is defined."""
+    ops = {entry.op.__module__ for entry in CATALOGUE.values() if entry.build is None}
+    named = {PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py") for module in ops}
+    files = sorted(named | {*(PACKAGE / "ops").glob("[!_]*.py")}, key=lambda path: (path.parent.name != "ops", path))
+    return {path.stem: path for path in files}
+
+
+CHAPTERS = _chapters()
+
+
+def source_of(chapter: str) -> Path:
+    """The file of a chapter."""
+    return CHAPTERS[chapter]
+
+
 def killed_by(mutation: Mutation) -> str:
     """Which property notices; empty when none does."""
-    room = f"numpy_attention.{ROOMS[mutation.file]}"
-    module = types.ModuleType(f"{room}.{mutation.file}")
-    module.__package__ = room
+    name = f"numpy_attention.{mutation.file.replace('/', '.')}"
+    module = types.ModuleType(name)
+    module.__package__ = name.rpartition(".")[0]
 
     def out_of_time(*_: Any) -> None:
         raise TimeoutError("an endless loop")
@@ -100,7 +106,7 @@ def killed_by(mutation: Mutation) -> str:
     try:
         with np.errstate(all="ignore"):
             exec(compile(mutation.tree, f"{mutation.file}.py", "exec"), module.__dict__)
-            return _values_changed(module, mutation) or _property_fails(module, mutation)
+            return _values_changed(module) or _property_fails(module, mutation)
     except Exception as error:
         return f"stops with {type(error).__name__}"
     finally:
@@ -108,7 +114,7 @@ def killed_by(mutation: Mutation) -> str:
 
 
 def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
-    original = importlib.import_module(f"numpy_attention.{ROOMS[mutation.file]}.{mutation.file}")
+    original = importlib.import_module(module.__name__)
     entries = [
         replace(entry, op=getattr(module, entry.covers), op_backward=getattr(module, f"{entry.covers}_backward"))
         for entry in CATALOGUE.values()
@@ -116,7 +122,7 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     ]
     cheap_first = sorted(entries, key=lambda entry: len(entry.spec))
     for seed in (0, 1, 2):
-        for property_ in (*KILLERS, float32_gradients_agree_with_float64_differences):
+        for property_ in (*PROPERTIES, float32_gradients_agree_with_float64_differences):
             for entry in cheap_first:
                 if failure(property_, entry, seed, None):
                     return f"{property_.__name__}, {entry.name}"
@@ -130,10 +136,10 @@ def _concerns(mutation: Mutation, entry: Entry, original: types.ModuleType) -> b
     return own not in public or entry.covers == own
 
 
-def _values_changed(module: types.ModuleType, mutation: Mutation) -> str:
+def _values_changed(module: types.ModuleType) -> str:
     """What has no backward is held to plain formulas."""
     for name, trial in VALUES.items():
-        if hasattr(module, name) and mutation.file == VALUE_CHAPTERS[name]:
+        if stands_in(module, name):
             try:
                 trial(getattr(module, name))
             except AssertionError:
@@ -152,9 +158,6 @@ def main(chapters: list[str]) -> None:
         print(f"{chapter:<16} {len(found) - len(alive):>3} of {len(found):>3} killed", flush=True)
     print(f"{count - len(survivors)} of {count} killed, {time.perf_counter() - started:.0f} s")
     for one in survivors:
-        reason = reason_for(one.place, one.change) or "NOT EXPLAINED"
+        reason = reason_for(one) or "NOT EXPLAINED"
         print(f"{one.place}, line {one.line}, {one.kind}: {one.change}\n    {reason}")
 
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -11,8 +11,9 @@ import diagrams
 import pytest
 from docutils import nodes
 
-from tests.diagrams.drawings import DRAWINGS, FOLDER
-from tests.diagrams.pen import DARK, KINDS, LIGHT, SIZE, WIDTH, Box, Drawing, wrapped
+from docs.diagrams.drawings import DRAWINGS, FOLDER
+from docs.diagrams.pen import DARK, KINDS, LIGHT, SIZE, WIDTH, Box, Drawing, wrapped
+from tests.every import each
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -20,7 +21,7 @@ DRAWN = {drawing.name: drawing for drawing in (draw() for draw in DRAWINGS)}
 PAGES = [page for folder in ("tutorials", "docs", "docs/derivations") for page in sorted((ROOT / folder).glob("*.md"))]
 IMAGE = re.compile(r"!\[([^]]*)\]\(([^)]*_static/diagrams/([\w-]+)\.svg)\)")
 
-each = pytest.mark.parametrize("drawing", DRAWN.values(), ids=DRAWN)
+each_drawing = each(DRAWN.values(), lambda drawing: drawing.name)
 
 
 def placed() -> list[tuple[Path, str, str]]:
@@ -60,17 +61,17 @@ def contrast(a: str, b: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@each
+@each_drawing
 def test_the_file_is_what_the_script_draws(drawing: Drawing) -> None:
     kept = (FOLDER / f"{drawing.name}.svg").read_text(encoding="utf-8")
-    assert kept == drawing.svg(), "draw it anew: python -m tests.diagrams"
+    assert kept == drawing.svg(), "draw it anew: python -m docs.diagrams"
 
 
 def test_no_file_is_left_over() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(DRAWN)
 
 
-@each
+@each_drawing
 def test_who_cannot_see_it_is_told_what_it_shows(drawing: Drawing) -> None:
     root = ET.fromstring(drawing.svg())
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
@@ -82,7 +83,7 @@ def test_who_cannot_see_it_is_told_what_it_shows(drawing: Drawing) -> None:
     assert len(description.text or "") > 80
 
 
-@each
+@each_drawing
 def test_it_stands_on_a_page_with_its_description(drawing: Drawing) -> None:
     said = {words for _, name, words in placed() if name == drawing.name}
     assert said == {drawing.description}
@@ -93,7 +94,7 @@ def test_every_tutorial_from_the_fourth_to_the_fifteenth_has_one() -> None:
     assert shown >= set(range(4, 16))
 
 
-@each
+@each_drawing
 def test_it_is_read_on_a_phone(drawing: Drawing) -> None:
     """355 of a phone's 390 pixels are the page's."""
     root = ET.fromstring(drawing.svg())
@@ -119,7 +120,7 @@ def faults(drawing: Drawing) -> list[str]:
     return found
 
 
-@each
+@each_drawing
 def test_nothing_is_cut_covered_or_crossed(drawing: Drawing) -> None:
     assert drawing.words
     assert faults(drawing) == []
@@ -144,7 +145,7 @@ def test_a_fault_is_found(spoil: Callable[[Drawing], object], fault: str) -> Non
     assert any(fault in one for one in faults(drawing)), faults(drawing)
 
 
-@each
+@each_drawing
 def test_code_that_it_shows_stands_in_the_source(drawing: Drawing) -> None:
     for file, code in drawing.quoted:
         source = re.sub(r"\s+", " ", (ROOT / file).read_text("utf-8"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import numpy_attention as na
-from tests.diagrams.pen import Drawing, wrapped
+from docs.diagrams.pen import Drawing, wrapped
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 TUTORIAL_11 = "tutorials/11-training.md"

@@ -238,11 +238,8 @@ VALUES: dict[str, Any] = {
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
                                       lambda x, axis: (x * (1 - x)).sum(axis, keepdims=True)),
 }
-VALUE_CHAPTERS = dict.fromkeys(VALUES, "masks") | {
-    "sinusoidal_positions": "positions", "rotary": "positions", "alibi_slopes": "positions", "alibi_bias": "positions",
-    "erf": "erf", "tile_size": "tiles", "head_tiles": "tiles", "query_tiles": "tiles", "key_tiles": "tiles",
-    "tiled_attention_weights": "tiled_attention", "Pairs": "tiles", "TileDropout": "tiles", "draw_dropout": "tiles",
-    "sum_over_rows": "sums", "sum_to_shape": "sums", "sum_in_rows": "sums", "dot_in_rows": "sums",
-    "max_in_rows": "sums", "wide": "sums",
-    "fold_heads": "attention", "add_at": "embedding",
-}
+
+
+def stands_in(module: Any, name: str) -> bool:
+    """Whether a function or class of this name is defined in the module, not imported there."""
+    return hasattr(module, name) and getattr(module, name).__module__ == module.__name__
