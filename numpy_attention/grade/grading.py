@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue import properties
+from numpy_attention.catalogue.compare import close
 from numpy_attention.catalogue.entry import Case, Entry
+from numpy_attention.catalogue.exercise import Exercise, beside, shown
+from numpy_attention.catalogue.table import ours
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.form import right_form
 from numpy_attention.grade.formula import as_exact_as_a_formula
-from numpy_attention.grade.quiz import shown
-from numpy_attention.grade.references import ours
 from numpy_attention.grade.tutor import explain
 
 EXAMPLES = 20
@@ -98,7 +98,7 @@ def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str
     def forward_is_right(entry: Entry, seed: int, sizes: Sizes | None) -> None:
         """The forward gives what the formula gives; where it was handed out, it was right then."""
         theirs, right = (_output(one.case(seed, np.float64, sizes), subject) for one in (entry, own[id(entry)]))
-        assert properties.close(theirs, right), (
+        assert close(theirs, right), (
             f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(right)}"
             if exercise.from_nothing else
             f"the forward no longer gives what it should, {_short(right)}, but {_short(theirs)}; it was right as it "

@@ -1,8 +1,4 @@
-"""What a student's file may take: memory, and processor time; and what a call takes of memory at most."""
-
-import tracemalloc
-from collections.abc import Callable
-from typing import Any
+"""What a student's file may take: memory, and processor time."""
 
 MEMORY = 1 << 31  # bytes of addresses, for the Python of the worker with NumPy and all
 
@@ -28,16 +24,3 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
             resource.setrlimit(kind, (most, most))
         except (OSError, ValueError):  # macOS knows RLIMIT_AS by name, and refuses it
             continue
-
-
-def peak_memory(f: Callable[..., Any], *args: Any) -> int:
-    """The most bytes that a call holds at once, beyond what was there before; a function elsewhere is asked there."""
-    elsewhere = getattr(f, "peak_memory", None)
-    if elsewhere is not None:
-        return int(elsewhere(*args))
-    tracemalloc.start()
-    try:
-        f(*args)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()

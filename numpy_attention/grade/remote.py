@@ -26,9 +26,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError
 from numpy_attention.files import temporary_folder
-from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.proxies import Answer, Class, Function
 from numpy_attention.grade.stopped import stopped
 from numpy_attention.grade.wire import WireError, pack, unpack

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import printable, typed
-from numpy_attention.grade.exercise import Exercise
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.grade.exercises import CLAIMS
 from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade.hints import HINTS
 from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
 from numpy_attention.grade.solution import told
 
@@ -121,10 +123,10 @@ def _printed(data: bytes) -> list[str]:
 
 
 def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
-    lines = [f"{exercise.name}: {exercise.title}", *grade.lines]
+    lines = [f"{exercise.name}: {CLAIMS[exercise.name][0]}", *grade.lines]
     command = f"python -m numpy_attention grade {typed(file)}"
     if grade.state == "right":
-        lines.append(f"All {grade.of} properties hold. Checked: {exercise.claim}")
+        lines.append(f"All {grade.of} properties hold. Checked: {CLAIMS[exercise.name][1]}")
         lines.append(f"A worked solution, to compare with: {command} --solution {exercise.name}")
     elif grade.state == "to do":
         lines += ["", f"{grade.passed} of {grade.of} properties hold. To begin: {command} --hint 1"]
@@ -135,10 +137,10 @@ def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
 
 
 def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
-    count = len(exercise.hints)
+    count = len(HINTS[exercise.name])
     if not 1 <= number <= count:
         raise GradeError(f"grade: --hint must be 1 to {count}, the hints for {exercise.name}, got {number}")
-    print(f"Hint {number} of {count}: {exercise.hints[number - 1]}", file=out)
+    print(f"Hint {number} of {count}: {HINTS[exercise.name][number - 1]}", file=out)
     if number < count:
         print(f"Try again, and if it does not help: --hint {number + 1}", file=out)
 
@@ -152,12 +154,12 @@ def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, ou
     for name, exercise in exercises.items():
         file = _own_file(name, files)
         if asked.count(name) > 1 or (file is not None and grade_file(file, exercise, time_limit).state == "right"):
-            print(f"{name}: {exercise.title}\n\n{told(name)}\n", file=out)
+            print(f"{name}: {CLAIMS[exercise.name][0]}\n\n{told(name)}\n", file=out)
             continue
         shown = False
         print(
             f"{name}: {f'{file} is not right yet' if file else 'there is no answer of yours here'}, so the last hint "
-            f"first.\n{exercise.hints[-1]}\n\nThe solution all the same? Ask for it twice: "
+            f"first.\n{HINTS[exercise.name][-1]}\n\nThe solution all the same? Ask for it twice: "
             f"python -m numpy_attention grade --solution {name} --solution {name}\n", file=out,
         )
     return 0 if shown else 1

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.exercise import SHOWN, WIDENED, Exercise, beside, shown
 from numpy_attention.catalogue.properties import OtherDtype
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside
+from numpy_attention.grade.exercises import CLAIMS
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.quiz import SHOWN, WIDENED, shown
 from numpy_attention.grade.recognize import recognize
 from numpy_attention.grade.stopped import Stopped
 
@@ -38,7 +38,7 @@ def explain(
     place = where(error, module)
     if isinstance(error, NotImplementedError):
         todo = f"not written yet{place}"
-        return "to do", [todo, "", "What will be checked: " + exercise.claim], "not written yet"
+        return "to do", [todo, "", "What will be checked: " + CLAIMS[exercise.name][1]], "not written yet"
     lines: list[str] = []
     known = recognize(exercise, module, subject)
     report = error.report if isinstance(error, GradientError) else None
@@ -75,12 +75,12 @@ def explain(
             inputs = _inputs(entry, seed, sizes, numbers=not isinstance(error, OtherDtype))
             lines += ["", "The smallest example found:", *inputs]
     lines += ["", "One of these known mistakes:"] if len(known) > 1 else []
-    for mutant in known:
-        name = f"`{mutant.name}`" if len(known) > 1 else f"A known mistake, `{mutant.name}`"
-        lines += ["", f"{name}: {mutant.wrong}", f"How it hides: {mutant.hides}"]
-        summary = f"known mistake `{mutant.name}`: {mutant.wrong}"
+    for mistake in known:
+        name = f"`{mistake.name}`" if len(known) > 1 else f"A known mistake, `{mistake.name}`"
+        lines += ["", f"{name}: {mistake.wrong}", f"How it hides: {mistake.hides}"]
+        summary = f"known mistake `{mistake.name}`: {mistake.wrong}"
     if len(known) > 1:
-        summary = f"one of the known mistakes {', '.join(f'`{mutant.name}`' for mutant in known)}"
+        summary = f"one of the known mistakes {', '.join(f'`{mistake.name}`' for mistake in known)}"
     return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
 
 

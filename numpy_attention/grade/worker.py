@@ -32,10 +32,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from numpy_attention.catalogue.properties import same
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
-from numpy_attention.grade.limits import limit_process, peak_memory
+from numpy_attention.grade.limits import limit_process
 from numpy_attention.grade.stopped import LONGEST, message_of, place, tell
 from numpy_attention.grade.wire import Parts, WireError, as_tree, from_tree, pack, unpack
 

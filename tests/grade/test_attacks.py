@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.run import grade_file
 from tests.grade.hand_in import FOLDER, grade
 
@@ -68,7 +68,7 @@ def test_the_backward_of_the_package_is_kindly_refused(tmp_path: Path, after: st
     ("low_rank", "from numpy_attention import LowRank as Theirs\nclass LowRank(Theirs): pass", "LowRank.backward of"),
     ("adam", "from numpy_attention import Adam", "Adam.step of the package"),
     ("causal_mask", "from numpy_attention import causal_mask", "causal_mask of the package"),
-    ("softmax", "from numpy_attention.grade.references import ours", "holds the answers; leave that import out"),
+    ("softmax", "from numpy_attention.catalogue.table import ours", "holds the answers; leave that import out"),
     ("softmax", "from numpy_attention.catalogue.table import CATALOGUE", "holds the answers; leave that import out"),
 ])
 def test_layers_optimizers_and_the_answers_of_the_grader_are_refused(
@@ -218,7 +218,7 @@ def test_a_child_out_of_reach_holds_nobody_up(tmp_path: Path) -> None:
         assert "softmax.py ended Python itself" in said
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
+            os.catch(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
 
 
 @POSIX
@@ -233,7 +233,7 @@ def ended(process: int) -> bool:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         try:
-            os.kill(process, 0)
+            os.catch(process, 0)
         except ProcessLookupError:
             return True
         with contextlib.suppress(FileNotFoundError):

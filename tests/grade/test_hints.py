@@ -3,7 +3,7 @@
 
 import pytest
 
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.hints import HINTS
 
 

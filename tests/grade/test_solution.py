@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.solution import FOLDER, solution_of, told
 from tests.grade import hand_in

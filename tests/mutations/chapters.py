@@ -24,8 +24,8 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.properties import float32_gradients_agree_with_float64_differences
+from numpy_attention.catalogue.show import PROPERTIES, failure
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gallery.killing import KILLERS, failure
 from tests.mutations.changes import Mutation, operator_changes
 from tests.mutations.draw import PACKAGE
 from tests.mutations.explained import reason_for
@@ -122,7 +122,7 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     ]
     cheap_first = sorted(entries, key=lambda entry: len(entry.spec))
     for seed in (0, 1, 2):
-        for property_ in (*KILLERS, float32_gradients_agree_with_float64_differences):
+        for property_ in (*PROPERTIES, float32_gradients_agree_with_float64_differences):
             for entry in cheap_first:
                 if failure(property_, entry, seed, None):
                     return f"{property_.__name__}, {entry.name}"
