@@ -139,7 +139,7 @@ class Trial:
 class Exercise:
     """One file of exercises: its tries, and what is `asked` of functions without a gradient, by their names.
 
-    Its title, what is claimed of a right answer, its hints and its solution stand in grade/pages, in a file of its name.
+    Its title, what is claimed of a right answer, hints and solution: grade/pages, in a file of its name.
     """
 
     name: str

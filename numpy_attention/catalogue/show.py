@@ -72,7 +72,7 @@ def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
 
 
 def _entries(mistake: Mistake) -> list[Entry]:
-    """Where the mistake is tried: in the catalogue, or, if the tutor alone knows it, as its exercise tries an answer."""
+    """Where a mistake is tried: in the catalogue; one that the tutor alone knows, as its exercise tries an answer."""
     if mistake.covers in TRIALS:
         return []
     if mistake.says:
@@ -96,10 +96,10 @@ def print_gallery(stream: TextIO | None = None) -> int:
     for mistake in sorted(GALLERY.values(), key=lambda mistake: mistake.covers.lower()):
         said = catch(mistake)
         survivors += not said
-        print(f"{mistake.name:<{width}}  {'killed' if said else 'SURVIVES'}  {mistake.covers}", file=out)
+        print(f"{mistake.name:<{width}}  {'caught' if said else 'SURVIVES'}  {mistake.covers}", file=out)
         text = textwrap.fill(f"{mistake.wrong} Hides: {mistake.hides}", 112)
         print(textwrap.indent(text, "    "), file=out, flush=True)
-    print(f"\n{len(GALLERY) - survivors} of {len(GALLERY)} killed by the full check\n", file=out)
+    print(f"\n{len(GALLERY) - survivors} of {len(GALLERY)} caught by the full check\n", file=out)
     print(f"{'the full check, but with':<44}misses", file=out)
     for name, missed in missed_by_weaker():
         print(f"{name:<44}{len(missed):>3} of {len(GALLERY)}", file=out)
