@@ -7,7 +7,7 @@ The right answers, `references.ours()`, are tried in the same way.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def _beside(theirs: Problem, ours: Problem) -> Problem:
     def with_options(options: Mapping[str, Any]) -> Problem:
         return _beside(theirs.with_options(options), ours.with_options(options))
 
-    return replace(theirs, bind=ours.bind, with_options=with_options)
+    return theirs.but(bind=ours.bind, with_options=with_options)
 
 
 @dataclass(frozen=True)
