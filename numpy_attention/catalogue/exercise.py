@@ -12,7 +12,7 @@ import copy
 import inspect
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -74,7 +74,7 @@ def _beside(theirs: Problem, ours: Problem) -> Problem:
     def with_options(options: Mapping[str, Any]) -> Problem:
         return _beside(theirs.with_options(options), ours.with_options(options))
 
-    return replace(theirs, bind=ours.bind, with_options=with_options)
+    return theirs.but(bind=ours.bind, with_options=with_options)
 
 
 @dataclass(frozen=True)

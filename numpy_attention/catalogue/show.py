@@ -54,6 +54,12 @@ def _complaints(mistake: Mistake, weakness: Weakness) -> Iterator[str]:
     def gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
         weakness.compare(entry.case(seed, np.float64, sizes).problem(), seed)
 
+    def complaint(property_: properties.Property, entry: Entry, seed: int) -> str:
+        sizes = _sizes(entry, weakness, seed)
+        said = failure(property_, mistake.spoil(entry), seed, sizes)
+        unfair = said and weakness is not FULL and failure(property_, entry, seed, sizes)
+        return "" if unfair else said  # a check that refuses the right op too tells nothing of a wrong one
+
     for trial in _trials(mistake, weakness):
         for seed in SEEDS:
             yield failure(trial, mistake.stand_in, seed)
@@ -61,7 +67,7 @@ def _complaints(mistake: Mistake, weakness: Weakness) -> Iterator[str]:
     for property_ in (gradients, *(() if weakness.gradients_only else PROPERTIES[1:])):
         for seed in SEEDS:
             for entry in filter(None, entries):
-                yield failure(property_, mistake.spoil(entry), seed, _sizes(entry, weakness, seed))
+                yield complaint(property_, entry, seed)
 
 
 def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:

@@ -27,7 +27,7 @@ WEAK = {weakness.name: weakness for weakness in WEAKER}
     ("absolute or relative 1e-3 of a mean loss", "erf_gradient_for_tanh"),
     ("parameters only, not dx", "residual_left_out"),
     ("gradients only: no formula, no second use", "concat_by_reshape"),
-    ("gradients only: no formula, no second use", "InputKeptOnTheLayer"),
+    ("gradients only: no formula, no second use", "evaluation_rescales"),
     ("one token, one array, plain descent", "position_from_zero_again"),
     ("one token, one array, plain descent", "stepped_twice"),
     ("the loss falls", "scale_left_out"),
