@@ -16,7 +16,6 @@ from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gallery.registry import Mutant, mutants_of
 from numpy_attention.gradcheck.problems.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.hints import HINTS
 from numpy_attention.grade.limits import peak_memory
 from numpy_attention.grade.quizzes import QUIZZES
 from numpy_attention.grade.slips import slips_of
@@ -99,11 +98,6 @@ class Exercise:
     def answers(self) -> list[str]:
         """What the package has of this, besides its backwards, and an answer may not call."""
         return [*self.trials, *(self.subjects if self.from_nothing else ()), *self.theirs_to_write]
-
-    @property
-    def hints(self) -> tuple[str, ...]:
-        """The first says where to look, the last is almost the answer."""
-        return HINTS[self.name]
 
     @property
     def mutants(self) -> list[Mutant]:

@@ -13,7 +13,7 @@ from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
 from numpy_attention.grade.exercise import peak_memory
 from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.proxies import Cache, call
-from numpy_attention.grade.remote import Ended, Remote
+from numpy_attention.grade.process import Ended, Process
 
 SOFTMAX = """
 def softmax(x, axis=-1):
@@ -41,22 +41,22 @@ class LowRank(Layer):
 """
 
 
-def remote(tmp_path: Path, name: str, text: str) -> Iterator[Any]:
+def process(tmp_path: Path, name: str, text: str) -> Iterator[Any]:
     file = tmp_path / f"{name}.py"
     file.write_text(text)
-    with Remote(file, EXERCISES[name], 60.0) as module:
+    with Process(file, EXERCISES[name], 60.0) as module:
         assert "failed" not in module.load()
         yield module
 
 
 @pytest.fixture
 def softmax(tmp_path: Path) -> Iterator[Any]:
-    yield from remote(tmp_path, "softmax", SOFTMAX)
+    yield from process(tmp_path, "softmax", SOFTMAX)
 
 
 @pytest.fixture
 def low_rank(tmp_path: Path) -> Iterator[Any]:
-    yield from remote(tmp_path, "low_rank", LOW_RANK)
+    yield from process(tmp_path, "low_rank", LOW_RANK)
 
 
 def test_a_function_gives_what_it_gives_there_and_changes_our_arrays(softmax: Any, rng: np.random.Generator) -> None:

@@ -13,18 +13,18 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.grade.exercises import EXERCISES
-from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
+from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process
 from tests.grade.hand_in import FOLDER
 
 
-def remote(tmp_path: Path, text: str, seconds: float = 60.0) -> Remote:
+def process(tmp_path: Path, text: str, seconds: float = 60.0) -> Process:
     file = tmp_path / "softmax.py"
     file.write_text((FOLDER / "softmax.py").read_text("utf-8") + text)
-    return Remote(file, EXERCISES["softmax"], seconds)
+    return Process(file, EXERCISES["softmax"], seconds)
 
 
 def test_what_a_function_raises_there_it_raises_here(tmp_path: Path) -> None:
-    with remote(tmp_path, "") as module:
+    with process(tmp_path, "") as module:
         assert module.load().keys() == {"to"}
         y, cache = module.softmax(np.ones((2, 3)))
         with pytest.raises(NotImplementedError) as failure:
@@ -38,7 +38,7 @@ def test_a_message_of_somebody_else_is_no_reply(tmp_path: Path) -> None:
     """Whoever finds the pipe can write a whole message into it; it must be a reply to this very request."""
     text = """
 import os
-from numpy_attention.grade.wire import pack
+from numpy_attention.grade.messages import pack
 def softmax(x, axis=-1):
     for i in range(3, 12):
         try:
@@ -47,7 +47,7 @@ def softmax(x, axis=-1):
             pass
     return x, x
 """
-    with remote(tmp_path, text) as module:
+    with process(tmp_path, text) as module:
         module.load()
         with pytest.raises(Ended):
             module.softmax(np.ones(2))
@@ -56,7 +56,7 @@ def softmax(x, axis=-1):
 
 def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) -> None:
     began = time.monotonic()
-    with remote(tmp_path, "import os\ndef softmax(x, axis=-1): os._exit(0)", 3000.0) as module:
+    with process(tmp_path, "import os\ndef softmax(x, axis=-1): os._exit(0)", 3000.0) as module:
         module.load()
         with pytest.raises(Ended):
             module.softmax(np.ones(2))
@@ -65,7 +65,7 @@ def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) 
 
 
 def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
-    with remote(tmp_path, "import os\nos.write(2, b'x' * 10**8)\n", 3000.0) as module:
+    with process(tmp_path, "import os\nos.write(2, b'x' * 10**8)\n", 3000.0) as module:
         with pytest.raises(Ended):
             module.load()
         assert module.size > FLOOD
@@ -74,7 +74,7 @@ def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
 
 
 def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:
-    with remote(tmp_path, "def softmax(x, axis=-1):\n    while True: pass\n", 1.0) as module:
+    with process(tmp_path, "def softmax(x, axis=-1):\n    while True: pass\n", 1.0) as module:
         module.load()
         with pytest.raises(Ended):
             module.softmax(np.ones(2))
@@ -92,7 +92,7 @@ def test_where_no_process_can_be_started_that_is_said_and_nothing_is_left(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(subprocess, "Popen", none)
     with pytest.raises(InputError, match=r"^cannot start another Python: Resource temporarily unavailable; .*ulimit"):
-        remote(tmp_path, "")
+        process(tmp_path, "")
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
 
 
@@ -116,7 +116,7 @@ def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
     monkeypatch.setattr(subprocess, "Popen", kept)
     monkeypatch.setattr(threading.Thread, "start", begin)
     with pytest.raises(InputError, match=r"^cannot start another thread: can't start new thread; .*ulimit"):
-        remote(tmp_path, "")
+        process(tmp_path, "")
     assert processes[0].returncode is not None
     assert all(pipe.closed for pipe in (processes[0].stdin, processes[0].stdout, processes[0].stderr))
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
