@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue import properties
+from numpy_attention.catalogue.compare import close
 from numpy_attention.catalogue.entry import Case, Entry
+from numpy_attention.catalogue.exercise import Exercise, beside, shown
+from numpy_attention.catalogue.table import ours
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.form import right_form
 from numpy_attention.grade.formula import as_exact_as_a_formula
-from numpy_attention.grade.quiz import shown
-from numpy_attention.grade.references import ours
 from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
@@ -31,7 +31,7 @@ MOST = 100  # numbers in an example: it is to be read by eye
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
 Look = Callable[[int], Failure | None]
-Property = Callable[[Entry, Entry, int, Sizes | None], None]  # of a student's entry, and the same with our own functions
+Property = Callable[[Entry, Entry, int, Sizes | None], None]  # of a student's entry, and of one with our functions
 
 
 @dataclass
@@ -97,7 +97,7 @@ def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[st
 def _forward(from_nothing: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
     """The forward gives what the formula gives; where it was handed out, it was right then."""
     theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
-    assert properties.close(theirs, expected), (
+    assert close(theirs, expected), (
         f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(expected)}"
         if from_nothing else
         f"the forward no longer gives what it should, {_short(expected)}, but {_short(theirs)}; it was right as it "

@@ -27,7 +27,7 @@ DERIVE = frozenset({
     "aesara", "autograd", "casadi", "chainer", "flax", "jax", "keras", "mlx", "mxnet", "mygrad", "numdifftools",
     "paddle", "pytensor", "tensorflow", "theano", "tinygrad", "torch",
 })
-ANSWERS = (f"{PACKAGE}.grade.", f"{PACKAGE}.catalogue.", f"{PACKAGE}.gallery.")
+ANSWERS = (f"{PACKAGE}.grade.", f"{PACKAGE}.catalogue.")
 METHODS = ("backward", "step")
 FEW = 2  # a backward may compute its forward anew; differences take two calls an element
 

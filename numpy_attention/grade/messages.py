@@ -36,7 +36,7 @@ class Things:
 
     def __init__(
         self, things: Iterable[Thing] = (), number_of: Callable[[Any], int | None] = lambda _: None,
-        kept_as: Callable[[int], Any] = {}.__getitem__,
+        kept_as: Callable[[int], Any] = lambda number: {}[number],
     ) -> None:
         self.things, self.number_of, self.kept_as = list(things), number_of, kept_as
         self.nodes = 0
@@ -142,7 +142,7 @@ def unpack(read: Callable[[int], bytes]) -> tuple[dict[str, Any], list[Thing]]:
         form = json.loads(text)
         for layout in form.pop("things"):
             if isinstance(layout, dict):
-                bits = np.random.PCG64(0)
+                bits: Any = np.random.PCG64(0)
                 bits.state = layout
                 things.append(np.random.Generator(bits))
                 continue

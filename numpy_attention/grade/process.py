@@ -29,9 +29,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError, printable
 from numpy_attention.files import temporary_folder
-from numpy_attention.grade.exercise import Exercise
 from numpy_attention.grade.guard import NotYours
 from numpy_attention.grade.messages import LONGEST, Garbled, Thing, Things, pack, unpack
 

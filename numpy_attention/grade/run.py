@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import printable, typed
-from numpy_attention.grade.exercise import Exercise
-from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process

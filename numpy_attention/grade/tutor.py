@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.exercise import SHOWN, WIDENED, Exercise, beside, shown
 from numpy_attention.catalogue.properties import OtherDtype
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.numbers.claims import random_cotangent
 from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.guard import NotYours
 from numpy_attention.grade.page import page_of
-from numpy_attention.grade.quiz import SHOWN, WIDENED, shown
 from numpy_attention.grade.recognize import recognize
 
 LIKELY = "likely mistake: "

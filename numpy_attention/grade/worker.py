@@ -31,10 +31,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from numpy_attention.catalogue.properties import same
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
 from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
-from numpy_attention.grade.limits import peak_memory
 from numpy_attention.grade.messages import LONGEST, Garbled, Thing, Things, pack, unpack
 
 MEMORY = 1 << 31  # bytes of addresses, for this Python with NumPy and all

@@ -121,7 +121,7 @@ def test_how_an_array_lies_in_memory_does_not_matter(entry: Entry, layout: Any) 
     case = entry.case(2, np.float64)
     expected = run(case, case.own_inputs)
     came = run(case, {name: layout(value) for name, value in case.own_inputs.items()})
-    assert properties.same(expected, came, rounding=True)
+    assert same(expected, came, rounding=True)
 
 
 @every_entry
@@ -132,7 +132,7 @@ def test_one_row_that_is_broadcast_counts_as_many(entry: Entry) -> None:
         for name, value in case.own_inputs.items()
     }
     copies = {name: value.copy() for name, value in rows.items()}
-    assert properties.same(run(case, copies), run(case, rows), rounding=True)
+    assert same(run(case, copies), run(case, rows), rounding=True)
 
 
 @every_entry
@@ -143,7 +143,7 @@ def test_options_may_be_numbers_of_numpy_and_do_not_widen_the_result(entry: Entr
     plain = run(case, case.own_inputs)
     case.options.update(numbers)
     of_numpy = run(case, case.own_inputs)
-    assert properties.same(plain, of_numpy, rounding=True)
+    assert same(plain, of_numpy, rounding=True)
     for array in [of_numpy[0], *gradient_list(of_numpy[1])]:
         assert not is_float(array) or array.dtype == np.float32
 

@@ -9,9 +9,9 @@ import pytest
 import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.catalogue.trials import TRIALS
-from numpy_attention.gallery import MUTANTS, kill
-from numpy_attention.gallery.weaker import Weakness
+from numpy_attention.catalogue.table import TRIALS
+from numpy_attention.catalogue import MISTAKES, catch
+from numpy_attention.catalogue.weaker import Weakness
 from numpy_attention.gradcheck import hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.curvature import hessian_times, symmetry
 from numpy_attention.gradcheck.numbers.claims import random_cotangent
@@ -78,7 +78,7 @@ def test_symmetry_catches_as_many_mistakes_of_the_gallery_as_the_page_says() -> 
         assert symmetry(problem, seed) < 1e-9, "not symmetric"
 
     alone = Weakness("symmetry alone", symmetric, gradients_only=True, trials=dict.fromkeys(TRIALS))
-    said = [kill(mutant, alone) for mutant in MUTANTS.values()]
+    said = [catch(mutant, alone) for mutant in MISTAKES.values()]
     caught, asymmetric = sum(one != "" for one in said), sum(one.startswith("not symmetric") for one in said)
     assert 0 < asymmetric < caught < len(said)  # some stop where shapes do not meet, many get through
     page = " ".join((Path(__file__).parents[2] / "docs" / "complex_step.md").read_text("utf-8").split())

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from numpy_attention import layers
-from numpy_attention.gallery import Mutant
-from numpy_attention.grade.exercise import Exercise
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue import Mistake
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.references import ours
 from numpy_attention.grade.run import main
 
 UNWRITTEN = "raise NotImplementedError"
@@ -36,7 +35,7 @@ def told(name: str, *answers: str, examples: int = 4) -> str:
     return " ".join(grade_module(EXERCISES[name], SimpleNamespace(**own), examples).text.split())
 
 
-def answer_of(exercise: Exercise, mutant: Mutant) -> Any:
+def answer_of(exercise: Exercise, mutant: Mistake) -> Any:
     """A module in which the reference answers, but for one known mistake."""
     module = SimpleNamespace(**vars(ours()))
     if mutant.covers in exercise.trials:

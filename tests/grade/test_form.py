@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from numpy_attention import layers
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.references import ours
 from tests.grade.hand_in import grade
 
 

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from numpy_attention.grade.limits import peak_memory
 
 WITHIN = """

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from numpy_attention.grade.wire import (
     HEADER,
     MAGIC,

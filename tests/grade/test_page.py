@@ -2,9 +2,9 @@
 
 
 import pytest
-
-from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.hints import HINTS
+
+from numpy_attention.catalogue.table import EXERCISES
 
 
 @pytest.mark.parametrize("name", EXERCISES)

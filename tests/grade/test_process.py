@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import InputError
-from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process
 from tests.grade.hand_in import FOLDER
 

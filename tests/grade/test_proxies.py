@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from numpy_attention.catalogue.properties import same
-from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
-from numpy_attention.grade.exercise import peak_memory
-from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.proxies import Cache, call
+
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.exercise import peak_memory
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
 from numpy_attention.grade.process import Ended, Process
 
 SOFTMAX = """

@@ -5,15 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from numpy_attention.gallery import MUTANTS
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue import MISTAKES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.recognize import recognize
-from numpy_attention.grade.references import ours
-from numpy_attention.grade.slips import SLIPS
 from tests.grade.hand_in import answer_of
 
-KNOWN = {**MUTANTS, **SLIPS}
+KNOWN = MISTAKES
 TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is something kept outside the cache"}  # by no single run
 OPTIONS_OF_NO_EXERCISE = {"dropout_of_another_tile", "distance_forgotten"}
 PAIRS = [(exercise.name, mutant.name) for exercise in EXERCISES.values() for mutant in exercise.mutants]
@@ -31,14 +29,14 @@ def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mutant:
 def test_every_mutant_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
     exercised = {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
     wrong_answers = {mutant for _, mutant in PAIRS} | TOLD_BY_THE_CHECKER.keys() | OPTIONS_OF_NO_EXERCISE
-    for mutant in MUTANTS.values():
+    for mutant in MISTAKES.values():
         assert mutant.covers not in exercised or mutant.name in wrong_answers, mutant.name
 
 
 @pytest.mark.parametrize(("mutant", "words"), TOLD_BY_THE_CHECKER.items())
 def test_what_no_single_run_shows_is_told_by_the_checker(mutant: str, words: str) -> None:
-    exercise = EXERCISES[MUTANTS[mutant].covers]
-    assert words in grade_module(exercise, answer_of(exercise, MUTANTS[mutant]), examples=4).text
+    exercise = EXERCISES[MISTAKES[mutant].covers]
+    assert words in grade_module(exercise, answer_of(exercise, MISTAKES[mutant]), examples=4).text
 
 
 def test_behind_the_first_wrong_answer_others_may_wait() -> None:
@@ -59,6 +57,6 @@ def test_the_right_answer_is_no_known_mistake(name: str) -> None:
 
 
 def test_a_mistake_that_nobody_knows_gets_no_name() -> None:
-    module = answer_of(EXERCISES["softmax"], MUTANTS["zero"])
+    module = answer_of(EXERCISES["softmax"], MISTAKES["zero"])
     module.softmax_backward = lambda dy, cache: 1.5 * ours().softmax_backward(dy, cache)
     assert recognize(EXERCISES["softmax"], module, "softmax") == []

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.cli import main as command_line
-from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.run import GradeError
 from tests.grade.hand_in import FOLDER, grade
 

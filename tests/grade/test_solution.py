@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from numpy_attention.grade.exercises import EXERCISES
-from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.solution import FOLDER, solution_of, told
+
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.grade.grading import grade_module
 from tests.grade import hand_in
 
 

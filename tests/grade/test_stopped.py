@@ -1,9 +1,9 @@
 """What is raised in the other process is raised here, whatever its name and message."""
 
 import pytest
+from numpy_attention.grade.stopped import Stopped, stopped
 
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.stopped import Stopped, stopped
 
 
 def test_it_is_what_it_was_and_knows_its_line() -> None:

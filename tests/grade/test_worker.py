@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from numpy_attention.grade.exercises import EXERCISES
-from numpy_attention.grade.run import grade_file, main
 from numpy_attention.grade.stopped import tell
 from numpy_attention.grade.wire import Parts, as_tree, from_tree, pack
+
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.grade.run import grade_file, main
 from numpy_attention.grade.worker import Worker, serve
 from tests.grade.hand_in import FOLDER, grade
 
