@@ -35,8 +35,8 @@ class Things:
     """
 
     def __init__(
-        self, things: Iterable[Thing] = (), number_of: Callable[[Any], int | None] = lambda _: None,
-        kept_as: Callable[[int], Any] = lambda number: {}[number],
+        self, things: Iterable[Thing] = (), number_of: Callable[[Any], int | None] | None = None,
+        kept_as: Callable[[int], Any] | None = None,
     ) -> None:
         self.things, self.number_of, self.kept_as = list(things), number_of, kept_as
         self.nodes = 0
@@ -49,7 +49,7 @@ class Things:
         self.nodes += 1
         if self.nodes > MOST_PARTS:
             raise Garbled(f"more than {MOST_PARTS} things, lists in lists counted with what they hold; return arrays")
-        number, kind = self.number_of(value), type(value)
+        number, kind = self.number_of(value) if self.number_of is not None else None, type(value)
         if number is not None:
             return {"kept": number}
         if value is None or kind in (bool, float) or (kind is int and abs(value) < 1 << 64):
@@ -99,7 +99,7 @@ class Things:
                 return thing if kind == "thing" else thing.reshape(())[()]
             if kind == "dtype":
                 return _dtype(inner).type
-            if kind == "kept":
+            if kind == "kept" and self.kept_as is not None:
                 return self.kept_as(_count(inner))
             if kind == "foreign":
                 return type(str(inner)[:80], (), {})()
