@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import on_host
-from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
+from numpy_attention.gradcheck.complex_step import COMPLEX
 
 LONGEST = 470  # characters of a refusal, without the name of the program before it or of a rank behind it
 MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole

@@ -15,8 +15,15 @@ import numpy as np
 
 from numpy_attention import ops
 from numpy_attention.backend import NumPyBackend, hosted
-from numpy_attention.gradcheck.problems.layer import arrays_of, layer_as_op, problem_of_layer
-from numpy_attention.gradcheck.problems.problem import Arrays, Problem, is_float, problem_of_op
+from numpy_attention.gradcheck.problem import (
+    Arrays,
+    Problem,
+    arrays_of,
+    is_float,
+    layer_as_op,
+    problem_of_layer,
+    problem_of_op,
+)
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
 Array = np.ndarray

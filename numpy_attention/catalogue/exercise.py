@@ -21,7 +21,7 @@ import numpy as np
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.mistake import Mistake, mistakes_of
-from numpy_attention.gradcheck.problems.problem import Problem
+from numpy_attention.gradcheck.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
 
 Check = Callable[[Any, int], None]  # raises AssertionError at a wrong answer; the int is a seed

@@ -25,21 +25,23 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.numbers.complex_step import H as STEP
-from numpy_attention.gradcheck.numbers.complex_step import NoComplexStep, complex_numbers, in_complex
-from numpy_attention.gradcheck.numbers.line import Outputs, rms
-from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
-from numpy_attention.gradcheck.problems.options import Options, split_options
-from numpy_attention.gradcheck.problems.problem import (
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.complex_step import H as STEP
+from numpy_attention.gradcheck.complex_step import NoComplexStep, complex_numbers, in_complex
+from numpy_attention.gradcheck.line import Outputs, rms
+from numpy_attention.gradcheck.problem import (
     Inputs,
+    Options,
     Problem,
+    forward_of,
     is_float,
     name_inputs,
     problem_of_function,
+    problem_of_layer,
     problem_of_op,
+    split_options,
 )
-from numpy_attention.gradcheck.problems.trees import taken_apart
+from numpy_attention.gradcheck.trees import taken_apart
 
 ByName = dict[str, np.ndarray]
 

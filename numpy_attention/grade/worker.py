@@ -33,7 +33,7 @@ import numpy as np
 
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
-from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
+from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
 from numpy_attention.grade.messages import LONGEST, Garbled, Thing, Things, pack, unpack
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from numpy_attention.catalogue import MISTAKES, catch, missed_by_weaker
 from numpy_attention.catalogue.weaker import WEAKER
-from tests.gallery.explained import EXPLAINED, Explained
 from tests.generated import with_block
-from tests.mutations import explained, strength
+from tests.mutations import strength
+from tests.mutations.explained import OF_CHAPTERS, OF_ROOMS, Explained
 
 PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
 Missed = dict[str, list[str]]  # by the name of the weaker check
@@ -88,8 +88,8 @@ def missed_with(names: list[str]) -> Missed:
 def written(text: str, missed: Missed) -> str:
     """The page with its tables new."""
     tables = {
-        "mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table(EXPLAINED),
-        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(explained.EXPLAINED),
+        "mutants": mutants_table(missed), "weaker": weaker_table(missed), "explained": explained_table(OF_CHAPTERS),
+        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_ROOMS),
     }
     for name, lines in tables.items():
         text = with_block(text, name, "\n".join(lines).strip())

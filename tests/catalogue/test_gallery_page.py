@@ -1,10 +1,10 @@
 """The page on the gallery says what the gallery holds."""
 
 import pytest
+from tests.gallery.page import PAGE, missed_on_the_page, row_of, written
 
 from numpy_attention.catalogue import MISTAKES, catch
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
-from tests.gallery.page import PAGE, missed_on_the_page, row_of, written
 
 
 def test_every_mistake_stands_on_the_page_as_in_the_gallery() -> None:

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.catalogue.table import TRIALS
-from numpy_attention.catalogue import MISTAKES, mutants_of
 from numpy_attention.gallery.registry import backward_of
+
+from numpy_attention.catalogue import MISTAKES, mutants_of
+from numpy_attention.catalogue.table import CATALOGUE, TRIALS
 
 
 def test_every_mutant_says_why_it_is_wrong_and_how_it_hides() -> None:

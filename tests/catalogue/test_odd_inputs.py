@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gradcheck.problems.problem import is_float
+from numpy_attention.gradcheck.problem import is_float
 
 ENTRIES = list(CATALOGUE.values())
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from notes import NOTES, Note, Piece, code_of, functions, pieces, read_notes, source_of
 
+from tests.every import each
+
 ROOT = Path(__file__).parents[2]
 Read = Callable[[str], list[Note]]
 FILES = sorted(NOTES.rglob("*.md"))
@@ -44,7 +46,7 @@ def written(tmp_path: Path) -> Read:
     return read
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@each(FILES, name_of)
 def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
     assert source_of(path).is_file()
     source = source_of(path).read_text("utf-8")
@@ -64,7 +66,7 @@ def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
         assert after is None or note.last < after.first
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@each(FILES, name_of)
 def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
     source = source_of(path)
     lines = source.read_text("utf-8").splitlines()
@@ -90,7 +92,7 @@ def test_every_backward_of_part_one_has_a_note() -> None:
         assert backwards <= noted, f"{path.name}: no note on {', '.join(sorted(backwards - noted))}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@each(FILES, name_of)
 def test_notes_are_short_and_their_formulas_closed(path: Path) -> None:
     for note in read_notes(path, source_of(path).read_text("utf-8")):
         for line in note.text.split("\n"):

@@ -94,7 +94,7 @@ def handed_in(answer: str, before: str = "", after: str = "") -> bytes:
     return f"{before}\n{text}\n{after}\n".encode("utf-8", errors="surrogatepass")
 
 
-@attack(quick=4)
+@attack(count=4, dear=True)
 @given(answers())
 @example(handed_in("import os\n    if os.fork() == 0:\n        while True: pass\n    return dy"))
 @example(handed_in("while True: print('x' * 10**5)"))

@@ -9,7 +9,7 @@ import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.problems.problem import problem_of_op
+from numpy_attention.gradcheck.problem import problem_of_op
 
 
 def test_the_package_is_the_function_and_holds_the_parts() -> None:

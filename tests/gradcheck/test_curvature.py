@@ -8,15 +8,14 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention import ops
-from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.catalogue.table import TRIALS
 from numpy_attention.catalogue import MISTAKES, catch
+from numpy_attention.catalogue.table import CATALOGUE, TRIALS
 from numpy_attention.catalogue.weaker import Weakness
 from numpy_attention.gradcheck import hvp, hvp_layer, hvp_vjp
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.complex_step import NoComplexStep
 from numpy_attention.gradcheck.curvature import hessian_times, symmetry
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.numbers.complex_step import NoComplexStep
-from numpy_attention.gradcheck.problems.problem import Problem
+from numpy_attention.gradcheck.problem import Problem
 from numpy_attention.models import GPT, GPTConfig
 
 Arrays = dict[str, np.ndarray]

@@ -12,7 +12,7 @@ from numpy_attention.grade.proxies import Cache, call
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.gradcheck.problems.layer import arrays_of, with_parameters
+from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.process import Ended, Process
 
 SOFTMAX = """

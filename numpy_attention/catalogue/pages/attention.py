@@ -10,7 +10,7 @@ from numpy_attention.catalogue.entry import Array, Entry, generator, op_entry, t
 from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of, stands_in_for
 from numpy_attention.catalogue.pages.softmax import plain_softmax
-from numpy_attention.gradcheck.problems.problem import Arrays
+from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.attention import (
     AttentionCache,

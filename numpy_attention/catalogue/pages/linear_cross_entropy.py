@@ -7,7 +7,7 @@ import numpy as np
 from numpy_attention.catalogue.entry import Array, Entry, op_entry
 from numpy_attention.catalogue.mistake import backward_of
 from numpy_attention.catalogue.pages.losses import nothing_counts, plain_cross_entropy
-from numpy_attention.gradcheck.problems.problem import Arrays
+from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache, linear_cross_entropy_backward
 

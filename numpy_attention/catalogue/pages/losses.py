@@ -8,7 +8,7 @@ import numpy as np
 from numpy_attention.catalogue.entry import Array, op_entry, times
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of
-from numpy_attention.gradcheck.problems.problem import Arrays
+from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 

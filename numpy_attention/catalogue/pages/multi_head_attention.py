@@ -11,7 +11,6 @@ from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import method_of
 from numpy_attention.catalogue.pages.attention import plain_attention
 from numpy_attention.catalogue.pages.heads import plain_concat_heads, plain_split_heads
-from numpy_attention.catalogue.tiny import SMALL
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.linear import project_backward
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, attention_backward
