@@ -21,6 +21,8 @@ MOST_JSON = 1 << 20  # bytes
 MOST_BYTES = 1 << 25  # of all arrays of a message
 MOST_PARTS, DEEPEST, LONGEST = 10_000, 12, 2000  # of a tree: its nodes, its levels, the letters of a text in it
 
+NUMBERS = "biufc"  # the kinds of their dtypes
+
 Thing = np.ndarray | np.random.Generator
 
 
@@ -56,11 +58,11 @@ class Things:
             return value
         if isinstance(value, str):
             return value[:LONGEST]
-        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in NUMBERS:
             return {"thing" if isinstance(value, np.ndarray) else "scalar": self._add(value)}
         if isinstance(value, np.random.Generator) and type(value.bit_generator) is np.random.PCG64:
             return {"thing": self._add(value)}
-        if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        if (isinstance(value, np.dtype) and value.kind in NUMBERS) or (kind is type and issubclass(value, np.number)):
             return {"dtype": np.dtype(value).str}
         if depth < DEEPEST and kind in (tuple, list):
             return {kind.__name__: [self.tree(one, depth + 1) for one in value]}
@@ -165,6 +167,6 @@ def _count(value: Any) -> int:
 
 def _dtype(name: Any) -> np.dtype[Any]:
     found = np.dtype(name) if isinstance(name, str) else None
-    if found is None or found.kind not in "biufc":
+    if found is None or found.kind not in NUMBERS:
         raise ValueError(f"{name!r} is no dtype of numbers")
     return found
