@@ -1,14 +1,17 @@
 """Every known wrong answer is called by its name, and no other is."""
 
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from numpy_attention.catalogue import MISTAKES
-from numpy_attention.catalogue.table import EXERCISES, ours
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.recognize import recognize
+from numpy_attention.grade.recognize import outcome, recognize
 from tests.grade.hand_in import answer_of
 
 TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is something kept outside the cache"}  # by no single run
@@ -25,7 +28,7 @@ def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mistake
     assert MISTAKES[mistake].wrong.split()[0] in grade.text
 
 
-def test_every_mutant_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
+def test_every_mistake_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
     exercised = {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
     wrong_answers = {mistake for _, mistake in PAIRS} | TOLD_BY_THE_CHECKER.keys() | OPTIONS_OF_NO_EXERCISE
     for mistake in MISTAKES.values():
@@ -59,3 +62,34 @@ def test_a_mistake_that_nobody_knows_gets_no_name() -> None:
     module = answer_of(EXERCISES["softmax"], MISTAKES["zero"])
     module.softmax_backward = lambda dy, cache: 1.5 * ours().softmax_backward(dy, cache)
     assert recognize(EXERCISES["softmax"], module, "softmax") == []
+
+
+SOFTMAX = CATALOGUE["softmax"]
+
+
+def test_the_same_op_leaves_the_same_outcome_and_another_one_another() -> None:
+    assert same(outcome(SOFTMAX, 0, None), outcome(SOFTMAX, 0, None))
+    assert not same(outcome(SOFTMAX, 0, None), outcome(SOFTMAX, 1, None))
+    spoiled = MISTAKES["diagonal_only"].spoil(SOFTMAX)
+    assert not same(outcome(SOFTMAX, 0, None), outcome(spoiled, 0, None))
+
+
+def test_what_is_changed_in_place_is_seen() -> None:
+    entry = CATALOGUE["layer_norm"]
+    right, in_dy, in_cache = (
+        outcome(one, 0, None)
+        for one in (entry, MISTAKES["scratch_in_dy"].spoil(entry), MISTAKES["scratch_in_the_cache"].spoil(entry))
+    )
+    assert right is not None
+    assert in_dy is not None
+    assert in_cache is not None
+    assert (right.changed_dy, right.changed_cache) == (False, False)
+    assert in_dy.changed_dy
+    assert in_cache.changed_cache
+
+
+def test_what_stops_leaves_none() -> None:
+    def stops(dy: np.ndarray, cache: Any) -> None:
+        raise ZeroDivisionError
+
+    assert outcome(replace(SOFTMAX, op_backward=stops), 0, None) is None

@@ -42,18 +42,17 @@ def test_the_draw_behind_the_smallest_example_is_said_to_be_another() -> None:
     assert "likely mistake: " in other
 
 
-@pytest.mark.parametrize(("name", "backward", "hint"), [
-    ("softmax", "return y * (dy - (dy * y).sum(axis=axis))", True),
-    ("attention", "return np.zeros(96) + np.zeros(97), k, v", False),
+@pytest.mark.parametrize(("backward", "hint"), [
+    ("dw = np.zeros((5, 3)); return dw - dw.sum(axis=-1), k, v", True),
+    ("return np.zeros(96) + np.zeros(97), k, v", False),
 ])
-def test_shapes_that_do_not_fit_are_shown_without_numbers(name: str, backward: str, hint: bool) -> None:
-    said = told(name, backward, examples=20)
+def test_shapes_that_do_not_fit_are_shown_without_numbers(backward: str, hint: bool) -> None:
+    said = told("attention", backward)
     assert "could not be broadcast together" in said
     assert ("without keepdims=True?" in said) == hint
     example = said.partition("The smallest example found on which it stops:")[2]
-    names = ("x", "dy") if name == "softmax" else ("q", "k", "v", "dy")
-    assert re.search(".*".join(rf"\b{one} of shape \(" for one in names), example)
-    assert " = [" not in example
+    assert re.search(r"q of shape \(.*k of shape \(.*v of shape \(.*dy of shape \(", example)
+    assert " = " not in example
 
 
 def test_a_product_whose_inner_sizes_do_not_meet_is_explained() -> None:
