@@ -19,6 +19,13 @@ from tests.runs.small_runs import resume, text, trainer
 
 __all__ = ["text"]
 
+
+@pytest.fixture
+def no_wait(monkeypatch):
+    """Whoever is refused does not wait for the words of the holder."""
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
+
+
 HOLDER = "import sys; from numpy_attention.runs.lock import hold\nwith hold({!r}): print('held', flush=True); input()"
 
 
@@ -134,6 +141,7 @@ def test_a_copy_by_links_is_another_directory_and_the_first_stays_in_use(tmp_pat
         pass
 
 
+@pytest.mark.usefixtures("no_wait")
 def test_of_many_at_once_one_holds_a_directory_whose_lock_has_a_second_name(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
@@ -199,6 +207,7 @@ def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypat
         pass
 
 
+@pytest.mark.usefixtures("no_wait")
 def test_two_trainers_in_one_process_do_not_share_a_directory(tmp_path, text, monkeypatch):
     first, second = (trainer(tmp_path / "run", text) for _ in range(2))
     step_once, refusals = first.one_step, []
