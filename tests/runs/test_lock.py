@@ -52,15 +52,14 @@ def test_whoever_comes_second_is_told_who_holds_it_and_gets_it_when_that_one_is_
 
 
 def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_it(tmp_path):
-    handle = os.open(tmp_path / NAME, os.O_RDWR | os.O_CREAT)
-    lock._write(handle, "the dead one")
-    assert lock._granted(handle)
-    writes = threading.Timer(0.02, lock._write, (handle, "the holder"))
-    writes.start()
-    with pytest.raises(InputError, match="is in use: the holder;"), hold(tmp_path):
-        pass
-    writes.join()
-    os.close(handle)
+    with open(tmp_path / NAME, "w+b", buffering=0) as file:
+        lock._write(file, "the dead one")
+        assert lock._granted(file.fileno())
+        writes = threading.Timer(0.02, lock._write, (file, "the holder"))
+        writes.start()
+        with pytest.raises(InputError, match="is in use: the holder;"), hold(tmp_path):
+            pass
+        writes.join()
 
 
 def test_of_many_at_once_one_holds_it(tmp_path):
