@@ -1,5 +1,6 @@
-"""Which model a command means: names, files, folders and runs."""
+"""Which model a command means: names, files, folders and runs; an empty name is none."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -125,3 +126,19 @@ def test_a_parameter_that_is_no_number_is_named(
     options = {"sample": [run], "attend": [run, "--text", "The"], "train": ["--resume", run]}
     err = refused(capsys, command, *options[command])
     assert f"{name} holds nan at [3, 5]" in err
+
+
+@pytest.mark.parametrize("option", ["--out", "--resume", "--config", "--text", "--from"])
+def test_an_empty_name_is_not_the_folder_we_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    err = refused(capsys, "train", option, "")
+    assert option in err
+    assert "''" in err
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["embed", "minilm", "", "--query=a"], ["attend", "--out", ""]], ids=" ".join)
+def test_an_empty_name_is_told(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert "must be a name, got ''" in refused(capsys, *arguments)
