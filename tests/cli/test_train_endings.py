@@ -8,13 +8,19 @@ import time
 import pytest
 
 from numpy_attention.cli import train
+from numpy_attention.tasks.text import TextTask
 from tests.cli.commands import last_lines, run_directory, text
 
 __all__ = ["run_directory", "text"]
 
 
+@pytest.fixture(autouse=True)
+def short_report(monkeypatch):
+    """What is said of the model is not the point."""
+    monkeypatch.setattr(TextTask, "report", lambda *_: "the report")
+
+
 def test_a_picture_that_cannot_be_written_is_one_warning_and_the_training_is_complete(run_directory, capsys):
-    (run_directory / "loss.png").unlink()
     (run_directory / "loss.png").mkdir()
     out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
     assert err == "numpy-attention: there is no picture of the losses, loss.png: it is no regular file\n"
@@ -62,7 +68,6 @@ def test_a_signal_that_matplotlib_would_make_another_error_of_is_no_error(
         return draw(*arguments)
 
     draw = train.draw_losses
-    (run_directory / "loss.png").unlink()
     monkeypatch.setattr(train, "draw_losses", importing)
     out, err = last_lines(capsys, code, "train", "--resume", run_directory)
     assert (run_directory / "loss.png").exists()
@@ -75,7 +80,7 @@ def test_a_result_that_cannot_be_written_is_an_error_that_tells_how_to_get_it(ru
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("numpy_attention.tasks.text.TextTask.write_result", full)
+    monkeypatch.setattr(TextTask, "write_result", full)
     err = last_lines(capsys, 2, "train", "--resume", run_directory).err
     assert err.count("\n") == 1
     again = f"make room, then python -m numpy_attention train --resume {run_directory}"

@@ -125,7 +125,7 @@ def assert_each_is_refused_or_loads(path, file, corruptions, beginning, count, r
     return refused
 
 
-COUNTS = [64, pytest.param(400, marks=pytest.mark.slow)]
+COUNTS = [24, pytest.param(400, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -204,11 +204,11 @@ def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(fi
 def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
     path = tiny.write(tmp_path, "llama")
     settings = (path / "config.json").read_text("utf-8")
-    (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 10**6 + "[]]}")
+    (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 2 * 10**5 + "[]]}")
     found, seconds, peak = outcome(path)
     assert not isinstance(found, str)
     assert seconds < SECONDS
-    assert peak < 150_000_000
+    assert peak < 30_000_000
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -13,6 +13,7 @@ from numpy_attention.pretrained.low_rank import low_rank_of
 from numpy_attention.runs.checkpoint import load_arrays
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.tasks.fine_tuning import fingerprint
+from tests.cli.commands import trained
 from tests.pretrained import tiny
 from tests.runs.small_runs import resume
 from tests.tasks.small_pretrained import folder, run_from
@@ -170,5 +171,5 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path, folder, text, options, sai
 def test_a_settings_file_may_say_from(tmp_path, folder, text, capsys):
     file = tmp_path / "run.toml"
     file.write_text(f'from = "{folder}"\nlora = 2\ntext = "{text}"\ncontext = 12\nsteps = 2\n')
-    assert main(["train", "--config", str(file), "--out", str(tmp_path / "run")]) == 0
+    trained("--config", file, "--out", tmp_path / "run")
     assert resume(tmp_path / "run").config.from_ == str(folder)
