@@ -15,7 +15,7 @@ from numpy_attention.runs.config import KEEP, OPTIMIZERS, TrainConfig
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
-from numpy_attention.tasks import TASKS, digits, make_task
+from numpy_attention.tasks import TASKS, copying, dates, digits, make_task, reverse, sums
 from tests.runs.small_runs import TINY, log_without_times, resume, text, trainer
 from tests.tasks.trained import synthetic_digits
 
@@ -155,9 +155,13 @@ def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, task, optimizer, monkeypatch):
+def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, text, task, optimizer, monkeypatch):
     monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    monkeypatch.setattr(reverse, "EXAMPLES", 500)
+    for module in (copying, dates, reverse, sums):
+        monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
     sizes = TINY | {"context": 36, "batch": 4, "optimizer": optimizer, "dropout": 0.1}  # dates are 36 characters long
+    sizes |= {"text": text} if task == "text" else {}
     directory = tmp_path / "run"
     directory.mkdir()
     config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))
