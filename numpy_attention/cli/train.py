@@ -18,23 +18,20 @@ And back: the optimizer holds the model's own arrays (`Layer.parameters`), so th
 import argparse
 import contextlib
 import dataclasses
-import functools
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from numpy_attention.cli.source import named_path
-from numpy_attention.errors import MAX_SAID, InputError, typed
+from numpy_attention.errors import InputError, typed
 from numpy_attention.files import reading, there, writing
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig, command_line, option
-from numpy_attention.runs.log import read_log
 from numpy_attention.runs.mpi import OneProcess, started_ranks
 from numpy_attention.runs.parallel import Workers
-from numpy_attention.runs.plot import draw, draw_losses
+from numpy_attention.runs.plot import pictures
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.signals import StopSignals
 from numpy_attention.runs.task import Task
@@ -262,40 +259,10 @@ def _finish(trainer: Trainer, ending: str, again: str) -> str | None:
         reason = f"{error.strerror or error}; the training is complete and saved: make room, then {again}"
         raise InputError(f"cannot write to {trainer.directory}: {reason}") from None
     with StopSignals() as signals:  # the first one waits a second for them: matplotlib would make it an error
-        pictures = _pictures(trainer)
+        drawn = pictures(trainer.task, trainer.directory)
     files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
-    print(f"\nin {trainer.directory}: {', '.join(files)}{pictures}")
+    print(f"\nin {trainer.directory}: {', '.join(files)}{drawn}")
     return signals.name
-
-
-def _pictures(trainer: Trainer) -> str:
-    """Draw the losses, and what else the task shows of its log; the names of the files, or why there are none."""
-    task, directory = trainer.task, trainer.directory
-    losses = directory / "loss.png"
-    try:
-        log = read_log(directory / "log.jsonl")
-        others = {directory / name: make for name, make in task.pictures(log).items()}
-    except Exception as error:
-        return _no_picture(losses, error)
-    said = _picture(losses, lambda: draw_losses(log, task.reference_lines(), losses))
-    return said + "".join(_picture(path, functools.partial(draw, make, path)) for path, make in others.items())
-
-
-def _picture(path: Path, drawn: Callable[[], str]) -> str:
-    """Draw one, and tell what came of it: whatever goes wrong, the training is complete without a picture."""
-    try:
-        missing = drawn()
-    except Exception as error:  # what matplotlib raises is a matter of its version
-        return _no_picture(path, error)
-    return f" ({missing})" if missing else f", {path.name}"
-
-
-def _no_picture(path: Path, error: Exception) -> str:
-    """Say why, and nothing for the list of files."""
-    why = getattr(error, "strerror", None) or " ".join(str(error).split())[:MAX_SAID] or type(error).__name__
-    of = " of the losses" if path.name == "loss.png" else ""
-    print(f"numpy-attention: there is no picture{of}, {path.name}: {why}", file=sys.stderr)
-    return ""
 
 
 def _new_directory(parent: Path) -> Path:

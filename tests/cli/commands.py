@@ -28,7 +28,7 @@ def run_directory(tmp_path, text, capsys):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Drawing takes longer than a small run."""
-    monkeypatch.setattr(train, "_pictures", lambda trainer: "")
+    monkeypatch.setattr(train, "pictures", lambda task, directory: "")
 
 
 def trained(*arguments):

@@ -275,7 +275,7 @@ def test_a_link_in_the_run_is_replaced_and_not_followed(run_directory: Path, tmp
     picture.unlink()
 
 
-@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize("ending", [".png", ".pdf"])
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(
     ending: str, run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

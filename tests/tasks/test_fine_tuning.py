@@ -13,12 +13,12 @@ from numpy_attention.pretrained.low_rank import low_rank_of
 from numpy_attention.runs.checkpoint import load_arrays
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.tasks.fine_tuning import fingerprint
-from tests.cli.commands import trained
+from tests.cli.commands import no_pictures, trained
 from tests.pretrained import tiny
 from tests.runs.small_runs import resume
 from tests.tasks.small_pretrained import folder, run_from
 
-__all__ = ["folder"]
+__all__ = ["folder", "no_pictures"]
 
 
 @pytest.fixture
@@ -118,6 +118,7 @@ def test_the_change_counts_as_strongly_as_asked(tmp_path, folder, text, given, a
     assert low_rank_of(run_from(folder, tmp_path / "run", "text", text=text, lora_alpha=given).model) == (2, alpha)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("keep", ["adapter", "merged"])
 def test_what_is_written_at_the_end_makes_the_pretrained_model_this_one(tmp_path, folder, text, keep, capsys):
     out = tmp_path / "run"

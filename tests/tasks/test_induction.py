@@ -115,16 +115,15 @@ def test_the_line_of_an_evaluation_is_short(tmp_path, capsys):
         assert "copying" not in line
 
 
-@pytest.mark.parametrize(("name", "other"), [("positions.png", "heads.png"), ("heads.png", "positions.png")])
-def test_a_picture_that_cannot_be_written_keeps_the_others_from_nothing(tmp_path, capsys, name, other):
+def test_a_picture_that_cannot_be_written_keeps_the_others_from_nothing(tmp_path, capsys):
     run = tmp_path / "run"
     trained_by_command("--task", "induction", "--out", run, *SMALL)
-    (run / name).mkdir()
+    (run / "positions.png").mkdir()
     capsys.readouterr()
     assert main(["train", "--resume", str(run)]) == 0
     out, err = capsys.readouterr()
-    assert err == f"numpy-attention: there is no picture, {name}: it is no regular file\n"
-    assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, {other}"
+    assert err == "numpy-attention: there is no picture, positions.png: it is no regular file\n"
+    assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, heads.png"
 
 
 def test_pictures_that_cannot_be_thought_of_leave_the_training_complete(tmp_path, capsys, monkeypatch):
