@@ -163,8 +163,6 @@ def rows_together(a: Array, b: Array) -> Array:
 
 
 OURS = {"tied_table": tied_table, "tied_table_backward": tied_table_backward}
-
-
 EXERCISES = (
     Exercise(
         "embedding", 1,

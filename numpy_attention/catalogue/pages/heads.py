@@ -12,7 +12,6 @@ from numpy_attention.ops.heads import HeadsCache
 
 CHAPTER = 7
 
-
 ENTRIES = (
     op_entry(
         "split_heads", "x: B T H*d_k", options=lambda sizes: {"num_heads": sizes["H"]}, at_least={"H": 2},

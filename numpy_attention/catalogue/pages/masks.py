@@ -86,8 +86,6 @@ def outcome_of_a_mask(make: Callable[[int, int], Array]) -> list[Array]:
 
 
 OURS = {"causal_softmax": _causal_softmax, "causal_softmax_backward": _causal_softmax_backward}
-
-
 EXERCISES = (
     Exercise(
         "causal_mask", 5,

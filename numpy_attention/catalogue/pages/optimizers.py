@@ -298,8 +298,6 @@ def outcome_of_adam(optimizer: Callable[..., Any]) -> list[Array]:
 
 
 OURS = {"Adam": Adam}
-
-
 EXERCISES = (
     Exercise(
         "adam", 11,

@@ -14,7 +14,6 @@ from numpy_attention.models.stack import Stack
 
 CHAPTER = 24
 
-
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<W> B T, targets: int<W|-100> B T"
 CROSS = "x: B T 4, context: B T_s 4"
 PADDED = CROSS + ", context_mask: bool B 1 1 T_s"

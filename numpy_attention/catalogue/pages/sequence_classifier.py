@@ -11,7 +11,6 @@ from numpy_attention.models.sequence_classifier import SequenceClassifier, Seque
 
 CHAPTER = 22
 
-
 CLASS_TOKEN: dict[str, Any] = {"pooling": "class_token", "positions": "learned"}
 IDS = "ids: int<V> B T"
 ONE_EACH = ", targets: int<3> B"

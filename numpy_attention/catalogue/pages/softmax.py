@@ -9,7 +9,6 @@ from numpy_attention.ops.softmax import SoftmaxCache
 
 CHAPTER = 3
 
-
 ENTRIES = (
     op_entry("softmax", "x: ... d", wrong="x:int64 x[list]"),
     op_entry("softmax", "x: A B C", "axis 0", options={"axis": 0}),
