@@ -9,7 +9,7 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.catalogue.compare import same
-from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, shown
+from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, peak_memory, shown
 from numpy_attention.catalogue.table import EXERCISES, ours
 
 
@@ -94,6 +94,26 @@ def test_large_arrays_are_shown_by_their_shape() -> None:
     assert shown(np.zeros((5, 6))) == "an array (5, 6)"
     assert shown({"w": np.array([0.5])}) == "{w: [0.5]}"
     assert shown("text") == "'text'"
+
+
+def test_the_peak_of_a_call_is_its_largest_array() -> None:
+    def wasteful(n: int) -> float:
+        return float(np.ones(n).sum())
+
+    peaks = [peak_memory(wasteful, n) for n in (10_000, 100_000)]
+    assert peaks[0] > 80_000
+    assert 5 < peaks[1] / peaks[0] < 15
+
+
+def test_a_function_that_is_elsewhere_is_asked_for_its_peak_there() -> None:
+    class There:
+        def __call__(self) -> None:
+            raise AssertionError("called here")
+
+        def peak_memory(self, *args: int) -> int:
+            return 7 + sum(args)
+
+    assert peak_memory(There(), 1, 2) == 10
 
 
 def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:

@@ -14,7 +14,6 @@ from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.recognize import outcome, recognize
 from tests.grade.hand_in import answer_of
 
-KNOWN = MISTAKES
 TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is something kept outside the cache"}  # by no single run
 OPTIONS_OF_NO_EXERCISE = {"dropout_of_another_tile", "distance_forgotten"}
 PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]
@@ -23,10 +22,10 @@ PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mi
 @pytest.mark.parametrize(("name", "mistake"), PAIRS)
 def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mistake: str) -> None:
     exercise = EXERCISES[name]
-    grade = grade_module(exercise, answer_of(exercise, KNOWN[mistake]), examples=4)
+    grade = grade_module(exercise, answer_of(exercise, MISTAKES[mistake]), examples=4)
     assert grade.state in ("wrong", "broken"), grade.text
     assert f"`{mistake}`" in grade.text, grade.text
-    assert KNOWN[mistake].wrong.split()[0] in grade.text
+    assert MISTAKES[mistake].wrong.split()[0] in grade.text
 
 
 def test_every_mistake_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
@@ -46,7 +45,7 @@ def test_behind_the_first_wrong_answer_others_may_wait() -> None:
     """It takes the unlikeliest, and overflows at logits of a thousand: the first is named, the second comes later."""
 
     def top_p(logits: np.ndarray, p: float) -> np.ndarray:
-        answer = KNOWN["unlikeliest_kept"].stand_in(logits, p)
+        answer = MISTAKES["unlikeliest_kept"].stand_in(logits, p)
         return answer if np.abs(logits).max() < 100 else np.full_like(logits, np.nan)
 
     module = SimpleNamespace(**{**vars(ours()), "top_p": top_p})
