@@ -19,9 +19,8 @@ from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from numpy_attention.gradcheck.curvature import symmetry
 from numpy_attention.gradcheck.problem import Problem
 from tests.generated import with_block
-from tests.mutations import strength
-from tests.mutations.chapters import CHAPTERS, mutations
-from tests.mutations.explained import OF_CHAPTERS, OF_ROOMS, Explained, reason_for
+from tests.mutations import chapters, strength
+from tests.mutations.explained import OF_CHAPTERS, OF_ROOMS, Explained
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, COMPLEX_STEP = DOCS / "gallery.md", DOCS / "complex_step.md"
@@ -60,21 +59,6 @@ def weaker_table(missed: Missed) -> Iterator[str]:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def chapters_table() -> Iterator[str]:
-    """A row for each chapter: how often one operator can be changed, and how often that changes no result."""
-    yield "| chapter | changes | noticed | change no result |"
-    yield "|---|---|---|---|"
-    rows = []
-    for chapter in CHAPTERS:
-        changes = list(mutations(chapter))
-        explained = sum(bool(reason_for(one)) for one in changes)
-        if changes:
-            rows.append((chapter.replace("_", " "), len(changes), len(changes) - explained, explained))
-    rows.append(("together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
-    for row in rows:
-        yield f"| {' | '.join(map(str, row))} |"
 
 
 def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
@@ -148,5 +132,5 @@ def of_symmetry(text: str) -> str:
 if __name__ == "__main__":
     names = list(GALLERY) if not sys.argv[1:] else [name for name in sys.argv[1:] if name != "known"]
     text = written(PAGE.read_text("utf-8"), missed_with(names))
-    PAGE.write_text(with_block(text, "chapters", "\n".join(chapters_table())))
+    PAGE.write_text(with_block(text, "chapters", "\n".join(chapters.table())))
     COMPLEX_STEP.write_text(of_symmetry(COMPLEX_STEP.read_text("utf-8")))

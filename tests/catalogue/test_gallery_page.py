@@ -4,7 +4,8 @@ import pytest
 
 from numpy_attention.catalogue import GALLERY, catch
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
-from tests.catalogue.gallery_page import COMPLEX_STEP, PAGE, chapters_table, missed_on_the_page, of_symmetry, written
+from tests.catalogue.gallery_page import COMPLEX_STEP, PAGE, missed_on_the_page, of_symmetry, written
+from tests.mutations import chapters
 
 SCRIPT = "the page is out of date: python -m tests.catalogue.gallery_page known, or with the names of new mistakes"
 
@@ -23,7 +24,7 @@ def test_symmetry_catches_as_many_mistakes_as_the_page_on_complex_steps_says() -
 
 @pytest.mark.slow
 def test_the_counts_of_changed_operators_are_those_of_the_chapters() -> None:
-    assert "\n".join(chapters_table()) in PAGE.read_text("utf-8"), SCRIPT
+    assert "\n".join(chapters.table()) in PAGE.read_text("utf-8"), SCRIPT
 
 
 @pytest.mark.slow
