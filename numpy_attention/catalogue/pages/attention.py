@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: chapter 6."""
+"""Scaled dot-product attention: Chapter 6."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The block: chapter 20."""
+"""The block: Chapter 20."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Byte pairs: chapter 27, continued."""
+"""Byte pairs: Chapter 27, continued."""
 
 from collections import Counter
 from itertools import pairwise

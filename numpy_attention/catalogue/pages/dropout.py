@@ -1,4 +1,4 @@
-"""Dropout: chapter 5."""
+"""Dropout: Chapter 5."""
 
 from typing import Any
 

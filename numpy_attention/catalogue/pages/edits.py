@@ -1,4 +1,4 @@
-"""Edits of what flows inside a model: chapter 38."""
+"""Edits of what flows inside a model: Chapter 38."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Embedding: chapters 2 (the op) and 15 (the layer), and a table that is used at both ends."""
+"""Embedding: Chapters 2 (the op) and 15 (the layer), and a table that is used at both ends."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Writing token by token: chapter 23, continued. Stored keys, and the choice of the next token."""
+"""Writing token by token: Chapter 23, continued. Stored keys, and the choice of the next token."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Many heads, split and joined: chapter 7."""
+"""Many heads, split and joined: Chapter 7."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Heads that look for what came last time: chapter 39."""
+"""Heads that look for what came last time: Chapter 39."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a part of the stream says about a token: chapter 40."""
+"""What a part of the stream says about a token: Chapter 40."""
 
 from typing import Any
 

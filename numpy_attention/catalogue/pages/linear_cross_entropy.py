@@ -1,4 +1,4 @@
-"""The loss of a large vocabulary in little memory: chapter 12, appendix."""
+"""The loss of a large vocabulary in little memory: Chapter 12, appendix."""
 
 from typing import Any
 

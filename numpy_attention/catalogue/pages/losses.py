@@ -1,4 +1,4 @@
-"""Cross-entropy: chapter 11."""
+"""Cross-entropy: Chapter 11."""
 
 import math
 from typing import Any

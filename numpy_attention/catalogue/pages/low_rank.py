@@ -1,4 +1,4 @@
-"""Low rank: chapter 37."""
+"""Low rank: Chapter 37."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Masks: chapter 4. A mask has no gradient, so it has a trial."""
+"""Masks: Chapter 4. A mask has no gradient, so it has a trial."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Multi-head attention: chapter 17."""
+"""Multi-head attention: Chapter 17."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

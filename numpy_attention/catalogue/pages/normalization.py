@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm: chapters 9 (the ops) and 16 (the layers)."""
+"""Layer norm and RMS norm: Chapters 9 (the ops) and 16 (the layers)."""
 
 import math
 from typing import Any, NamedTuple

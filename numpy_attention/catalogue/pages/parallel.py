@@ -1,4 +1,4 @@
-"""One gradient from several workers: chapter 31."""
+"""One gradient from several workers: Chapter 31."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The encoder-decoder and its stacks: chapters 21 and 24."""
+"""The encoder-decoder and its stacks: Chapters 21 and 24."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""A sequence classifier: chapter 22."""
+"""A sequence classifier: Chapter 22."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The softmax: chapter 3."""
+"""The softmax: Chapter 3."""
 
 import numpy as np
 
