@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numpy_attention.grade import remote
+from numpy_attention.grade import process
 from tests.cli.commands import SIZES
 from tests.grade.hand_in import FOLDER, grade
 
@@ -91,7 +91,7 @@ def test_an_exercise_is_graded(python):
 
 
 def test_a_loop_without_end_is_ended_where_there_are_no_process_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "GROUPS", False)
+    monkeypatch.setattr(process, "GROUPS", False)
     code, said = grade(tmp_path, "softmax", "while True: pass", time_limit=2.0)
     assert code == 1
     assert "2 seconds" in said

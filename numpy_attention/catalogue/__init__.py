@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from numpy_attention.catalogue.table import CATALOGUE
 
 __all__ = ["CATALOGUE", "GALLERY", "MISTAKES", "Mistake", "catch", "missed_by_weaker", "mistakes_of", "print_gallery"]
+_ELSEWHERE = {"CATALOGUE": "table", "MISTAKES": "mistake", "Mistake": "mistake", "mistakes_of": "mistake"}
 
 
 def __getattr__(name: str) -> Any:
     """All pages are read with the first use; who imports one file of this folder need not wait for them."""
     if name in __all__:
-        return getattr(importlib.import_module("numpy_attention.catalogue.show"), name)
+        importlib.import_module(f"{__name__}.table")
+        return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'show')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

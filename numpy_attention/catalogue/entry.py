@@ -17,12 +17,12 @@ from numpy_attention import ops
 from numpy_attention.backend import NumPyBackend, hosted
 from numpy_attention.gradcheck.problem import (
     Arrays,
+    LayerProblem,
+    OpProblem,
     Problem,
     arrays_of,
     is_float,
     layer_as_op,
-    problem_of_layer,
-    problem_of_op,
 )
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
@@ -107,13 +107,13 @@ class Case:
     def problem(self, backend: NumPyBackend | None = None) -> Problem:
         """The same as a problem for the checker; with a backend its op and backward are computed there."""
         if self.layer is None:
-            here = problem_of_op(self.op, self.op_backward, self.inputs, self.options)
+            here: Problem = OpProblem(self.op, self.op_backward, self.inputs, self.options)
         else:
-            here = problem_of_layer(self.layer, self.own_inputs, self.options)
+            here = LayerProblem(self.layer, self.own_inputs, self.options)
         if backend is None or backend.name == "numpy":
             return here
         there = hosted(self.op, self.op_backward, backend)
-        return problem_of_op(*there, self.inputs, self.options, tuple(here.without))
+        return OpProblem(*there, self.inputs, self.options, tuple(here.without))
 
     @property
     def own_inputs(self) -> Arrays:

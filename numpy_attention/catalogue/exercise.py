@@ -12,7 +12,7 @@ import copy
 import inspect
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -74,7 +74,7 @@ def _beside(theirs: Problem, ours: Problem) -> Problem:
     def with_options(options: Mapping[str, Any]) -> Problem:
         return _beside(theirs.with_options(options), ours.with_options(options))
 
-    return replace(theirs, bind=ours.bind, with_options=with_options)
+    return theirs.but(bind=ours.bind, with_options=with_options)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Trial:
 class Exercise:
     """One file of exercises: its tries, and what is `asked` of functions without a gradient, by their names.
 
-    Its title, what is claimed of a right answer, its hints and its solution stand in grade/pages, in a file of its name.
+    Its title, what is claimed of a right answer, hints and solution: grade/pages, in a file of its name.
     """
 
     name: str

@@ -7,8 +7,9 @@
                                                    is in no catalogue, such as an optimizer
 
 The first paragraph of the docstring says why it is wrong, the one that begins `Hides:` why it goes unnoticed. `says` is
-what the report of the full check must say of it. A mistake with `says` is tried by `catch` on every entry of its op, and
-by all weaker checks, and stands in docs/gallery.md; one without is known to the tutor alone, who recognizes an answer.
+what the report of the full check must say of it. A mistake with `says` is in docs/gallery.md: the full check must catch
+it on the entries of its op, and the weaker checks are tried on it. One without `says` is a likely wrong answer to an
+exercise: the tutor must recognize it.
 """
 
 import inspect

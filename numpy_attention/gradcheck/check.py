@@ -10,7 +10,6 @@ resolves to four digits is not called right.
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,16 +22,16 @@ from numpy_attention.gradcheck.elements import at_corners, check_directions, che
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.gradcheck.line import Outputs, Scalar, largest, sizes
 from numpy_attention.gradcheck.problem import (
+    FunctionProblem,
     Gradients,
     Inputs,
+    LayerProblem,
+    OpProblem,
     Options,
     Problem,
     checked,
     forward_of,
     in_float64,
-    problem_of_function,
-    problem_of_layer,
-    problem_of_op,
     split_options,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
@@ -73,7 +72,7 @@ def gradcheck(
     True
     """
     own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
-    problem = problem_of_op(op, op_backward, inputs, split_options(op, options, more, own), no_gradient)
+    problem = OpProblem(op, op_backward, inputs, split_options(op, options, more, own), no_gradient)
     return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
@@ -92,7 +91,7 @@ def gradcheck_vjp(
     True
     """
     own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
-    problem = problem_of_function(f, vjp, inputs, split_options(f, options, more, own), no_gradient)
+    problem = FunctionProblem(f, vjp, inputs, split_options(f, options, more, own), no_gradient)
     return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
@@ -107,7 +106,7 @@ def gradcheck_layer(
     Raises: GradientError, when a gradient is wrong; what the layer raises.
     """
     own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
-    problem = problem_of_layer(layer, inputs, split_options(forward_of(layer), options, more, own), no_gradient)
+    problem = LayerProblem(layer, inputs, split_options(forward_of(layer), options, more, own), no_gradient)
     return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
@@ -181,7 +180,7 @@ def _take_stock(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point,
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
         low, _ = claims(problem, dy, grads, scalar.terms)
-        problem, dy, grads = replace(problem, inputs=exact), scalar.dy, double
+        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
     found, moves = claims(problem, dy, grads, scalar.terms)
     return Point(problem, exact, scalar, moves), found, low
 

@@ -312,7 +312,7 @@ OTHER = (
 def in_the_other_convention(evidence: Evidence) -> str:
     """What it tells that all gradients are right once dy and they are conjugated; nothing if they are not."""
     problem, dy = evidence.problem, evidence.scalar.dy
-    if not problem.complex or problem.conjugate is None:
+    if not problem.complex:
         return ""
     _, cache = problem.run(evidence.exact)
     grads = problem.pull_back(problem.conjugate(dy, cache), cache)

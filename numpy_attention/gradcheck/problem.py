@@ -1,25 +1,20 @@
-"""Options: what a function takes besides its inputs. They are passed on as they are, and never differentiated.
+"""What is checked, in one form: a function of named arrays, and the analytic gradients that its backward returns.
 
-A function may have an option that is called as one of the checker's own, `seed` or `rtol`: as a keyword that name is
-the checker's, and the function's own goes in by `options={"seed": 3}`.
+    OpProblem          y, cache = op(x, w)                   dx, dw = op_backward(dy, cache)
+    FunctionProblem    y = f(x, w)                           dx, dw = vjp(dy, x, w)
+    LayerProblem       y, cache = layer.forward(x)           dx, gradients by name = layer.backward(dy, cache)
+                       loss, cache = model.loss(ids)         gradients by name = model.backward(cache)
 
-What is checked, in one form: a function of named arrays, and the gradients it claims.
+Inputs and outputs may be trees of arrays (`trees`): a problem has names for all leaves, `params.w`, and puts the trees
+together again whenever the function is called.
 
-    an op            y, cache = op(x, w)                dx, dw = op_backward(dy, cache)
-    a function       y = f(x, w)                        dx, dw = vjp(dy, x, w)
-    a layer, a model                                    see `layer`
+A layer becomes a function of its inputs and all its parameters: a copy of the layer computes with the arrays at hand,
+which the differences may move, and the layer itself does not change. Its other arrays, such as frozen parameters, are
+inputs without a gradient, so they too are converted to float64 or moved to a GPU.
 
-Inputs and outputs may be trees of arrays (see `trees`): a problem has names for all leaves, `params.w`, and puts the
-trees together again whenever the function is called.
-
-A layer or a model as a problem: a function of its inputs and of every one of its parameters.
-
-    a layer          y, cache = layer.forward(x)        dx, gradients by name = layer.backward(dy, cache)
-    a model          loss, cache = model.loss(ids)      gradients by name = model.backward(cache)
-
-A layer becomes an op of its inputs and all its parameters: a copy of it is bound to the arrays at hand, which the
-differences may then move, and the layer itself stays as it is. Arrays that it has besides, frozen ones say, are inputs
-without a gradient: they must go along into float64, or to a GPU.
+Options are passed to the function as they are, and never differentiated. A function may have an option with the name of
+one of the checker's own, `seed` or `rtol`: as a keyword that name is the checker's, and the function's own goes in by
+`options={"seed": 3}`.
 """
 
 import copy
@@ -28,7 +23,6 @@ import itertools
 import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
@@ -38,17 +32,24 @@ from numpy_attention.gradcheck.line import Evaluate, Outputs
 from numpy_attention.gradcheck.trees import (
     Arrays,
     Gradients,
+    are_real,
     by_argument,
     cotangent_of,
-    kind_of,
+    has_complex,
     leaves,
     name_gradients,
     outputs_of,
-    put_together,
+    put_together_each,
     taken_apart,
     tree_map,
 )
 
+__all__ = [
+    "Arrays", "FunctionProblem", "Gradients", "Inputs", "LayerProblem", "OpProblem", "Problem", "in_float64",
+    "is_float", "is_meant", "is_number", "name_inputs",
+]
+
+Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
 Options = Mapping[str, Any]
 
 OWN = {"seed": 0, "witness": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # the checker's, when not given
@@ -103,6 +104,8 @@ def split_options(
 def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The options for one call: generators copied, so that every call draws the same dropout mask, and arrays of
     floats in the dtype of the inputs, which is float64 for the differences."""
+    if not options:
+        return {}
     numbers = [array for array in arrays.values() if getattr(getattr(array, "dtype", None), "kind", "") in ("f", "c")]
     dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first with axes
     found: dict[str, Any] = {}
@@ -136,45 +139,163 @@ def name_of(f: Any) -> str:
     return str(getattr(f, "__name__", None) or getattr(getattr(f, "func", None), "__name__", None) or type(f).__name__)
 
 
-__all__ = [
-    "Arrays", "Gradients", "Inputs", "Problem", "are_real", "in_float64", "is_float", "is_meant", "is_number",
-    "name_inputs", "problem_of_call", "problem_of_function", "problem_of_op",
-]
-
-Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
-Call = Callable[[Arrays, Arrays], tuple[Any, Any]]
-
-
-@dataclass
 class Problem:
-    """`run(arrays)` gives outputs and a cache, `pull_back(dy, cache)` the gradients by name.
+    """A function of named arrays and its backward. A subclass says how they are called: `call` and `backward`.
 
-    `bind(arrays)` gives a call without arguments that always reads the arrays as they are now.
+    `arguments` are trees; `inputs` holds copies of their leaves by name, so the caller's arrays never change.
     """
 
-    name: str
-    inputs: Arrays
-    run: Callable[[Arrays], tuple[Outputs, Any]]
-    pull_back: Callable[[Outputs, Any], Gradients]
-    bind: Callable[[Arrays], Evaluate]
-    options: Options
-    with_options: "Callable[[Options], Problem]"
-    parameters: frozenset[str] = frozenset()
-    without: frozenset[str] = frozenset()  # arrays of floats that have no gradient
-    complex: bool = False  # complex numbers among the inputs or, known once it has run, among the outputs
-    conjugate: Callable[[Outputs, Any], Outputs] | None = None  # of dy, for the outputs that a cache belongs to
-    # Of a cache: what `run` copied the outputs from, and another forward of the very layer that made it.
-    returned: Callable[[Any], list[np.ndarray]] | None = None
-    use_again: Callable[[Any, Arrays], object] | None = None
+    def __init__(self, name: str, arguments: Arrays, options: Options, no_gradient: Sequence[str] = ()) -> None:
+        self.name, self.arguments, self.options = name, arguments, options
+        self.inputs: Arrays = {}
+        for argument, value in arguments.items():
+            for one, leaf in taken_apart(value, argument).items():
+                self.inputs[one] = leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
+        self.parameters: frozenset[str] = frozenset()  # those of a layer
+        self.without = _without(name, self.inputs, no_gradient)  # arrays of floats that have no gradient
+        # Complex numbers among the inputs or, known once the function has run, among the outputs.
+        self.complex = any(has_complex(value) for value in arguments.values())
+        _require_floats(name, self.inputs, self.without)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        """The output and a cache."""
+        raise NotImplementedError
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        """The gradients in the form in which the backward returns them."""
+        raise NotImplementedError
 
     @property
     def differentiable(self) -> list[str]:
         """The names of the arrays of floats."""
         return [name for name, value in self.inputs.items() if is_float(value)]
 
+    def but(self, **changes: Any) -> "Problem":
+        """The same problem with other attributes or methods."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
+
+    def with_options(self, options: Options) -> "Problem":
+        """The same problem with other options."""
+        return self.but(options=options)
+
+    def run(self, arrays: Arrays) -> tuple[Outputs, Any]:
+        """The outputs at these arrays, and a cache for `pull_back`."""
+        y, cache = self.call(put_together_each(self.arguments, arrays), fresh(self.options, arrays))
+        real = are_real(arrays)  # the arrays of a problem are real, only a complex step makes others
+        outputs = outputs_of(y, split=real)
+        self.complex |= real and has_complex(y)
+        if not outputs:
+            kinds = ", ".join(_kind(leaf) for _, leaf in leaves(y)) or "nothing"
+            raise TypeError(f"gradcheck {self.name}: it must return floats to be differentiated, got {kinds}")
+        return outputs, (y, real, cache)
+
+    def pull_back(self, dy: Outputs, cache: Any) -> Gradients:
+        """The gradients by name, from a cache of `run`."""
+        y, real, inner = cache
+        grads = name_gradients(self.name, self.backward(cotangent_of(y, dy, split=real), inner), self.arguments)
+        return {one: None if one in self.without else grad for one, grad in grads.items()}
+
     def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
-        """What the backward says at these arrays."""
+        """The gradients by name at these arrays."""
         return self.pull_back(dy, self.run(arrays)[1])
+
+    def bind(self, arrays: Arrays) -> Evaluate:
+        """A call without arguments that computes the outputs from the arrays as they are at that moment."""
+        return lambda: self.run(arrays)[0]
+
+    def returned(self, cache: Any) -> list[np.ndarray]:
+        """The very arrays that the function returned with this cache."""
+        return [leaf for _, leaf in leaves(cache[0]) if isinstance(leaf, np.ndarray)]
+
+    def use_again(self, cache: Any, arrays: Arrays) -> None:
+        """Another forward of the layer that made this cache; `run` makes a new copy of the layer each time."""
+
+    def conjugate(self, dy: Outputs, cache: Any) -> Outputs:
+        """The conjugate of dy, for the outputs that belong to this cache."""
+        return outputs_of(tree_map(lambda _, one: None if one is None else np.conj(one), cotangent_of(cache[0], dy)))
+
+
+class OpProblem(Problem):
+    """An op and its backward: `y, cache = op(...)`, `op_backward(dy, cache)`."""
+
+    def __init__(
+        self, op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, options: Options,
+        no_gradient: Sequence[str] = (),
+    ) -> None:
+        self.op, self.op_backward = op, op_backward
+        named, self.in_order = name_inputs(op, inputs)
+        super().__init__(name_of(op), named, options, no_gradient)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        given = [arguments.pop(one) for one in self.in_order]
+        answer = self.op(*given, **arguments, **options)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(
+                f"gradcheck: {self.name} must return (y, cache), got {type(answer).__name__}; "
+                "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)"
+            )
+        return answer
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        return self.op_backward(dy, cache)
+
+
+class FunctionProblem(Problem):
+    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
+
+    def __init__(
+        self, f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, options: Options,
+        no_gradient: Sequence[str] = (),
+    ) -> None:
+        self.f, self.vjp = f, vjp
+        named, self.in_order = name_inputs(f, inputs)
+        super().__init__(name_of(f), named, options, no_gradient)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        given = [arguments.pop(one) for one in self.in_order]
+        kept = with_own_generators(options)  # what the function draws, its product must draw again
+        return self.f(*given, **arguments, **options), (given, arguments, kept)
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        given, arguments, options = cache
+        return self.vjp(dy, *given, **arguments, **with_own_generators(options))
+
+
+class LayerProblem(Problem):
+    """A layer or a model: a function of its inputs and of all its parameters."""
+
+    def __init__(self, layer: Any, inputs: Inputs, options: Options, no_gradient: Sequence[str] = ()) -> None:
+        name = type(layer).__name__
+        self.layer, held = layer, arrays_of(layer)
+        self.named, _ = name_inputs(forward_of(layer), inputs)
+        clash = sorted(set(held) & set(self.named))
+        if clash:
+            raise ValueError(f"gradcheck: {name} has an input and a parameter called {clash[0]}")
+        self.op, self.op_backward = layer_as_op(layer, tuple(self.named))
+        super().__init__(name, {**self.named, **held}, options, no_gradient)
+        self.parameters = frozenset(layer.parameters())
+        self.without |= frozenset(held) - self.parameters
+        if hasattr(layer, "loss"):
+            self.without |= frozenset(self.inputs) - frozenset(held)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        y, cache = self.op(**arguments, **options)
+        return y, cache
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        return self.op_backward(dy, cache)
+
+    def _forward(self, layer: Any, arrays: Arrays) -> Any:
+        return forward_of(layer)(**put_together_each(self.named, arrays), **fresh(self.options, arrays))
+
+    def bind(self, arrays: Arrays) -> Evaluate:
+        bound = with_parameters(self.layer, arrays)  # one copy for all calls
+        return lambda: outputs_of(self._forward(bound, arrays)[0], split=are_real(arrays))
+
+    def use_again(self, cache: Any, arrays: Arrays) -> None:
+        self._forward(cache[-1][0], arrays)
 
 
 def is_float(value: object) -> bool:
@@ -195,97 +316,6 @@ def in_float64(arrays: Mapping[str, Any]) -> Arrays:
     }
 
 
-def are_real(arrays: Mapping[str, Any]) -> bool:
-    """Whether no complex step is being taken: the arrays of a problem are real, only this witness makes others."""
-    return not any(kind_of(array) == "c" for array in arrays.values())
-
-
-def problem_of_op(
-    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, options: Options,
-    no_gradient: Sequence[str] = (),
-) -> Problem:
-    """An op and its backward, in the contract `y, cache = op(...)`, `op_backward(dy, cache)`."""
-    name = name_of(op)
-    named, in_order = name_inputs(op, inputs)
-
-    def call(arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
-        given = [arguments.pop(one) for one in in_order]
-        answer = op(*given, **arguments, **options)
-        if not isinstance(answer, tuple) or len(answer) != 2:
-            raise TypeError(
-                f"gradcheck: {name} must return (y, cache), got {type(answer).__name__}; "
-                "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)"
-            )
-        return answer
-
-    return problem_of_call(
-        name, named, call, op_backward, options,
-        lambda other: problem_of_op(op, op_backward, inputs, other, no_gradient), no_gradient,
-    )
-
-
-def problem_of_function(
-    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, options: Options, no_gradient: Sequence[str] = ()
-) -> Problem:
-    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
-    named, in_order = name_inputs(f, inputs)
-
-    def call(arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
-        given = [arguments.pop(one) for one in in_order]
-        kept = with_own_generators(options)  # what the function draws, its product must draw again
-        return f(*given, **arguments, **options), (given, arguments, kept)
-
-    def product(dy: Any, cache: Any) -> Any:
-        given, arguments, options = cache
-        return vjp(dy, *given, **arguments, **with_own_generators(options))
-
-    return problem_of_call(
-        name_of(f), named, call, product, options,
-        lambda other: problem_of_function(f, vjp, inputs, other, no_gradient), no_gradient,
-    )
-
-
-def problem_of_call(
-    name: str, arguments: Arrays, call: Call, backward: Callable[..., Any], options: Options,
-    with_options: Callable[[Options], Problem], no_gradient: Sequence[str] = (),
-) -> Problem:
-    """`y, cache = call(arguments, options)`, with `backward(dy, cache)`; arguments and y are trees."""
-    flat: Arrays = {}
-    for argument, value in arguments.items():
-        flat |= taken_apart(value, argument)
-    # Whatever the function may do to its arrays, those of the caller stay as they are.
-    flat = {one: leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf for one, leaf in flat.items()}
-    without = _without(name, flat, no_gradient)
-    _require_floats(name, arguments, flat, without)
-
-    def run(arrays: Arrays) -> tuple[Outputs, Any]:
-        given = {argument: put_together(value, argument, arrays) for argument, value in arguments.items()}
-        y, cache = call(given, fresh(options, arrays))
-        real = are_real(arrays)
-        problem.complex |= real and any(kind_of(leaf) == "c" for _, leaf in leaves(y, "y"))
-        outputs = outputs_of(y, split=real)
-        if not outputs:
-            kinds = ", ".join(_kind(leaf) for _, leaf in leaves(y)) or "nothing"
-            raise TypeError(f"gradcheck {name}: it must return floats to be differentiated, got {kinds}")
-        return outputs, (y, real, cache)
-
-    def pull_back(dy: Outputs, cache: Any) -> Gradients:
-        y, real, inner = cache
-        grads = name_gradients(name, backward(cotangent_of(y, dy, split=real), inner), arguments)
-        return {one: None if one in without else grad for one, grad in grads.items()}
-
-    def conjugate(dy: Outputs, cache: Any) -> Outputs:
-        return outputs_of(tree_map(lambda _, one: None if one is None else np.conj(one), cotangent_of(cache[0], dy)))
-
-    problem = Problem(
-        name, flat, run, pull_back, lambda arrays: lambda: run(arrays)[0], options, with_options, without=without,
-        complex=any(kind_of(leaf) == "c" for value in arguments.values() for _, leaf in leaves(value)),
-        returned=lambda cache: [leaf for _, leaf in leaves(cache[0]) if isinstance(leaf, np.ndarray)],
-        conjugate=conjugate,
-    )
-    return problem
-
-
 def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
     """The names of the arrays that were said to have no gradient."""
     names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
@@ -300,7 +330,7 @@ def is_meant(leaf: str, name: str) -> bool:
     return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
 
 
-def _require_floats(name: str, arguments: Arrays, flat: Arrays, without: frozenset[str]) -> None:
+def _require_floats(name: str, flat: Arrays, without: frozenset[str]) -> None:
     """Refuse arrays of another library, and inputs that hold nothing to differentiate."""
     for one, leaf in flat.items():
         library = type(leaf).__module__.partition(".")[0]
@@ -343,42 +373,6 @@ def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str
     names += [f"argument{i}" for i in range(len(names), len(inputs))]
     named = dict(zip(names, inputs, strict=False))
     return named, list(named)
-
-
-def problem_of_layer(layer: Any, inputs: Inputs, options: Options, no_gradient: Sequence[str] = ()) -> Problem:
-    """A layer or a model: a function of its inputs and of every one of its parameters."""
-    name = type(layer).__name__
-    named, _ = name_inputs(forward_of(layer), inputs)
-    arrays_held = arrays_of(layer)
-    clash = sorted(set(arrays_held) & set(named))
-    if clash:
-        raise ValueError(f"gradcheck: {name} has an input and a parameter called {clash[0]}")
-    op, op_backward = layer_as_op(layer, tuple(named))
-    problem = problem_of_call(
-        name, {**named, **arrays_held}, lambda arguments, options: op(**arguments, **options), op_backward, options,
-        lambda other: problem_of_layer(layer, inputs, other, no_gradient), no_gradient,
-    )
-    parameters = frozenset(layer.parameters())
-    of_inputs = frozenset(problem.inputs) - frozenset(arrays_held)
-
-    def bind(arrays: Arrays) -> Evaluate:
-        forward = forward_of(with_parameters(layer, arrays))
-
-        def evaluate() -> Outputs:
-            given = {one: put_together(value, one, arrays) for one, value in named.items()}
-            return outputs_of(forward(**given, **fresh(options, arrays))[0], split=are_real(arrays))
-
-        return evaluate
-
-    def use_again(cache: Any, arrays: Arrays) -> object:
-        bound = cache[-1][0]
-        given = {one: put_together(value, one, arrays) for one, value in named.items()}
-        return forward_of(bound)(**given, **fresh(options, arrays))
-
-    without = frozenset(arrays_held) - parameters | (of_inputs if hasattr(layer, "loss") else frozenset())
-    problem.use_again = use_again
-    problem.bind, problem.parameters, problem.without = bind, parameters, problem.without | without
-    return problem
 
 
 def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:

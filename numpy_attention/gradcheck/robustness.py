@@ -129,7 +129,7 @@ def check_structure(
         first = asked.backward(dy, cache)
         for _ in range(3):
             _require_same(asked, cache)
-        outputs = problem.returned(cache) if problem.returned is not None else []
+        outputs = problem.returned(cache)
         names = [f"output {i}" for i in range(len(outputs))] if len(outputs) > 1 else ["the output"]
         returned = dict(zip(names, outputs)) | {f"d{name}": grad for name, grad in first.items()}
         kept = {name: array.copy() for name, array in returned.items()}
@@ -238,8 +238,7 @@ def _require_separate(asked: Asked) -> None:
         return
     _, first = problem.run(problem.inputs)
     _, second = elsewhere.run(arrays)
-    if elsewhere.use_again is not None:  # `run` made a new layer each time
-        elsewhere.use_again(first, arrays)
+    elsewhere.use_again(first, arrays)
     advice = (
         "when the forward is called once more, on other arrays, before the backward: is something kept outside the "
         "cache, in self or in a global, or in an array used again? Each call returns what its own backward needs, in "

@@ -1,9 +1,9 @@
-"""Trees: dicts, lists, tuples, NamedTuples and dataclasses of arrays, in which inputs and outputs may come.
+"""Trees: inputs and outputs may be dicts, lists, tuples, NamedTuples and dataclasses of arrays.
 
     {"w": w, "layers": [{"b": b}]}  called params          params.w, params.layers[0].b
 
-The checker moves arrays of floats that have names, and knows of nothing else. So a tree is taken apart here, and put
-together again, in the same containers, whenever the function is called:
+The checker moves named arrays of floats and nothing else. So a tree is taken apart here, and put together again, in the
+same containers, for every call of the function:
 
     an array of floats           as it is
     a float, np.float64(...)     an array without axes; the function gets a float, or a NumPy scalar, as it came
@@ -16,14 +16,14 @@ For complex numbers the gradient is that of L = Re sum(conj(dy) y), which is a r
 
 as in PyTorch. It points where L grows. JAX and autograd give its complex conjugate, to the conjugate of dy.
 
-What a backward returned, matched with the arguments that can have a gradient.
+The gradients that a backward returns are matched with the arguments:
 
     dx, dw                                  in argument order; the gradient of a single argument may come alone
     {"x": dx, "w": dw}                      by argument name
     dx, {"w": dw, "layers": [{"b": db}]}    an argument that is a tree has a gradient of its form
 
 None stands for an argument, or a branch of a tree, that has no gradient. What cannot be matched is refused in one line
-that says where.
+that says where the mismatch is.
 """
 
 import copy
@@ -43,6 +43,8 @@ DEEPEST = 100  # containers within containers
 
 def children(value: Any) -> dict[str, Any] | None:
     """What a container holds, by what is added to its name for each; None for a leaf."""
+    if type(value) is np.ndarray:
+        return None
     if isinstance(value, dict):
         return {_step(key): one for key, one in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -117,6 +119,16 @@ def kind_of(leaf: Any) -> str:
     return kind if kind in ("f", "c") else ""
 
 
+def has_complex(value: Any) -> bool:
+    """Whether a tree holds complex numbers."""
+    return any(kind_of(leaf) == "c" for _, leaf in leaves(value))
+
+
+def are_real(arrays: Mapping[str, Any]) -> bool:
+    """Whether none of these arrays holds complex numbers."""
+    return not any(kind_of(array) == "c" for array in arrays.values())
+
+
 def names_in(value: Any, name: str) -> list[str]:
     """The names of the arrays that can be differentiated in a tree."""
     return [flat for one, leaf in leaves(value, name) if kind_of(leaf) for flat in taken_apart(leaf, one)]
@@ -133,8 +145,15 @@ def taken_apart(value: Any, name: str) -> Arrays:
     return found
 
 
+def put_together_each(trees: Arrays, arrays: Mapping[str, Any]) -> Arrays:
+    """Several trees, by their names, with other arrays."""
+    return {name: put_together(value, name, arrays) for name, value in trees.items()}
+
+
 def put_together(value: Any, name: str, arrays: Mapping[str, Any]) -> Any:
     """The same tree with other arrays."""
+    if type(value) is np.ndarray and value.dtype.kind != "c":
+        return arrays[name]
     return tree_map(lambda one, leaf: _leaf(one, leaf, arrays), value, name)
 
 
@@ -197,14 +216,16 @@ class TreeError(ValueError):
 
 def name_gradients(name: str, returned: Any, arguments: Arrays) -> Gradients:
     """What a backward returned, by the names of the arrays."""
-    found: Gradients = {}
-    for key, grad in by_argument(name, returned, arguments).items():
-        found |= gradients_of(arguments[key], grad, key)
-    return found
+    return _read(name, returned, arguments)[1]
 
 
 def by_argument(name: str, returned: Any, arguments: Arrays) -> dict[str, Any]:
-    """The gradient of each argument, or a refusal.
+    """What a backward returned, by the names of the arguments."""
+    return _read(name, returned, arguments)[0]
+
+
+def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
+    """The gradient of each argument, and of each array; or a refusal.
 
     Formula: the first of these readings that fits: by name, in order without the Nones, one for each input, a tree
 
@@ -236,9 +257,10 @@ def by_argument(name: str, returned: Any, arguments: Arrays) -> dict[str, Any]:
         meanings.append({floats[0]: returned})
     for meaning in meanings:
         try:
+            found: Gradients = {}
             for key, grad in meaning.items():
-                gradients_of(arguments[key], grad, key)
-            return meaning
+                found |= gradients_of(arguments[key], grad, key)
+            return meaning, found
         except TreeError as error:
             trouble = trouble or str(error)
     raise GradientError(f"gradcheck {name}: {trouble}")

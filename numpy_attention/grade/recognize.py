@@ -55,25 +55,32 @@ def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
         theirs, right = _or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
         made = [(mistake, _or_none(lambda mistake=mistake: outcome_of(mistake.stand_in))) for mistake in known]
         return _alike(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
-    found: set[str] = set()
-    alike = {mistake.name: True for mistake in known}  # on every input
-    telling = {mistake.name: False for mistake in known}  # on some input the right answer says otherwise
+    entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
+    found, rest = set[str](), known
     for dtype in (np.float64, np.float32):  # a dtype lost on the way hides no mistake that float64 shows
-        for one in exercise.tries:
-            if one.name != subject:
-                continue
-            entry, right_entry = one.entry(module), one.entry(ours())
-            show: Any = outcome
-            if exercise.from_nothing and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
-                show = _outputs  # its backward is not written yet
-            for seed, sizes in _draws(entry):
-                answer, model = (show(either, seed, sizes, dtype) for either in (entry, right_entry))
-                for mistake in known:
-                    wrong = show(mistake.spoil(right_entry), seed, sizes, dtype)
-                    alike[mistake.name] &= same(answer, wrong, rounding=True)
-                    telling[mistake.name] |= not same(wrong, model, rounding=True)
-        found |= {name for name in alike if alike[name] and telling[name]}
+        alike, telling = _alike_in_runs(rest, entries, exercise.from_nothing, dtype)
+        found |= telling & {mistake.name for mistake in alike}
+        rest = [mistake for mistake in alike if mistake.name not in telling]
     return [mistake for mistake in known if mistake.name in found]
+
+
+def _alike_in_runs(
+    known: list[Mistake], entries: list[tuple[Entry, Entry]], from_nothing: bool, dtype: Any
+) -> tuple[list[Mistake], set[str]]:
+    """Those that agree with the first of each two entries on every draw, and by which of them the second is told."""
+    alike, telling = known, set[str]()
+    for entry, right in entries:
+        show: Any = outcome
+        if from_nothing and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
+            show = _outputs  # its backward is not written yet
+        for seed, sizes in _draws(entry):
+            if not alike:
+                break
+            answer, model = (show(either, seed, sizes, dtype) for either in (entry, right))
+            wrong = {mistake.name: show(mistake.spoil(right), seed, sizes, dtype) for mistake in alike}
+            alike = [mistake for mistake in alike if same(answer, wrong[mistake.name], rounding=True)]
+            telling |= {mistake.name for mistake in alike if not same(wrong[mistake.name], model, rounding=True)}
+    return alike, telling
 
 
 def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:

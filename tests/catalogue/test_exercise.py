@@ -1,11 +1,16 @@
-"""A quiz finds the first wrong answer, and says in numbers what is wrong about it."""
+"""An exercise says what its file must define; a quiz finds the first wrong answer, and tells it in numbers."""
 
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from numpy_attention.catalogue.exercise import Questions, Quiz, difference, shown
+from numpy_attention import ops
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, peak_memory, shown
+from numpy_attention.catalogue.table import EXERCISES, ours
 
 
 def halves(x: np.ndarray) -> tuple[np.ndarray, int]:
@@ -53,8 +58,8 @@ def test_arguments_that_are_changed_are_told() -> None:
         QUIZ.put("numbers at random", careless, 0)
 
 
-def test_an_imprint_holds_all_answers_and_none_for_a_stop() -> None:
-    zeros, numbers = QUIZ.imprint(lambda x: 1 / 0 if x.any() else x.sum())
+def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
+    zeros, numbers = QUIZ.outcome(lambda x: 1 / 0 if x.any() else x.sum())
     assert zeros == [0.0] * 3
     assert numbers == [None] * 3
 
@@ -80,8 +85,8 @@ def test_a_difference_in_words(answer: Any, expected: Any, words: str) -> None:
 
 
 def test_no_difference_is_no_words() -> None:
-    same = ([1, 2], (np.arange(3.0), {"w": np.ones((2, 1))}), np.int64(3))
-    assert difference(same, ([1, 2], (np.arange(3.0) + 1e-12, {"w": np.ones((2, 1))}), 3)) == ""
+    right = ([1, 2], (np.arange(3.0), {"w": np.ones((2, 1))}), np.int64(3))
+    assert difference(right, ([1, 2], (np.arange(3.0) + 1e-12, {"w": np.ones((2, 1))}), 3)) == ""
     assert difference([(1, 2)], [[1, 2]]) == "", "a pair may be a list"
 
 
@@ -89,3 +94,87 @@ def test_large_arrays_are_shown_by_their_shape() -> None:
     assert shown(np.zeros((5, 6))) == "an array (5, 6)"
     assert shown({"w": np.array([0.5])}) == "{w: [0.5]}"
     assert shown("text") == "'text'"
+
+
+def test_the_peak_of_a_call_is_its_largest_array() -> None:
+    def wasteful(n: int) -> float:
+        return float(np.ones(n).sum())
+
+    peaks = [peak_memory(wasteful, n) for n in (10_000, 100_000)]
+    assert peaks[0] > 80_000
+    assert 5 < peaks[1] / peaks[0] < 15
+
+
+def test_a_function_that_is_elsewhere_is_asked_for_its_peak_there() -> None:
+    class There:
+        def __call__(self) -> None:
+            raise AssertionError("called here")
+
+        def peak_memory(self, *args: int) -> int:
+            return 7 + sum(args)
+
+    assert peak_memory(There(), 1, 2) == 10
+
+
+def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
+    assert EXERCISES["heads"].needed == dict.fromkeys(
+        ("split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward"), "function"
+    )
+    assert EXERCISES["adam"].needed == {"Adam": "class"}
+    assert EXERCISES["causal_mask"].needed["causal_mask"] == "function"
+    assert EXERCISES["multi_head_attention"].needed == {"MultiHeadAttention": "class"}
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_our_own_module_holds_all_that_is_needed(name: str) -> None:
+    for needed in EXERCISES[name].needed:
+        assert callable(getattr(ours(), needed))
+
+
+def test_a_try_is_an_entry_with_the_students_functions() -> None:
+    module = SimpleNamespace(relu=ops.relu, relu_backward=lambda dy, cache: dy)
+    entry = Try("relu", "x: B d", "a matrix").entry(module)
+    assert (entry.name, entry.covers) == ("relu: a matrix", "relu")
+    assert entry.op is ops.relu
+    assert entry.op_backward is module.relu_backward
+
+
+def test_mistakes_in_options_that_an_exercise_lacks_are_left_out() -> None:
+    names = {mistake.name for mistake in EXERCISES["attention"].mistakes}
+    assert "scale_left_out" in names
+    assert "dv_before_dropout" not in names
+    assert "dv_before_dropout" in {mistake.name for mistake in EXERCISES["attention_options"].mistakes}
+
+
+def test_what_is_theirs_to_write_the_package_does_not_lend() -> None:
+    assert EXERCISES["softmax"].answers == []
+    assert EXERCISES["rotary"].answers == ["rotary"]
+    assert EXERCISES["adam"].answers == ["Adam"]
+    assert "scaled_dot_product_attention" in EXERCISES["attention_forward"].answers
+
+
+QUIZZES = {
+    name: quiz for exercise in EXERCISES.values() for name, quiz in exercise.asked.items() if isinstance(quiz, Quiz)
+}
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, np.ndarray):
+        yield from value.reshape(-1).tolist()
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from numbers(one)
+    elif isinstance(value, dict):
+        yield from numbers(list(value.values()))
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("name", QUIZZES)
+def test_questions_are_repeated_by_their_seed_and_answered_in_finite_numbers(name: str) -> None:
+    quiz = QUIZZES[name]
+    first, again = ([*quiz.ask(np.random.default_rng(3))] for _ in range(2))
+    assert same([arguments for _, arguments in first], [arguments for _, arguments in again])
+    assert len({words for words, _ in first}) == len(first) >= 4
+    for words, arguments in first:
+        assert np.isfinite(list(numbers(quiz.right(*arguments)))).all(), words

@@ -1,25 +1,26 @@
-"""A mutant says what is wrong with it, and takes the place of what it spoils in a copy."""
+"""A mistake says what is wrong with it, and takes the place of what it spoils in a copy."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy_attention.gallery.registry import backward_of
 
-from numpy_attention.catalogue import MISTAKES, mutants_of
-from numpy_attention.catalogue.table import CATALOGUE, TRIALS
+from numpy_attention.catalogue import MISTAKES, mistakes_of
+from numpy_attention.catalogue.mistake import backward_of
+from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, TRIALS
 
 
-def test_every_mutant_says_why_it_is_wrong_and_how_it_hides() -> None:
+def test_every_mistake_says_why_it_is_wrong_and_how_it_hides() -> None:
     known = {entry.covers for entry in CATALOGUE.values()} | set(TRIALS)
-    for mutant in MISTAKES.values():
-        assert mutant.covers in known, f"{mutant.name} belongs to {mutant.covers}, which nothing checks"
-        for text in (mutant.wrong, mutant.hides):
-            assert text.endswith("."), mutant.name
-            assert len(text) > 20, mutant.name
+    known |= {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
+    for mistake in MISTAKES.values():
+        assert mistake.covers in known, f"{mistake.name} belongs to {mistake.covers}, which nothing checks"
+        for text in (mistake.wrong, mistake.hides):
+            assert text.endswith("."), mistake.name
+            assert len(text) > 10, mistake.name
 
 
-def test_a_mutant_leaves_the_catalogue_as_it_was() -> None:
+def test_a_mistake_leaves_the_catalogue_as_it_was() -> None:
     entry = CATALOGUE["layer_norm"]
     spoiled = MISTAKES["gamma_left_out"].spoil(entry)
     assert spoiled.op_backward is not entry.op_backward
@@ -28,7 +29,7 @@ def test_a_mutant_leaves_the_catalogue_as_it_was() -> None:
     assert not np.all(case.inputs["gamma"] == 1.0)
 
 
-def test_a_mutant_that_does_not_say_how_it_hides_is_refused() -> None:
+def test_a_mistake_that_does_not_say_how_it_hides_is_refused() -> None:
     def nameless(dy: np.ndarray, cache: Any) -> None:
         """It is wrong, and that is all."""
 
@@ -38,12 +39,15 @@ def test_a_mutant_that_does_not_say_how_it_hides_is_refused() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    with pytest.raises(AssertionError, match="two mutants are called zero"):
+    with pytest.raises(AssertionError, match="two mistakes are called zero"):
         backward_of("softmax")(MISTAKES["zero"].op_backward)
 
 
-def test_mutants_are_found_by_what_they_spoil() -> None:
-    assert {mutant.name for mutant in mutants_of("embedding")} == {"last_id_wins", "buffered_plus"}
+def test_mistakes_are_found_by_what_they_spoil() -> None:
+    assert {mistake.name for mistake in mistakes_of("draw")} == {"zero_drawn", "always_the_likeliest"}
+    assert {"last_id_wins", "buffered_plus"} <= {mistake.name for mistake in mistakes_of("embedding")}
+    assert MISTAKES["always_the_likeliest"].wrong.startswith("u takes no part")
+    assert MISTAKES["always_the_likeliest"].hides == "it is right more often than any other single answer."
 
 
 def test_a_layer_is_spoiled_in_one_method_and_keeps_the_others() -> None:

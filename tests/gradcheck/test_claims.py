@@ -9,7 +9,7 @@ import pytest
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer
 from numpy_attention.gradcheck.claims import ask_backward, claims, explain_shape, random_cotangent
-from numpy_attention.gradcheck.problem import problem_of_op
+from numpy_attention.gradcheck.problem import OpProblem
 from numpy_attention.layers import Linear
 from tests.gradcheck.planted import spoilt
 
@@ -118,7 +118,7 @@ def test_dy_is_random_repeatable_and_of_the_outputs_dtype() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type, rng: np.random.Generator) -> None:
     x = rng.standard_normal((5, 7)).astype(dtype)
-    problem = problem_of_op(ops.silu, ops.silu_backward, {"x": x}, {})
+    problem = OpProblem(ops.silu, ops.silu_backward, {"x": x}, {})
     dy, grads = ask_backward(problem, 0)
     (claim,), moves = claims(problem, dy, grads, terms=1.0)
     last_bit = float(np.finfo(dtype).eps) * np.abs(claim.gradient).max()

@@ -9,11 +9,11 @@ import pytest
 import numpy_attention as na
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep, complex_numbers
-from numpy_attention.gradcheck.problem import problem_of_function
+from numpy_attention.gradcheck.problem import FunctionProblem
 
 
 def step_of(f: Any, **arrays: np.ndarray) -> ComplexStep:
-    problem = problem_of_function(f, f, arrays, {})
+    problem = FunctionProblem(f, f, arrays, {})
     y = np.asarray(f(**arrays))
     dy = np.random.default_rng(1).standard_normal(y.shape)
     return ComplexStep(problem, arrays, (y,), (dy,))
@@ -91,5 +91,5 @@ def test_what_the_function_raises_now_and_then_is_its_own(size: int) -> None:
             return np.sin(x)
 
         with contextlib.suppress(RuntimeError):
-            problem = problem_of_function(sometimes, lambda dy, x: dy * np.cos(x), (np.linspace(0.1, 1.0, size),), {})
+            problem = FunctionProblem(sometimes, lambda dy, x: dy * np.cos(x), (np.linspace(0.1, 1.0, size),), {})
             assert check(problem, structure=False).ok

@@ -5,13 +5,13 @@ import numpy as np
 from numpy_attention import ops
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.gradcheck.line import Scalar
-from numpy_attention.gradcheck.problem import problem_of_op
+from numpy_attention.gradcheck.problem import OpProblem
 from numpy_attention.gradcheck.report import Report
 
 
 def evidence_of_softmax(x: np.ndarray) -> Evidence:
     """Two rows, and a dy of ones."""
-    problem = problem_of_op(ops.softmax, ops.softmax_backward, {"x": x}, {})
+    problem = OpProblem(ops.softmax, ops.softmax_backward, {"x": x}, {})
     y, _ = problem.run(problem.inputs)
     scalar = Scalar(problem.bind(problem.inputs), y, (np.ones_like(y[0]),))
     return Evidence(problem, problem.inputs, scalar, Report("softmax", {}, 0, 0))
@@ -40,7 +40,7 @@ def test_an_output_moves_only_with_what_it_depends_on(rng: np.random.Generator) 
 
 def test_an_output_that_moves_by_its_eighth_digit_moves() -> None:
     inputs = {"x": np.array([1.0, -2.0])}
-    problem = problem_of_op(lambda x: (1 + 1e-8 * x, x), lambda dy, x: 1e-8 * dy, inputs, {})
+    problem = OpProblem(lambda x: (1 + 1e-8 * x, x), lambda dy, x: 1e-8 * dy, inputs, {})
     y, _ = problem.run(problem.inputs)
     evidence = Evidence(problem, problem.inputs, Scalar(problem.bind(problem.inputs), y, y), Report("op", {}, 0, 0))
     assert evidence.moves("x", (np.array([1.0, 0.0]),), np.array([1.0, 0.0]))
@@ -56,7 +56,7 @@ def test_at_other_arrays_a_backward_may_be_right_or_wrong_or_tell_nothing(rng: n
         return dy * np.cos(x), dy * np.sin(x)
 
     inputs = {"x": rng.standard_normal(5), "t": rng.standard_normal(5)}
-    problem = problem_of_op(op, forgets_t, inputs, {})
+    problem = OpProblem(op, forgets_t, inputs, {})
     y, _ = problem.run(inputs)
     scalar = Scalar(problem.bind(inputs), y, (rng.standard_normal(5),))
     evidence = Evidence(problem, inputs, scalar, Report("op", {}, 0, 0))
@@ -68,7 +68,7 @@ def test_at_other_arrays_a_backward_may_be_right_or_wrong_or_tell_nothing(rng: n
 
 def test_claim_and_difference_disagree_along_a_direction(rng: np.random.Generator) -> None:
     inputs = {"x": rng.standard_normal(4)}
-    problem = problem_of_op(lambda x: (np.sin(x), x), lambda dy, x: 2 * dy * np.cos(x), inputs, {})
+    problem = OpProblem(lambda x: (np.sin(x), x), lambda dy, x: 2 * dy * np.cos(x), inputs, {})
     y, _ = problem.run(problem.inputs)
     dy, v = rng.standard_normal(4), rng.standard_normal(4)
     evidence = Evidence(problem, problem.inputs, Scalar(problem.bind(problem.inputs), y, (dy,)), Report("op", {}, 0, 0))

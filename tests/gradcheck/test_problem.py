@@ -19,13 +19,13 @@ import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
 from numpy_attention.gradcheck.problem import (
+    FunctionProblem,
+    LayerProblem,
+    OpProblem,
     checked,
     fresh,
     in_float64,
     name_of,
-    problem_of_function,
-    problem_of_layer,
-    problem_of_op,
     split_options,
 )
 from numpy_attention.layers import Linear, MultiHeadAttention
@@ -275,7 +275,7 @@ def test_complex_inputs_and_outputs_in_the_convention_of_the_page(dtype: type, r
 
     report = gradcheck_vjp(f, vjp, {"z": z, "w": w})
     assert report.arguments.keys() == {"z.real", "z.imag", "w.real", "w.imag"}
-    assert problem_of_function(f, vjp, (z, w), {}).complex
+    assert FunctionProblem(f, vjp, (z, w), {}).complex
     with pytest.raises(GradientError, match=r"dz\.real, dz\.imag wrong"):
         gradcheck_vjp(f, lambda dy, z, w: (dy[0] * 2 * z * w, vjp(dy, z, w)[1]), {"z": z, "w": w})
     with pytest.raises(GradientError, match=r"dw\.imag"):
@@ -285,7 +285,7 @@ def test_complex_inputs_and_outputs_in_the_convention_of_the_page(dtype: type, r
 def test_complex_outputs_of_real_inputs(rng: np.random.Generator) -> None:
     x = rng.standard_normal(6)
     assert gradcheck_vjp(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(dy).real, (x,)).ok
-    problem = problem_of_function(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(dy).real, (x,), {})
+    problem = FunctionProblem(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(dy).real, (x,), {})
     assert not problem.complex, "not known before it has run"
     assert len(problem.run(problem.inputs)[0]) == 2
     assert problem.complex
@@ -301,13 +301,13 @@ def test_what_is_said_to_have_no_gradient_is_not_asked_for(rng: np.random.Genera
     without = ("p.frozen", "eps")
     report = gradcheck_vjp(f, lambda dy, p, eps: {"p": {"w": dy * p["frozen"]}}, (p, 0.1), no_gradient=without)
     assert report.arguments.keys() == {"p.w"}
-    problem = problem_of_function(f, lambda dy, p, eps: ({"w": dy, "frozen": dy}, 1.0), (p, 0.1), {}, ["p.frozen"])
+    problem = FunctionProblem(f, lambda dy, p, eps: ({"w": dy, "frozen": dy}, 1.0), (p, 0.1), {}, ["p.frozen"])
     assert problem.without == {"p.frozen"}
     assert problem.gradients(problem.inputs, (np.ones(3),))["p.frozen"] is None
     with pytest.raises(ValueError, match=r"no_gradient names 'p\.x', but the inputs are p\.w, p\.frozen, eps"):
-        problem_of_function(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p.x"])
+        FunctionProblem(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p.x"])
     with pytest.raises(ValueError, match="the inputs hold no floats that have a gradient"):
-        problem_of_function(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p", "eps"])
+        FunctionProblem(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p", "eps"])
 
 
 def test_a_function_of_nothing_that_can_be_differentiated_is_refused() -> None:
@@ -346,7 +346,7 @@ def test_a_functions_own_option_called_as_one_of_the_checkers_reaches_it(rng: np
 def test_arrays_of_another_library_are_pointed_to_its_adapter() -> None:
     tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32"})()
     with pytest.raises(TypeError, match=r"gradcheck linear: x is an array of torch's; use .*adapters\.check_torch"):
-        problem_of_op(ops.linear, ops.linear_backward, (tensor, np.ones(3)), {})
+        OpProblem(ops.linear, ops.linear_backward, (tensor, np.ones(3)), {})
 
 
 def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_they_are() -> None:
@@ -370,7 +370,7 @@ def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_th
     given["x"] = np.broadcast_to(2.0, (2, 3))
     with pytest.raises(GradientError, match="the input x was changed in place"):
         gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
-    problem = problem_of_op(ops.linear, ops.linear_backward, {"x": before["x"].T.copy().T, "w": np.ones((3, 2))}, {})
+    problem = OpProblem(ops.linear, ops.linear_backward, {"x": before["x"].T.copy().T, "w": np.ones((3, 2))}, {})
     assert problem.inputs["x"].flags.f_contiguous, "a copy lies in memory as the array does"
 
 
@@ -390,7 +390,7 @@ def test_what_is_frozen_goes_along_and_has_no_gradient(rng: np.random.Generator)
     x = rng.standard_normal((2, 4, 6)).astype(np.float32)
     report = gradcheck_layer(layer, {"x": x})
     assert report.arguments.keys() >= {"x", *layer.parameters()}
-    problem = problem_of_layer(layer, {"x": x}, {})
+    problem = LayerProblem(layer, {"x": x}, {})
     assert problem.inputs.keys() == {"x", *before}
     assert problem.parameters == layer.parameters().keys() == before.keys() - {"w_q", "b_o"}
     moved = {**problem.inputs, "w_q": 2 * problem.inputs["w_q"]}

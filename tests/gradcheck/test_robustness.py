@@ -17,7 +17,7 @@ from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.claims import ask_backward
-from numpy_attention.gradcheck.problem import Problem, problem_of_function, problem_of_layer, problem_of_op
+from numpy_attention.gradcheck.problem import FunctionProblem, LayerProblem, OpProblem, Problem
 from numpy_attention.gradcheck.robustness import (
     Asked,
     another_length,
@@ -37,7 +37,7 @@ from numpy_attention.layers import Linear
 
 
 def asked_of(op: Any, op_backward: Any, *arrays: np.ndarray, rtol: float = 0.0, atol: float = 0.0) -> Asked:
-    problem = problem_of_op(op, op_backward, arrays, {})
+    problem = OpProblem(op, op_backward, arrays, {})
     return Asked(problem, problem.run(problem.inputs)[0], *ask_backward(problem, 0), 0, rtol, atol)
 
 
@@ -107,11 +107,11 @@ def notes_of(problem: Problem, seed: int = 0) -> list[str]:
 
 
 def notes_of_op(op: Any, op_backward: Any, *arrays: Any, **options: Any) -> list[str]:
-    return notes_of(problem_of_op(op, op_backward, arrays, options))
+    return notes_of(OpProblem(op, op_backward, arrays, options))
 
 
 def notes_of_function(f: Any, vjp: Any, *arrays: Any) -> list[str]:
-    return notes_of(problem_of_function(f, vjp, arrays, {}))
+    return notes_of(FunctionProblem(f, vjp, arrays, {}))
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -153,9 +153,9 @@ def test_state_in_a_layer_is_told(rng: np.random.Generator) -> None:
 
     right, wrong = (kind(3, 4, rng, dtype=np.float64) for kind in (Linear, Stateful))
     x = rng.standard_normal((2, 3))
-    assert notes_of(problem_of_layer(right, (x,), {})) == []
+    assert notes_of(LayerProblem(right, (x,), {})) == []
     with pytest.raises(GradientError, match=r"gradcheck Stateful: dw changes when the forward is called once more"):
-        notes_of(problem_of_layer(wrong, (x,), {}))
+        notes_of(LayerProblem(wrong, (x,), {}))
     assert not hasattr(wrong, "x"), "the layer itself stays as it is"
 
 
@@ -196,7 +196,7 @@ def test_a_tape_that_runs_empty_is_told(rng: np.random.Generator) -> None:
     def square_backward(dy: np.ndarray, cache: Any) -> np.ndarray:
         return 2 * dy * tape.pop()
 
-    problem = problem_of_op(square, square_backward, (rng.standard_normal(5),), {})
+    problem = OpProblem(square, square_backward, (rng.standard_normal(5),), {})
     dy, grads = ask_backward(problem, 0)
     with pytest.raises(GradientError, match=r"the backward raises IndexError .* when called a few times"):
         check_structure(problem, dy, grads, 0)
@@ -236,10 +236,10 @@ def test_a_gradient_in_the_memory_of_an_input_is_told(rng: np.random.Generator) 
 def test_what_is_not_linear_in_dy_is_told() -> None:
     x = np.linspace(-1, 1, 6).reshape(2, 3)
     for seed in range(3):  # right at this dy, wrong at a larger one
-        clipping = problem_of_function(np.sin, lambda dy, x: np.clip(dy, -3, 3) * np.cos(x), (x,), {})
+        clipping = FunctionProblem(np.sin, lambda dy, x: np.clip(dy, -3, 3) * np.cos(x), (x,), {})
         with pytest.raises(GradientError, match=r"dx is not linear in dy: at 8 dy it is \d\.\d+ times what"):
             notes_of(clipping, seed)
-        doubling = problem_of_function(np.sin, lambda dy, x: (1 + np.any(abs(dy) > 4)) * dy * np.cos(x), (x,), {})
+        doubling = FunctionProblem(np.sin, lambda dy, x: (1 + np.any(abs(dy) > 4)) * dy * np.cos(x), (x,), {})
         with pytest.raises(GradientError, match="dx is not linear in dy: at 8 dy it is 16 times what it is at dy"):
             notes_of(doubling, seed)
 
@@ -326,7 +326,7 @@ def test_an_iteration_that_stops_early_is_right_to_its_tolerance(rng: np.random.
             u = u + 0.2 * (dy - 2 * y * u)
         return u
 
-    problem = problem_of_function(root, half, (x,), {})
+    problem = FunctionProblem(root, half, (x,), {})
     dy, grads = ask_backward(problem, 0)
     with pytest.raises(GradientError, match="not linear"):
         check_structure(problem, dy, grads, 0)
@@ -344,7 +344,7 @@ def test_about_thirty_calls(rng: np.random.Generator) -> None:
         calls.append("backward")
         return ops.linear_backward(dy, cache)[:2]
 
-    problem = problem_of_op(linear, linear_backward, (rng.standard_normal((2, 3)), rng.standard_normal((3, 4))), {})
+    problem = OpProblem(linear, linear_backward, (rng.standard_normal((2, 3)), rng.standard_normal((3, 4))), {})
     asked = ask_backward(problem, 0)
     calls.clear()
     check_structure(problem, *asked, 0)
@@ -363,7 +363,7 @@ def test_a_dropout_mask_kept_in_a_layer_is_told(rng: np.random.Generator) -> Non
 
     layer = Dropout(3, 4, rng, dtype=np.float64)
     with pytest.raises(GradientError, match="changes when the forward is called once more"):
-        notes_of(problem_of_layer(layer, (np.ones((5, 3)),), {"generator": np.random.default_rng(0)}))
+        notes_of(LayerProblem(layer, (np.ones((5, 3)),), {"generator": np.random.default_rng(0)}))
 
 
 def test_round_off_that_one_dy_does_not_show_raises_no_alarm() -> None:
@@ -375,7 +375,7 @@ def test_round_off_that_one_dy_does_not_show_raises_no_alarm() -> None:
 
 
 def in_layouts(f: Any, vjp: Any, *arrays: np.ndarray) -> None:
-    problem = problem_of_function(f, vjp, arrays, {})
+    problem = FunctionProblem(f, vjp, arrays, {})
     dy, grads = ask_backward(problem, 0)
     check_layouts(Asked(problem, problem.run(problem.inputs)[0], dy, grads, 0, 0.0, 0.0))
 
@@ -511,14 +511,14 @@ def test_negative_strides_may_be_refused_but_not_mistaken(x: np.ndarray) -> None
 
 
 def with_ones(f: Any, vjp: Any, *arrays: np.ndarray, **tolerances: float) -> None:
-    problem = problem_of_function(f, vjp, arrays, {})
+    problem = FunctionProblem(f, vjp, arrays, {})
     with np.errstate(all="ignore"):
         check_small_sizes(problem, ask_backward(problem, 0)[1], 0, **tolerances)
 
 
 def test_all_axes_of_a_length_are_cut_together(rng: np.random.Generator) -> None:
     arrays = {"x": rng.standard_normal((3, 4)), "ids": np.arange(3), "w": rng.standard_normal((4, 4)), "n": 3}
-    problem = problem_of_function(lambda x, ids, w, n: x @ w, lambda *_: None, tuple(arrays.values()), {})
+    problem = FunctionProblem(lambda x, ids, w, n: x @ w, lambda *_: None, tuple(arrays.values()), {})
     assert lengths(problem) == [3, 4]
     cut = resized(arrays, 4, [0])
     assert [np.shape(value) for value in cut.values()] == [(3, 1), (3,), (1, 1), ()]

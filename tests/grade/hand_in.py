@@ -35,19 +35,19 @@ def told(name: str, *answers: str, examples: int = 4) -> str:
     return " ".join(grade_module(EXERCISES[name], SimpleNamespace(**own), examples).text.split())
 
 
-def answer_of(exercise: Exercise, mutant: Mistake) -> Any:
+def answer_of(exercise: Exercise, mistake: Mistake) -> Any:
     """A module in which the reference answers, but for one known mistake."""
     module = SimpleNamespace(**vars(ours()))
-    if mutant.covers in exercise.trials:
-        setattr(module, mutant.covers, mutant.stand_in)
-    elif mutant.covers == "EncoderBlock":
-        cls = mutant.spoiled_class(layers.EncoderBlock)
+    if mistake.covers in exercise.trials:
+        setattr(module, mistake.covers, mistake.stand_in)
+    elif mistake.covers == "EncoderBlock":
+        cls = mistake.spoiled_class(layers.EncoderBlock)
         module.EncoderBlock = lambda *sizes, dtype: cls(*sizes, pre_norm=True, activation="gelu", dtype=dtype)
-    elif mutant.method:
-        setattr(module, mutant.covers, mutant.spoiled_class(getattr(ours(), mutant.covers)))
+    elif mistake.method:
+        setattr(module, mistake.covers, mistake.spoiled_class(getattr(ours(), mistake.covers)))
     else:
-        if mutant.op is not None:
-            setattr(module, mutant.covers, mutant.op)
-        if mutant.op_backward is not None:
-            setattr(module, f"{mutant.covers}_backward", mutant.op_backward)
+        if mistake.op is not None:
+            setattr(module, mistake.covers, mistake.op)
+        if mistake.op_backward is not None:
+            setattr(module, f"{mistake.covers}_backward", mistake.op_backward)
     return module

@@ -218,7 +218,7 @@ def test_a_child_out_of_reach_holds_nobody_up(tmp_path: Path) -> None:
         assert "softmax.py ended Python itself" in said
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.catch(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
+            os.kill(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
 
 
 @POSIX
@@ -233,7 +233,7 @@ def ended(process: int) -> bool:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         try:
-            os.catch(process, 0)
+            os.kill(process, 0)
         except ProcessLookupError:
             return True
         with contextlib.suppress(FileNotFoundError):

@@ -35,5 +35,5 @@ def test_a_whole_square_array_is_noticed() -> None:
 def test_after_the_first_wrong_property_no_other_is_tried() -> None:
     module = answer_of(EXERCISES["heads"], MISTAKES["split_backward_by_reshape"])
     grade = grade_module(EXERCISES["heads"], module, examples=3)
-    assert (grade.state, grade.passed, grade.of) == ("wrong", 8, 12)  # two of split_heads, all of concat_heads
+    assert (grade.state, grade.passed, grade.of) == ("wrong", 6, 8)  # two of split_heads, all of concat_heads
     assert grade.text.count("WRONG") == 1

@@ -1,4 +1,4 @@
-"""Multi-head attention: chapter 17."""
+"""Multi-head attention: Chapter 17."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +11,6 @@ from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import method_of
 from numpy_attention.catalogue.pages.attention import plain_attention
 from numpy_attention.catalogue.pages.heads import plain_concat_heads, plain_split_heads
-from numpy_attention.catalogue.tiny import SMALL
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.linear import project_backward
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, attention_backward
@@ -21,7 +20,6 @@ from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiles import Band
 
 CHAPTER = 17
-
 
 X = "x: B T d_model; d_model = H*d_k"
 X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
@@ -166,10 +164,8 @@ def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any
 
 
 def width(sizes: Sizes) -> int:
-    H, d_k = sizes["H"], sizes["d_k"]
-    assert isinstance(H, int)
-    assert isinstance(d_k, int)
-    return H * d_k
+    """d_model, of H heads of width d_k."""
+    return size_of(sizes, "H") * size_of(sizes, "d_k")
 
 
 def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
@@ -177,14 +173,12 @@ def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> 
 
 
 OURS = {"MultiHeadAttention": MultiHeadAttention}
-
-
 EXERCISES = (
     Exercise(
         "multi_head_attention", 6,
         (
-            Try("MultiHeadAttention", X_MASK, "self", build=_attention, fixed=SMALL),
-            Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed=SMALL),
+            Try("MultiHeadAttention", X_MASK, "self", build=_attention, fixed={"B": 2, "H": 2}),
+            Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed={"B": 2, "H": 2}),
         ),
         parts=(
             "linear_backward", "split_heads_backward", "concat_heads_backward", "scaled_dot_product_attention_backward",
