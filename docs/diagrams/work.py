@@ -12,7 +12,7 @@ from docs.diagrams.pen import Drawing, wrapped
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 TUTORIAL_11 = "tutorials/11-training.md"
 BOOK = ("ops", "training", "layers", "models", "runs", "pretrained", "tasks")
-CHECKS = ("gradcheck", "catalogue", "gallery", "grade")
+CHECKS = ("gradcheck", "catalogue", "grade")
 LOOP = "numpy_attention/training/loop.py"
 
 
@@ -91,7 +91,7 @@ def house() -> Drawing:
     floors = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
         "house", "The house of the source",
-        "A house of ten floors and their rooms: under the roof the commands, then the tutor, tasks and gallery, runs, "
+        "A house of ten floors and their rooms: under the roof the commands, then the tutor, tasks, runs, "
         "models, layers, ops and training; words, files and the checker on the ground.", 100,
     )
     left, right, y = 20, 400, 94.0

@@ -93,8 +93,8 @@ def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolera
 def the_loss_falls(problem: Problem, seed: int) -> None:
     """Fifty small steps along the gradient of a squared distance: does it shrink?
 
-    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either; such an
-    entry does not count against a mistake.
+    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. What
+    is caught on such a draw alone does not count as caught.
     """
     arrays = {name: np.array(value) for name, value in problem.inputs.items()}
     y, _ = problem.run(arrays)

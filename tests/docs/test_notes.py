@@ -85,9 +85,12 @@ def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
 
 
 def test_every_backward_of_part_one_has_a_note() -> None:
+    """Of an appendix only where there are notes at all."""
     for path in sorted((ROOT / "numpy_attention" / "ops").glob("[!_]*.py")):
         backwards = {name for name in functions(path.read_text("utf-8")) if name.endswith("_backward")}
         notes = NOTES / "ops" / f"{path.stem}.md"
+        if not notes.exists() and re.match(r'"""Chapter \d+, appendix', path.read_text("utf-8")):
+            continue
         noted = {note.function for note in read_notes(notes, path.read_text("utf-8"))} if notes.exists() else set()
         assert backwards <= noted, f"{path.name}: no note on {', '.join(sorted(backwards - noted))}"
 

@@ -1,7 +1,8 @@
 """The mutations that nobody can notice, each with its reason: they change the source, but no result.
 
 `before -> after` as `python -m tests.mutations` prints them; where the same change of the same function also stands in
-other lines, ` | ` and the line come after it. A survivor that is not here fails a test.
+other lines, ` | ` and the line come after it, and where it stands more than once in the line, ` | ` and its number. A
+survivor that is not here fails a test.
 """
 
 from typing import NamedTuple
@@ -18,24 +19,25 @@ class Explained(NamedTuple):
 
 
 DRAWN = "random.random(s.shape, dtype=np.float32)"
+FIRST = "first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))"
+BETWEEN = "between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))"
+SHARED = "if x.shape[:-2] == k.shape[:-2]:"
 ALL_COLUMNS = "(len(prompts), T + num_tokens), dtype=np.int64"
 
 OF_CHAPTERS = (
     Explained("ops/embedding.add_at", ("not on_host(ids) -> on_host(ids)",),
               "Two ways to the same sum: sort and add up runs on the host, np.add.at on a GPU."),
-    Explained("ops/embedding.add_at", ("sorted_ids[:1] - 1 -> sorted_ids[:1] + 1", "1 -> 2"),
+    Explained("ops/embedding.add_at", ("sorted_ids[:1] - 1 -> sorted_ids[:1] + 1", f"1 -> 2 | {FIRST} | 2"),
               "Any number but the first id marks where the first run begins."),
     Explained("ops/embedding.add_at",
               ("dy.size >= LONG_RUN * len(first_of_run) -> dy.size > LONG_RUN * len(first_of_run)",
                "LONG_RUN * len(first_of_run) -> LONG_RUN / len(first_of_run)",
                "LONG_RUN * len(first_of_run) -> LONG_RUN", "LONG_RUN * len(first_of_run) -> len(first_of_run)"),
               "Two ways to the same sum: run by run, or all runs at once."),
-    Explained("ops/positions.alibi_slopes", ("2 -> 4",),
+    Explained("ops/positions.alibi_slopes", (f"2 -> 4 | {BETWEEN} | 1",),
               "More slopes in between are made than the cut that follows lets through."),
-    Explained("ops/attention.fold_heads", ("2 -> 4", "-2 -> 2"),
+    Explained("ops/attention.fold_heads", (f"2 -> 4 | {SHARED}", f"-2 -> 2 | {SHARED}"),
               "Without the short cut for heads that share nothing, the reshape leaves the array as it is."),
-    Explained("ops/tiled_attention.tiled_attention", ("-2 -> 2", "2 -> 4"),
-              "The number of keys says only how large the tiles are."),
     Explained("ops/tiles.settle",
               ("columns.stop - 1 > nearest -> columns.stop - 1 >= nearest", "columns.stop - 1 -> columns.stop + 1",
                "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
@@ -57,14 +59,17 @@ OF_CHAPTERS = (
               "The bounds keep squares finite; the weight is 0 or 1 to the last digit long before."),
     Explained("ops/erf._by_tanh", ("6.0 -> 12.0",),
               "The bound keeps high powers finite; tanh is 1 to the last digit on both sides of it."),
-    Explained("ops/erf._by_cody", ("0.46875 -> 0.9375", "4.0 -> 8.0", "10.0 -> 20.0"),
+    Explained("ops/erf._by_cody",
+              ("0.46875 -> 0.9375 | near = np.minimum(size, 0.46875)",
+               "4.0 -> 8.0 | middle = np.clip(size, 0.46875, 4.0)", "10.0 -> 20.0"),
               "These bounds keep an approximation finite where it is not used; 10 lies beyond the last digit of 1."),
     Explained("ops/erf._by_cody", ("size <= 0.46875 -> size < 0.46875", "size <= 4.0 -> size < 4.0"),
               "On the seam both approximations agree to the last digit."),
     Explained("ops/erf._by_cody", ("x < 0.0 -> x <= 0.0",), "At zero the result is zero with either sign."),
     Explained("ops/dropout.dropout", ("0.0 -> 1.0",),
               "A rate of 0 is a short cut: the long way keeps everything and multiplies by one."),
-    Explained("ops/dropout.dropout", ("1.0 -> 2.0",), "The scale of a cache without a mask is never read."),
+    Explained("ops/dropout.dropout", ("1.0 -> 2.0 | return x, DropoutCache(None, 1.0, x.shape, x.dtype)",),
+              "The scale of a cache without a mask is never read."),
     Explained("ops/dropout.dropout",
               ("rng.random(x.shape, dtype=np.float32) >= rate -> rng.random(x.shape, dtype=np.float32) > rate",),
               "They differ when a random number equals the rate: once in sixteen million draws."),
@@ -132,7 +137,13 @@ OF_ROOMS = (
 EXPLAINED = OF_CHAPTERS + OF_ROOMS
 
 
+def ways_to_say(mutation: Mutation) -> set[str]:
+    """The change alone, with its line, and with its number in the line."""
+    line = f"{mutation.change} | {mutation.statement}"
+    return {mutation.change, line, f"{line} | {mutation.number}"}
+
+
 def reason_for(mutation: Mutation) -> str:
     """Why this mutation survives; empty when nobody has said."""
-    said = {mutation.change, f"{mutation.change} | {mutation.statement}"}
+    said = ways_to_say(mutation)
     return next((one.reason for one in EXPLAINED if one.place == mutation.place and said & {*one.changes}), "")

@@ -1,4 +1,4 @@
-"""Activations: chapter 10."""
+"""Activations: Chapter 10."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: chapter 6."""
+"""Scaled dot-product attention: Chapter 6."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +22,11 @@ from numpy_attention.ops.dropout import dropout_backward
 
 CHAPTER = 6
 
-
+ATTENTION = "scaled_dot_product_attention"
 QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"
 GROUPED = "q: B H_q T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v"
 GROUPS = "; H_q = G*H_kv"
 REFUSED = "k+0 k-1 v+2 k.T q:float32 q:int64 q[list]"
-ATTENTION = "scaled_dot_product_attention"
 
 
 def _entry(spec: str, variant: str, **more: Any) -> Entry:
@@ -71,11 +70,10 @@ ENTRIES = (
 
 
 def plain_attention(
-    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None,
-    scale: float | None = None, causal: bool = False, window: int | None = None, slopes: Array | None = None,
-    dropout: float = 0.0, **_: Any,
+    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, scale: float | None = None,
+    causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0, **_: Any,
 ) -> Array | None:
-    """Query by query over the keys it may look at; none with dropout."""
+    """Query by query over the keys that it may look at; not for dropout."""
     if dropout:
         return None
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -101,13 +99,6 @@ def plain_attention(
 
 
 PLAIN = {ATTENTION: plain_attention}
-
-
-ATTENTION = "scaled_dot_product_attention"
-
-
-def _fold(x: Array, k: Array) -> Array:
-    return x.reshape(*k.shape[:-2], -1, x.shape[-1])
 
 
 @backward_of(ATTENTION, says="right without dropout")
@@ -140,8 +131,7 @@ def scale_applied_twice(dy: Array, cache: AttentionCache) -> Any:
 
 
 def _with_bias(
-    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None,
-    **options: Any,
+    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, **options: Any
 ) -> Any:
     y, cache = scaled_dot_product_attention(q, k, v, mask, bias, **options)
     return y, (cache, bias)
@@ -171,9 +161,9 @@ def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
     """
     dq, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     q, k, v, weights, *_ = cache
-    dweights = (_fold(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
+    dweights = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
     dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
-    return dq, _fold(dscores, k) @ _fold(q, k) * cache.scale, dv, dbias
+    return dq, fold_heads(dscores, k) @ fold_heads(q, k) * cache.scale, dv, dbias
 
 
 @backward_of(ATTENTION, says="a factor that should be transposed")
@@ -183,7 +173,7 @@ def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
     Hides: the shapes agree when T_q = T_k.
     """
     dq, dk, _, dbias = scaled_dot_product_attention_backward(dy, cache)
-    return dq, dk, _fold(cache.dropped, cache.k) @ _fold(dy, cache.k), dbias
+    return dq, dk, fold_heads(cache.dropped, cache.k) @ fold_heads(dy, cache.k), dbias
 
 
 @backward_of(ATTENTION, says="a sum along the wrong axis")
@@ -194,9 +184,10 @@ def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
     """
     _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     q, k, v, weights, *_ = cache
-    dweights = (_fold(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
-    dscores = _fold(weights * (dweights - (dweights * weights).sum(axis=-2, keepdims=True)), k)
-    return (dscores @ k * cache.scale).reshape(q.shape), dscores.swapaxes(-1, -2) @ _fold(q, k) * cache.scale, dv, dbias
+    dweights = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
+    dscores = fold_heads(weights * (dweights - (dweights * weights).sum(axis=-2, keepdims=True)), k)
+    dq, dk = dscores @ k, dscores.swapaxes(-1, -2) @ fold_heads(q, k)
+    return (dq * cache.scale).reshape(q.shape), dk * cache.scale, dv, dbias
 
 
 @backward_of(ATTENTION, says="uses only the first row of dy")
@@ -233,7 +224,7 @@ def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
     return dq, dk, dv, dbias
 
 
-@backward_of("scaled_dot_product_attention")
+@backward_of(ATTENTION)
 def scale_upside_down(dy: Array, cache: AttentionCache) -> Any:
     """dq and dk are divided by the scale 1/sqrt(d_k), where they must be multiplied by it: sqrt(d_k) is upside down.
 
@@ -370,7 +361,7 @@ def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array,
     return dq.reshape(q.shape), dk, dv, dbias
 
 
-@backward_of("scaled_dot_product_attention")
+@backward_of(ATTENTION)
 def average_left_out(dy: Array, cache: AttentionCache) -> Any:
     """dscores = weights * dweights, without the average of dweights that the softmax subtracts from it.
 
@@ -379,7 +370,7 @@ def average_left_out(dy: Array, cache: AttentionCache) -> Any:
     return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
 
 
-@backward_of("scaled_dot_product_attention")
+@backward_of(ATTENTION)
 def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
     """The plain mean of dweights is subtracted, where the average weighted by the weights belongs.
 
@@ -389,7 +380,7 @@ def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
         dweights - dweights.mean(axis=-1, keepdims=True)))
 
 
-@backward_of("scaled_dot_product_attention")
+@backward_of(ATTENTION)
 def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
     """dweights goes on as dscores, as if the weights were the scores: the softmax has a gradient of its own.
 
@@ -399,7 +390,7 @@ def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
 
 
 def _dropout(_: Sizes) -> dict[str, Any]:
-    return {"dropout": 0.4, "rng": np.random.default_rng(3)}
+    return {"dropout": 0.4, "rng": generator()}
 
 
 def attention(
@@ -426,11 +417,10 @@ def _about_attention(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"attention": attention}
-
-
 EXERCISES = (
     Exercise(
-        "attention_forward", 4, asked={"attention": Quiz(attention, _about_attention, ("y", "weights"))}, theirs_to_write=(ATTENTION, "tiled_attention"),
+        "attention_forward", 4, asked={"attention": Quiz(attention, _about_attention, ("y", "weights"))},
+        theirs_to_write=(ATTENTION, "tiled_attention"),
     ),
     Exercise(
         "attention", 4,
@@ -445,7 +435,7 @@ EXERCISES = (
         (
             Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
             Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", _dropout),
-            Try(ATTENTION, GROUPED + "; H_q = G*H_kv", "shared heads", at_least={"G": 2}),
+            Try(ATTENTION, GROUPED + GROUPS, "shared heads", at_least={"G": 2}),
         ),
     ),
 )

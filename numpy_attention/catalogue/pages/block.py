@@ -1,4 +1,4 @@
-"""The block: chapter 20."""
+"""The block: Chapter 20."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,6 @@ from numpy_attention.ops.tiles import Band
 
 CHAPTER = 20
 
-
 DECODER = "x: B T d_model, context: B T_k d_model, context_mask: bool B 1 1 T_k; d_model = H*d_k"
 GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False, "dropout": 0.3}
 CROSSED: dict[str, Any] = {"cross_attention": True, "pre_norm": True, "activation": "gelu", "dropout": 0.3}
@@ -28,7 +27,8 @@ def _entry(cls: type, variant: str, spec: str, wrong: str = "", call: Options | 
         H = size_of(sizes, "H")
         return cls(H * size_of(sizes, "d_k"), H, 5, rng, dtype=dtype, **options)
 
-    return layer_entry(cls, variant, spec, build, wrong=wrong, options=call or {}, fixed={"B": 2, "T": 3, "T_k": 4, "H": 2, "d_k": 2}, tolerance=1e-5)
+    fixed = {"B": 2, "T": 3, "T_k": 4, "H": 2, "d_k": 2}
+    return layer_entry(cls, variant, spec, build, wrong=wrong, options=call or {}, fixed=fixed, tolerance=1e-5)
 
 
 def _causal(sizes: Sizes) -> Mapping[str, Any]:
@@ -105,8 +105,6 @@ def _ours(d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator, dty
 
 
 OURS = {"EncoderBlock": _ours}
-
-
 EXERCISES = (
     Exercise(
         "encoder_block", 9,

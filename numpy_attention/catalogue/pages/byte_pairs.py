@@ -1,4 +1,4 @@
-"""Byte pairs: chapter 27, continued."""
+"""Byte pairs: Chapter 27, continued."""
 
 from collections import Counter
 from itertools import pairwise
@@ -112,10 +112,10 @@ def _about_encoding(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"learn_merges": learn_merges, "encode": encode}
-
-
 EXERCISES = (
     Exercise(
-        "byte_pairs", 12, asked={"learn_merges": Quiz(learn_merges, _about_merges), "encode": Quiz(encode, _about_encoding)}, theirs_to_write=("merged", "count_chunks"),
+        "byte_pairs", 12,
+        asked={"learn_merges": Quiz(learn_merges, _about_merges), "encode": Quiz(encode, _about_encoding)},
+        theirs_to_write=("merged", "count_chunks"),
     ),
 )

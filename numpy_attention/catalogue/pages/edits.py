@@ -1,4 +1,4 @@
-"""Edits of what flows inside a model: chapter 38."""
+"""Edits of what flows inside a model: Chapter 38."""
 
 from typing import Any
 
@@ -21,7 +21,6 @@ from numpy_attention.ops.sums import sum_to_shape
 
 CHAPTER = 38
 
-
 IDS = "ids: int<V> B T"
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<V> B T"
 STREAM = "keep: bool B T 4, add: B T 4"
@@ -31,8 +30,6 @@ SIZES = {"B": 2, "T": 3, "T_s": 4, "V": 5, "H": 2}
 STREAM_AT, OF_HEADS, OF_NETWORK, LAST = "blocks.1", "blocks.0.attention", "blocks.0.feed_forward", "norm"
 LENGTHS = {"lengths": np.array([1, 3])}
 REFUSED = "x:int64 x[list] keep+0 keep:int64 keep:float64 keep[more] add+0 add-1 add:float32 add:int64 add[list]"
-
-
 Run = tuple[Array, tuple[RunCache, tuple[int, ...] | None]]
 
 
@@ -65,9 +62,7 @@ class Edited(AtPlace):
 class EditedPair(AtPlace):
     """Of an encoder-decoder, which reads two."""
 
-    def forward(
-        self, source_ids: Array, target_ids: Array, keep: Array | None, add: Array | None
-    ) -> Run:
+    def forward(self, source_ids: Array, target_ids: Array, keep: Array | None, add: Array | None) -> Run:
         return self.run(keep, add, source_ids, target_ids)
 
 
@@ -250,8 +245,6 @@ def gradient_of_add_left_at_zero(dy: Array, cache: EditCache) -> Any:
 
 
 OURS = {"edit": edit, "edit_backward": edit_backward}
-
-
 EXERCISES = (
     Exercise(
         "ablation", 19,

@@ -1,4 +1,4 @@
-"""Embedding: chapters 2 (the op) and 15 (the layer), and a table that is used at both ends."""
+"""Embedding: Chapters 2 (the op) and 15 (the layer), and a table that is used at both ends."""
 
 from typing import Any
 
@@ -163,8 +163,6 @@ def rows_together(a: Array, b: Array) -> Array:
 
 
 OURS = {"tied_table": tied_table, "tied_table_backward": tied_table_backward}
-
-
 EXERCISES = (
     Exercise(
         "embedding", 1,

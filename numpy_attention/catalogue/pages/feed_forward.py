@@ -1,4 +1,4 @@
-"""The feed-forward network: chapter 18."""
+"""The feed-forward network: Chapter 18."""
 
 from typing import Any
 

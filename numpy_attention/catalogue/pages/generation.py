@@ -1,4 +1,4 @@
-"""Writing token by token: chapter 23, continued. Stored keys, and the choice of the next token."""
+"""Writing token by token: Chapter 23, continued. Stored keys, and the choice of the next token."""
 
 from collections.abc import Callable
 from typing import Any
@@ -268,13 +268,10 @@ def _about_drawing(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"next_outputs": next_outputs, "top_p": top_p, "draw": draw}
-
-
 EXERCISES = (
     Exercise(
-        "kv_cache", 14, asked={"next_outputs": Quiz(next_outputs, _about_stored_keys, ("y", "k", "v"))}, theirs_to_write=(ATTENTION, "tiled_attention", "causal_mask"),
+        "kv_cache", 14, asked={"next_outputs": Quiz(next_outputs, _about_stored_keys, ("y", "k", "v"))},
+        theirs_to_write=(ATTENTION, "tiled_attention", "causal_mask"),
     ),
-    Exercise(
-        "top_p", 14, asked={"top_p": Quiz(top_p, _about_top_p), "draw": Quiz(draw, _about_drawing)},
-    ),
+    Exercise("top_p", 14, asked={"top_p": Quiz(top_p, _about_top_p), "draw": Quiz(draw, _about_drawing)}),
 )

@@ -1,4 +1,4 @@
-"""GPT: chapter 23."""
+"""GPT: Chapter 23."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Many heads, split and joined: chapter 7."""
+"""Many heads, split and joined: Chapter 7."""
 
 from typing import Any
 
@@ -11,7 +11,6 @@ from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.heads import HeadsCache
 
 CHAPTER = 7
-
 
 ENTRIES = (
     op_entry(

@@ -1,4 +1,4 @@
-"""Heads that look for what came last time: chapter 39."""
+"""Heads that look for what came last time: Chapter 39."""
 
 from typing import Any
 
@@ -109,8 +109,6 @@ def _about_prefixes(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"prefix_matching": prefix_matching}
-
-
 EXERCISES = (
     Exercise(
         "prefix_matching", 19, asked={"prefix_matching": Quiz(prefix_matching, _about_prefixes)},

@@ -1,4 +1,4 @@
-"""What a part of the stream says about a token: chapter 40."""
+"""What a part of the stream says about a token: Chapter 40."""
 
 from typing import Any
 
@@ -132,8 +132,6 @@ def _about_effects(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"direct_effect": direct_effect}
-
-
 EXERCISES = (
     Exercise(
         "direct_effect", 19, asked={"direct_effect": Quiz(direct_effect, _about_effects)},

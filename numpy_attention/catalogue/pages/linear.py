@@ -1,4 +1,4 @@
-"""The linear map: chapters 1 (the op) and 14 (the layer)."""
+"""The linear map: Chapters 1 (the op) and 14 (the layer)."""
 
 from typing import Any
 

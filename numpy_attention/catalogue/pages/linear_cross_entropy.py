@@ -1,4 +1,4 @@
-"""The loss of a large vocabulary in little memory: chapter 12, appendix."""
+"""The loss of a large vocabulary in little memory: Chapter 12, appendix."""
 
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache, linear_cross_entropy_backward
 
 CHAPTER = 12
-
 
 ROWS = "x: B T d, table: V d, targets: int<V> B T"
 PADDED = "x: N d, table: V d, targets: int<V|-100> N"
@@ -36,7 +35,10 @@ ENTRIES = (
     _entry(PADDED, "ignore_index, blocks of 2", block_size=2),
     _entry(PADDED, "label smoothing, blocks of 1", block_size=1, label_smoothing=0.3),
     _entry(PADDED, "nothing counts, blocks of 3", prepare=nothing_counts, block_size=3),
-    _entry("x: N d, table: V d, targets: int<V> N", "logits of some hundred, blocks of 2", prepare=_sure_of_all_but_one, block_size=2),
+    _entry(
+        "x: N d, table: V d, targets: int<V> N", "logits of some hundred, blocks of 2", prepare=_sure_of_all_but_one,
+        block_size=2,
+    ),
     _entry("x: d, table: V d, targets: int<V>", "one place"),
 )
 

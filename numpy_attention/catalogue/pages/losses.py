@@ -1,4 +1,4 @@
-"""Cross-entropy: chapter 11."""
+"""Cross-entropy: Chapter 11."""
 
 import math
 from typing import Any
@@ -14,12 +14,12 @@ from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_e
 
 CHAPTER = 11
 
-
 ROWS = "logits: B T V, targets: int<V> B T"
 PADDED = "logits: B T V, targets: int<V|-100> B T"
 
 
 def nothing_counts(inputs: Arrays, sizes: Sizes) -> Arrays:
+    """Every target is padding."""
     inputs["targets"][...] = -100
     return inputs
 

@@ -1,4 +1,4 @@
-"""Low rank: chapter 37."""
+"""Low rank: Chapter 37."""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +48,10 @@ ENTRIES = (
     _entry("", "x: ... d_in", 2, 3.0, wrong="x-1 x:int64 w+0 w:float32"),
     _entry("rank 1", "x: B T d_in", 1, None),
     _entry("a rank above both widths", "x: B d_in", 7, 1.0),
-    layer_entry(MultiHeadAttention, "low rank, shared keys, rotary, biases", X_MASK, _attention, fixed={"B": 2, "H": 2, "d_k": 4}),
+    layer_entry(
+        MultiHeadAttention, "low rank, shared keys, rotary, biases", X_MASK, _attention,
+        fixed={"B": 2, "H": 2, "d_k": 4},
+    ),
     layer_entry(FeedForward, "low rank, swiglu, biases", "x: B T d", _feed_forward),
 )
 
@@ -150,8 +153,6 @@ def _layer(rank: int, alpha: float) -> Callable[..., Any]:
 
 
 OURS = {"LowRank": LowRank}
-
-
 EXERCISES = (
     Exercise(
         "low_rank", 18,

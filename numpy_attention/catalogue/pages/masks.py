@@ -1,4 +1,4 @@
-"""Masks: chapter 4. A mask has no gradient, so it has a trial."""
+"""Masks: Chapter 4. A mask has no gradient, so it has a trial."""
 
 from collections.abc import Callable
 from typing import Any
@@ -86,8 +86,6 @@ def outcome_of_a_mask(make: Callable[[int, int], Array]) -> list[Array]:
 
 
 OURS = {"causal_softmax": _causal_softmax, "causal_softmax_backward": _causal_softmax_backward}
-
-
 EXERCISES = (
     Exercise(
         "causal_mask", 5,

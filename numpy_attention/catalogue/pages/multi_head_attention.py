@@ -1,4 +1,4 @@
-"""Multi-head attention: chapter 17."""
+"""Multi-head attention: Chapter 17."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiles import Band
 
 CHAPTER = 17
-
 
 X = "x: B T d_model; d_model = H*d_k"
 X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
@@ -165,10 +164,8 @@ def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any
 
 
 def width(sizes: Sizes) -> int:
-    H, d_k = sizes["H"], sizes["d_k"]
-    assert isinstance(H, int)
-    assert isinstance(d_k, int)
-    return H * d_k
+    """d_model, of H heads of width d_k."""
+    return size_of(sizes, "H") * size_of(sizes, "d_k")
 
 
 def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
@@ -176,8 +173,6 @@ def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> 
 
 
 OURS = {"MultiHeadAttention": MultiHeadAttention}
-
-
 EXERCISES = (
     Exercise(
         "multi_head_attention", 6,

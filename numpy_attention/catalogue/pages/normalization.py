@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm: chapters 9 (the ops) and 16 (the layers)."""
+"""Layer norm and RMS norm: Chapters 9 (the ops) and 16 (the layers)."""
 
 import math
 from typing import Any, NamedTuple
@@ -230,7 +230,8 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
 
 
 @op_of(
-    "layer_norm", layer_norm_backward, says="the forward mixes the places along axis 1 of x, the backward keeps them apart"
+    "layer_norm", layer_norm_backward,
+    says="the forward mixes the places along axis 1 of x, the backward keeps them apart",
 )
 def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """Mean and variance over all axes but the first: the words of a sentence see each other.

@@ -1,4 +1,4 @@
-"""Optimizers: chapter 25, clipping, and one step for a table that is used twice."""
+"""Optimizers: Chapter 25, clipping, and one step for a table that is used twice."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -298,8 +298,6 @@ def outcome_of_adam(optimizer: Callable[..., Any]) -> list[Array]:
 
 
 OURS = {"Adam": Adam}
-
-
 EXERCISES = (
     Exercise(
         "adam", 11,

@@ -1,4 +1,4 @@
-"""One gradient from several workers: chapter 31."""
+"""One gradient from several workers: Chapter 31."""
 
 import numpy as np
 
@@ -73,8 +73,6 @@ def _about_workers(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"joined_gradient": joined_gradient}
-
-
 EXERCISES = (
     Exercise(
         "several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)},

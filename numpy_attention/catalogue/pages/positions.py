@@ -1,4 +1,4 @@
-"""Positions: chapters 8 (rotary) and 15 (the table of positions)."""
+"""Positions: Chapters 8 (rotary) and 15 (the table of positions)."""
 
 import math
 from typing import Any

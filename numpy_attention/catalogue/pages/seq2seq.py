@@ -1,4 +1,4 @@
-"""The encoder-decoder and its stacks: chapters 21 and 24."""
+"""The encoder-decoder and its stacks: Chapters 21 and 24."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stack import Stack
 
 CHAPTER = 24
-
 
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<W> B T, targets: int<W|-100> B T"
 CROSS = "x: B T 4, context: B T_s 4"

@@ -1,4 +1,4 @@
-"""A sequence classifier: chapter 22."""
+"""A sequence classifier: Chapter 22."""
 
 from typing import Any
 
@@ -10,7 +10,6 @@ from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
 
 CHAPTER = 22
-
 
 CLASS_TOKEN: dict[str, Any] = {"pooling": "class_token", "positions": "learned"}
 IDS = "ids: int<V> B T"

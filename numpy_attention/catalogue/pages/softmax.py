@@ -1,4 +1,4 @@
-"""The softmax: chapter 3."""
+"""The softmax: Chapter 3."""
 
 import numpy as np
 
@@ -8,7 +8,6 @@ from numpy_attention.catalogue.mistake import backward_of
 from numpy_attention.ops.softmax import SoftmaxCache
 
 CHAPTER = 3
-
 
 ENTRIES = (
     op_entry("softmax", "x: ... d", wrong="x:int64 x[list]"),

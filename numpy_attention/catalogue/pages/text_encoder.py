@@ -1,4 +1,4 @@
-"""A text encoder: chapter 22, continued. Its loss, and by themselves the directions that it gives."""
+"""A text encoder: Chapter 22, continued. Its loss, and by themselves the directions that it gives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Attention in little memory: chapter 12."""
+"""Attention in little memory: Chapter 12."""
 
 from typing import Any
 
