@@ -39,9 +39,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from numpy_attention.gradcheck.claims import Point
 from numpy_attention.gradcheck.line import Line, Scalar, rms
 from numpy_attention.gradcheck.report import ArgumentReport
-from numpy_attention.gradcheck.tolerance import Point
 
 LEVELS = 20  # steps of a refined derivative
 RATIO = 1.6  # of one step to the next
