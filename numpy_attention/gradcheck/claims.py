@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
-from numpy_attention.gradcheck.problem import Gradients, Problem, is_float
+from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.trees import Arrays
 
@@ -148,6 +148,20 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
         np.asarray(rng.standard_normal(one.shape), dtype=one.dtype if one.dtype.kind == "f" else np.float64)
         for one in y
     )
+
+
+def measured(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
+    """The point in float64 and the gradients there with their round-off; and those in a lower precision, if any."""
+    exact = in_float64(problem.inputs)
+    evaluate = problem.bind(exact)
+    scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
+    low: list[Claim] = []
+    double = in_double(problem, exact, scalar.dy, grads)
+    if double is not None:
+        low, _ = claims(problem, dy, grads, scalar.terms)
+        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
+    found, moves = claims(problem, dy, grads, scalar.terms)
+    return Point(problem, exact, scalar, moves), found, low
 
 
 def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:

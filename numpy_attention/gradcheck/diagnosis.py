@@ -1,27 +1,22 @@
-"""The likely mistake, in words: what turns the true gradient into the one the backward gave?
+"""The likely mistake: what turns the right gradient g into the analytic gradient c?
 
-Three ways to know. Relations: the wrong gradient is minus, twice, the transpose of the right one, or differs from it by
-something that stands in the formula. Experiments: run the backward again with gamma all ones, with nothing masked,
-with ids that do not repeat, and see when it becomes right. Places: only the last row is wrong, only the diagonal.
+    relations      element by element, from the simplest:
+        c = a g        is it a factor? -1 is a sign, 2 a term added twice, n a mean that became a sum, sqrt(n) a scale
+        where          is it wrong only where x < 0, and what is it there?
+        c = f(g)       is it the right gradient transposed, shifted, reversed, or times a factor from the formula?
+        c - g          what must be added to g: dy, the same number for each row, a multiple of x, of the output?
+    experiments    run the backward again with gamma all ones, with nothing masked, with ids that do not repeat, and see
+                   when it becomes right
+    places         only the last row is wrong, only the diagonal
 
-How a wrong gradient relates to the right one, element by element.
+A relation counts only if it explains every element that was compared, and the error in it, however small: an error of
+1e-12 is not explained by a relation that is good to 1e-6.
 
-The differences know the right gradient g, the backward said c. Four questions, from the simplest:
-
-    c = a g        is it a factor? -1 is a sign, 2 a term added twice, n a mean that became a sum, sqrt(n) a scale
-    where          is it wrong only where x < 0, and what is it there?
-    c = f(g)       is it the right gradient transposed, shifted, reversed, or by a factor that stands in the formula?
-    c - g          what must be added to g: dy, the same number for each row, a multiple of x, of the output?
-
-A relation counts only if it explains every element that was looked at, and the error in it, however small: what is off
-by 1e-12 is not explained by what is good to 1e-6.
-
-Is a complex gradient right, but in the convention of another library?
+A complex gradient may be right in the convention of another library. One that is right there becomes right here when dy
+and the result are conjugated:
 
     here and in PyTorch      dz = dL/dRe z + i dL/dIm z        f analytic:  dz = conj(f'(z)) dy
     JAX and autograd         the conjugate of it, to the conjugate of dy:       f'(z) dy
-
-So one that is right there becomes right here when dy goes in conjugated, and what comes out is conjugated.
 """
 
 import itertools

@@ -1,11 +1,9 @@
-"""Where the wrong elements lie, in a few words: the last row, the diagonal, the edges, places 3 to 5 along an axis.
+"""Where the wrong elements lie: the last row, the diagonal, the edges, places 3 to 5 along an axis, or where x < 0.
 
-A backward that is wrong only where a value is: where x < 0, where x > 1 or x < -1, where two branches meet.
-
-The simplest threshold, sign or equality on the argument's own value, or on what stands beside it, that parts the wrong
-elements from the right ones. Chance parts a few elements easily: of the binomial(n, k) ways in which k of n can be
-wrong a threshold explains two, at an integer hardly any. So there must be many ways, and more for a number of more
-digits.
+A condition on values is the simplest threshold, sign or equality on the argument's own value, or on a value with the
+same index, that separates the wrong elements from the right ones. A few elements are easily separated by chance: of the
+binomial(n, k) ways in which k of n can be wrong a threshold explains two, at an integer hardly any. So there must be
+many ways, and more for a number with more digits.
 """
 
 import math

@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.claims import Claim, Move, Point, moved_by
-from numpy_attention.gradcheck.line import largest
+from numpy_attention.gradcheck.line import Scalar, largest
 from numpy_attention.gradcheck.report import ArgumentReport
 
 SAFETY = 8.0  # errors and round-off are estimates: a right gradient is off by at most so many of them
 JUMP = 1e-9  # a jitter that is a larger share of the gradient is measured again
+RESOLVED = 1e-4  # of the gradient's size: an element whose derivative is known less well is not called right
 MANY = 64  # elements of an array that show what most of them need
 
 FURTHER = (2**16, 2**16, 2**26, 2**26)  # last bits
@@ -105,3 +106,15 @@ def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
     report.wrong = report.wrong | too_far
     if only_here.any() and not (report.wrong & ~only_here).any():
         report.notes.append(f"d{report.name}: the same backward is right in float64")
+
+
+def mark_unresolved(
+    scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
+) -> None:
+    """Set the size to which errors are relative, and mark the elements whose derivative is known to too few digits."""
+    of_all = max((report.largest for report in reports.values()), default=0.0)
+    for claim in found:
+        report = reports[claim.name]
+        report.size = max(report.largest, 1e-3 * of_all, 1e-6 * scalar.terms) or 1.0
+        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
+        report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
