@@ -11,12 +11,6 @@
 
 A relation counts only if it explains every element that was compared, and the error in it, however small: an error of
 1e-12 is not explained by a relation that is good to 1e-6.
-
-A complex gradient may be right in the convention of another library. One that is right there becomes right here when dy
-and the result are conjugated:
-
-    here and in PyTorch      dz = dL/dRe z + i dL/dIm z        f analytic:  dz = conj(f'(z)) dy
-    JAX and autograd         the conjugate of it, to the conjugate of dy:       f'(z) dy
 """
 
 import itertools
@@ -51,8 +45,6 @@ def diagnose(evidence: Evidence) -> str:
     points = [at_one_value(report, _arrays(evidence)) for report in evidence.wrong]
     if all(points):
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
-    if other := in_the_other_convention(evidence):
-        return other
     if swapped := _exchanged(evidence):
         return swapped
     if len(evidence.scalar.dy) > 1:  # whoever ignores one of several outputs seems to lack a term, or to take a mean
@@ -171,7 +163,7 @@ def _find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mappi
         return Relation(f"just where {where}", words, weak=not there)
     if not seen.all() or not enough:
         return None
-    words = _by_element(report, seen, scalar, arrays, terms) or _by_a_matrix(report, scalar, arrays)
+    words = _by_element(report, seen, scalar, arrays, terms)
     if words:
         return Relation("by a factor of its own each", words, weak=True)
     relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
@@ -232,29 +224,6 @@ def _by_element(
     return by_a_term(report, part, terms)
 
 
-def _by_a_matrix(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> str:
-    """Whether a matrix of the formula is missing at one side, or stands there once too often."""
-    c, g = report.analytic, report.numeric
-    if c.ndim != 2:
-        return ""
-    slack = slack_of(report, np.ones(c.shape, dtype=bool)).reshape(c.shape)
-    known = [*(("y", y) for y in scalar.y), *arrays.items()]
-    for name, z in known:
-        if z.ndim != 2 or z.shape[0] != z.shape[1] or z.dtype.kind != "f":
-            continue
-        for words, m in ((name, z), (f"{name}.T", z.T)):
-            for side, a, b in (("right", c, g), ("left", c.T, g.T)):
-                if m.shape[0] != a.shape[1]:
-                    continue
-                n, close = (m if side == "right" else m.T), 10 * len(m) * (1 + largest(m)) * largest(slack)
-                for sign in (1, -1):
-                    if largest(sign * a @ n - b) <= close:
-                        return f"the matrix {words}, a factor at the {side}, is left out"
-                    if largest(sign * b @ n - a) <= close:
-                        return f"the matrix {words}, a factor at the {side}, is one too many"
-    return ""
-
-
 def _candidates(
     report: ArgumentReport, scalar: Scalar, arrays: Arrays
 ) -> Iterator[tuple[Relation, np.ndarray]]:
@@ -296,27 +265,3 @@ def _candidates(
                             f"it is sum(dy * {name}): {name} stands where what the forward multiplied {report.name} "
                             "by belongs (made of it: normalized, cut, or of another step)"
                         ), total
-
-
-OTHER = (
-    "right in the convention of JAX and autograd, dz = f'(z) dy; here, as in PyTorch, dz = dL/dRe z + i dL/dIm z, "
-    "which is conj(f'(z)) dy for an analytic f: conjugate the derivative"
-)
-
-
-def in_the_other_convention(evidence: Evidence) -> str:
-    """What it tells that all gradients are right once dy and they are conjugated; nothing if they are not."""
-    problem, dy = evidence.problem, evidence.scalar.dy
-    if not problem.complex:
-        return ""
-    _, cache = problem.run(evidence.exact)
-    grads = problem.pull_back(problem.conjugate(dy, cache), cache)
-    for report in evidence.report.arguments.values():
-        grad, seen = grads.get(report.name), np.isfinite(report.numeric)
-        if grad is None or np.shape(grad) != report.shape:
-            return ""
-        there = -grad if report.name.endswith(".imag") else grad
-        slack = 1e-6 * report.size + report.resolution[seen]
-        if not np.all(np.abs(there[seen] - report.numeric[seen]) <= slack):
-            return ""
-    return OTHER

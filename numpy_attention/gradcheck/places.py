@@ -124,16 +124,6 @@ def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy
     ]
     if any(found):  # the plainest number is the likeliest
         return min(filter(None, found), key=lambda words: len(words.split()[-1].lstrip("-")))
-    for name, value, ways in _values(report, arrays, y, dy) if telling.any() else ():
-        words = _between(name, value[wrong], value[telling], ways)
-        if words:
-            return words
-    own = arrays[report.name]
-    for axis, n in enumerate(own.shape):
-        if n > 2 and n ** (own.size / n) >= OTHER:
-            for word, extreme in (("largest", np.max), ("smallest", np.min)):
-                if np.array_equal(wrong, own == extreme(own, axis=axis, keepdims=True)):
-                    return f"{report.name} is the {word} along axis {axis}"
     return ""
 
 
@@ -174,15 +164,6 @@ def _parted(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
     words = _threshold(name, wrong, right) or _threshold(f"|{name}|", np.abs(wrong), np.abs(right))
     decimals = len(words.partition(".")[2])  # of more numbers one is more easily right by chance
     return words if math.comb(wrong.size + right.size, wrong.size) >= ways * 5**min(decimals, 2) else ""
-
-
-def _between(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
-    """The same for an interval, of which there are many more."""
-    low, high, n = wrong.min(), wrong.max(), wrong.size + right.size
-    below, above = right[right < low], right[right > high]
-    if below.size + above.size < right.size or not below.size or not above.size or math.comb(n, wrong.size) < ways * n:
-        return ""
-    return f"{_below(below.max(), low):.6g} < {name} < {_above(high, above.min()):.6g}"
 
 
 def _threshold(name: str, wrong: np.ndarray, right: np.ndarray) -> str:

@@ -255,12 +255,7 @@ def _known_factors(
             where = f"a mean over all {n} of {name}, where only {counted} count?"
             yield counted / n, f"{counted} / {n} of what it should be: {where}"
     if len(scalar.dy) == 1 and scalar.dy[0].size == 1:
-        y = float(scalar.y[0].reshape(()))
         yield 1 / float(scalar.dy[0].reshape(())), "dy itself, a single number here, is left out: multiply by it"
-        for words, value in (("y, the output", y), ("exp(y), of the output", math.exp(min(y, 700.0)))):
-            if abs(value) > 1e-3:
-                yield value, f"the factor {words}, is one too many"
-                yield 1 / value, f"the factor {words}, is left out"
     for where, n in shapes.items():
         if n > 3:
             yield (n - 1) / n, f"{n - 1} / {n} of what it should be: n for n - 1, of the {n} of {where}"
