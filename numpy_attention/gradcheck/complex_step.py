@@ -11,7 +11,7 @@ of everything. What comes out is J v to the round-off of the function itself: no
 The function runs as it stands, on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
 comparison and a mask take the branch that they take on the real line. But abs, sign or a variance of NumPy's are not
 analytic: there the imaginary part is something else. So this witness is believed only where it agrees with
-differences, along random directions through all elements at once (`exactly.py`).
+differences, along random directions through all elements at once (`elements.py`).
 
 Source: Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998).
 """

@@ -1,37 +1,32 @@
-"""Derivatives by differences, each with an honest estimate of its own error.
+"""Derivatives by differences, each with an estimate of its own error; corners and ties.
 
 Central differences: L(h) and L(-h) have the even terms of their Taylor series in common, and these cancel:
 
-    D(h) = (L(h) - L(-h)) / 2h = L' + c_2 h^2 + c_4 h^4 + ...     and round-off / h on top of it
+    D(h) = (L(h) - L(-h)) / 2h = L' + c_2 h^2 + c_4 h^4 + ...     with round-off / h added
 
-A large h suffers from c_2, a small one from round-off: alone, D is good for ten digits, at the best h, if one knew it.
+A large h suffers from c_2, a small one from round-off: D alone is good for ten digits, at the best h.
 
-Richardson: two values of D at h and h/2 know c_2 between them, and it cancels; at three steps c_4 as well, and so on:
+Richardson: two values of D at h and h/2 determine c_2, which cancels; with three steps c_4 cancels too, and so on:
 
     (4 D(h/2) - D(h)) / 3 = L' - c_4 h^4 / 4 + ...
 
-Ridders lays these values out in a tableau: a row for each step, ever higher powers cancelled to the right. Neighbours
-that disagree tell how far to trust either, so the entry with the least disagreement wins, and its disagreement plus
-the round-off is the error bar. `quick` is the first row or two, `refined` the whole tableau.
+Ridders puts these values into a tableau: a row for each step, ever higher powers cancelled to the right. The difference
+between neighbours estimates the error of both, so the entry with the smallest one is taken, and its error is that
+difference plus the round-off. `quick` is the first row or two, `refined` the whole tableau.
 
-Where the domain ends there is but one side, and all powers of h stand in the error. Two more questions are asked of a
-line. Do the slopes to the left and to the right stay apart, however small the step? Then there is a corner, and no
-derivative. And how fast does |L(h) - h L'| fall? Like h^2 for the right L', like h for a wrong one: a second opinion,
-which needs no tableau.
+At the end of the domain there is only one side, and all powers of h remain in the error (`one_sided`). How fast does
+|L(h) - h L'| fall? Like h^2 for the right L', like h for a wrong one: a second opinion without a tableau.
 
-Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
-
-Corners: where a function has no derivative, what may a backward say?
-
-At a corner (relu at zero, a tie in a maximum) the slope to the left is another than the slope to the right, however
-small the step. Any slope between the two is accepted; and, where several corners meet in one point, as in a sort with
-three equal numbers, any between the slopes of the smooth pieces around it.
-
-A tie has a derivative all the same along the direction that moves all equal numbers together:
+At a corner (relu at zero, a tie in a maximum) the slopes to the left and to the right stay apart, however small the
+step, and there is no derivative. Any slope between the two is accepted; and, where several corners meet in one point,
+as in a sort with three equal numbers, any between the slopes of the smooth pieces around it. A tie has a derivative all
+the same along the direction that moves all equal numbers together:
 
     max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them gets it, or they share it
 
-A backward that hands dy to both is right for each of the two alone, and wrong for both at once.
+A backward that gives dy to both is right for each of the two alone, and wrong for both at once.
+
+Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
 """
 
 import math
@@ -39,9 +34,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from numpy_attention.gradcheck.claims import Point
 from numpy_attention.gradcheck.line import Line, Scalar, rms
 from numpy_attention.gradcheck.report import ArgumentReport
-from numpy_attention.gradcheck.tolerance import Point
 
 LEVELS = 20  # steps of a refined derivative
 RATIO = 1.6  # of one step to the next

@@ -1,8 +1,8 @@
-"""What a failed check hands on to whoever looks for the mistake: what is known, and three ways to ask further.
+"""What the diagnosis starts from: what a failed check knows, and three further questions.
 
-The backward may be asked again, with another dy; the function, whether an output truly depends on an argument; and both
-at other arrays. Each costs a few calls, for there may be many questions and the check itself has cost enough.
-Where the two disagree, a path is missing in the backward, or one is there that the forward does not have.
+The backward can be run again, with another dy; the function shows whether an output really depends on an argument; and
+both can be run at other arrays. Each question costs only a few calls. Where backward and function disagree, a path is
+missing in the backward, or it has one that the forward does not have.
 """
 
 from dataclasses import dataclass

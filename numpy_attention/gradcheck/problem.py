@@ -41,7 +41,6 @@ from numpy_attention.gradcheck.trees import (
     outputs_of,
     put_together_each,
     taken_apart,
-    tree_map,
 )
 
 __all__ = [
@@ -211,10 +210,6 @@ class Problem:
 
     def use_again(self, cache: Any, arrays: Arrays) -> None:
         """Another forward of the layer that made this cache; `run` makes a new copy of the layer each time."""
-
-    def conjugate(self, dy: Outputs, cache: Any) -> Outputs:
-        """The conjugate of dy, for the outputs that belong to this cache."""
-        return outputs_of(tree_map(lambda _, one: None if one is None else np.conj(one), cotangent_of(cache[0], dy)))
 
 
 class OpProblem(Problem):

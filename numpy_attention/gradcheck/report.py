@@ -45,6 +45,18 @@ class ArgumentReport:
     witness: str = "differences"
     tie: str = ""  # what is wrong about a tie
 
+    @classmethod
+    def unseen(cls, name: str, analytic: np.ndarray) -> "ArgumentReport":
+        """A gradient that has not been compared yet, flattened."""
+        nan, no = np.full(analytic.size, np.nan), np.zeros(analytic.size, dtype=bool)
+        return cls(name, analytic.reshape(-1), nan, nan.copy(), no, no.copy(), 0, doubt=np.zeros(analytic.size))
+
+    def shaped(self, shape: tuple[int, ...]) -> "ArgumentReport":
+        """The same in the shape of the argument."""
+        for one in ("analytic", "numeric", "resolution", "wrong", "kinks", "doubt"):
+            setattr(self, one, getattr(self, one).reshape(shape))
+        return self
+
     @property
     def symbol(self) -> str:
         return f"d{self.name}"
