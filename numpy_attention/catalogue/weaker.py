@@ -208,7 +208,8 @@ WEAKER: tuple[Weakness, ...] = (
     Weakness("dy of ones", dy_of_ones),
     Weakness("gamma of ones, beta of zeros", change=lambda entry: _prepare(entry, _gammas_of_one)),
     Weakness(
-        "all sizes equal", a_hundred_elements, sizes=_EQUAL, trials={"causal_mask": partial(trial_of_causal_mask, square=True)}
+        "all sizes equal", a_hundred_elements, sizes=_EQUAL,
+        trials={"causal_mask": partial(trial_of_causal_mask, square=True)},
     ),
     Weakness(
         "a batch of one, one leading axis", change=lambda entry: None if "4 leading" in entry.name else entry,
