@@ -92,18 +92,13 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
 
     # y = x_hat * gamma + beta
     dbeta = sum_over_rows(as_rows(dy_wide))  # (d,)
-    dy_x_hat = dy_wide * x_hat
-    dgamma = sum_over_rows(as_rows(dy_x_hat))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy_wide * x_hat))  # (d,)
+    dx_hat = dy_wide * gamma  # (..., d)
 
     # x_hat = (x - mean) * r
-    gamma_column = wide(gamma)[:, None] / d  # a row times this column is the mean of row * gamma
-    mean_dx_hat = dy_wide @ gamma_column  # (..., 1)
-    along_x_hat = dy_x_hat @ gamma_column  # mean(dx_hat * x_hat), (..., 1)
-    not_let_through = np.multiply(x_hat, along_x_hat, out=dy_x_hat)  # in its place: it is not needed again
-    not_let_through += mean_dx_hat
-    dx = dy_wide * gamma  # for now dx_hat, (..., d)
-    dx -= not_let_through
-    dx *= r
+    mean_dx_hat = sum_in_rows(dx_hat) / d  # (..., 1)
+    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
+    dx = r * (dx_hat - mean_dx_hat - x_hat * along_x_hat)
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False), dbeta.astype(dy.dtype, copy=False)
 
 
@@ -146,14 +141,12 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     d = dy.shape[-1]
 
     # y = x_hat * gamma
-    dy_x_hat = dy_wide * x_hat
-    dgamma = sum_over_rows(as_rows(dy_x_hat))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy_wide * x_hat))  # (d,)
+    dx_hat = dy_wide * gamma  # (..., d)
 
     # x_hat = x * r
-    along_x_hat = dy_x_hat @ (wide(gamma)[:, None] / d)  # mean(dx_hat * x_hat), (..., 1)
-    dx = dy_wide * gamma  # for now dx_hat, (..., d)
-    dx -= np.multiply(x_hat, along_x_hat, out=dy_x_hat)  # in its place: it is not needed again
-    dx *= r
+    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
+    dx = r * (dx_hat - x_hat * along_x_hat)
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False)
 
 
