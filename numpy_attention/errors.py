@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.backend import on_host
-from numpy_attention.gradcheck.numbers.complex_step import COMPLEX
+from numpy_attention.backend import COMPLEX, on_host
 
 LONGEST = 470  # characters of a refusal, without the name of the program before it or of a rank behind it
 MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
@@ -71,7 +70,6 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
         if type(array) is not np.ndarray:  # nearly all are, and a step asks hundreds of times
             require_array(op, name, array, "an array of floats")
         dtype = array.dtype
-        # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
         if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
             odd = dtype.kind == "f"
             expected = "an array of float16, float32 or float64" if odd else "an array of floats"
