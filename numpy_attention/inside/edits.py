@@ -73,8 +73,6 @@ def edit(
     >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> edit(x, keep=np.array([[True], [False]]), add=np.array([0.5, 0.0]))[0].tolist()
     [[1.5, 2.0], [0.5, 0.0]]
-
-    Derivation: Chapter 38, the head of numpy_attention/inside/edits.py.
     """
     _check_edit(x, keep, add)
     y = x if keep is None else np.where(keep, x, 0.0)  # a NaN that is thrown away is gone

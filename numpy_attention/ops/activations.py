@@ -61,8 +61,6 @@ def relu(x: np.ndarray) -> tuple[np.ndarray, ReluCache]:
 
     >>> relu(np.array([-1.0, 2.0]))[0]
     array([0., 2.])
-
-    Derivation: Chapter 10, the head of numpy_attention/ops/activations.py.
     """
     require_float("relu", x=x)
     return np.maximum(x, 0.0), ReluCache(x > 0.0, x.dtype)
@@ -93,8 +91,6 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     >>> gelu(np.array([-1.0, 0.0, 3.0]))[0].round(4)
     array([-0.1588,  0.    ,  2.9964])
-
-    Derivation: Chapter 10, the head of numpy_attention/ops/activations.py.
     """
     _check_gelu(x, approximate)
     normal = _normal_by_tanh if approximate == "tanh" else _normal_by_erf
@@ -132,8 +128,6 @@ def silu(x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
 
     >>> silu(np.array([-1000.0, 0.0, 2.0]))[0].round(4)
     array([-0.    ,  0.    ,  1.7616])
-
-    Derivation: Chapter 10, the head of numpy_attention/ops/activations.py.
     """
     require_float("silu", x=x)
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")

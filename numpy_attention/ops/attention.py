@@ -85,8 +85,6 @@ def scaled_dot_product_attention(
     >>> y, cache = scaled_dot_product_attention(q, k, v, mask=np.array([True, True, False]))
     >>> y, cache.weights
     (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
-
-    Derivation: Chapter 6, the head of numpy_attention/ops/attention.py.
     """
     check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # a np.float64 would widen float32

@@ -48,8 +48,6 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     >>> y, cache = dropout(np.ones(8), rate=0.5, rng=np.random.default_rng(0))
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
-
-    Derivation: Chapter 5, the head of numpy_attention/ops/dropout.py.
     """
     _check_dropout(x, rate, rng)
     if rate == 0.0 or rng is None:

@@ -59,8 +59,6 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
     array([[1., 1.],
            [0., 0.],
            [2., 2.]])
-
-    Derivation: Chapter 2, the head of numpy_attention/ops/embedding.py.
     """
     _check_embedding(ids, table)
     ids = np.asarray(ids, like=table)  # moved, if the table lives on a GPU

@@ -42,8 +42,6 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
 
     >>> split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)[0].tolist()
     [[[0.0, 1.0], [4.0, 5.0]], [[2.0, 3.0], [6.0, 7.0]]]
-
-    Derivation: Chapter 7, the head of numpy_attention/ops/heads.py.
     """
     _check_split(x, num_heads)
     y = _split(x, num_heads)
@@ -74,8 +72,6 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
     >>> heads, _ = split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)
     >>> concat_heads(heads)[0].tolist()
     [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
-
-    Derivation: Chapter 7, the head of numpy_attention/ops/heads.py.
     """
     _check_concat(x)
     return _concat(x), HeadsCache(x.shape, x.dtype)

@@ -61,8 +61,6 @@ def cross_entropy(
 
     >>> float(cross_entropy(np.zeros((3, 8)), np.array([1, 7, -100]))[0]) == float(np.log(8.0))
     True
-
-    Derivation: Chapter 11, the head of numpy_attention/ops/losses.py.
     """
     _check_cross_entropy(logits, targets, ignore_index, label_smoothing)
     x = wide(as_rows(logits))  # (N_all, V)

@@ -64,8 +64,6 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     >>> y, cache = layer_norm(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2))
     >>> y.round(4)
     array([[-1.,  1.]])
-
-    Derivation: Chapter 9, the head of numpy_attention/ops/normalization.py.
     """
     _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
     d = x.shape[-1]
@@ -117,8 +115,6 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
     array([[0.8485, 1.1314]])
-
-    Derivation: Chapter 9, the head of numpy_attention/ops/normalization.py.
     """
     _check_norm("rms_norm", x, eps, gamma=gamma)
     x_wide = wide(x)

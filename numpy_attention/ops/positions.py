@@ -59,8 +59,6 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 
     >>> sinusoidal_positions(2, 3, dtype=np.float64).round(4).tolist()
     [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
     _check_sinusoidal(length, d_model)
     frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
@@ -98,8 +96,6 @@ def rotary(
 
     >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
     array([[0.5403, 0.8415]])
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
     _check_rotary(x, positions, base, pairing)
     d_k = x.shape[-1]
@@ -137,8 +133,6 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 
     >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
     _check_alibi("alibi_slopes", num_heads)
     lower = 2 ** int(math.log2(num_heads))
@@ -162,8 +156,6 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | n
 
     >>> alibi_bias(1, 3).tolist()[0][2]
     [-0.0078125, -0.00390625, 0.0]
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
     _check_alibi("alibi_bias", num_heads)
     T_q, T_k = query_and_key_lengths("alibi_bias", T_q, T_k)
