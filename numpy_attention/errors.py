@@ -8,7 +8,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,26 @@ def require_number(
         got = f"an integer of {came.bit_length()} bits" if long else came
         raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), got, fix)
     return int(came) if whole else float(came)
+
+
+def require_choice(op: str, argument: str, value: object, choices: Iterable[str], expected: str = "") -> None:
+    """Refuse a value that is none of the choices; `expected` says them in other words than "one of ..."."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise value_error(op, argument, expected or f"one of {', '.join(choices)}", repr(value))
+
+
+def require_bools(op: str, argument: str, array: Any, expected: str, fix: str = "", kind: str = "an array") -> None:
+    """Refuse what is not an array of bool: masks of 0 and 1 mean different things to different libraries."""
+    require_array(op, argument, array, kind)
+    if array.dtype != np.bool_:
+        raise dtype_error(op, argument, expected, array.dtype, fix)
+
+
+def require_sizes(op: str, **sizes: object) -> None:
+    """Refuse, by name, what cannot be the length of an axis."""
+    for name, size in sizes.items():
+        require_size(op, name, size)
 
 
 def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> int:

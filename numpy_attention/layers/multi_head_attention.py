@@ -38,9 +38,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_array, require_number, value_error
+from numpy_attention.errors import require_array, require_number, require_sizes, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal, require_sizes
+from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.attention import (
     AttentionCache,

@@ -11,7 +11,12 @@ file holds the checks for both forms of attention (Chapters 6 and 12), so that t
 
 import numpy as np
 
-from numpy_attention.errors import broadcasts_to, dtype_error, require_array, require_float, require_number, shape_error
+from numpy_attention.errors import broadcasts_to, require_bools, require_float, require_number, shape_error
+
+OTHER_MASKS = (
+    "1 = may look: mask.astype(bool); 1 = hidden: mask_from_blocked(mask); "
+    "0 / -inf to be added: mask_from_additive(mask)"
+)
 
 
 def check_attention_arguments(
@@ -49,13 +54,7 @@ def check_attention_arguments(
 
     scores_shape = (*q.shape[:-1], k.shape[-2])
     if mask is not None:
-        require_array(op, "mask", mask, "a boolean array")
-        if mask.dtype != np.dtype(bool):
-            fix = (
-                "1 = may look: mask.astype(bool); 1 = hidden: mask_from_blocked(mask); "
-                "0 / -inf to be added: mask_from_additive(mask)"
-            )
-            raise dtype_error(op, "mask", "boolean, True = may look", mask.dtype, fix)
+        require_bools(op, "mask", mask, "boolean, True = may look", OTHER_MASKS, kind="a boolean array")
         _check_broadcast(op, "mask", mask, scores_shape)
     if bias is not None:
         _check_broadcast(op, "bias", bias, scores_shape)

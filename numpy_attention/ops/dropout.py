@@ -49,7 +49,8 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
     """
-    _check_dropout(x, rate, rng)
+    require_float("dropout", x=x)
+    check_rate("dropout", "rate", rate, rng)
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
@@ -74,11 +75,6 @@ def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
     dx = dy * kept
     dx *= scale
     return dx
-
-
-def _check_dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> None:
-    require_float("dropout", x=x)
-    check_rate("dropout", "rate", rate, rng)
 
 
 def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> None:

@@ -103,7 +103,6 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
 
 def _check_embedding(ids: np.ndarray, table: np.ndarray) -> None:
     require_float("embedding", table=table)
-    require_integers("embedding", "ids", ids)
     if table.ndim != 2:
         raise shape_error("embedding", "table", "(V, d_model)", table.shape)
     fix = f"table {table.shape} has a row for each; was it made for another vocabulary, or is padding marked by -1?"

@@ -66,7 +66,7 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
            [0, 0, 1, 1]])
     """
     T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
-    window = _checked_window(window)
+    window = require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
@@ -138,10 +138,6 @@ def query_and_key_lengths(op: str, T_q: int, T_k: int | None) -> tuple[int, int]
     """
     T_q = require_size(op, "T_q", T_q, at_least=0)
     return T_q, T_q if T_k is None else require_size(op, "T_k", T_k, at_least=0)
-
-
-def _checked_window(window: int) -> int:
-    return require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
 
 
 def _check_padding(lengths: np.ndarray, T: int) -> None:
