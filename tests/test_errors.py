@@ -8,6 +8,7 @@ import pytest
 
 from numpy_attention.errors import (
     MAX_SAID,
+    broadcasts_to,
     dtype_error,
     printable,
     require_array,
@@ -190,3 +191,11 @@ def test_a_mask_of_numbers_is_refused() -> None:
         require_bools("op", "mask", np.ones(2, np.int64), "of bool", "compare: mask > 0")
     with pytest.raises(TypeError, match=r"^op: mask must be a boolean array, got list; wrap it: np.asarray\(mask\)$"):
         require_bools("op", "mask", [True], "of bool", kind="a boolean array")
+
+
+@pytest.mark.parametrize(("shape", "other", "fits"), [
+    ((), (3, 5), True), ((5,), (3, 5), True), ((3, 1), (3, 5), True), ((1, 1), (3, 5), True),
+    ((3,), (3, 5), False), ((2, 3, 5), (3, 5), False), ((3, 5), (1, 5), False), ((1, 3, 5), (3, 5), False),
+])
+def test_broadcasting_that_widens_neither_side(shape: tuple[int, ...], other: tuple[int, ...], fits: bool) -> None:
+    assert broadcasts_to(shape, other) == fits

@@ -38,8 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import dtype_error, require_cotangent, require_float, require_size, shape_error, value_error
-from numpy_attention.ops.attention import fold_heads
-from numpy_attention.ops.attention_arguments import check_attention_arguments
+from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
 from numpy_attention.ops.tiles import (
