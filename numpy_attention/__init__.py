@@ -21,7 +21,7 @@ Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 l
                       37 low_rank
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution
 Checking   gradcheck  complex steps and differences, for functions of your own too
-           catalogue  every op, layer and model above, checked; gallery: wrong backwards; grade: exercises
+           catalogue  every op, layer and model above, checked, and known mistakes; grade: exercises
 """
 
 from typing import TYPE_CHECKING

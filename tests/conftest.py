@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from typing import Any
 
 # Read by OpenBLAS when NumPy is first imported, so this stands above the import. The arrays of the tests are small:
 # handing them to several threads costs more than it gains.
@@ -25,6 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend", choices=("strict", "cupy"), default="strict",
         help="where tests/backend computes: on a stand-in that keeps CuPy's rules (default), or on a real GPU",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Neighbours stay together, for what they share is made once; whoever has none left takes from another's end."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.fixture

@@ -1,247 +1,188 @@
 """The house in figures: `python tests/house_report.py [ROOT]`, ROOT a checkout (default: the one this file lies in).
 
-How long the way is. From the command line one step of the smallest GPT is trained (one layer of one head, width 8,
-one worker), under a profiler. Counted is every call of a function of the package, until the step is done. The files
-visited are those that hold these functions. A change of file is a call into another file than the call before it led
-to; the first call is one too. Returns are not counted. To a profiler a generator that goes on is called again: the
-next column leaves that out, so there each function and each generator counts once, when it begins. The last column
-leaves out the calls of errors.py as well, which look at arguments and come back. The step is measured once more within
-the trainer alone, and, where there is a plain loop, in that.
+How much there is: files, lines, and lines of code, which are neither blank nor of docstrings nor comments alone; and in
+how many files of the checkout an op is named, as a word.
 
-How much is prose. A line of documentation is a line of a docstring, or one that holds a comment and nothing else.
-
-What stands more than once. Shapes of code that are easily copied are counted by their syntax:
-a sandwich is a dropout (or its backward) whose result is added to the stream within four statements.
+How long the way is: three things are done under a profiler. One step of the smallest GPT is trained from the command
+line (one layer of one head, width 8, one worker), a right softmax is checked, and a wrong one is graded. Counted is
+every call of a function of the package by the thread that does it; of the grading, by the grader, not by the process
+that runs the student's file. The files visited are those that hold these functions. A change of file is a call into
+another file than the call before it led to; the first call is one too. Returns are not counted; to a profiler a
+generator that goes on is called again. Each is done once before, so that imports are no part of it, and once after,
+without a profiler, for its seconds; those of the step are counted from the command to the end of the step.
 """
 
 from __future__ import annotations
 
 import ast
-import collections
 import contextlib
 import importlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
-SMALLEST = "--steps 1 --layers 1 --heads 1 --d-model 8 --context 8 --batch 2 --workers 1 --out run --text text.txt"
-DROPOUT = {"dropout", "drop", "_dropout", "dropout_backward", "drop_backward"}
-ALONE = "(files in no room)"
+GROUPS = {
+    "the book: ops, layers, models, training": {"ops", "layers", "models", "training"},
+    "the checker: gradcheck": {"gradcheck"},
+    "grade, catalogue, gallery": {"grade", "catalogue", "gallery"},
+}
+NAMES = ("softmax", "layer_norm")
+SMALLEST = "--steps 1 --layers 1 --heads 1 --d-model 8 --context 8 --batch 2 --workers 1 --text text.txt"
+WRONG = "return y * dy"
 
 
 def main(root: Path) -> None:
-    """Print everything about the package of one checkout."""
+    """Print everything about one checkout."""
     package = root / "numpy_attention"
-    files = sorted(package.rglob("*.py"))
-    print_rooms(package, files)
-    print_way(root)
-    print_copies(package, files)
+    groups: dict[str, list[Path]] = {name: [] for name in [*GROUPS, "everything else"]}
+    for path in sorted(package.rglob("*.py")):
+        room = path.relative_to(package).parts[0]
+        groups[next((name for name, rooms in GROUPS.items() if room in rooms), "everything else")].append(path)
+    groups["the package"] = [path for files in groups.values() for path in files]
+    groups["tests"] = sorted((root / "tests").rglob("*.py"))
+    print(f"{'':<42}{'files':>7}{'lines':>9}{'of code':>10}")
+    for name, files in groups.items():
+        print(f"{name:<42}{len(files):>7,}{sum(map(lines_of, files)):>9,}{sum(map(code_of, files)):>10,}")
+    print(f"\nlines that import: {sum(map(imports_of, groups['the package'])):,}")
+    for name in NAMES:
+        print(f"files that name {name}: {files_with(name, root)}")
+    print(f"\n{'':<42}{'files':>7}{'functions':>11}{'changes of file':>17}{'seconds':>9}")
+    for way, (files, functions, changes, seconds) in followed(root).items():
+        print(f"{way:<42}{files:>7}{functions:>11}{changes:>17,}{seconds:>9.3f}")
 
 
-def print_rooms(package: Path, files: list[Path]) -> None:
-    """Files, lines, lines of code, and the shares of prose, a room at a time."""
-    rooms: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
-    for path in files:
-        inside = path.relative_to(package).parts
-        figures = [1, *lines_of(path.read_text("utf-8"))]
-        for room in (inside[0] if len(inside) > 1 else ALONE, "all"):
-            rooms[room] = [before + more for before, more in zip(rooms[room], figures)]
-    total = rooms.pop("all")
-    print(f"{'room':<20}{'files':>6}{'lines':>8}{'of code':>9}{'prose':>7}{'of all lines':>14}")
-    for room, (count, lines, code, prose) in [*sorted(rooms.items()), ("all", total)]:
-        print(f"{room:<20}{count:>6}{lines:>8,}{code:>9,}{prose / lines:>7.0%}{lines / total[1]:>14.0%}")
-    largest = max(rooms, key=lambda room: rooms[room][1])
-    print(f"the largest room, {largest}, holds {rooms[largest][1] / total[1]:.1%} of the lines\n")
+def lines_of(path: Path) -> int:
+    """All lines of a file."""
+    return path.read_text("utf-8").count("\n")
 
 
-def lines_of(text: str) -> tuple[int, int, int]:
-    """All lines of a file, those of code, those of docstrings and comments (their blank lines included)."""
-    lines = text.splitlines()
-    prose = {i for i, line in enumerate(lines, 1) if line.lstrip().startswith("#")}
-    for node in ast.walk(ast.parse(text)):
+def code_of(path: Path) -> int:
+    """Those that are neither blank nor a comment alone nor within a docstring."""
+    lines = path.read_text("utf-8").splitlines()
+    left_out = {i for i, line in enumerate(lines, 1) if not line.strip() or line.lstrip().startswith("#")}
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            prose |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    blank = {i for i, line in enumerate(lines, 1) if not line.strip()}
-    return len(lines), len(lines) - len(blank | prose), len(prose)
+            left_out |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines) - len(left_out)
 
 
-def print_way(root: Path) -> None:
-    """Files visited and changes of file in one training step, measured in a process that sees this root alone."""
-    titles = f"{'files visited':>16}{'changes of file':>18}{'generators once':>18}{'no checks':>12}"
-    print(f"{'one step of the smallest GPT':<28}{titles}")
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
-        command = [sys.executable, str(Path(__file__).resolve()), "--follow", str(root)]
-        alone = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        done = subprocess.run(command, cwd=directory, env=alone, capture_output=True, text=True, check=False)
+def imports_of(path: Path) -> int:
+    """How many lines its imports take."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    found = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return sum((node.end_lineno or 0) - node.lineno + 1 for node in found)
+
+
+def files_with(name: str, root: Path) -> int:
+    """How many files of the checkout hold a word, those that git ignores left out."""
+    listed = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
+    word = re.compile(rf"\b{name}\b".encode())
+    return sum(bool(word.search((root / one).read_bytes())) for one in names if (root / one).is_file())
+
+
+def followed(root: Path) -> dict[str, tuple[int, int, int, float]]:
+    """The three ways, each in a process of its own that sees this root alone."""
+    found = {}
+    for way in WAYS:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+            exercise = (root / "tutorials" / "exercises" / "softmax.py").read_text("utf-8")
+            Path(folder, "softmax.py").write_text(exercise.replace("raise NotImplementedError", WRONG))
+            command = [sys.executable, str(Path(__file__).resolve()), "--follow", str(root), way]
+            alone = os.environ | {"PYTHONPATH": str(root), "OPENBLAS_NUM_THREADS": "1"}
+            done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr)
-    for way, (visited, changes, once, formulas) in json.loads(done.stdout.splitlines()[-1]).items():
-        print(f"{way:<28}{visited:>16}{changes:>18}{once:>18}{formulas:>12}")
-    print()
-
-
-def follow(root: Path) -> None:
-    """Train one step from the command line, and again by the plain loop; the figures are the last line printed."""
-    sys.path.insert(0, str(root))
-    from numpy_attention.cli import main as command_line
-
-    package = str(root / "numpy_attention") + os.sep
-    ways: dict[str, tuple[int, ...]] = {}
-    calls: list[tuple[str, bool]] = []
-    begun: dict[int, FrameType] = {}  # kept, so that no two of them have one address
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(package):
-            calls.append((file, begun.get(id(frame)) is frame))
-            begun[id(frame)] = frame
-
-    moved = Path(package, "runs").is_dir()  # before, the trainer was training/loop.py
-    trainer = importlib.import_module(f"numpy_attention.{'runs.trainer' if moved else 'training.loop'}").Trainer
-    step = trainer.one_step
-
-    class StepIsDone(Exception):
-        """There is nothing more to see."""
-
-    def watched(self: object, *arguments: object) -> None:
-        before = len(calls)
-        step(self, *arguments)
-        sys.setprofile(None)
-        ways["from the command line"] = figures(calls)
-        ways["the trainer's step alone"] = figures(calls[before:])
-        raise StepIsDone
-
-    trainer.one_step = watched
-    sys.setprofile(note)
-    with contextlib.suppress(StepIsDone):
-        command_line(["train", *SMALLEST.split()])
-    if moved and Path(package, "training", "loop.py").exists():
-        import numpy as np
-
-        import numpy_attention as na
-        from numpy_attention.training import loop
-
-        config = na.GPTConfig(30, 8, d_model=8, num_heads=1, num_layers=1)
-        model = na.GPT(config, np.random.default_rng(0))
-        optimizer, ids = na.AdamW(model.parameters()), np.arange(18).reshape(2, 9)
-        calls.clear()
-        sys.setprofile(note)
-        loop.train(model, optimizer, [(ids[:, :-1], ids[:, 1:])])
-        sys.setprofile(None)
-        ways["the plain loop's step"] = figures(calls)
-    print()
-    print(json.dumps(ways))
-
-
-def figures(calls: list[tuple[str, bool]]) -> tuple[int, ...]:
-    """Files visited, changes of file, these without the generators that go on, and then without the checks."""
-    every = [file for file, _ in calls]
-    once = [file for file, goes_on in calls if not goes_on]
-    formulas = [file for file in once if Path(file).name != "errors.py"]
-    return len(set(every)), *(sum(a != b for a, b in zip(["", *files], files)) for files in (every, once, formulas))
-
-
-def print_copies(package: Path, files: list[Path]) -> None:
-    """How often each shape stands in the source."""
-    texts = {path: path.read_text("utf-8") for path in files}
-    trees = {path: ast.parse(text) for path, text in texts.items()}
-
-    def lines_with(pattern: str) -> int:
-        return sum(len(re.findall(pattern, text, re.MULTILINE)) for text in texts.values())
-
-    def functions(is_one: Callable[[str], object]) -> int:
-        return sum(bool(is_one(f.name)) for tree in trees.values() for f in functions_of(tree))
-
-    lists = [statements for tree in trees.values() for statements in lists_of_statements(tree)]
-    ops = {path: tree for path, tree in trees.items() if path.parent == package / "ops"}
-    checks, body = (sum(column) for column in zip(*map(checks_of, ops.values())))
-    print("shapes that are easily copied")
-    for what, count in {
-        "residual sandwich, forward": sum(sandwiches(statements, backward=False) for statements in lists),
-        "residual sandwich, backward": sum(sandwiches(statements, backward=True) for statements in lists),
-        "`if [not] self.pre_norm`": lines_with(r"^\s*if (?:not )?self\.pre_norm:"),
-        "write under another name, then rename": lines_with(r"\b(?:os|temporary|unfinished)\.(?:replace|rename)\("),
-        "`_into` twins of ops": sum(f.name.endswith("_into") for tree in ops.values() for f in functions_of(tree)),
-        "helpers that fold or group heads": functions(re.compile(r"_(?:un)?(?:fold|group)(?:_heads|ed_heads)?$").match),
-        "`# fmt: skip`": lines_with(r"# fmt: skip"),
-    }.items():
-        print(f"  {what:<58}{count:>6}")
-    print(f"  {'checks of arguments, share of the lines of code in ops':<58}{checks / body:>6.0%}")
-
-
-def functions_of(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    """Every function and method in a tree."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-
-
-def lists_of_statements(tree: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Every list of statements that stand below each other."""
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            statements = getattr(node, name, None)
-            if isinstance(statements, list):
-                yield statements
-
-
-def sandwiches(statements: list[ast.stmt], backward: bool) -> int:
-    """Dropouts, or their backwards, whose result is added to something in the same statement or the next four."""
-    found = 0
-    for i, statement in enumerate(statements):
-        called = {name_of_call(node) for node in ast.walk(statement) if isinstance(node, ast.Call)} & DROPOUT
-        alone = not isinstance(statement, ast.If) or len(statement.body) == 1
-        of_this_way = any(name.endswith("backward") == backward for name in called)
-        if isinstance(statement, ast.Assign | ast.Return | ast.If) and alone and of_this_way:
-            found += any(adds(later) for later in statements[i : i + 5])
+        found[way] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def adds(statement: ast.stmt) -> bool:
-    """Whether a statement adds to the stream: `y += x` or `y = x + ...`."""
-    if isinstance(statement, ast.AugAssign):
-        return isinstance(statement.op, ast.Add)
-    value = statement.value if isinstance(statement, ast.Assign | ast.Return) else None
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    return any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add) for part in parts)
+class Way:
+    """What a profiler sees of one thing that is done, up to where it stops."""
+
+    def __init__(self, root: Path) -> None:
+        self.package = str(root / "numpy_attention") + os.sep
+        self.calls: list[CodeType] = []
+
+    def note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(self.package):
+            self.calls.append(frame.f_code)
+
+    def figures(self) -> tuple[int, int, int]:
+        files = [code.co_filename for code in self.calls]
+        return len(set(files)), len(set(self.calls)), sum(a != b for a, b in zip(["", *files], files))
 
 
-def name_of_call(call: ast.Call) -> str:
-    """What is called, without what it hangs on."""
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+class StepIsDone(Exception):
+    """There is nothing more to see."""
 
 
-def checks_of(tree: ast.AST) -> tuple[int, int]:
-    """Lines of functions that check arguments, and all lines of code in functions."""
-    checks = body = 0
-    for function in tree.body:
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        statements = function.body[1:] if ast.get_docstring(function) else function.body
-        lines = sum((s.end_lineno or 0) - s.lineno + 1 for s in statements)
-        body += lines
-        if re.match(r"_?(check|require)_", function.name):
-            checks += lines
-        else:
-            checks += sum((s.end_lineno or 0) - s.lineno + 1 for s in statements if is_check(s))
-    return checks, body
+def train() -> None:
+    """One step, from the command line."""
+    from numpy_attention.cli import main as command_line
+
+    trainer = importlib.import_module("numpy_attention.runs.trainer").Trainer
+    step = trainer.one_step
+
+    def watched(self: object, *arguments: object) -> None:
+        step(self, *arguments)
+        sys.setprofile(None)
+        raise StepIsDone
+
+    trainer.one_step = watched
+    try:
+        with contextlib.suppress(StepIsDone):
+            command_line(["train", *SMALLEST.split(), "--out", f"run-{time.monotonic_ns()}"])
+    finally:
+        trainer.one_step = step
 
 
-def is_check(statement: ast.stmt) -> bool:
-    """`if ...: raise ...`, or a call of a function that checks."""
-    if isinstance(statement, ast.If):
-        return any(isinstance(inner, ast.Raise) for inner in statement.body)
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and bool(re.match(r"_?(check|require)_", name_of_call(call)))
+def check() -> None:
+    """The right gradient of the softmax."""
+    import numpy as np
+
+    import numpy_attention as na
+
+    na.gradcheck.gradcheck(na.softmax, na.softmax_backward, (np.random.default_rng(0).standard_normal((3, 4)),))
+
+
+def grade() -> None:
+    """The exercise on the softmax, with a wrong answer."""
+    from numpy_attention.cli import main as command_line
+
+    assert command_line(["grade", "softmax.py"]) == 1
+
+
+WAYS: dict[str, Callable[[], None]] = {
+    "one step of the smallest GPT": train, "a right gradcheck of softmax": check, "grading a wrong softmax": grade,
+}
+
+
+def follow(root: Path, name: str) -> None:
+    """Go one way under a profiler, and again by the clock; the figures are the last line printed."""
+    way, go = Way(root), WAYS[name]
+    importlib.import_module("numpy_attention.cli")
+    with contextlib.redirect_stdout(io.StringIO()):
+        go()
+        sys.setprofile(way.note)
+        go()
+        sys.setprofile(None)
+        started = time.perf_counter()
+        go()
+    print(json.dumps([*way.figures(), time.perf_counter() - started]))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--follow"]:
-        follow(Path(sys.argv[2]).resolve())
+        follow(Path(sys.argv[2]).resolve(), sys.argv[3])
     else:
         main(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve())

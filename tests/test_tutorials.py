@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.every import each
 from tests.pretrained.test_real_models import brought
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("[0-9][0-9]-*.md"))
@@ -24,7 +25,9 @@ kernelspec:
 ---
 """
 
-each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+SLOW = (12, 13, 14, 16, 19)  # they train, or measure times, for up to half a minute; the site runs them as well
+RUN = [pytest.param(path, marks=pytest.mark.slow) if int(path.name[:2]) in SLOW else path for path in TUTORIALS]
+each_tutorial = each(TUTORIALS, lambda path: path.stem)
 OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text("utf-8")]
 
 
@@ -70,7 +73,7 @@ def run_all(path: Path) -> dict[str, Any]:
     return namespace
 
 
-@each_tutorial
+@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "no models"))

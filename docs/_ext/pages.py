@@ -28,8 +28,7 @@ PARTS = {
     "pretrained": "Part V. Real weights",
     "inside": "Part VI. Inside a trained model",
     "gradcheck": "Checking: the checker",
-    "catalogue": "Checking: every op, layer and model",
-    "gallery": "Checking: wrong backwards",
+    "catalogue": "Checking: every op, layer and model, and wrong backwards",
     "grade": "The tutor",
     "": "Under all rooms",  # the files that stand in no room
 }

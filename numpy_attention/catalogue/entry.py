@@ -13,11 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention import ops
 from numpy_attention.backend import NumPyBackend, hosted
-from numpy_attention.gradcheck.problems.layer import arrays_of, layer_as_op, problem_of_layer
-from numpy_attention.gradcheck.problems.problem import Arrays, Problem, is_float, problem_of_op
+from numpy_attention.gradcheck.problem import (
+    Arrays,
+    LayerProblem,
+    OpProblem,
+    Problem,
+    arrays_of,
+    is_float,
+    layer_as_op,
+)
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
+Array = np.ndarray
 LIMIT = 200  # numbers in the inputs of one case, where its sizes can be so small
 Options = Mapping[str, Any] | Callable[[Sizes], Mapping[str, Any]]
 Build = Callable[[Sizes, np.random.Generator, Any], Any]
@@ -98,13 +107,13 @@ class Case:
     def problem(self, backend: NumPyBackend | None = None) -> Problem:
         """The same as a problem for the checker; with a backend its op and backward are computed there."""
         if self.layer is None:
-            here = problem_of_op(self.op, self.op_backward, self.inputs, self.options)
+            here: Problem = OpProblem(self.op, self.op_backward, self.inputs, self.options)
         else:
-            here = problem_of_layer(self.layer, self.own_inputs, self.options)
+            here = LayerProblem(self.layer, self.own_inputs, self.options)
         if backend is None or backend.name == "numpy":
             return here
         there = hosted(self.op, self.op_backward, backend)
-        return problem_of_op(*there, self.inputs, self.options, tuple(here.without))
+        return OpProblem(*there, self.inputs, self.options, tuple(here.without))
 
     @property
     def own_inputs(self) -> Arrays:
@@ -124,6 +133,39 @@ class Case:
     def wrong_calls(self) -> dict[str, Arrays]:
         """The inputs of each deliberately wrong call, by what is wrong with it."""
         return {change: {**self.inputs, **_spoil(change, self.inputs)} for change in self.entry.wrong.split()}
+
+
+def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
+    """An entry for an op of Part I and its backward, by their public names."""
+    op, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+    return Entry(f"{name}: {variant}" if variant else name, name, spec, op, backward, **more)
+
+
+def layer_entry(cls: type, variant: str, spec: str, build: Build, **more: Any) -> Entry:
+    """An entry for a class, built anew for every draw."""
+    return Entry(f"{cls.__name__}: {variant}" if variant else cls.__name__, cls.__name__, spec, build=build, **more)
+
+
+def size_of(sizes: Sizes, name: str) -> int:
+    """A size that is a number."""
+    value = sizes[name]
+    assert isinstance(value, int)
+    return value
+
+
+def generator() -> np.random.Generator:
+    """A generator for dropout: the same masks in every call."""
+    return np.random.default_rng(3)
+
+
+def dropout_on(_: Sizes) -> Mapping[str, Any]:
+    """Options of a layer that turn dropout on, with the same masks in every call."""
+    return {"rng": generator()}
+
+
+def times(name: str, factor: float) -> Callable[[Arrays, Sizes], Arrays]:
+    """To prepare inputs: one of them is multiplied by a factor."""
+    return lambda inputs, sizes: {**inputs, name: inputs[name] * inputs[name].dtype.type(factor)}
 
 
 def _spoil(change: str, inputs: Arrays) -> Arrays:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.catalogue.compare import close, same
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.catalogue.plain import PLAIN, low_rank, multi_head_attention
+from numpy_attention.catalogue.table import PLAIN
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.circumstances.layouts import laid, strided
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.numbers.line import Outputs
-from numpy_attention.gradcheck.problems.problem import Arrays, Gradients, is_float
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.line import Outputs
+from numpy_attention.gradcheck.problem import Arrays, Gradients, is_float
+from numpy_attention.gradcheck.robustness import laid, strided
 from numpy_attention.gradcheck.spec import Sizes
 
 Property = Callable[[Entry, int, Sizes | None], None]
@@ -121,13 +122,13 @@ def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None)
 
 
 def forward_is_the_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """The output is that of the formula written plainly, where we have it (see `plain`)."""
+    """The output is that of the formula written plainly, where a page has it: `PLAIN`."""
     case = entry.case(seed, np.float64, sizes)
-    plain, options = _plain(case)
-    if plain is None:
+    plain, of_a_layer = PLAIN.get(entry.covers), {} if case.layer is None else {"layer": case.layer}
+    expected = plain(**of_a_layer, **case.inputs, **copy.deepcopy(case.options)) if plain is not None else None
+    if expected is None:  # no plain form, or none of this variant
         return
     y, _ = case.op(**case.inputs, **copy.deepcopy(case.options))
-    expected = plain(**case.inputs, **options)
     assert y.shape == expected.shape, f"{entry.name}: the forward gives {y.shape}, the formula {expected.shape}"
     wrong = ~(np.abs(y - expected) <= 1e-10 * max(1.0, float(np.max(np.abs(expected), initial=0.0))))
     if wrong.any():
@@ -145,56 +146,12 @@ def two_uses_do_not_disturb_each_other(entry: Entry, seed: int, sizes: Sizes | N
     )
 
 
-def same(a: Any, b: Any, rounding: bool = False) -> bool:
-    """Equal to the last bit, or but for rounding, through tuples, dicts, layers and all else that a cache holds."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or (a.shape, a.dtype) != (b.shape, b.dtype):
-            return False
-        if rounding and a.dtype.kind == "f":
-            tolerance = 1e-4 if a.dtype == np.float32 else 1e-9
-            return bool(np.allclose(a, b, rtol=tolerance, atol=1e-2 * tolerance, equal_nan=True))
-        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    if isinstance(a, (tuple, list)):
-        return isinstance(b, (tuple, list)) and len(a) == len(b) and all(same(*pair, rounding) for pair in zip(a, b))
-    if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key], rounding) for key in a)
-    if isinstance(a, np.random.Generator):
-        return bool(a.bit_generator.state == b.bit_generator.state)
-    if hasattr(a, "__dict__") and not callable(a) and not isinstance(a, type):
-        return type(a) is type(b) and same(vars(a), vars(b), rounding)
-    return bool(a == b)
-
-
-def close(a: Any, b: Any) -> bool:
-    """Equal up to a few roundings of float64."""
-    if a is None or b is None:
-        return a is b
-    if isinstance(a, tuple):
-        return all(close(x, y) for x, y in zip(a, b, strict=True))
-    size = float(np.max(np.abs(a), initial=0.0))
-    # a gradient that is zero by cancelling holds the roundings of terms of size 1
-    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= 1e-11 * max(size, 1e-2)))
-
-
 def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:
     problem = case.problem()
     inputs: Arrays = case.inputs
     y, cache = problem.run(inputs)
     dy = random_cotangent(y, seed)
     return y, dy, problem.pull_back(dy, cache)
-
-
-def _plain(case: Case) -> tuple[Callable[..., Any] | None, Arrays]:
-    options = copy.deepcopy(case.options)
-    if case.entry.covers == "MultiHeadAttention":
-        layer = case.layer
-        ordinary = layer.num_kv_heads == layer.num_heads and layer.rotary_base is None and not options
-        return (multi_head_attention if ordinary else None), {"num_heads": layer.num_heads}
-    if case.entry.covers == "LowRank":
-        return low_rank, {"alpha": case.layer.alpha}
-    if options.get("dropout"):
-        return None, options
-    return PLAIN.get(case.entry.covers), options
 
 
 def _gradients(case: Case, seed: int, disturbed: bool) -> Any:

@@ -1,22 +1,58 @@
-"""One table of every op, layer and model, in every variant: what is checked, and the run that checks it."""
+"""All pages in one table: what is checked, in the order of the chapters, and the run that checks it.
+
+A page is a module in `pages`; it is found by itself. What it may define:
+
+    CHAPTER      its place in every list
+    ENTRIES      every op, layer and model in every variant, with the spec of its inputs
+    PLAIN        {"softmax": f}: the forward once more, in the plainest NumPy; f takes what the op takes, and a layer's
+                 also takes `layer`; it returns None for a variant that it does not have
+    TRIALS       {"Adam": (Adam, trial)}: what has no gradient, and its trial
+    EXERCISES    its exercises, and OURS, the right answers that the package does not have under their names
+
+and its known mistakes, which the decorators of `mistake` enter into MISTAKES.
+"""
 
 import difflib
+import importlib
+import pkgutil
 import statistics
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, TextIO
 
+import numpy as np
+
+from numpy_attention import ops
 from numpy_attention.backend import NumPyBackend
+from numpy_attention.catalogue import pages
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.inside import INSIDE
-from numpy_attention.catalogue.layers import LAYERS
-from numpy_attention.catalogue.models import MODELS
-from numpy_attention.catalogue.ops import OPS
+from numpy_attention.catalogue.exercise import Check, Exercise
 from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 
-CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in (*OPS, *LAYERS, *MODELS, *INSIDE)}
+_FOUND = [importlib.import_module(f"{pages.__name__}.{one.name}") for one in pkgutil.iter_modules(pages.__path__)]
+PAGES = sorted(_FOUND, key=lambda page: page.CHAPTER)  # of one chapter in the order of their names
+
+
+def _all(name: str) -> list[Any]:
+    """What all pages have under a name that stands for a tuple, or the items of a dict."""
+    found = [getattr(page, name, ()) for page in PAGES]
+    return [item for one in found for item in (one.items() if isinstance(one, dict) else one)]
+
+
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _all("ENTRIES")}
+PLAIN: dict[str, Callable[..., np.ndarray | None]] = dict(_all("PLAIN"))
+TRIALS: dict[str, tuple[Any, Check]] = dict(_all("TRIALS"))
+EXERCISES: dict[str, Exercise] = {one.name: one for one in sorted(_all("EXERCISES"), key=lambda one: one.tutorial)}
+_OURS = SimpleNamespace(**{name: getattr(ops, name) for name in ops.__all__}, **dict(_all("OURS")))
+
+
+def ours() -> Any:
+    """The right answers, under the names that the exercises use: the package's own, and those on the pages."""
+    return _OURS
 
 
 def named(names: list[str] | None = None) -> list[Entry]:

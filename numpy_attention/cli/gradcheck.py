@@ -16,7 +16,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
-    parser.add_argument("--gallery", action="store_true", help="kill the known mistakes; show what weaker checks miss")
+    parser.add_argument("--gallery", action="store_true", help="catch the known mistakes; show what weaker checks miss")
     parser.set_defaults(run=run)
 
 
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     if a.gallery:
         if a.names:
             raise InputError("--gallery shows all known mistakes; leave NAME out")
-        survivors: int = importlib.import_module("numpy_attention.gallery").print_gallery(sys.stdout)
+        survivors: int = importlib.import_module("numpy_attention.catalogue").print_gallery(sys.stdout)
         return 1 if survivors else 0
     catalogue = importlib.import_module("numpy_attention.catalogue.table")
     backend = get_backend(a.backend)

@@ -9,17 +9,23 @@ The package can itself be called: `numpy_attention.gradcheck(...)` is `numpy_att
 
 How it works:
 
-    problems        op, function or layer in one form: a function of named arrays, and the gradients it claims
-    numbers         the claims beside two witnesses: differences, and steps into the complex plane
-    circumstances   the same in any memory layout, with any dy, after any other call
-    words           the likely mistake
-    report          what was found, on a screen
-    check           all of this in turn
-    curvature       the backward's own derivative: the Hessian times a vector
+    check           the whole check in turn: begin here
+    problem         an op, a function or a layer in one form: a function of named arrays, and its analytic gradients
+    trees           dicts, lists and dataclasses of arrays, taken apart and put together
+    claims          the analytic gradients, and the round-off in them
+    line            L = sum(dy y), a single number, along a line through the arrays
+    differences     the derivative of L along that line, with its own error; corners and ties
+    complex_step    the same to the last digit, by a step into the complex plane
+    tolerance       how far a right gradient may be off
+    elements        each element compared; directions through large arrays
+    robustness      the same gradient in any memory layout, with any dy, after any other call
+    report          the result, on a screen
 
-    spec, draws, examples, strategies      inputs for property tests: arrays whose sizes agree by name
-    pytest_plugin                          the same as fixtures and a marker of pytest
-    adapters, torch_adapter, bridge        functions of PyTorch, JAX, autograd and CuPy
+    diagnosis       the likely mistake, from `evidence`: `terms` of the formula, `places`, `experiments`
+    curvature       the backward's own derivative: the Hessian times a vector
+    spec, strategies    inputs for property tests: arrays whose sizes agree by name
+    pytest_plugin       the same as fixtures and a marker of pytest
+    adapters            functions of PyTorch, JAX, autograd and CuPy
 """
 
 import sys

@@ -10,36 +10,33 @@ resolves to four digits is not called right.
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.circumstances.structure import check_structure
-from numpy_attention.gradcheck.numbers.claims import Claim, ask_backward, claims
-from numpy_attention.gradcheck.numbers.complex_step import ComplexStep, NoComplexStep
-from numpy_attention.gradcheck.numbers.differences import measure_stairs, taylor_slope
-from numpy_attention.gradcheck.numbers.directions import at_corners, check_directions
-from numpy_attention.gradcheck.numbers.elements import check_elements
-from numpy_attention.gradcheck.numbers.exactly import check_exactly, confirmed
-from numpy_attention.gradcheck.numbers.kinks import check_ties
-from numpy_attention.gradcheck.numbers.line import Outputs, Scalar, largest, sizes
-from numpy_attention.gradcheck.numbers.low_precision import hold_to_float64, in_double
-from numpy_attention.gradcheck.numbers.point import Point
-from numpy_attention.gradcheck.numbers.round_off import SAFETY
-from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
-from numpy_attention.gradcheck.problems.options import Options, checked, split_options
-from numpy_attention.gradcheck.problems.problem import (
+from numpy_attention.gradcheck.claims import Claim, ask_backward, claims
+from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep
+from numpy_attention.gradcheck.diagnosis import diagnose
+from numpy_attention.gradcheck.differences import check_ties, measure_stairs, taylor_slope
+from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_exactly, confirmed
+from numpy_attention.gradcheck.evidence import Evidence
+from numpy_attention.gradcheck.line import Outputs, Scalar, largest, sizes
+from numpy_attention.gradcheck.problem import (
+    FunctionProblem,
     Gradients,
     Inputs,
+    LayerProblem,
+    OpProblem,
+    Options,
     Problem,
+    checked,
+    forward_of,
     in_float64,
-    problem_of_function,
-    problem_of_op,
+    split_options,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
-from numpy_attention.gradcheck.words.diagnosis import diagnose
-from numpy_attention.gradcheck.words.evidence import Evidence
+from numpy_attention.gradcheck.robustness import check_structure
+from numpy_attention.gradcheck.tolerance import SAFETY, Point, hold_to_float64, in_double
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one
@@ -75,7 +72,7 @@ def gradcheck(
     True
     """
     own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
-    problem = problem_of_op(op, op_backward, inputs, split_options(op, options, more, own), no_gradient)
+    problem = OpProblem(op, op_backward, inputs, split_options(op, options, more, own), no_gradient)
     return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
@@ -94,7 +91,7 @@ def gradcheck_vjp(
     True
     """
     own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
-    problem = problem_of_function(f, vjp, inputs, split_options(f, options, more, own), no_gradient)
+    problem = FunctionProblem(f, vjp, inputs, split_options(f, options, more, own), no_gradient)
     return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
@@ -109,7 +106,7 @@ def gradcheck_layer(
     Raises: GradientError, when a gradient is wrong; what the layer raises.
     """
     own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
-    problem = problem_of_layer(layer, inputs, split_options(forward_of(layer), options, more, own), no_gradient)
+    problem = LayerProblem(layer, inputs, split_options(forward_of(layer), options, more, own), no_gradient)
     return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
 
 
@@ -183,7 +180,7 @@ def _take_stock(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point,
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
         low, _ = claims(problem, dy, grads, scalar.terms)
-        problem, dy, grads = replace(problem, inputs=exact), scalar.dy, double
+        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
     found, moves = claims(problem, dy, grads, scalar.terms)
     return Point(problem, exact, scalar, moves), found, low
 

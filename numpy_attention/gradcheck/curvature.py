@@ -25,21 +25,23 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.numbers.complex_step import H as STEP
-from numpy_attention.gradcheck.numbers.complex_step import NoComplexStep, complex_numbers, in_complex
-from numpy_attention.gradcheck.numbers.line import Outputs, rms
-from numpy_attention.gradcheck.problems.layer import forward_of, problem_of_layer
-from numpy_attention.gradcheck.problems.options import Options, split_options
-from numpy_attention.gradcheck.problems.problem import (
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.complex_step import H as STEP
+from numpy_attention.gradcheck.complex_step import NoComplexStep, complex_numbers, in_complex
+from numpy_attention.gradcheck.line import Outputs, rms
+from numpy_attention.gradcheck.problem import (
+    FunctionProblem,
     Inputs,
+    LayerProblem,
+    OpProblem,
+    Options,
     Problem,
+    forward_of,
     is_float,
     name_inputs,
-    problem_of_function,
-    problem_of_op,
+    split_options,
 )
-from numpy_attention.gradcheck.problems.trees import taken_apart
+from numpy_attention.gradcheck.trees import taken_apart
 
 ByName = dict[str, np.ndarray]
 
@@ -68,7 +70,7 @@ def hvp_layer(
     [[1.0, 0.0]]
     """
     given = split_options(forward_of(layer), options, more)
-    return hessian_times(problem_of_layer(layer, inputs, given), v, dy)
+    return hessian_times(LayerProblem(layer, inputs, given), v, dy)
 
 
 def hvp(
@@ -87,7 +89,7 @@ def hvp(
     >>> hvp(cube, cube_backward, (x,), (v,), dy=np.ones(2))["x"].tolist()
     [6.0, 12.0]
     """
-    return hessian_times(problem_of_op(op, op_backward, inputs, split_options(op, options, more)), _named(op, v), dy)
+    return hessian_times(OpProblem(op, op_backward, inputs, split_options(op, options, more)), _named(op, v), dy)
 
 
 def hvp_vjp(
@@ -104,7 +106,7 @@ def hvp_vjp(
     >>> hvp_vjp(lambda x: (x**4).sum(), lambda dy, x: dy * 4 * x**3, (x,), (v,))["x"].round(9).tolist()
     [108.0, 0.0]
     """
-    return hessian_times(problem_of_function(f, vjp, inputs, split_options(f, options, more)), _named(f, v), dy)
+    return hessian_times(FunctionProblem(f, vjp, inputs, split_options(f, options, more)), _named(f, v), dy)
 
 
 def hessian_times(problem: Problem, v: Mapping[str, Any], dy: Any = None) -> ByName:

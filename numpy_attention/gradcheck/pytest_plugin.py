@@ -50,7 +50,7 @@ class Example:
 
     def draw(self) -> Any:
         """The arrays."""
-        return _of("examples").draw_example(self.spec, self.seed, **self.how)
+        return _of("spec").draw_example(self.spec, self.seed, **self.how)
 
     def __str__(self) -> str:
         how = "".join(f", {name}={value!r}" for name, value in self.how.items())
@@ -190,7 +190,7 @@ def _examples(config: pytest.Config, marker: pytest.Mark) -> list[Example]:
 def _name(spec: str, seed: int, how: Mapping[str, Any]) -> str:
     """Such as seed7-B2-T3: `-k seed7-` finds it."""
     known = {name: value for name, value in how.items() if name not in ("dtype", "special")}
-    sizes = _of("examples").example_sizes(spec, seed, **known)
+    sizes = _of("spec").example_sizes(spec, seed, **known)
     leading = "x".join(re.findall(r"\d+", str(sizes.pop("...", ""))))
     parts = [f"seed{seed}", f"leading{leading}" if leading else "", *(f"{size}{n}" for size, n in sizes.items())]
     return "-".join(filter(None, parts))

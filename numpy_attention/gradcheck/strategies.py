@@ -24,8 +24,7 @@ try:
 except ImportError as missing:
     raise ImportError("numpy_attention.gradcheck.strategies needs Hypothesis: pip install hypothesis") from missing
 
-from numpy_attention.gradcheck.examples import DrawnInputs
-from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, parse
+from numpy_attention.gradcheck.spec import DrawnInputs, Sizes, Spec, draw_inputs, parse
 
 
 @st.composite

@@ -1,33 +1,37 @@
 """Grading one exercise: its properties in turn, and the smallest example against the first that fails.
 
 The order is that in which a student can use the answer: the forward is still the one that was handed out; the backward
-returns arrays at all, so many and of these shapes; their numbers are right; the contract of an op is kept. Hypothesis
-looks for an example and shrinks it, the tutor explains it, and what comes after a failure waits.
+returns arrays at all, so many and of these shapes; their numbers are right; float32 stays float32. Hypothesis looks for
+an example and shrinks it, the tutor explains it, and what comes after a failure waits.
 """
 
 import copy
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.catalogue import properties
+from numpy_attention.catalogue.compare import close
 from numpy_attention.catalogue.entry import Case, Entry
+from numpy_attention.catalogue.exercise import Exercise, beside, shown
+from numpy_attention.catalogue.table import ours
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.form import right_form
 from numpy_attention.grade.formula import as_exact_as_a_formula
-from numpy_attention.grade.quiz import shown
-from numpy_attention.grade.references import ours
-from numpy_attention.grade.tutor import explain
+from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
+WHOLE = 4  # one in so many of them goes through the whole checker, and three at least
 MOST = 100  # numbers in an example: it is to be read by eye
 STATES = ("right", "to do", "wrong", "broken", "too slow")
+
+Look = Callable[[int], Failure | None]
+Property = Callable[[Entry, Entry, int, Sizes | None], None]  # of a student's entry, and of one with our functions
 
 
 @dataclass
@@ -47,32 +51,19 @@ class Grade:
         return "\n".join(self.lines)
 
 
-@dataclass
-class Failure:
-    """The smallest example that fails."""
-
-    error: BaseException
-    entry: Entry | None
-    seed: int
-    sizes: Sizes | None
-    right: Entry | None = None  # the same with our own functions
-
-
 def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:
     """Grade a module that holds everything the exercise needs."""
     grade = Grade(exercise.name)
-    checks = {subject: list(_checks(exercise, module, subject)) for subject in exercise.subjects}
-    grade.of = sum(len(own) for own in checks.values())
-    for subject, own in checks.items():
-        for words, attempt in own:
-            failure = attempt(examples)
+    in_turn = {subject: list(_in_turn(exercise, module, subject)) for subject in exercise.subjects}
+    grade.of = sum(map(len, in_turn.values()))
+    for subject, own in in_turn.items():
+        for words, look in own:
+            failure = look(examples)
             if failure is None:
                 grade.passed += 1
                 grade.lines.append(f"  right    {subject}: {words}")
                 continue
-            state, lines, summary = explain(
-                exercise, module, subject, failure.error, failure.entry, failure.seed, failure.sizes, failure.right
-            )
+            state, lines, summary = explain(exercise, module, subject, failure)
             grade.state = max(grade.state, state, key=STATES.index)
             grade.summary = grade.summary or summary
             grade.lines.append(f"  {'to do ' if state == 'to do' else 'WRONG '}   {subject}: {words}")
@@ -85,52 +76,39 @@ def _wrapped(line: str) -> list[str]:
     return textwrap.wrap(line, 108) if line and not line.startswith(" ") else [line]
 
 
-def _checks(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Callable[[int], Failure | None]]]:
+def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Look]]:
     """Each property in words, with the function that looks for an example against it."""
     if subject in exercise.trials:
         for words, trial in exercise.trials[subject].items():
             yield words, partial(_first_seed, trial, getattr(module, subject))
         return
     tries = [one for one in exercise.tries if one.name == subject]
-    entries = [one.entry(module) for one in tries]
-    own = {id(entry): one.entry(ours()) for entry, one in zip(entries, tries)}
-
-    def forward_is_right(entry: Entry, seed: int, sizes: Sizes | None) -> None:
-        """The forward gives what the formula gives; where it was handed out, it was right then."""
-        theirs, right = (_output(one.case(seed, np.float64, sizes), subject) for one in (entry, own[id(entry)]))
-        assert properties.close(theirs, right), (
-            f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(right)}"
-            if exercise.from_nothing else
-            f"the forward no longer gives what it should, {_short(right)}, but {_short(theirs)}; it was right as it "
-            "was handed out, so put it back: only the backward is yours to write"
-        )
-
-    def gradients_agree(entry: Entry, seed: int, sizes: Sizes | None) -> None:
-        """The backward gives the gradients of the formula's forward, and as exactly as a formula gives them."""
-        problem = beside(entry, own[id(entry)], seed, sizes)
-        report = check(problem, seed)
-        assert report.error <= entry.tolerance, f"{subject}: off by {report.error:.1e}"
-        as_exact_as_a_formula(subject, problem, own[id(entry)].case(seed, np.float64, sizes).problem(), seed)
-
-    in_turn: list[tuple[str, properties.Property]] = [
-        (f"the forward is {'' if exercise.from_nothing else 'still '}that of the formula", forward_is_right),
-        ("the backward returns arrays of the right number, shape and dtype", right_form),
-        ("every element agrees with differences of the forward", gradients_agree),
-        ("inputs, dy and cache stay as they were; called twice it says the same", properties.nothing_is_changed),
-        ("a second use before the backward disturbs nothing", properties.two_uses_do_not_disturb_each_other),
-        ("float32 stays float32", properties.dtype_is_kept),
-    ]
-    for words, property_ in in_turn:
-        yield words, partial(_smallest, property_, list(zip(entries, own.values())))
+    pairs = [(one.entry(module), one.entry(ours())) for one in tries]
+    still = "" if exercise.from_nothing else "still "
+    yield f"the forward is {still}that of the formula", partial(_first, partial(_forward, exercise.from_nothing), pairs)
+    yield "the backward returns arrays of the right number, shape and dtype", partial(_first, _form, pairs)
+    yield "every element agrees with differences of the forward", partial(_first_wrong_gradient, pairs)
+    yield "float32 stays float32", partial(_first, _dtype, pairs)
     if exercise.memory is not None:
         memory = exercise.memory
         yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
 
 
-def _output(case: Case, subject: str) -> np.ndarray:
+def _forward(from_nothing: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
+    """The forward gives what the formula gives; where it was handed out, it was right then."""
+    theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
+    assert close(theirs, expected), (
+        f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(expected)}"
+        if from_nothing else
+        f"the forward no longer gives what it should, {_short(expected)}, but {_short(theirs)}; it was right as it "
+        "was handed out, so put it back: only the backward is yours to write"
+    )
+
+
+def _output(case: Case) -> np.ndarray:
     answer = case.op(**case.inputs, **copy.deepcopy(case.options))
     pair = isinstance(answer, tuple) and len(answer) == 2
-    assert pair, f"{subject} must return two things, (y, cache), got {type(answer).__name__}"
+    assert pair, f"{case.entry.covers} must return two things, (y, cache), got {type(answer).__name__}"
     return np.asarray(answer[0])
 
 
@@ -138,21 +116,59 @@ def _short(y: np.ndarray) -> str:
     return f"an array {y.shape} beginning with {y.reshape(-1)[:2].round(4).tolist()}"
 
 
+def _form(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
+    right_form(entry, seed, sizes)
+
+
+def _as_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
+    """The backward gives the gradients of our own, as exactly as a formula gives them."""
+    problem = beside(entry, right, seed, sizes)
+    as_exact_as_a_formula(entry.covers, problem, right.case(seed, np.float64, sizes).problem(), seed)
+
+
+def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
+    """The same, and what no look at numbers shows: nothing is changed, nothing is kept outside the cache."""
+    report = check(beside(entry, right, seed, sizes), seed)
+    assert report.error <= entry.tolerance, f"{entry.covers}: off by {report.error:.1e}"
+    _as_ours(entry, right, seed, sizes)
+    properties.nothing_is_changed(entry, seed, sizes)
+
+
+def _dtype(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
+    properties.dtype_is_kept(entry, seed, sizes)
+
+
+def _first_wrong_gradient(pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
+    """Our own gradient tells right from wrong at once; the checker, which takes a hundred times as long, tells why."""
+    for pair in pairs:
+        found = _smallest(_as_ours, *pair, examples)
+        if found is not None:
+            try:
+                _gradients(*pair, found.seed, found.sizes)
+            except Exception as error:
+                found = replace(found, error=error)
+        else:
+            found = _smallest(_gradients, *pair, max(examples // WHOLE, 3))
+        if found is not None:
+            return found
+    return None
+
+
+def _first(property_: Property, pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
+    """The smallest example against a property, of the first entry that has one."""
+    return next(filter(None, (_smallest(property_, *pair, examples) for pair in pairs)), None)
+
+
 def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> Failure | None:
     for seed in range(examples):
         try:
             trial(made, seed)
         except Exception as error:  # whatever the answer does is to be explained
-            return Failure(error, None, seed, None)
+            return Failure(error, seed)
     return None
 
 
-def _smallest(property_: properties.Property, entries: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
-    """The smallest example against a property, of the first entry that has one."""
-    return next(filter(None, (_smallest_of(property_, *pair, examples) for pair in entries)), None)
-
-
-def _smallest_of(property_: properties.Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
+def _smallest(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
     """Let Hypothesis look for an example, and shrink it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
@@ -169,9 +185,9 @@ def _smallest_of(property_: properties.Property, entry: Entry, right: Entry, exa
     def attempt(sizes: Sizes, seed: int) -> None:
         try:
             with np.errstate(all="ignore"):
-                property_(entry, seed, sizes)
+                property_(entry, right, seed, sizes)
         except Exception as error:
-            found[:] = [Failure(error, entry, seed, sizes, right)]
+            found[:] = [Failure(error, seed, sizes, entry, right)]
             raise AssertionError from error
 
     try:

@@ -27,7 +27,7 @@ DERIVE = frozenset({
     "aesara", "autograd", "casadi", "chainer", "flax", "jax", "keras", "mlx", "mxnet", "mygrad", "numdifftools",
     "paddle", "pytensor", "tensorflow", "theano", "tinygrad", "torch",
 })
-ANSWERS = (f"{PACKAGE}.grade.", f"{PACKAGE}.catalogue.", f"{PACKAGE}.gallery.")
+ANSWERS = (f"{PACKAGE}.grade.", f"{PACKAGE}.catalogue.")
 METHODS = ("backward", "step")
 FEW = 2  # a backward may compute its forward anew; differences take two calls an element
 
@@ -98,6 +98,21 @@ class Calls:
 
     def __init__(self) -> None:
         self.backward, self.count, self.said = "", 0, ""
+
+    def during(self, backward: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call f, and count for as long as it takes if it is a backward: the name of one, or "".
+
+        Raises: NotYours for what was noticed, even where the file itself has caught that.
+        """
+        self.backward, self.count, self.said = backward, 0, ""
+        try:
+            with np.errstate(all="ignore"):
+                answer = f(*args, **kwargs)
+        finally:
+            self.backward = ""
+        if self.said:
+            raise NotYours(self.said)
+        return answer
 
     def counted(self, forward: Callable[..., Any], name: str) -> Callable[..., Any]:
         """The forward, in whose place this stands."""

@@ -1,60 +1,97 @@
 """Whose mistake is it? A wrong answer beside every known wrong answer, on many inputs.
 
-Two answers are the same mistake when they agree on every input, in all that an imprint shows, and on some input the
+Two answers are the same mistake when they agree on every input, in all that an outcome shows, and on some input the
 right answer says otherwise. Sizes that all differ tell transposes apart; equal ones let those answer that need squares.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.properties import same
-from numpy_attention.gallery.imprint import imprint
-from numpy_attention.gallery.registry import Mutant
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.mistake import Mistake
+from numpy_attention.catalogue.table import ours
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.line import Outputs
+from numpy_attention.gradcheck.problem import Gradients
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise
-from numpy_attention.grade.references import ours
 
 
-def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mutant]:
-    """The mutants that answer as this module does, wherever both answer, and not as the right one does."""
-    known = [mutant for mutant in exercise.mutants if mutant.covers == subject or subject == "EncoderBlock"]
-    if subject in exercise.imprints:
-        imprint_of = exercise.imprints[subject]
-        theirs, right = _or_none(lambda: imprint_of(getattr(module, subject))), imprint_of(getattr(ours(), subject))
-        made = [(mutant, _or_none(lambda mutant=mutant: imprint_of(mutant.stand_in))) for mutant in known]
-        return _alike(theirs, right, [(mutant, wrong) for mutant, wrong in made if wrong is not None])
-    found: set[str] = set()
-    alike = {mutant.name: True for mutant in known}  # on every input
-    telling = {mutant.name: False for mutant in known}  # on some input the right answer says otherwise
+class Outcome(NamedTuple):
+    """Outputs and gradients, and what the backward did to dy and to its cache."""
+
+    y: Outputs
+    grads: Gradients
+    changed_dy: bool
+    changed_cache: bool
+
+
+def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float64) -> Outcome | None:
+    """What a run shows; None when it stops, and a mistake may stop in any way."""
+    try:
+        problem = entry.case(seed, dtype, sizes).problem()
+        with np.errstate(all="ignore"):
+            y, cache = problem.run(problem.inputs)
+            dy = random_cotangent(y, seed)
+            kept = tuple(one.copy() for one in dy)
+            claimed = problem.pull_back(dy, cache)
+            grads = {name: None if grad is None else np.array(grad) for name, grad in claimed.items()}
+            changed_dy = not same(kept, dy)
+            for one, before in zip(dy, kept):
+                one[...] = before
+            again = problem.pull_back(dy, cache)
+    except Exception:
+        return None
+    return Outcome(y, grads, changed_dy, not same(grads, again))
+
+
+def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
+    """The mistakes that answer as this module does, wherever both answer, and not as the right one does."""
+    known = [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
+    if subject in exercise.asked:
+        outcome_of = exercise.asked[subject].outcome
+        theirs, right = _or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
+        made = [(mistake, _or_none(lambda mistake=mistake: outcome_of(mistake.stand_in))) for mistake in known]
+        return _alike(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
+    entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
+    found, rest = set[str](), known
     for dtype in (np.float64, np.float32):  # a dtype lost on the way hides no mistake that float64 shows
-        for one in exercise.tries:
-            if one.name != subject:
-                continue
-            entry, right_entry = one.entry(module), one.entry(ours())
-            show: Any = imprint
-            if exercise.from_nothing and all(imprint(entry, *drawn) is None for drawn in _draws(entry)):
-                show = _outputs  # its backward is not written yet
-            for seed, sizes in _draws(entry):
-                answer, model = (show(either, seed, sizes, dtype) for either in (entry, right_entry))
-                for mutant in known:
-                    wrong = show(mutant.spoil(right_entry), seed, sizes, dtype)
-                    alike[mutant.name] &= same(answer, wrong, rounding=True)
-                    telling[mutant.name] |= not same(wrong, model, rounding=True)
-        found |= {name for name in alike if alike[name] and telling[name]}
-    return [mutant for mutant in known if mutant.name in found]
+        alike, telling = _alike_in_runs(rest, entries, exercise.from_nothing, dtype)
+        found |= telling & {mistake.name for mistake in alike}
+        rest = [mistake for mistake in alike if mistake.name not in telling]
+    return [mistake for mistake in known if mistake.name in found]
 
 
-def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mutant, list[Any]]]) -> list[Mutant]:
+def _alike_in_runs(
+    known: list[Mistake], entries: list[tuple[Entry, Entry]], from_nothing: bool, dtype: Any
+) -> tuple[list[Mistake], set[str]]:
+    """Those that agree with the first of each two entries on every draw, and by which of them the second is told."""
+    alike, telling = known, set[str]()
+    for entry, right in entries:
+        show: Any = outcome
+        if from_nothing and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
+            show = _outputs  # its backward is not written yet
+        for seed, sizes in _draws(entry):
+            if not alike:
+                break
+            answer, model = (show(either, seed, sizes, dtype) for either in (entry, right))
+            wrong = {mistake.name: show(mistake.spoil(right), seed, sizes, dtype) for mistake in alike}
+            alike = [mistake for mistake in alike if same(answer, wrong[mistake.name], rounding=True)]
+            telling |= {mistake.name for mistake in alike if not same(wrong[mistake.name], model, rounding=True)}
+    return alike, telling
+
+
+def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:
     """Who answers alike in all; or else as far as the first wrong answer, behind which others may wait."""
     pairs = enumerate(zip(theirs or (), right))
     first = next((i for i, pair in pairs if not same(*pair, rounding=True)), None)
     if theirs is None or first is None or any(one is None for one in theirs[first]):
         return []
-    telling = [(mutant, one) for mutant, one in made if not same(one[first], right[first], rounding=True)]
+    telling = [(mistake, one) for mistake, one in made if not same(one[first], right[first], rounding=True)]
     for upto in (len(right), first + 1):
-        found = [mutant for mutant, one in telling if same(theirs[:upto], one[:upto], rounding=True)]
+        found = [mistake for mistake, one in telling if same(theirs[:upto], one[:upto], rounding=True)]
         if found:
             return found
     return []

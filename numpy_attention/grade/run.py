@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import printable, typed
-from numpy_attention.grade.exercise import Exercise
-from numpy_attention.grade.exercises import EXERCISES
 from numpy_attention.grade.grading import Grade, grade_module
-from numpy_attention.grade.remote import FLOOD, SHOWN, Ended, Remote
-from numpy_attention.grade.solution import told
+from numpy_attention.grade.page import page_of
+from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process
 
 TIME_LIMIT = 60.0  # seconds a file
 MOST_SECONDS = 86_400.0
@@ -75,7 +75,7 @@ def main(
 def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
     """Grade a file, whose functions run in another process; that is stopped when its time is over."""
     _require_hypothesis()
-    with Remote(file, exercise, time_limit) as module:
+    with Process(file, exercise, time_limit) as module:
         importlib.import_module("numpy_attention.gradcheck.strategies")  # while the other process starts
         try:
             reply = module.load()
@@ -91,7 +91,7 @@ def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -
     return grade
 
 
-def _no_answer(file: Path, exercise: Exercise, module: Remote) -> Grade:
+def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
     """The other process ended without a word: out of time, or out of memory, or it left Python."""
     stuck, state = module.why(), "broken"
     if module.broken:
@@ -121,10 +121,10 @@ def _printed(data: bytes) -> list[str]:
 
 
 def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
-    lines = [f"{exercise.name}: {exercise.title}", *grade.lines]
+    lines = [f"{exercise.name}: {page_of(exercise.name).title}", *grade.lines]
     command = f"python -m numpy_attention grade {typed(file)}"
     if grade.state == "right":
-        lines.append(f"All {grade.of} properties hold. Checked: {exercise.claim}")
+        lines.append(f"All {grade.of} properties hold. Checked: {page_of(exercise.name).claim}")
         lines.append(f"A worked solution, to compare with: {command} --solution {exercise.name}")
     elif grade.state == "to do":
         lines += ["", f"{grade.passed} of {grade.of} properties hold. To begin: {command} --hint 1"]
@@ -135,11 +135,11 @@ def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
 
 
 def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
-    count = len(exercise.hints)
-    if not 1 <= number <= count:
-        raise GradeError(f"grade: --hint must be 1 to {count}, the hints for {exercise.name}, got {number}")
-    print(f"Hint {number} of {count}: {exercise.hints[number - 1]}", file=out)
-    if number < count:
+    hints = page_of(exercise.name).hints
+    if not 1 <= number <= len(hints):
+        raise GradeError(f"grade: --hint must be 1 to {len(hints)}, the hints for {exercise.name}, got {number}")
+    print(f"Hint {number} of {len(hints)}: {hints[number - 1]}", file=out)
+    if number < len(hints):
         print(f"Try again, and if it does not help: --hint {number + 1}", file=out)
 
 
@@ -152,12 +152,12 @@ def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, ou
     for name, exercise in exercises.items():
         file = _own_file(name, files)
         if asked.count(name) > 1 or (file is not None and grade_file(file, exercise, time_limit).state == "right"):
-            print(f"{name}: {exercise.title}\n\n{told(name)}\n", file=out)
+            print(f"{name}: {page_of(name).title}\n\n{page_of(name).solution}\n", file=out)
             continue
         shown = False
         print(
             f"{name}: {f'{file} is not right yet' if file else 'there is no answer of yours here'}, so the last hint "
-            f"first.\n{exercise.hints[-1]}\n\nThe solution all the same? Ask for it twice: "
+            f"first.\n{page_of(name).hints[-1]}\n\nThe solution all the same? Ask for it twice: "
             f"python -m numpy_attention grade --solution {name} --solution {name}\n", file=out,
         )
     return 0 if shown else 1

@@ -1,96 +1,120 @@
 """What a tutor says to a wrong answer: the smallest example in numbers, the likely mistake, and who made it before.
 
-Three kinds of failure: not written yet, which is no mistake; a stop, with the student's own line; a wrong result. The
-smallest example shows the numbers best, a larger one with sizes all different the pattern behind them.
+    not written yet                     no mistake: what will be checked
+    an answer that is not the student's as the guard says it
+    a stop                              with the student's own line                  _of_a_stop
+    a wrong gradient                    in numbers, beside the differences           _of_a_wrong_gradient
+    anything else                       in the words of the property that failed     _of_a_broken_property
+
+The smallest example shows the numbers best, a larger one with sizes all different the pattern behind them.
 """
 
 import re
-import traceback
-from pathlib import Path
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.exercise import SHOWN, WIDENED, Exercise, beside, shown
 from numpy_attention.catalogue.properties import OtherDtype
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.numbers.claims import random_cotangent
-from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.exercise import Exercise, beside
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.quiz import SHOWN, WIDENED, shown
+from numpy_attention.grade.page import page_of
 from numpy_attention.grade.recognize import recognize
-from numpy_attention.grade.stopped import Stopped
 
 LIKELY = "likely mistake: "
 MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
 
+Said = tuple[list[str], str]  # lines, and a summary in one line
 
-def explain(
-    exercise: Exercise, module: Any, subject: str, error: BaseException, entry: Entry | None, seed: int,
-    sizes: Sizes | None, right: Entry | None = None
-) -> tuple[str, list[str], str]:
-    """State, lines and a summary in one line; `right` is the entry with our own functions."""
+
+@dataclass
+class Failure:
+    """The smallest example that fails: what was raised, and on which draw of an entry, if it was one.
+
+    `right` is the entry with our own functions.
+    """
+
+    error: Exception
+    seed: int
+    sizes: Sizes | None = None
+    entry: Entry | None = None
+    right: Entry | None = None
+
+
+def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> tuple[str, list[str], str]:
+    """State, lines and a summary in one line."""
+    error = failure.error
     if isinstance(error, NotYours):
         return "wrong", [str(error)], str(error)
-    place = where(error, module)
     if isinstance(error, NotImplementedError):
-        todo = f"not written yet{place}"
-        return "to do", [todo, "", "What will be checked: " + exercise.claim], "not written yet"
-    lines: list[str] = []
+        todo = f"not written yet{_place(error)}"
+        return "to do", [todo, "", "What will be checked: " + page_of(exercise.name).claim], "not written yet"
     known = recognize(exercise, module, subject)
-    report = error.report if isinstance(error, GradientError) else None
-    summary = str(error).splitlines()[0] if str(error) else type(error).__name__
     if not isinstance(error, AssertionError):
-        summary = f"stopped with {type(error).__name__}: {summary}"
-        lines += [summary + place]
-        lines += matmul_cures(summary, place)
-        unfit = "could not be broadcast" in summary
-        if unfit and _lacks_one_axis(summary):
-            lines += ["The shapes differ by one axis that is missing: a sum, mean or max without keepdims=True?"]
-        if entry is not None:
-            # Where shapes do not fit, no number is to blame.
-            inputs = _inputs(entry, seed, sizes, numbers=not unfit)
-            lines += ["", "The smallest example found on which it stops:", *inputs]
-    elif report is not None and entry is not None:
-        lines += ["The smallest example found:", *_inputs(entry, seed, sizes)]
-        wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
-        for argument in wrong[:MOST_ARGUMENTS]:
-            yours, differences = _told_apart(argument.analytic, argument.numeric)
-            lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
-        other = _report_of_a_larger_example(entry, right or entry)
-        said = other or str(error)
-        lines += ["", "On another draw, whose arrays are not shown:"] if other else [""]
-        # Where the mistake is known, nobody need guess.
-        lines += [*(line for line in said.splitlines() if not (known and line.startswith(LIKELY)))]
-        summary = _likely_mistake(said) or summary
+        lines, summary = _of_a_stop(failure)
+    elif isinstance(error, GradientError) and error.report is not None and failure.entry is not None:
+        lines, summary = _of_a_wrong_gradient(failure, failure.entry, error.report)
+        if known:  # nobody need guess
+            lines = [line for line in lines if not line.startswith(LIKELY)]
     else:
-        lines += str(error).splitlines()
-        if isinstance(error, OtherDtype) and error.widened:
-            lines += [WIDENED]
-        if entry is not None:
-            # No dtype can be seen in numbers.
-            inputs = _inputs(entry, seed, sizes, numbers=not isinstance(error, OtherDtype))
-            lines += ["", "The smallest example found:", *inputs]
+        lines, summary = _of_a_broken_property(failure)
     lines += ["", "One of these known mistakes:"] if len(known) > 1 else []
-    for mutant in known:
-        name = f"`{mutant.name}`" if len(known) > 1 else f"A known mistake, `{mutant.name}`"
-        lines += ["", f"{name}: {mutant.wrong}", f"How it hides: {mutant.hides}"]
-        summary = f"known mistake `{mutant.name}`: {mutant.wrong}"
+    for mistake in known:
+        name = f"`{mistake.name}`" if len(known) > 1 else f"A known mistake, `{mistake.name}`"
+        lines += ["", f"{name}: {mistake.wrong}", f"How it hides: {mistake.hides}"]
+        summary = f"known mistake `{mistake.name}`: {mistake.wrong}"
     if len(known) > 1:
-        summary = f"one of the known mistakes {', '.join(f'`{mutant.name}`' for mutant in known)}"
+        summary = f"one of the known mistakes {', '.join(f'`{mistake.name}`' for mistake in known)}"
     return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
 
 
-def where(error: BaseException, module: Any) -> str:
-    """The innermost line of the student's own file; an error from another process brings it along."""
-    if isinstance(error, Stopped):
-        return error.place
-    file = getattr(module, "__file__", None)
-    at = _frame(error.__traceback__, file) if file else None
-    return f" ({Path(file).name}, line {at.lineno}: {at.line})" if at and file else ""
+def _of_a_stop(failure: Failure) -> Said:
+    """The function raised something: what, where, and on which inputs."""
+    error = failure.error
+    summary = f"stopped with {type(error).__name__}: {_first_line(error)}"
+    unfit = "could not be broadcast" in summary
+    lines = [summary + _place(error), *matmul_cures(summary, _place(error))]
+    if unfit and _lacks_one_axis(summary):
+        lines += ["The shapes differ by one axis that is missing: a sum, mean or max without keepdims=True?"]
+    # Where shapes do not fit, no number is to blame.
+    return lines + _example(failure, "The smallest example found on which it stops:", numbers=not unfit), summary
+
+
+def _of_a_wrong_gradient(failure: Failure, entry: Entry, report: Report) -> Said:
+    """Both gradients in numbers, and what the checker says of a larger example."""
+    lines = _example(failure)[1:]
+    wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
+    for argument in wrong[:MOST_ARGUMENTS]:
+        yours, differences = _told_apart(argument.analytic, argument.numeric)
+        lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
+    other = _report_of_a_larger_example(entry, failure.right or entry)
+    said = (other or str(failure.error)).splitlines()
+    lines += ["", "On another draw, whose arrays are not shown:"] if other else [""]
+    likely = [line for line in said if line.startswith(LIKELY)]
+    return lines + said, likely[0] if likely else _first_line(failure.error)
+
+
+def _of_a_broken_property(failure: Failure) -> Said:
+    """The property's own words; no dtype can be seen in numbers."""
+    error = failure.error
+    lines = str(error).splitlines()
+    if isinstance(error, OtherDtype) and error.widened:
+        lines += [WIDENED]
+    return lines + _example(failure, numbers=not isinstance(error, OtherDtype)), _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _place(error: Exception) -> str:
+    """The line of the student's file, which an error from the other process brings along."""
+    return getattr(error, "place", "")
 
 
 def matmul_cures(said: str, place: str) -> list[str]:
@@ -103,11 +127,6 @@ def matmul_cures(said: str, place: str) -> list[str]:
     return cures
 
 
-def _frame(trace: TracebackType | None, file: str) -> traceback.FrameSummary | None:
-    own = [frame for frame in traceback.extract_tb(trace) if frame.filename == file]
-    return own[-1] if own else None
-
-
 def _lacks_one_axis(message: str) -> bool:
     """Whether the first two shapes of a message are the same but for one axis that one of them lacks."""
     shapes = [tuple(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\([\d, ]*\)", message)]
@@ -117,11 +136,15 @@ def _lacks_one_axis(message: str) -> bool:
     return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
 
 
-def _inputs(entry: Entry, seed: int, sizes: Sizes | None, numbers: bool = True) -> list[str]:
+def _example(failure: Failure, words: str = "The smallest example found:", numbers: bool = True) -> list[str]:
+    """The inputs of the smallest example, in numbers or by their shapes; nothing where there is none."""
+    if failure.entry is None:
+        return []
+
     def told(value: Any) -> str:
         return f"= {shown(value)}" if numbers else f"of shape {np.shape(value)}"
 
-    case = entry.case(seed, np.float64, sizes)
+    case = failure.entry.case(failure.seed, np.float64, failure.sizes)
     parameters = case.layer.parameters() if case.layer is not None else {}
     left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
     lines = [f"  {name} {told(value)}" for name, value in case.inputs.items() if name not in left_out]
@@ -132,10 +155,10 @@ def _inputs(entry: Entry, seed: int, sizes: Sizes | None, numbers: bool = True) 
     try:
         with np.errstate(all="ignore"):
             y, _ = case.problem().run(case.inputs)
-        lines += [f"  dy {told(one)}" for one in random_cotangent(y, seed)]
+        lines += [f"  dy {told(one)}" for one in random_cotangent(y, failure.seed)]
     except Exception:  # the forward itself may be what stops
         pass
-    return lines
+    return ["", words, *lines]
 
 
 def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
@@ -156,8 +179,3 @@ def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
         except Exception:  # then the smallest example is all there is to say
             return ""
     return ""
-
-
-def _likely_mistake(report: str) -> str:
-    found = [line for line in report.splitlines() if line.startswith(LIKELY)]
-    return found[0] if found else ""

@@ -17,6 +17,7 @@ from numpy_attention.cli import main
 from numpy_attention.ops import linear, linear_backward
 from tests.backend.devices import Device
 from tests.backend.strict_array import StrictArray
+from tests.every import each
 
 
 def broken(error: Exception) -> Any:
@@ -177,7 +178,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return lambda *args, **kwargs: LazyArray(getattr(self.numbers, name)(*args, **kwargs))
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@each(sorted(CATALOGUE))
 def test_an_array_of_another_library_works_or_is_refused_in_our_words(name: str) -> None:
     case = CATALOGUE[name].case(seed=9)
     refusal = ""

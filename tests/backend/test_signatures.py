@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.backend.strict_rules import CUPY, bind
+from tests.every import each
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "numpy_attention"
@@ -65,14 +66,14 @@ def objection(name: str, call: ast.Call) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@each(FILES, lambda path: path.relative_to(PACKAGE).as_posix())
 def test_cupy_has_every_function_and_keyword_of_a_chapter(path: Path) -> None:
     for name, call in calls(ast.parse(path.read_text("utf-8"))):
         found = objection(name, call)
         assert found is None, f"{path.relative_to(ROOT)}:{call.lineno}: {found}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@each(FILES, lambda path: path.relative_to(PACKAGE).as_posix())
 def test_cupys_arrays_have_every_method_of_a_chapter(path: Path) -> None:
     """A name that NumPy's arrays know as a method and CuPy's do not would fail on a GPU alone."""
     numpys = {name for name in dir(np.ndarray) if not name.startswith("_")}

@@ -1,6 +1,7 @@
 """Every op, layer and model has every property, with sizes that Hypothesis draws."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numpy_attention.catalogue import properties, table
+from numpy_attention import ops
+from numpy_attention.catalogue import MISTAKES, properties, table
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.properties import two_uses_do_not_disturb_each_other
-from numpy_attention.catalogue.table import CATALOGUE
+from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.strategies import sizes_of
 from tests.catalogue import many_draws
 
@@ -20,68 +21,57 @@ SEEDS = st.integers(0, 2**16 - 1)
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
 
 
-def drive(entry: Entry, check: properties.Property, examples: int) -> None:
-    """Draw sizes and a seed, and let Hypothesis shrink what fails."""
+CORNERS = {"relu: on the corner"}  # no derivative there, so nothing for a complex step to find
+ON_EACH_DRAW = (
+    properties.dtype_is_kept, properties.nothing_is_changed, properties.gradients_are_the_callers_own,
+    properties.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_is_the_formula,
+)
+BY_DIFFERENCES = (
+    properties.gradients_agree_with_differences, properties.float32_gradients_agree_with_float64_differences,
+)
+
+
+def drive(entry: Entry, checks: tuple[properties.Property, ...], examples: int) -> None:
+    """Draw sizes and a seed, check all properties on them, and let Hypothesis shrink what fails."""
 
     @settings(max_examples=examples, deadline=None, database=None)
     @given(seed=SEEDS, sizes=sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=60))
-    def holds(seed: int, sizes: dict) -> None:
-        check(entry, seed, sizes)
+    def hold(seed: int, sizes: dict) -> None:
+        for check_one in checks:
+            check_one(entry, seed, sizes)
 
-    holds()
-
-
-@every_entry
-def test_gradients_agree_with_differences(entry: Entry) -> None:
-    drive(entry, properties.gradients_agree_with_differences, 2)
+    hold()
 
 
 @every_entry
-def test_float32_gradients_agree_with_float64_differences(entry: Entry) -> None:
-    drive(entry, properties.float32_gradients_agree_with_float64_differences, 1)
-
-
-@every_entry
-def test_dtype_is_kept(entry: Entry) -> None:
-    drive(entry, properties.dtype_is_kept, 3)
-
-
-@every_entry
-def test_inputs_cotangent_and_cache_stay_as_they_were(entry: Entry) -> None:
-    drive(entry, properties.nothing_is_changed, 3)
-
-
-@every_entry
-def test_gradients_belong_to_the_caller(entry: Entry) -> None:
-    drive(entry, properties.gradients_are_the_callers_own, 3)
-
-
-@every_entry
-def test_strides_do_not_matter(entry: Entry) -> None:
-    drive(entry, properties.strides_do_not_matter, 3)
-
-
-@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry.wrong], ids=lambda entry: entry.name)
-def test_wrong_calls_are_refused_with_a_clear_error(entry: Entry) -> None:
+def test_every_property_holds(entry: Entry) -> None:
+    agrees_with_the_complex_step_to_twelve_digits(entry)
+    drive(entry, ON_EACH_DRAW, 3)
+    drive(entry, BY_DIFFERENCES, 1)
     for seed in range(3):
-        properties.wrong_calls_are_refused(entry, seed, None)
+        properties.wrong_calls_are_refused(entry, seed)
 
 
-# A thousand draws of every entry take an hour on one core, see docs/checkers.md:
+def agrees_with_the_complex_step_to_twelve_digits(entry: Entry) -> None:
+    """Every element of every gradient, with sizes all different; and the checker has nothing to remark."""
+    report = check(entry.case().problem())
+    assert report.error <= 1e-12  # on a corner, beside it
+    assert report.notes == []
+    on_a_corner = entry.name in CORNERS
+    assert (report.kinks > 0) == on_a_corner
+    left = f"dx, with {report.kinks} elements on a corner" if on_a_corner else ""
+    assert table.left_to_differences(report) == left
+
+
+# Draws 0 and 9 look at every element. A thousand of every entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/catalogue/test_properties.py
-DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "200"))
+DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "40"))
 
 
 @pytest.mark.slow
 @every_entry
 def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
     for number in range(DRAWS):
-        many_draws.draw(entry, number)
-
-
-@every_entry
-def test_no_false_alarm_in_a_few_draws_of_the_many(entry: Entry) -> None:
-    for number in (1, 2):
         many_draws.draw(entry, number)
 
 
@@ -92,11 +82,6 @@ def test_no_false_alarm_in_a_few_draws_of_the_many(entry: Entry) -> None:
 ], ids=["luck", "off in a model", "off"])
 def test_no_false_alarm_where_there_once_was_one(name: str, seed: int, sizes: dict | None) -> None:
     properties.gradients_agree_with_differences(table.CATALOGUE[name], seed, sizes)
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_two_uses_do_not_disturb_each_other(name: str) -> None:
-    two_uses_do_not_disturb_each_other(CATALOGUE[name], seed=3)
 
 
 def changes_x(x: np.ndarray) -> Any:
@@ -159,13 +144,12 @@ def test_an_error_that_says_nothing_and_a_wrong_call_that_is_accepted_are_told_s
             properties.wrong_calls_are_refused(entry, 0)
 
 
-def test_same_and_close_look_into_whatever_a_cache_is_made_of() -> None:
-    a, b = ({"x": (np.array([1.0, np.nan]), [1, None]), "rng": np.random.default_rng(1)} for _ in range(2))
-    assert properties.same(a, b)
-    b["rng"].random()
-    assert not properties.same(a, b)
-    assert not properties.same(np.ones(2), np.ones(2, np.float32))
-    assert properties.close(np.ones(3), np.ones(3) + 1e-12)
-    assert not properties.close(np.ones(3), np.ones(3) + 1e-10)
-    assert properties.close(np.array([-6.7e-15]), np.array([7.5e-15]))  # the bias of the keys, whose gradient is zero
-    assert not properties.close(np.array([0.0]), np.array([1e-12]))
+def test_a_forward_with_another_formula_is_told_so() -> None:
+    wrong = replace(table.CATALOGUE["softmax"], op=lambda x: (ops.softmax(x)[0] * 1.001, None))
+    with pytest.raises(AssertionError, match="the forward gives"):
+        properties.forward_is_the_formula(wrong, 0)
+
+
+def test_the_plain_formulas_cover_each_op_that_a_mistake_spoils() -> None:
+    spoiled = {mistake.covers for mistake in MISTAKES.values() if mistake.op is not None}
+    assert spoiled & {entry.covers for entry in ENTRIES} <= set(table.PLAIN)

@@ -6,33 +6,16 @@ import io
 import pkgutil
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import numpy_attention
 from numpy_attention import inside, ops
-from numpy_attention.catalogue import table
-from numpy_attention.gradcheck.check import check
+from numpy_attention.catalogue import pages, table
 from numpy_attention.layers.layer import Layer
 
 ENTRIES = list(table.CATALOGUE.values())
-CORNERS = {"relu: on the corner"}  # no derivative there, so nothing for a complex step to find
-
-
-@pytest.mark.parametrize("name", sorted(set(table.CATALOGUE) - CORNERS))
-def test_every_gradient_agrees_with_the_complex_step_to_twelve_digits(name: str) -> None:
-    report = check(table.CATALOGUE[name].case().problem())
-    assert table.left_to_differences(report) == ""
-    assert report.error <= 1e-12
-    assert report.kinks == 0
-
-
-@pytest.mark.parametrize("name", sorted(CORNERS))
-def test_on_a_corner_differences_judge(name: str) -> None:
-    report = check(table.CATALOGUE[name].case().problem())
-    assert table.left_to_differences(report) == f"dx, with {report.kinks} elements on a corner"
-    assert report.kinks > 0
-    assert report.error <= 1e-12  # beside the corner
 
 
 @pytest.mark.slow
@@ -48,7 +31,7 @@ def test_run_checks_all_and_prints_median_and_largest_error() -> None:
     assert said is not None
     assert float(said[1]) < 1e-15
     assert float(said[2]) == max(errors)
-    assert left == "by differences: " + "; ".join(CORNERS)
+    assert left == "by differences: relu: on the corner"
     assert last.startswith(f"{len(ENTRIES)} checked, 0 wrong")
 
 
@@ -71,12 +54,39 @@ def test_every_layer_and_model_is_in_the_catalogue() -> None:
                 if inspect.isclass(thing) and issubclass(thing, Layer) and not thing.__subclasses__():
                     found.add(name)  # Layer, Model and Block, what several share, are checked by those
     assert found, "no layer was found at all"
-    assert found <= covered, f"no entry in catalogue/layers.py for {sorted(found - covered)}"
+    assert found <= covered, f"no entry on a page of the catalogue for {sorted(found - covered)}"
 
 
-def test_names_are_unique() -> None:
-    entries = [*table.OPS, *table.LAYERS, *table.MODELS, *table.INSIDE]
-    assert len(entries) == len(table.CATALOGUE)
+def test_names_are_given_once() -> None:
+    for name in ("ENTRIES", "PLAIN", "TRIALS", "EXERCISES", "OURS"):
+        found = [one if isinstance(one, str) else one.name for page in table.PAGES for one in getattr(page, name, ())]
+        assert len(set(found)) == len(found), name
+
+
+def test_a_page_is_found_by_itself_and_pages_stand_in_the_order_of_the_book() -> None:
+    files = {path.stem for path in Path(pages.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {page.__name__.rpartition(".")[2] for page in table.PAGES} == files
+    chapters = [page.CHAPTER for page in table.PAGES]
+    assert chapters == sorted(chapters)
+    known = {"CHAPTER", "ENTRIES", "PLAIN", "TRIALS", "EXERCISES", "OURS"}
+    for page in table.PAGES:
+        assert {"ENTRIES", "TRIALS", "EXERCISES"} & vars(page).keys(), f"{page.__name__} claims nothing"
+        near = {name for name in vars(page) if name + "S" in known or name.rstrip("S") in known}
+        assert near <= known, f"{page.__name__}: a table of another name is not read"
+
+
+def test_a_page_imports_nothing_that_runs_pages() -> None:
+    runners = ("table", "properties", "weaker", "show")
+    for page in table.PAGES:
+        text = Path(str(page.__file__)).read_text("utf-8")
+        assert not re.search(rf"numpy_attention\.catalogue(\.({'|'.join(runners)})\b| import)", text), page.__name__
+
+
+@pytest.mark.parametrize("covers", table.TRIALS)
+def test_the_right_thing_passes_its_trial(covers: str) -> None:
+    right, trial = table.TRIALS[covers]
+    for seed in range(20):
+        trial(right, seed)
 
 
 def test_run_prints_a_line_for_each_entry_and_counts_failures() -> None:

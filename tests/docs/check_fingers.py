@@ -15,7 +15,7 @@ import numpy as np
 from check_site import FLAGS, served
 
 from numpy_attention import scaled_dot_product_attention, scaled_dot_product_attention_backward
-from numpy_attention.gallery import MUTANTS
+from numpy_attention.catalogue import MISTAKES
 from numpy_attention.ops.softmax import SoftmaxCache, softmax_backward
 
 Arrays = dict[str, np.ndarray]
@@ -27,7 +27,7 @@ def expected(given: Arrays, scale: float, mistake: str = "") -> Arrays:
     """What the package computes, with a mistake of the gallery in it."""
     q, k, v, dy, mask = (given[name] for name in (*INPUTS, "mask"))
     options: dict[str, Any] = {"mask": mask, "scale": scale}
-    mutant = MUTANTS.get(mistake)
+    mutant = MISTAKES.get(mistake)
     of_attention = mutant is not None and mutant.covers == "scaled_dot_product_attention"
     y, cache = scaled_dot_product_attention(q, k, v, **options)
     weights, dweights = cache.weights, dy @ v.T

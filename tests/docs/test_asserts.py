@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from asserts import CELL, fold_asserts
 
+from tests.every import each
+
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "tutorials").glob("[0-9]*.md"))
 
@@ -18,7 +20,7 @@ def cells(text: str) -> list[tuple[bool, list[str]]]:
     ]
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@each(TUTORIALS)
 def test_every_statement_is_still_there_and_asserts_are_folded(path: Path) -> None:
     before, after = cells(path.read_text("utf-8")), cells(fold_asserts(path.read_text("utf-8")))
     assert sorted(one for _, code in before for one in code) == sorted(one for _, code in after for one in code)

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import numpy_attention as na
 from numpy_attention import ops
+from tests.every import each
 
 SECTION = re.compile(r"^(Formula|Shapes|Units|Raises|Source): *(.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 FUNCTIONS = [name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))]
@@ -26,21 +26,21 @@ def docstring(name: str) -> str:
     return inspect.getdoc(getattr(ops, name)) or ""
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@each(FORWARD)
 def test_a_forward_has_its_parts_in_order(name: str) -> None:
     parts = re.findall(r"^(Formula|Shapes|Units|Raises|Source): *\S", docstring(name), re.MULTILINE)
     assert [part for part in parts if part != "Units"] == ["Formula", "Shapes", "Raises", "Source"]
     assert parts == sorted(parts, key=["Formula", "Shapes", "Units", "Raises", "Source"].index)
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@each(FORWARD)
 def test_raises_names_an_exception_and_source_a_year_or_convention(name: str) -> None:
     sections = dict(SECTION.findall(docstring(name)))
     assert re.search(r"\b(ValueError|TypeError)\b", sections["Raises"])
     assert re.search(r"\b(19|20)\d\d\b|convention", sections["Source"])
 
 
-@pytest.mark.parametrize("name", BACKWARD)
+@each(BACKWARD)
 def test_a_backward_says_whose_gradient_it_is_and_its_shapes(name: str) -> None:
     text = docstring(name)
     assert re.match(rf"Gradients? of `{name.removesuffix('_backward')}`", text), text.split("\n")[0]
@@ -54,7 +54,7 @@ def functions_of(part: str) -> list[str]:
     return [name for name in module.__all__ if inspect.isfunction(getattr(module, name))]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each(PARTS)
 def test_an_example_is_no_wider_than_its_page(part: str) -> None:
     module = importlib.import_module(f"numpy_attention.{part}")
     for name in module.__all__:
@@ -65,8 +65,9 @@ def test_an_example_is_no_wider_than_its_page(part: str) -> None:
 BESIDE = [(part, name) for part in ("training", "gradcheck", "plots") for name in functions_of(part)]
 
 
-@pytest.mark.parametrize(("part", "name"), BESIDE)
-def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(part: str, name: str) -> None:
+@each(BESIDE)
+def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(of: tuple[str, str]) -> None:
+    part, name = of
     function = getattr(importlib.import_module(f"numpy_attention.{part}"), name)
     text = inspect.getdoc(function) or ""
     sections = dict(SECTION.findall(text))
@@ -79,7 +80,7 @@ def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(part
         assert re.search(r"\b\w+Error\b", sections["Raises"])
 
 
-@pytest.mark.parametrize("part", ["layers", "models"])
+@each(["layers", "models"])
 def test_a_layer_says_what_shapes_go_in_and_out(part: str) -> None:
     module = importlib.import_module(f"numpy_attention.{part}")
     for name in module.__all__:
@@ -88,7 +89,7 @@ def test_a_layer_says_what_shapes_go_in_and_out(part: str) -> None:
             assert re.search(r"^Shapes: .*->", inspect.getdoc(thing) or "", re.MULTILINE | re.DOTALL), name
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each(PARTS)
 def test_every_public_name_begins_with_a_sentence_or_a_formula(part: str) -> None:
     module = importlib.import_module(f"numpy_attention.{part}")
     for name in module.__all__:
@@ -101,7 +102,7 @@ def test_every_public_name_begins_with_a_sentence_or_a_formula(part: str) -> Non
             assert first.endswith((".", ":")), f"{part}.{name}: {first}"
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each(EXAMPLES)
 def test_the_examples_of_a_module_run(name: str) -> None:
     module = importlib.import_module(name)
     result = doctest.testmod(module, extraglobs={"np": np, "na": na}, report=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from notes import NOTES, Note, Piece, code_of, functions, pieces, read_notes, source_of
 
+from tests.every import each
+
 ROOT = Path(__file__).parents[2]
 Read = Callable[[str], list[Note]]
 FILES = sorted(NOTES.rglob("*.md"))
@@ -44,7 +46,7 @@ def written(tmp_path: Path) -> Read:
     return read
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@each(FILES, name_of)
 def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
     assert source_of(path).is_file()
     source = source_of(path).read_text("utf-8")
@@ -64,7 +66,7 @@ def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
         assert after is None or note.last < after.first
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@each(FILES, name_of)
 def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
     source = source_of(path)
     lines = source.read_text("utf-8").splitlines()
@@ -83,14 +85,17 @@ def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
 
 
 def test_every_backward_of_part_one_has_a_note() -> None:
+    """Of an appendix only where there are notes at all."""
     for path in sorted((ROOT / "numpy_attention" / "ops").glob("[!_]*.py")):
         backwards = {name for name in functions(path.read_text("utf-8")) if name.endswith("_backward")}
         notes = NOTES / "ops" / f"{path.stem}.md"
+        if not notes.exists() and re.match(r'"""Chapter \d+, appendix', path.read_text("utf-8")):
+            continue
         noted = {note.function for note in read_notes(notes, path.read_text("utf-8"))} if notes.exists() else set()
         assert backwards <= noted, f"{path.name}: no note on {', '.join(sorted(backwards - noted))}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@each(FILES, name_of)
 def test_notes_are_short_and_their_formulas_closed(path: Path) -> None:
     for note in read_notes(path, source_of(path).read_text("utf-8")):
         for line in note.text.split("\n"):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import each
+
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIALS = sorted((DOCS.parent / "tutorials").glob("*.md"))
 WIDEST = 111  # columns of code that stand on a page without scrolling
@@ -58,14 +60,14 @@ def test_every_cell_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda page: "/".join(page.parts[-2:]))
+@each([*PAGES, *TUTORIALS])
 def test_code_is_no_wider_than_a_page(page: Path) -> None:
     for match in PYTHON.finditer(page.read_text("utf-8")):
         for line in match["code"].splitlines():
             assert len(line) <= WIDEST or line.startswith(":"), line
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if included(page)], ids=name_of)
+@each([page for page in PAGES if included(page)], name_of)
 def test_every_piece_of_source_on_a_page_is_found(page: Path) -> None:
     for path, options in included(page):
         text = path.resolve().read_text("utf-8")
@@ -90,7 +92,7 @@ def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> 
         assert re.search(r"^assert .*nbytes|moments == ", text, re.MULTILINE), f"{name} asserts no number of bytes"
 
 
-@pytest.mark.parametrize("page", sorted((DOCS / "derivations").glob("[!i]*.md")), ids=name_of)
+@each(sorted((DOCS / "derivations").glob("[!i]*.md")), name_of)
 def test_a_derivation_asks_before_it_answers(page: Path) -> None:
     text = page.read_text("utf-8")
     asked = re.findall(
@@ -103,7 +105,7 @@ def test_a_derivation_asks_before_it_answers(page: Path) -> None:
         assert "{code-cell}" not in answer, "code is folded away"
 
 
-@pytest.mark.parametrize("page", sorted((DOCS / "derivations").glob("[!i]*.md")), ids=name_of)
+@each(sorted((DOCS / "derivations").glob("[!i]*.md")), name_of)
 def test_every_name_in_the_prose_of_a_derivation_stands_in_code_it_shows(page: Path) -> None:
     shown = "".join(code for _, code in cells_of(page))
     for path, options in included(page):

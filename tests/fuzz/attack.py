@@ -1,13 +1,14 @@
-"""How this package is attacked: a few tries in every run of the tests, an hour of them by a marker.
+"""How this package is attacked: a few tries in every run of the tests, more in the slow one, an hour by a marker.
 
     python -m pytest tests/fuzz                          every attack a few times
+    python -m pytest tests/fuzz -m slow                  with as many examples as each says
     python -m pytest tests/fuzz -m hour -s               all of them in turn, for an hour; every seed is printed
     FUZZ_SECONDS=600 FUZZ_SEED=3 python -m pytest ...    for ten minutes, from that seed on
     FUZZ_TALLY=tests/fuzz/tally.json python -m pytest ...       what was tried is written there
 
 An attack is a Hypothesis test or state machine that makes something up, tries it, and judges the outcome:
 
-    @attack(quick=20)
+    @attack(count=20)
     @given(file=hostile_files())
     def test_a_file_that_is_no_checkpoint_is_refused(file: bytes) -> None:
         ...
@@ -26,11 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 LINE = 500  # characters of a refusal, with the name of the program before it
-AT_ONCE = 5  # times as many examples in a round of the hour as in every run of the tests
+FEW = 4  # of so many examples one is tried in every run of the tests
+AT_ONCE = 5  # times as many examples in a round of the hour as in the slow tests
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 ATTACKS: dict[str, "Attack"] = {}
@@ -43,11 +46,11 @@ def tally(kind: str, outcome: str) -> None:
 
 
 class Attack:
-    """One attack, and how many examples it has in every run of the tests."""
+    """One attack, and how many examples it has in the slow tests."""
 
-    def __init__(self, try_: Callable[..., Any], quick: int, shrink: bool = True) -> None:
-        self.try_, self.quick = try_, quick
-        self.phases = [phase for phase in Phase if shrink or phase not in (Phase.shrink, Phase.explain)]
+    def __init__(self, try_: Callable[..., Any], count: int, dear: bool = False) -> None:
+        self.try_, self.count, self.dear = try_, count, dear
+        self.phases = [phase for phase in Phase if not dear or phase not in (Phase.shrink, Phase.explain)]
 
     def round(self, seed: int) -> None:
         """Many examples drawn from this seed.
@@ -55,20 +58,23 @@ class Attack:
         Raises: what the attack raises when it finds something, with the example.
         """
         many = settings(
-            max_examples=AT_ONCE * self.quick, deadline=None, database=None, derandomize=False, print_blob=True,
+            max_examples=AT_ONCE * self.count, deadline=None, database=None, derandomize=False, print_blob=True,
             suppress_health_check=HEALTH, phases=self.phases,
         )
         run_with(hypothesis.seed(seed)(self.try_), many)
 
-    def once(self) -> None:
-        """A few examples, as the profile has them drawn.
+    def once(self, few: bool = False) -> None:
+        """Its examples, as the profile has them drawn; few of them, and of a dear one no stored ones, in every run.
 
         Raises: what the attack raises when it finds something, with the example.
         """
-        few = settings(
-            max_examples=self.quick, deadline=None, database=None, suppress_health_check=HEALTH, phases=self.phases
+        least = 1 if self.dear else 2  # the first that is drawn is the simplest
+        count = max(least, self.count // FEW) if few else self.count
+        phases = [phase for phase in self.phases if not (few and self.dear and phase is Phase.explicit)]
+        some = settings(
+            max_examples=count, deadline=None, database=None, suppress_health_check=HEALTH, phases=phases
         )
-        run_with(self.try_, few)
+        run_with(self.try_, some)
 
 
 def run_with(try_: Callable[..., Any], chosen: settings) -> None:
@@ -80,15 +86,17 @@ def run_with(try_: Callable[..., Any], chosen: settings) -> None:
         chosen(try_)()
 
 
-def attack(quick: int, shrink: bool = True) -> Callable[[Callable[..., Any]], Callable[[], None]]:
-    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour. `shrink` is whether what
-    it finds is made smaller, try by try; an example that takes seconds, or hangs on the moment, is given as it is."""
+def attack(count: int, dear: bool = False) -> Callable[[Callable[..., Any]], Callable[[bool], None]]:
+    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour. It is `dear` if an example
+    takes a second or hangs on the moment: then the stored ones are tried in the slow tests, and what it finds is given
+    as it is, not made smaller, try by try."""
 
-    def made(try_: Callable[..., Any]) -> Callable[[], None]:
-        one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, quick, shrink)
+    def made(try_: Callable[..., Any]) -> Callable[[bool], None]:
+        one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, count, dear)
 
-        def test() -> None:
-            one.once()
+        @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "all"])
+        def test(few: bool) -> None:
+            one.once(few)
 
         test.__name__, test.__doc__, test.__module__ = try_.__name__, try_.__doc__, try_.__module__
         return test

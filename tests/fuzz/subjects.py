@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gradcheck.problems.problem import is_float
+from numpy_attention.gradcheck.problem import is_float
 from numpy_attention.gradcheck.spec import draw_sizes
 
 MADE = "made from the result"  # instead of dy

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.grading import STATES
 from numpy_attention.grade.run import grade_file
 from tests.fuzz.attack import attack, tally
@@ -31,7 +31,7 @@ ANSWERS = [  # all wrong
     "return",
     "import os; os._exit(0)", "raise SystemExit(0)", "raise KeyboardInterrupt", "exit()", "return [dy]",
     "return 'right'",
-    "print('x' * 10**6)\n    return dy", "while True: print('x' * 10**5)", "import os; os.kill(os.getpid(), 9)",
+    "print('x' * 10**6)\n    return dy", "while True: print('x' * 10**5)", "import os; os.catch(os.getpid(), 9)",
     "yield dy",
     "return np.zeros((10**5, 10**5, 10**3))", "x = [0]\n    while True: x = x + x", "import time; time.sleep(10**6)",
     "import os\n    if os.fork() == 0:\n        while True: pass\n    return dy",
@@ -94,7 +94,7 @@ def handed_in(answer: str, before: str = "", after: str = "") -> bytes:
     return f"{before}\n{text}\n{after}\n".encode("utf-8", errors="surrogatepass")
 
 
-@attack(quick=4)
+@attack(count=4, dear=True)
 @given(answers())
 @example(handed_in("import os\n    if os.fork() == 0:\n        while True: pass\n    return dy"))
 @example(handed_in("while True: print('x' * 10**5)"))

@@ -96,7 +96,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
     return [command, *small.get(command, []), *argv]
 
 
-@attack(quick=20)
+@attack(count=20, dear=True)
 @given(arguments())
 @example(["gradcheck", "nope"])
 @example(["gradcheck", "linear", "--seed", "-1"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import numpy_attention as na
 from numpy_attention import inside
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gradcheck.problems.problem import is_float
+from numpy_attention.gradcheck.problem import is_float
 from tests.fuzz.attack import attack, tally
 from tests.fuzz.judging import Finding, alike, bounded, finite, foreign, moderate, own_words, place, quietly
 from tests.fuzz.made import COVERED_BY, MADE
@@ -80,7 +80,7 @@ def test_every_public_name_is_attacked() -> None:
         quietly(MADE[name]().use, True, **MADE[name]().good)
 
 
-@attack(quick=400)
+@attack(count=400)
 @given(odd_calls())
 @example(("embedding", (("ids", "NumPy scalar -1"),)))
 @example(("cross_entropy: one place", (("targets", "NumPy scalar -1"),)))
@@ -139,7 +139,7 @@ def empty_sizes(draw: st.DrawFn) -> tuple[str, str]:
     return name, draw(st.sampled_from(sizes_of(name)))
 
 
-@attack(quick=60)
+@attack(count=60)
 @given(empty_sizes())
 @example(("linear", "d_in"))
 @example(("linear", "d_out"))

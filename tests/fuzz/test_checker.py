@@ -164,7 +164,7 @@ def problems(draw: st.DrawFn) -> tuple[str, str, str, str]:
     return forward, backward, inputs, options
 
 
-@attack(quick=120)
+@attack(count=120)
 @given(problems())
 @example(("right", "whole", "right", "none"))
 @example(("right", "texts", "right", "none"))

@@ -74,7 +74,7 @@ def looked_at(kind: str, data: bytes, look: str, right: Callable[[bytes], bool] 
     return ended
 
 
-@attack(quick=12)
+@attack(count=12)
 @given(kind=st.sampled_from(corruptions.OF_A_CHECKPOINT), seed=st.integers(0, 2**32), look=LOOK)
 def test_a_spoiled_checkpoint_is_refused_or_right(kind: Callable[..., bytes], seed: int, look: str) -> None:
     data, printed = honest()
@@ -107,7 +107,7 @@ def places() -> list[list[str]]:
     return own + [[key, inner] for [key] in own if isinstance(meta[key], dict) for inner in meta[key]]
 
 
-@attack(quick=20)
+@attack(count=20)
 @given(place=st.deferred(lambda: st.sampled_from(places())), value=st.sampled_from(ODD), look=LOOK)
 @example(place=["config", "batch"], value=2**62, look="resume")
 @example(place=["config", "batch"], value=10**9, look="resume")
@@ -142,7 +142,7 @@ def with_array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> bytes:
 NAMES = st.deferred(lambda: st.sampled_from(names()))
 
 
-@attack(quick=12)
+@attack(count=12)
 @given(name=NAMES, kind=st.sampled_from(sorted(FLOATS)), look=LOOK)
 @example(name="parameters.token_embedding.table.npy", kind="nan", look="sample")
 @example(name="parameters.token_embedding.table.npy", kind="nan", look="attend")
@@ -162,7 +162,7 @@ def test_arrays_of_odd_numbers_are_refused_or_right(name: str, kind: str, look: 
     assert ended == "refused" or np.isfinite(FLOATS[kind]) or not seen, f"{name} holds {kind} and is taken as it is"
 
 
-@attack(quick=6)
+@attack(count=6)
 @given(name=NAMES, dtype=st.sampled_from(["<f2", "<f8", ">f4", "<i4", "|b1", "<c8", "<f4"]), look=LOOK)
 def test_arrays_of_other_types_are_refused_or_right(name: str, dtype: str, look: str) -> None:
     looked_at(f"arrays as {dtype}", with_array(name, lambda array: array.astype(dtype)), look)

@@ -33,8 +33,8 @@ def test_a_round_finds_a_mistake_and_says_with_which_seed(monkeypatch: pytest.Mo
         def few(self) -> None:
             assert self.count < 3
 
-    monkeypatch.setitem(ATTACKS, "numbers", Attack(wrong_beyond_a_thousand, quick=20))
-    monkeypatch.setitem(ATTACKS, "machine", Attack(WrongAfterThree, quick=5))
+    monkeypatch.setitem(ATTACKS, "numbers", Attack(wrong_beyond_a_thousand, count=20))
+    monkeypatch.setitem(ATTACKS, "machine", Attack(WrongAfterThree, count=5))
     for name in [name for name in ATTACKS if name not in ("numbers", "machine")]:
         monkeypatch.delitem(ATTACKS, name)
     numbers, machine = all_in_turn(0, seed=5)
@@ -50,7 +50,7 @@ def test_a_second_round_draws_other_examples(monkeypatch: pytest.MonkeyPatch) ->
     def noted(n: int) -> None:
         drawn[-1].append(n)
 
-    one = Attack(noted, quick=4)
+    one = Attack(noted, count=4)
     for seed in (5, 6, 5):
         drawn.append([])
         one.round(seed)

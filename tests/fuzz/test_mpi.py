@@ -93,7 +93,7 @@ def whole() -> Any:
     return found
 
 
-@attack(quick=1, shrink=False)
+@attack(count=2, dear=True)
 @given(rank=st.integers(0, 1), name=st.sampled_from(["SIGKILL", "SIGTERM", "SIGINT"]), seconds=st.floats(0, 1.5))
 def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, name: str, seconds: float) -> None:
     place = Directory()
@@ -114,7 +114,7 @@ def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, nam
         place.leave()
 
 
-@attack(quick=1, shrink=False)
+@attack(count=2, dear=True)
 @given(argument=st.sampled_from(ODD))
 @example(argument=ODD[0])
 def test_ranks_with_odd_arguments_say_so_once(argument: tuple[str, str]) -> None:
@@ -131,7 +131,7 @@ def test_ranks_with_odd_arguments_say_so_once(argument: tuple[str, str]) -> None
         place.leave()
 
 
-@attack(quick=1, shrink=False)
+@attack(count=2, dear=True)
 @given(seconds=st.floats(0, 0.5))
 def test_who_comes_second_to_two_ranks_is_told(seconds: float) -> None:
     place = Directory()

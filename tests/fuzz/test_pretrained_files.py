@@ -82,7 +82,7 @@ def rewrite(path: Path, corrupt: Callable[..., bytes], seed: int, beginning: int
     path.write_bytes(corrupt(data[:end], np.random.default_rng(seed)) + data[end:])
 
 
-@attack(quick=40)
+@attack(count=40)
 @given(name=st.sampled_from(GGUF), kind=st.sampled_from(hostile.OF_GGUF), header=st.booleans(), seed=SEEDS)
 def test_a_spoiled_gguf_file_is_refused_or_loads(
     name: str, kind: Callable[..., bytes], header: bool, seed: int
@@ -96,7 +96,7 @@ def test_a_spoiled_gguf_file_is_refused_or_loads(
     tried("gguf", name, spoil)
 
 
-@attack(quick=40)
+@attack(count=40)
 @given(
     name=st.sampled_from(FOLDERS), kind=st.sampled_from(hostile.OF_SAFETENSORS), header=st.booleans(), seed=SEEDS,
 )  # fmt: skip
@@ -111,7 +111,7 @@ def test_a_spoiled_safetensors_file_is_refused_or_loads(
     tried("safetensors", name, spoil)
 
 
-@attack(quick=40)
+@attack(count=40)
 @given(name=st.sampled_from(FOLDERS), file=st.sampled_from(JSON), kind=st.sampled_from(hostile.OF_JSON), seed=SEEDS)
 def test_spoiled_json_is_refused_or_means_what_it_says(
     name: str, file: str, kind: Callable[..., bytes], seed: int
@@ -123,7 +123,7 @@ def test_spoiled_json_is_refused_or_means_what_it_says(
     tried(file, name, spoil)
 
 
-@attack(quick=15)
+@attack(count=15)
 @given(name=st.sampled_from(FOLDERS), which=st.integers(0, 40), value=st.sampled_from(SIZES))
 @example(name="llama", which=17, value=2)
 def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, which: int, value: Any) -> None:
@@ -138,7 +138,7 @@ def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, 
         told("a setting, by the command line", path)
 
 
-@attack(quick=4)
+@attack(count=4)
 @given(at=st.integers(0, 10**6), number=st.sampled_from([math.nan, math.inf, -math.inf]))
 @example(at=0, number=math.nan)
 def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
@@ -153,7 +153,7 @@ def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
     assert tried("not finite", "llama", spoil), f"{number} is taken as it is"
 
 
-@attack(quick=4)
+@attack(count=4)
 @given(
     name=st.sampled_from(["llama", "llama gguf"]), by=st.sampled_from(sorted(REPLACEMENTS)),
     file=st.sampled_from(["config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json"]),

@@ -189,7 +189,7 @@ DEEDS = st.one_of(
 )
 
 
-@attack(quick=4, shrink=False)
+@attack(count=8, dear=True)
 @given(steps=st.lists(DEEDS, min_size=1, max_size=8))
 @example(steps=[("at_once", 2, 0.0)])
 @example(steps=[("at_once_without_a_name", 0.0)])

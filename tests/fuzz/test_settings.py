@@ -67,14 +67,9 @@ def written(**given: str) -> bytes:
     return "\n".join(f"{name} = {one}" for name, one in {**good(given), **given}.items()).encode()
 
 
-@attack(quick=15)
+@attack(count=15)
 @given(settings_files())
-@example(written(task='["text"]'))
-@example(written(task="{a = 1}"))
 @example(written(text='"a\\u0000b"'))
-@example(written(batch=str(2**62)))
-@example(written(batch=str(2**63 - 1)))
-@example(written(layers="99999999999999"))
 @example(written(weight_decay="1e308"))
 @example(written(**{".".join("a" * 300_000): "1"}))
 def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:

@@ -83,7 +83,7 @@ STREAMS = st.builds(
 )  # fmt: skip
 
 
-@attack(quick=10)
+@attack(count=10, dear=True)
 @given(name=st.sampled_from(sorted(COMMANDS)), streams=STREAMS)
 @example(name="train", streams=Streams(out="left", hear=10))
 @example(name="train", streams=Streams(out="full"))

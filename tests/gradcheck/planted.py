@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck import GradientError, Report, gradcheck
+from numpy_attention.gradcheck import GradientError, Report, gradcheck, gradcheck_vjp
 
 Backward = Callable[..., Any]
 
@@ -20,6 +20,14 @@ def caught(op: Backward, backward: Backward, inputs: Any, **options: Any) -> tup
     assert len(message.splitlines()) <= 24, "a report is at most a screen"
     assert "repeat with seed=" in message
     return message, failure.value.report
+
+
+def told(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) -> str:
+    """The diagnosis of the failure that must come."""
+    with pytest.raises(GradientError) as failure:
+        gradcheck_vjp(f, vjp, inputs)
+    assert failure.value.report is not None
+    return failure.value.report.diagnosis
 
 
 def spoilt(backward: Backward, spoil: Callable[[np.ndarray], np.ndarray], which: int = 0) -> Backward:

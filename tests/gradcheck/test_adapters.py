@@ -1,17 +1,33 @@
 """Functions of JAX and autograd are checked as they are, and complaints about their own checkers are judged right.
 
 Those on CuPy's arrays are in tests/backend, on the stand-in or on a real GPU; PyTorch's in test_torch_adapter.
+
+Functions and Modules of PyTorch are checked as they are.
+
+Marked slow, since PyTorch is no part of what the tests install.
+
+Over to another library and back, with one made up for this: it holds NumPy's arrays, and knows one derivative.
 """
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck import GradientError, gradcheck_vjp
-from numpy_attention.gradcheck.adapters import check_autograd, check_jax
+from numpy_attention.gradcheck import GradientError, Report, gradcheck_vjp
+from numpy_attention.gradcheck.adapters import (
+    check_autograd,
+    check_jax,
+    check_there,
+    check_torch,
+    leaves_of,
+    names_of,
+    with_dy,
+)
 
 
 def test_nothing_is_imported_until_it_is_used() -> None:
@@ -150,3 +166,179 @@ class TestAutograd:
         z = rng.standard_normal(3) + 1j * rng.standard_normal(3)
         report = check_autograd(lambda p, s: {"y": p["z"] ** 3 * s, "size": anp.abs(p["z"]), "n": 3}, ({"z": z}, 0.5))
         assert report.arguments.keys() == {"p.z.real", "p.z.imag", "s"}
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def torch() -> Any:
+    import torch
+
+    return torch
+
+
+def power(torch: Any, factor: float = 1.0, forgets: bool = False) -> Any:
+    class Power(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any, n: int = 3) -> Any:
+            ctx.save_for_backward(x, w)
+            ctx.n = n
+            zeros, first = torch.zeros_like(x), x.argmax(-1)
+            ctx.mark_non_differentiable(zeros, first)
+            return zeros, first, x**n * w
+
+        @staticmethod
+        def backward(ctx: Any, dzeros: Any, dfirst: Any, dy: Any) -> Any:
+            x, w = ctx.saved_tensors
+            dw = (dy * x**ctx.n).sum(0)
+            return factor * dy * ctx.n * x ** (ctx.n - 1) * w, None if forgets else dw, None
+
+    return Power
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_function_whose_first_outputs_have_no_gradient(torch: Any, dtype: str) -> None:
+    """Outputs of floats or integers that have no gradient, before one that is wrong: named, without a crash.
+
+    Source: https://github.com/pytorch/pytorch/issues/194869
+    """
+    torch.manual_seed(0)
+    x, w = torch.randn(3, 4, dtype=getattr(torch, dtype)), torch.randn(4, dtype=getattr(torch, dtype))
+    assert check_torch(power(torch), (x, w)).arguments.keys() == {"x", "w"}
+    assert check_torch(power(torch).apply, {"x": x, "w": w.numpy()}, n=2).name == "Power"
+    with pytest.raises(GradientError, match="gradcheck Power: dx wrong"):
+        check_torch(power(torch, factor=1.001), (x, w))
+    with pytest.raises(GradientError, match="gradcheck Power: dw wrong"):
+        check_torch(power(torch, forgets=True), (x, w))
+
+
+def test_only_what_requires_a_gradient_where_something_does(torch: Any, rng: np.random.Generator) -> None:
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4)
+    report = check_torch(lambda x, w, s: torch.tanh(x * w) * s, (x, w, 0.5))
+    assert report.arguments.keys() == {"x"}
+    report = check_torch(lambda x, w: torch.tanh(x * w), (x, w.requires_grad_()), no_gradient="x")
+    assert report.arguments.keys() == {"w"}
+
+
+def test_a_module_with_all_its_parameters(torch: Any) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.4))
+    module[0].bias.requires_grad_(False)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    report = check_torch(module, (torch.randn(5, 3),))
+    names = {"input", "parameters.0.weight", "parameters.1.weight", "parameters.1.bias"}
+    assert report.arguments.keys() == names
+    assert report.name == "Sequential"
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_dropout_is_the_same_in_every_call_and_the_seed_of_others_is_left_alone(torch: Any) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    assert check_torch(lambda x: torch.nn.functional.dropout(x, 0.5) ** 2, (torch.ones(20) * 0.7,)).ok
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_complex_tensors_and_trees(torch: Any) -> None:
+    torch.manual_seed(0)
+    z = torch.randn(4, dtype=torch.complex128)
+    report = check_torch(lambda p: {"y": p["z"] ** 3 * p["z"].conj(), "n": 3}, ({"z": z, "ids": torch.arange(3)},))
+    assert report.arguments.keys() == {"p.z.real", "p.z.imag"}
+
+
+def test_what_cannot_be_checked_is_said(torch: Any) -> None:
+    with pytest.raises(TypeError, match=r"NumPy has no bfloat16; convert the tensor: \.float\(\)"):
+        check_torch(torch.tanh, (torch.ones(3, dtype=torch.bfloat16),))
+
+    class WrongShape(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            return dy.sum(0)
+
+    with pytest.raises(GradientError, match=r"WrongShape: the backward raised RuntimeError: .*invalid gradient"):
+        check_torch(WrongShape, (torch.ones(3, 2),))
+
+
+ENTERED: list[str] = []
+
+
+class Theirs:
+    """An array of the library, with which NumPy can do nothing."""
+
+    def __init__(self, array: Any) -> None:
+        self.held = array
+
+
+@contextlib.contextmanager
+def at_work() -> Iterator[None]:
+    ENTERED.append("in")
+    try:
+        yield
+    finally:
+        ENTERED.pop()
+
+
+def product(p: dict[str, Any], *, ids: Any, power: int = 1) -> dict[str, Any]:
+    assert ENTERED
+    assert isinstance(ids, np.ndarray)
+    return {"y": Theirs(held(p["a"]) ** power * held(p["b"])), "ids": ids}
+
+
+def held(array: Any) -> Any:
+    return array.held if isinstance(array, Theirs) else array
+
+
+def check(factor: float = 1.0, raises: bool = False, **options: Any) -> Report:
+    def pull(g: Any, arrays: dict[str, Any], dy: Any) -> dict[str, Any]:
+        assert ENTERED
+        assert dy["ids"] is None
+        if raises:
+            raise RuntimeError("no such thing")
+        assert np.array_equal(g(arrays)["y"].held, g(dict(arrays))["y"].held)
+        a, d = arrays["p.a"].held, dy["y"]
+        b = arrays["p.b"].held if "p.b" in arrays else B
+        power = options.get("power", 1)
+        grads = {"p.a": Theirs(d * power * a ** (power - 1) * b), "p.b": Theirs(factor * d * a**power)}
+        return {name: grads[name] for name in arrays}
+
+    def there(name: str, leaf: Any) -> Any:
+        return Theirs(leaf) if name.startswith("p.") else leaf
+
+    inputs = {"p": {"a": A, "b": B}, "ids": np.arange(3)}
+    without = options.pop("no_gradient", ())
+    return check_there(product, inputs, held, there, pull, at_work, without, options)
+
+
+A, B = np.array([0.5, -1.5, 2.5]), np.array([1.25, 0.75, -2.0])
+
+
+def test_a_right_gradient_by_name_in_its_tree() -> None:
+    report = check(power=3, seed=5)
+    assert report.arguments.keys() == {"p.a", "p.b"}
+    assert (report.name, report.seed) == ("product", 5)
+    assert not ENTERED
+
+
+def test_a_wrong_one_and_one_that_is_not_asked_for() -> None:
+    with pytest.raises(GradientError, match=r"gradcheck product: dp\.b wrong"):
+        check(factor=1.001)
+    assert check(factor=1.001, no_gradient="p.b").arguments.keys() == {"p.a"}
+
+
+def test_what_the_library_raises_on_the_way_back_is_the_backwards() -> None:
+    with pytest.raises(GradientError, match="gradcheck product: the backward raised RuntimeError: no such thing"):
+        check(raises=True)
+    assert not ENTERED
+
+
+def test_outputs_with_a_cotangent_and_names() -> None:
+    assert with_dy({"y": A, "n": 3}, {"y": B, "n": None}) == [(A, B)]
+    assert names_of("x") == ["x"]
+    assert names_of(("x", "y")) == ["x", "y"]
+    assert [name for name, _ in leaves_of({"p": {"a": A}, "x": [B]})] == ["p.a", "x[0]"]

@@ -9,7 +9,7 @@ import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.problems.problem import problem_of_op
+from numpy_attention.gradcheck.problem import OpProblem
 
 
 def test_the_package_is_the_function_and_holds_the_parts() -> None:
@@ -28,8 +28,8 @@ def test_samples_look_at_so_many_elements_and_find_what_is_wrong_among_them(rng:
         return dx, dw, db
 
     inputs = {"x": rng.standard_normal((3, 4)), "w": rng.standard_normal((4, 5))}
-    right = problem_of_op(ops.linear, ops.linear_backward, inputs, {})
-    wrong = problem_of_op(ops.linear, backward, inputs, {})
+    right = OpProblem(ops.linear, ops.linear_backward, inputs, {})
+    wrong = OpProblem(ops.linear, backward, inputs, {})
     found = 0
     for seed in range(20):
         report = check(right, seed, sample=8)
@@ -129,7 +129,7 @@ def test_noise_is_allowed_for_relative_to_the_gradient_or_absolutely() -> None:
 @pytest.mark.parametrize("seed", [{}, {"seed": 0}, {"seed": 5}])
 def test_unless_a_seed_is_given_it_is_zero(seed: dict[str, int]) -> None:
     x, layer = np.ones((2, 3)), na.LayerNorm(3, dtype=np.float64)
-    problem = problem_of_op(ops.silu, ops.silu_backward, (x,), {})
+    problem = OpProblem(ops.silu, ops.silu_backward, (x,), {})
     for report in (
         na.gradcheck(ops.silu, ops.silu_backward, (x,), **seed), na.gradcheck.gradcheck_layer(layer, (x,), **seed),
         gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,), **seed), check(problem, **seed),
@@ -162,7 +162,7 @@ def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[i
         calls += 1
         return op(x)
 
-    report = check(problem_of_op(counting, op_backward, {"x": x}, {}), structure=False, **options)
+    report = check(OpProblem(counting, op_backward, {"x": x}, {}), structure=False, **options)
     return calls, report.calls
 
 

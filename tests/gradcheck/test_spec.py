@@ -1,9 +1,125 @@
-"""Specs: sizes agree by name, masks have rows that see nothing, ids repeat; a mistake in one is quoted."""
+"""Arrays of each kind are what they say, at every size; special values come often enough to be met.
+
+Specs: sizes agree by name, masks have rows that see nothing, ids repeat; a mistake in one is quoted.
+
+Examples: a seed makes the same one again; of 25, most mistakes about single values show in one.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.spec import draw_inputs, draw_sizes, parse
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from numpy_attention.gradcheck.spec import (
+    FEW,
+    NUMBERS,
+    DrawnInputs,
+    draw_example,
+    draw_ids,
+    draw_inputs,
+    draw_mask,
+    draw_numbers,
+    draw_sizes,
+    example_sizes,
+    parse,
+)
+
+SHAPES = {"spd": [(1, 1), (4, 4), (2, 3, 3)], "orthogonal": [(1, 1), (4, 4), (2, 3, 3)]}
+OF_ROWS = [(1,), (5,), (3, 4), (2, 3, 1)]
+
+
+def drawn(kind: str, rng: np.random.Generator, dtype: type, special: bool) -> list[np.ndarray]:
+    return [draw_numbers(kind, shape, rng, dtype, special) for shape in SHAPES.get(kind, OF_ROWS) for _ in range(20)]
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+class TestKinds:
+    @pytest.mark.parametrize("kind", NUMBERS)
+    def test_dtype_and_finite(self, kind: str, rng: np.random.Generator, dtype: type, special: bool) -> None:
+        for x in drawn(kind, rng, dtype, special):
+            assert x.dtype == (np.result_type(dtype, np.complex64) if kind == "complex" else dtype)
+            assert np.isfinite(x).all()
+            assert np.iscomplexobj(x) == (kind == "complex")
+
+    def test_positive_and_simplex(self, rng: np.random.Generator, dtype: type, special: bool) -> None:
+        assert all((x > 0).all() for x in drawn("positive", rng, dtype, special))
+        for x in drawn("simplex", rng, dtype, special):
+            assert (x > 0).all()
+            np.testing.assert_allclose(x.sum(-1), 1, rtol=1e-6)
+
+    def test_sorted_and_unit(self, rng: np.random.Generator, dtype: type, special: bool) -> None:
+        assert all((np.diff(x, axis=-1) >= 0).all() for x in drawn("sorted", rng, dtype, special))
+        for x in drawn("unit", rng, dtype, special):
+            np.testing.assert_allclose((x * x).sum(-1), 1, rtol=1e-5)
+
+    def test_distinct_values_are_apart_from_each_other_and_from_zero(
+        self, rng: np.random.Generator, dtype: type, special: bool
+    ) -> None:
+        for x in drawn("distinct", rng, dtype, special):
+            ordered = np.sort(np.append(x, 0))
+            assert np.diff(ordered).min() > 0.02 * np.abs(x).max()
+            assert x.size < 3 or x.min() < 0 < x.max()
+
+    def test_orthogonal_and_spd(self, rng: np.random.Generator, dtype: type, special: bool) -> None:
+        for q in drawn("orthogonal", rng, dtype, special):
+            np.testing.assert_allclose(q @ q.swapaxes(-1, -2), np.broadcast_to(np.eye(q.shape[-1]), q.shape), atol=1e-5)
+        for a in drawn("spd", rng, dtype, special):
+            assert np.array_equal(a, a.swapaxes(-1, -2))
+            assert (np.linalg.eigvalsh(a.astype(np.float64)) > 0).all()
+
+
+def test_reflections_are_drawn_as_well_as_rotations(rng: np.random.Generator) -> None:
+    signs = {round(float(np.linalg.det(draw_numbers("orthogonal", (3, 3), rng, np.float64)))) for _ in range(30)}
+    assert signs == {-1, 1}
+
+
+def test_rows_and_numbers_of_no_size_are_drawn(rng: np.random.Generator) -> None:
+    for kind in NUMBERS:
+        shape = (0, 2, 2) if kind in SHAPES else (0, 3)
+        assert draw_numbers(kind, shape, rng, np.float64, special=True).shape == shape
+    assert draw_numbers("float", (), rng, np.float64, special=True).shape == ()
+
+
+def test_special_masks_are_open_or_closed_now_and_then(rng: np.random.Generator) -> None:
+    masks = [draw_mask((3, 4), rng, special=True) for _ in range(60)]
+    assert 3 < sum(mask.all() for mask in masks) < 30
+    assert 3 < sum(not mask.any() for mask in masks) < 30
+    assert not any(draw_mask((3, 4), rng).all() for _ in range(60))
+
+
+def test_special_ids_are_all_the_same_or_the_ends_now_and_then(rng: np.random.Generator) -> None:
+    ids = [draw_ids((2, 3), 50, None, rng, special=True) for _ in range(60)]
+    assert all(((one >= 0) & (one < 50)).all() for one in ids)
+    assert sum(len(np.unique(one)) == 1 for one in ids) > 2
+    assert any(one.max() == 49 and one.min() == 0 for one in ids)
+
+
+# A place where a backward can be wrong, of which 25 examples must hold one.
+PLACES = {
+    "0.0": lambda x: ((x == 0) & ~np.signbit(x)).any(), "-0.0": lambda x: ((x == 0) & np.signbit(x)).any(),
+    "1": lambda x: (x == 1).any(), "-1": lambda x: (x == -1).any(), "2": lambda x: (x == 2).any(),
+    "a tie at the top": lambda x: ((x == x.max(-1, keepdims=True)).sum(-1) > 1).any(),
+    "equal neighbours": lambda x: (x[:, 1:] == x[:, :-1]).any(),
+    "a row all alike": lambda x: (x == x[:, :1]).all(-1).any(), "a row of zeros": lambda x: (x == 0).all(-1).any(),
+    "beyond three": lambda x: (np.abs(x) > 3).any(), "beyond ten": lambda x: (np.abs(x) > 10).any(),
+    "tiny": lambda x: ((np.abs(x) < 1e-5) & (x != 0)).any(),
+    "a large row": lambda x: ((x * x).mean(-1) > 60).any(), "a small row": lambda x: (np.abs(x).max(-1) < 1e-2).any(),
+    "all negative": lambda x: (x < 0).all(), "all positive": lambda x: (x > 0).all(),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_twenty_five_special_arrays_hold_every_place(place: str, rng: np.random.Generator) -> None:
+    met = 0
+    for _ in range(100):
+        met += any(PLACES[place](draw_numbers("float", (3, 4), rng, np.float64, special=True)) for _ in range(25))
+    assert met >= 80
+    usual = [draw_numbers("float", (3, 4), rng, np.float64) for _ in range(25)]
+    if place not in ("beyond three", "all negative", "all positive", "a small row"):
+        assert not any(PLACES[place](x) for x in usual)
+
 
 ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask: bool B 1 T_q T_k; H = G*H_kv"
 
@@ -112,3 +228,115 @@ def test_with_special_values_arrays_of_one_shape_agree_here_and_there() -> None:
         differ += bool((x != y).any())
     assert agree > 5
     assert differ > 15
+
+
+CROSS_ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask?: bool T_q T_k; H = G*H_kv"
+
+
+def test_a_seed_makes_the_same_example_again() -> None:
+    first, second, other = (draw_example(CROSS_ATTENTION, seed) for seed in (3, 3, 5))
+    assert first.sizes == second.sizes == example_sizes(CROSS_ATTENTION, 3)
+    assert all(np.array_equal(first[name], second[name]) for name in first if first[name] is not None)
+    assert other.sizes != first.sizes or not np.array_equal(other["q"], first["q"])
+
+
+def test_sizes_differ_and_arrays_stay_small() -> None:
+    for seed in range(40):
+        drawn = draw_example(CROSS_ATTENTION, seed)
+        assert len(set(drawn.sizes.values())) == len(drawn.sizes)
+        assert drawn["q"].shape[1] == drawn.sizes["G"] * drawn["k"].shape[1]
+        assert draw_example(CROSS_ATTENTION, seed, at_least={"T_q": 9})["q"].shape[2] >= 9
+    assert all(sum(x.size for x in draw_example("x: A B C, y: C D", seed).values()) <= FEW for seed in range(40))
+
+
+def test_an_optional_argument_is_sometimes_absent_and_a_quarter_is_usual() -> None:
+    drawn = [draw_example("x: B d, b?: d", seed) for seed in range(40)]
+    assert 5 < sum(example["b"] is None for example in drawn) < 25
+    assert sum(example.special for example in drawn) == 30
+    assert not any(draw_example("x: d", seed, special=False).special for seed in range(4))
+
+
+def test_what_made_an_example_is_printed() -> None:
+    assert repr(draw_example("x: B d, b?: d", 1, fixed={"B": 2, "d": 3}, dtype=np.float32)).startswith(
+        "<sizes B=2, d=3; seed 1; special values; x: float32 (2, 3), b: "
+    )
+    assert repr(draw_example("x: d", 4, fixed={"d": 3})) == "<sizes d=3; seed 4; x: float64 (3,)>"
+
+
+Place = Callable[[np.ndarray], np.ndarray]
+
+
+def rows(holds: Callable[[np.ndarray], np.ndarray]) -> Place:
+    return lambda x: np.broadcast_to(holds(x)[..., None], x.shape)
+
+
+def size(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sqrt((x * x).mean(-1)))
+
+
+def like_the_one_before(x: np.ndarray) -> np.ndarray:
+    same = np.zeros(x.shape, dtype=bool)
+    same[..., 1:] = x[..., 1:] == x[..., :-1]
+    return same
+
+
+def at_the_top(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x == x.max(-1, keepdims=True))
+
+
+# Where the derivative of x + x^3 is wrong by a tenth.
+PLANTED: dict[str, Place] = {
+    "at zero": lambda x: x == 0,
+    "at minus zero": lambda x: (x == 0) & np.signbit(x),
+    "at one": lambda x: x == 1,
+    "at minus one": lambda x: x == -1,
+    "at whole numbers": lambda x: (x == np.round(x)) & (x != 0),
+    "beyond three": lambda x: np.abs(x) > 3,
+    "beyond minus ten": lambda x: x < -10,
+    "near zero": lambda x: (np.abs(x) < 1e-4) & (x != 0),
+    "in large rows": rows(lambda x: size(x) > 8),
+    "in small rows": rows(lambda x: (size(x) < 1e-2) & (size(x) > 0)),
+    "at a tie at the top": lambda x: at_the_top(x) & (at_the_top(x).sum(-1, keepdims=True) > 1),
+    "at equal neighbours": like_the_one_before,
+    "in rows all alike": rows(lambda x: (x == x[..., :1]).all(-1) & (x.shape[-1] > 1)),
+    "in rows of zeros": rows(lambda x: (x == 0).all(-1)),
+    "where all is negative": lambda x: np.full(x.shape, (x < 0).all() & (x.size > 2)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_mistake_about_a_value_shows_in_one_of_25_examples(name: str) -> None:
+    def wrong(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.asarray(dy * (1 + 3 * x * x) * np.where(PLANTED[name](x), 1.1, 1.0))
+
+    def right(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.asarray(dy * (1 + 3 * x * x))
+
+    caught = 0
+    for start in (0, 25, 50):
+        examples = [draw_example("x: ... d", seed) for seed in range(start, start + 25)]
+        caught += any(fails(wrong, drawn) for drawn in examples)
+        assert not any(fails(right, drawn) for drawn in examples[:5])
+    assert caught >= 2
+
+
+def test_a_mistake_where_two_arguments_agree_shows_too() -> None:
+    def wrong(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return dy * y, dy * x * np.where(x == y, 1.1, 1.0)
+
+    def fails_at(seed: int) -> bool:
+        try:
+            gradcheck_vjp(lambda x, y: x * y, wrong, draw_example("x: B d, y: B d", seed))
+        except GradientError as error:
+            return "dy wrong" in str(error)
+        return False
+
+    assert any(fails_at(seed) for seed in range(25))
+
+
+def fails(vjp: Callable[..., np.ndarray], drawn: DrawnInputs) -> bool:
+    try:
+        gradcheck_vjp(lambda x: x + x**3, vjp, drawn)
+    except GradientError:
+        return True
+    return False

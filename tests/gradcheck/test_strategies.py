@@ -35,10 +35,10 @@ def test_an_optional_argument_is_sometimes_absent() -> None:
 
 
 def seen_by(**options: Any) -> list[DrawnInputs]:
-    """What 25 examples hold."""
+    """What 100 examples hold."""
     seen: list[DrawnInputs] = []
 
-    @settings(max_examples=25, database=None, derandomize=True)
+    @settings(max_examples=100, database=None, derandomize=True)
     @given(inputs("x: B d, y: B d", **options))
     def look(drawn: DrawnInputs) -> None:
         seen.append(drawn)

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from numpy_attention import layers
-from numpy_attention.gallery import Mutant
-from numpy_attention.grade.exercise import Exercise
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue import Mistake
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.references import ours
 from numpy_attention.grade.run import main
 
 UNWRITTEN = "raise NotImplementedError"
@@ -36,19 +35,19 @@ def told(name: str, *answers: str, examples: int = 4) -> str:
     return " ".join(grade_module(EXERCISES[name], SimpleNamespace(**own), examples).text.split())
 
 
-def answer_of(exercise: Exercise, mutant: Mutant) -> Any:
+def answer_of(exercise: Exercise, mistake: Mistake) -> Any:
     """A module in which the reference answers, but for one known mistake."""
     module = SimpleNamespace(**vars(ours()))
-    if mutant.covers in exercise.trials:
-        setattr(module, mutant.covers, mutant.stand_in)
-    elif mutant.covers == "EncoderBlock":
-        cls = mutant.spoiled_class(layers.EncoderBlock)
+    if mistake.covers in exercise.trials:
+        setattr(module, mistake.covers, mistake.stand_in)
+    elif mistake.covers == "EncoderBlock":
+        cls = mistake.spoiled_class(layers.EncoderBlock)
         module.EncoderBlock = lambda *sizes, dtype: cls(*sizes, pre_norm=True, activation="gelu", dtype=dtype)
-    elif mutant.method:
-        setattr(module, mutant.covers, mutant.spoiled_class(getattr(ours(), mutant.covers)))
+    elif mistake.method:
+        setattr(module, mistake.covers, mistake.spoiled_class(getattr(ours(), mistake.covers)))
     else:
-        if mutant.op is not None:
-            setattr(module, mutant.covers, mutant.op)
-        if mutant.op_backward is not None:
-            setattr(module, f"{mutant.covers}_backward", mutant.op_backward)
+        if mistake.op is not None:
+            setattr(module, mistake.covers, mistake.op)
+        if mistake.op_backward is not None:
+            setattr(module, f"{mistake.covers}_backward", mistake.op_backward)
     return module

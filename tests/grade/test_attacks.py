@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.run import grade_file
 from tests.grade.hand_in import FOLDER, grade
 
@@ -68,7 +68,7 @@ def test_the_backward_of_the_package_is_kindly_refused(tmp_path: Path, after: st
     ("low_rank", "from numpy_attention import LowRank as Theirs\nclass LowRank(Theirs): pass", "LowRank.backward of"),
     ("adam", "from numpy_attention import Adam", "Adam.step of the package"),
     ("causal_mask", "from numpy_attention import causal_mask", "causal_mask of the package"),
-    ("softmax", "from numpy_attention.grade.references import ours", "holds the answers; leave that import out"),
+    ("softmax", "from numpy_attention.catalogue.table import ours", "holds the answers; leave that import out"),
     ("softmax", "from numpy_attention.catalogue.table import CATALOGUE", "holds the answers; leave that import out"),
 ])
 def test_layers_optimizers_and_the_answers_of_the_grader_are_refused(

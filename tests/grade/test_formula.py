@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from numpy_attention import ops
-from numpy_attention.grade.exercise import Try
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.exercise import Try
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.formula import as_exact_as_a_formula
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.references import ours
 
 
 def of_gelu(off: Any) -> None:

@@ -3,10 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from numpy_attention.gallery import MUTANTS
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue import MISTAKES
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.references import ours
 from tests.grade.hand_in import answer_of
 
 
@@ -34,7 +33,7 @@ def test_a_whole_square_array_is_noticed() -> None:
 
 
 def test_after_the_first_wrong_property_no_other_is_tried() -> None:
-    module = answer_of(EXERCISES["heads"], MUTANTS["split_backward_by_reshape"])
+    module = answer_of(EXERCISES["heads"], MISTAKES["split_backward_by_reshape"])
     grade = grade_module(EXERCISES["heads"], module, examples=3)
-    assert (grade.state, grade.passed, grade.of) == ("wrong", 8, 12)  # two of split_heads, all of concat_heads
+    assert (grade.state, grade.passed, grade.of) == ("wrong", 6, 8)  # two of split_heads, all of concat_heads
     assert grade.text.count("WRONG") == 1

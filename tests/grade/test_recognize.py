@@ -1,55 +1,55 @@
 """Every known wrong answer is called by its name, and no other is."""
 
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from numpy_attention.gallery import MUTANTS
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue import MISTAKES
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.recognize import recognize
-from numpy_attention.grade.references import ours
-from numpy_attention.grade.slips import SLIPS
+from numpy_attention.grade.recognize import outcome, recognize
 from tests.grade.hand_in import answer_of
 
-KNOWN = {**MUTANTS, **SLIPS}
 TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is something kept outside the cache"}  # by no single run
 OPTIONS_OF_NO_EXERCISE = {"dropout_of_another_tile", "distance_forgotten"}
-PAIRS = [(exercise.name, mutant.name) for exercise in EXERCISES.values() for mutant in exercise.mutants]
+PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]
 
 
-@pytest.mark.parametrize(("name", "mutant"), PAIRS)
-def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mutant: str) -> None:
+@pytest.mark.parametrize(("name", "mistake"), PAIRS)
+def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mistake: str) -> None:
     exercise = EXERCISES[name]
-    grade = grade_module(exercise, answer_of(exercise, KNOWN[mutant]), examples=4)
+    grade = grade_module(exercise, answer_of(exercise, MISTAKES[mistake]), examples=4)
     assert grade.state in ("wrong", "broken"), grade.text
-    assert f"`{mutant}`" in grade.text, grade.text
-    assert KNOWN[mutant].wrong.split()[0] in grade.text
+    assert f"`{mistake}`" in grade.text, grade.text
+    assert MISTAKES[mistake].wrong.split()[0] in grade.text
 
 
-def test_every_mutant_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
+def test_every_mistake_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
     exercised = {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
-    wrong_answers = {mutant for _, mutant in PAIRS} | TOLD_BY_THE_CHECKER.keys() | OPTIONS_OF_NO_EXERCISE
-    for mutant in MUTANTS.values():
-        assert mutant.covers not in exercised or mutant.name in wrong_answers, mutant.name
+    wrong_answers = {mistake for _, mistake in PAIRS} | TOLD_BY_THE_CHECKER.keys() | OPTIONS_OF_NO_EXERCISE
+    for mistake in MISTAKES.values():
+        assert mistake.covers not in exercised or mistake.name in wrong_answers, mistake.name
 
 
-@pytest.mark.parametrize(("mutant", "words"), TOLD_BY_THE_CHECKER.items())
-def test_what_no_single_run_shows_is_told_by_the_checker(mutant: str, words: str) -> None:
-    exercise = EXERCISES[MUTANTS[mutant].covers]
-    assert words in grade_module(exercise, answer_of(exercise, MUTANTS[mutant]), examples=4).text
+@pytest.mark.parametrize(("mistake", "words"), TOLD_BY_THE_CHECKER.items())
+def test_what_no_single_run_shows_is_told_by_the_checker(mistake: str, words: str) -> None:
+    exercise = EXERCISES[MISTAKES[mistake].covers]
+    assert words in grade_module(exercise, answer_of(exercise, MISTAKES[mistake]), examples=4).text
 
 
 def test_behind_the_first_wrong_answer_others_may_wait() -> None:
     """It takes the unlikeliest, and overflows at logits of a thousand: the first is named, the second comes later."""
 
     def top_p(logits: np.ndarray, p: float) -> np.ndarray:
-        answer = KNOWN["unlikeliest_kept"].stand_in(logits, p)
+        answer = MISTAKES["unlikeliest_kept"].stand_in(logits, p)
         return answer if np.abs(logits).max() < 100 else np.full_like(logits, np.nan)
 
     module = SimpleNamespace(**{**vars(ours()), "top_p": top_p})
-    assert [mutant.name for mutant in recognize(EXERCISES["top_p"], module, "top_p")] == ["unlikeliest_kept"]
+    assert [mistake.name for mistake in recognize(EXERCISES["top_p"], module, "top_p")] == ["unlikeliest_kept"]
 
 
 @pytest.mark.parametrize("name", ["softmax", "heads", "causal_mask", "adam", "rotary", "top_p", "byte_pairs"])
@@ -59,6 +59,37 @@ def test_the_right_answer_is_no_known_mistake(name: str) -> None:
 
 
 def test_a_mistake_that_nobody_knows_gets_no_name() -> None:
-    module = answer_of(EXERCISES["softmax"], MUTANTS["zero"])
+    module = answer_of(EXERCISES["softmax"], MISTAKES["zero"])
     module.softmax_backward = lambda dy, cache: 1.5 * ours().softmax_backward(dy, cache)
     assert recognize(EXERCISES["softmax"], module, "softmax") == []
+
+
+SOFTMAX = CATALOGUE["softmax"]
+
+
+def test_the_same_op_leaves_the_same_outcome_and_another_one_another() -> None:
+    assert same(outcome(SOFTMAX, 0, None), outcome(SOFTMAX, 0, None))
+    assert not same(outcome(SOFTMAX, 0, None), outcome(SOFTMAX, 1, None))
+    spoiled = MISTAKES["diagonal_only"].spoil(SOFTMAX)
+    assert not same(outcome(SOFTMAX, 0, None), outcome(spoiled, 0, None))
+
+
+def test_what_is_changed_in_place_is_seen() -> None:
+    entry = CATALOGUE["layer_norm"]
+    right, in_dy, in_cache = (
+        outcome(one, 0, None)
+        for one in (entry, MISTAKES["scratch_in_dy"].spoil(entry), MISTAKES["scratch_in_the_cache"].spoil(entry))
+    )
+    assert right is not None
+    assert in_dy is not None
+    assert in_cache is not None
+    assert (right.changed_dy, right.changed_cache) == (False, False)
+    assert in_dy.changed_dy
+    assert in_cache.changed_cache
+
+
+def test_what_stops_leaves_none() -> None:
+    def stops(dy: np.ndarray, cache: Any) -> None:
+        raise ZeroDivisionError
+
+    assert outcome(replace(SOFTMAX, op_backward=stops), 0, None) is None

@@ -2,13 +2,10 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from numpy_attention.grade.tutor import where
-from tests.grade.hand_in import grade
+from tests.grade.hand_in import grade, told
 
 
 def test_a_wrong_answer_gets_its_numbers_and_its_name(tmp_path: Path) -> None:
@@ -19,18 +16,16 @@ def test_a_wrong_answer_gets_its_numbers_and_its_name(tmp_path: Path) -> None:
     assert "likely mistake" not in said, "where it is known nobody need guess"
 
 
-def test_a_mistake_that_nobody_knows_gets_a_diagnosis(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "softmax", "return 3 * y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
-    assert code == 1
+def test_a_mistake_that_nobody_knows_gets_a_diagnosis() -> None:
+    said = told("softmax", "return 3 * y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
     assert "likely mistake: dx: " in said
     assert "A known mistake" not in said
 
 
-def test_a_gradient_wrong_in_a_late_digit_is_shown_with_that_digit(tmp_path: Path) -> None:
+def test_a_gradient_wrong_in_a_late_digit_is_shown_with_that_digit() -> None:
     backward = "t = np.tanh(u); return dy * ((1 + t) / 2 + x * (1 - t * t) / 2 * C * (1 + 0.044715 * x * x))"
-    code, said = grade(tmp_path, "gelu", backward)
-    assert code == 1
-    shown = re.findall(r"dx, (?:yours|differences): +(.*)", said)
+    said = told("gelu", backward)
+    shown = re.findall(r"dx, (?:yours|differences): +(\[.*?\])", said)
     assert len(set(shown)) == 2
 
 
@@ -39,8 +34,8 @@ def test_a_transpose_of_too_many_axes_is_explained(tmp_path: Path) -> None:
     assert "swapaxes(-1, -2) turns the last two alone" in said
 
 
-def test_the_draw_behind_the_smallest_example_is_said_to_be_another(tmp_path: Path) -> None:
-    _, said = grade(tmp_path, "embedding", "dtable[ids[..., :1]] += dy[..., :1, :]; return dtable")
+def test_the_draw_behind_the_smallest_example_is_said_to_be_another() -> None:
+    said = told("embedding", "dtable[ids[..., :1]] += dy[..., :1, :]; return dtable")
     smallest, _, other = said.partition("On another draw, whose arrays are not shown:")
     assert "dtable, yours:" in smallest
     assert "likely mistake: " not in smallest
@@ -48,28 +43,26 @@ def test_the_draw_behind_the_smallest_example_is_said_to_be_another(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("backward", "hint"), [
-    ("dw = dy @ v.swapaxes(-1, -2); ds = weights * (dw - (dw * weights).sum(axis=-1)); return ds @ k, k, v", True),
+    ("dw = np.zeros((5, 3)); return dw - dw.sum(axis=-1), k, v", True),
     ("return np.zeros(96) + np.zeros(97), k, v", False),
 ])
-def test_shapes_that_do_not_fit_are_shown_without_numbers(tmp_path: Path, backward: str, hint: bool) -> None:
-    code, said = grade(tmp_path, "attention", backward)
-    assert code == 1
+def test_shapes_that_do_not_fit_are_shown_without_numbers(backward: str, hint: bool) -> None:
+    said = told("attention", backward)
     assert "could not be broadcast together" in said
     assert ("without keepdims=True?" in said) == hint
     example = said.partition("The smallest example found on which it stops:")[2]
-    assert re.search(r"q of shape \(.*k of shape \(.*v of shape \(.*dy of shape \(", example, re.DOTALL)
+    assert re.search(r"q of shape \(.*k of shape \(.*v of shape \(.*dy of shape \(", example)
     assert " = " not in example
 
 
-def test_a_product_whose_inner_sizes_do_not_meet_is_explained(tmp_path: Path) -> None:
-    _, said = grade(tmp_path, "linear", "return dy @ w, x, dy")
+def test_a_product_whose_inner_sizes_do_not_meet_is_explained() -> None:
+    said = told("linear", "return dy @ w, x, dy")
     assert "The inner sizes of the product do not meet: is a transpose missing?" in said
 
 
-def test_a_dtype_that_was_widened_is_told_how_and_shown_without_numbers(tmp_path: Path) -> None:
+def test_a_dtype_that_was_widened_is_told_how_and_shown_without_numbers() -> None:
     answer = "dtable = np.zeros(table.shape); np.add.at(dtable, ids, dy); return dtable"
-    code, said = grade(tmp_path, "embedding", answer)
-    assert code == 1
+    said = told("embedding", answer)
     said, _, example = said.partition("The smallest example found:")
     assert "dtable of float32 is float64" in said
     assert "np.zeros makes float64: use np.zeros_like(...)" in said
@@ -77,18 +70,17 @@ def test_a_dtype_that_was_widened_is_told_how_and_shown_without_numbers(tmp_path
     assert " = [" not in example
 
 
-def test_a_dtype_that_was_narrowed_gets_no_cure_for_the_opposite(tmp_path: Path) -> None:
+def test_a_dtype_that_was_narrowed_gets_no_cure_for_the_opposite() -> None:
     answer = "np.add.at(dtable, ids, dy); return dtable.astype(np.float16) if dy.dtype == np.float32 else dtable"
-    code, said = grade(tmp_path, "embedding", answer)
-    assert code == 1
+    said = told("embedding", answer)
     said, _, example = said.partition("The smallest example found:")
     assert "dtable of float32 is float16" in said
     assert "makes float64" not in said
     assert " = [" not in example
 
 
-def test_several_known_mistakes_are_said_to_be_one_of_these(tmp_path: Path) -> None:
-    _, said = grade(tmp_path, "embedding", "dtable[ids] += dy; return dtable")
+def test_several_known_mistakes_are_said_to_be_one_of_these() -> None:
+    said = told("embedding", "dtable[ids] += dy; return dtable")
     assert said.count("One of these known mistakes:") == 1
     assert "A known mistake" not in said
     assert said.count("How it hides: ") == 2
@@ -100,13 +92,3 @@ def test_an_optimizer_that_makes_new_arrays_is_told_so(tmp_path: Path, left: str
     code, said = grade(tmp_path, "adam", f"{step}{left} = p - self.learning_rate * g / (np.abs(g) + self.eps)")
     assert code == 1
     assert "the arrays that were handed over have not moved" in said
-
-
-def test_the_place_of_an_error_is_a_line_of_the_students_own_file() -> None:
-    module = SimpleNamespace(__file__=__file__)
-    with pytest.raises(ValueError, match="matmul") as failure:
-        np.ones((2, 3)) @ np.ones((2, 3))
-    said = where(failure.value, module)
-    assert "test_tutor.py, line" in said
-    assert "np.ones((2, 3)) @ np.ones((2, 3))" in said
-    assert where(failure.value, SimpleNamespace(__file__="elsewhere.py")) == ""

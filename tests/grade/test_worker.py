@@ -1,5 +1,7 @@
 """A file is imported before it is graded, and whatever it does then is said in plain words."""
 
+import subprocess
+import sys
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -7,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.grade.exercises import EXERCISES
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.grade.messages import Things, pack
 from numpy_attention.grade.run import grade_file, main
-from numpy_attention.grade.stopped import tell
-from numpy_attention.grade.wire import Parts, as_tree, from_tree, pack
-from numpy_attention.grade.worker import Worker, serve
+from numpy_attention.grade.worker import Worker, serve, tell
 from tests.grade.hand_in import FOLDER, grade
 
 
@@ -90,52 +91,59 @@ def worker(tmp_path: Path) -> Worker:
     return worker
 
 
-def ask(worker: Worker, form: dict[str, Any], *args: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Call something with arguments; a string that begins with # stands for what is kept under that number."""
-    parts = Parts()
-    tree = as_tree(list(args), parts, lambda v: int(v[1:]) if isinstance(v, str) and v.startswith("#") else None)
-    return worker.call({"args": tree, "kwargs": {"dict": []}, **form}, parts.arrays)
+class Number(int):
+    """Stands for what is kept under it."""
+
+
+def ask(worker: Worker, name: str, *args: Any, of: str = "", on: int = 0, own: Any = ()) -> tuple[Any, list[Any]]:
+    """Call something; its answer, and what is changed, by place."""
+    sent = Things(number_of=lambda value: int(value) if isinstance(value, Number) else None)
+    form = {"name": name, "as": of, "on": on, "arguments": sent.tree([list(args), {}])}
+    form["own"] = [sent.tree(array)["thing"] for array in own]
+    reply, things = worker.call(form, sent.things)
+    found = Things(things, kept_as=Number)
+    answer = reply["answer"] if of == "object" else found.value(reply["answer"])
+    return answer, [(i, found.value(tree)) for i, tree in reply["changed"]]
 
 
 def test_a_cache_stays_and_what_a_backward_changes_is_told_by_its_place(
     worker: Worker, rng: np.random.Generator
 ) -> None:
     x, dy = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
-    reply, arrays = ask(worker, {"name": "softmax", "pair": True}, x.copy())
-    y, number = from_tree(reply["answer"], Parts(arrays), lambda n: n)
+    (y, number), changed = ask(worker, "softmax", x.copy(), of="pair")
     assert np.array_equal(y, 2 * x)
-    assert reply["changed"] == []
-    reply, arrays = ask(worker, {"name": "softmax_backward"}, dy.copy(), f"#{number}")
-    parts = Parts(arrays)
-    assert np.array_equal(from_tree(reply["answer"], parts, int), 3 * dy)
-    changed = {(n, i): from_tree(tree, parts, int) for n, i, tree in reply["changed"]}
-    assert changed.keys() == {(0, 0), (number, 0)}
-    assert np.array_equal(changed[0, 0], 3 * dy)
-    assert np.array_equal(changed[number, 0], x + 1)
+    assert changed == []
+    answer, changed = ask(worker, "softmax_backward", dy.copy(), number)
+    assert np.array_equal(answer, 3 * dy)
+    assert [i for i, _ in changed] == [0, 1], "dy, and behind it the x that the cache was made from"
+    assert np.array_equal(changed[0][1], 3 * dy)
+    assert np.array_equal(changed[1][1], x + 1)
+    assert ask(worker, "softmax", x, of="peak")[0] > x.nbytes
 
 
 def test_caches_are_copied_and_compared(worker: Worker, rng: np.random.Generator) -> None:
-    reply, arrays = ask(worker, {"name": "softmax", "pair": True}, rng.standard_normal(4))
-    _, number = from_tree(reply["answer"], Parts(arrays), lambda n: n)
+    (_, number), _ = ask(worker, "softmax", rng.standard_normal(4), of="pair")
     copied = worker.copy({"on": number}, [])[0]["number"]
     assert copied != number
     assert worker.same({"two": [number, copied]}, [])[0] == {"same": True}
-    ask(worker, {"name": "softmax_backward"}, rng.standard_normal(4), f"#{number}")
+    ask(worker, "softmax_backward", rng.standard_normal(4), number)
     assert worker.same({"two": [number, copied]}, [])[0] == {"same": False}
 
 
 def test_an_object_stays_and_moves_the_arrays_that_it_was_made_from(worker: Worker, rng: np.random.Generator) -> None:
     p, g = rng.standard_normal(3), rng.standard_normal(3)
-    number = ask(worker, {"name": "Both", "new": True}, p.copy())[0]["number"]
-    reply, arrays = ask(worker, {"name": "step", "on": number}, g)
-    (of, i, tree), = reply["changed"]
-    assert (of, i) == (number, 0)
-    assert np.array_equal(from_tree(tree, Parts(arrays), int), p - g)
+    (number, own, learn), _ = ask(worker, "Both", p.copy(), of="object")
+    assert (own, learn) == (None, [])
+    p += 1  # what is sent along is how our array is now
+    _, changed = ask(worker, "step", g, on=number, own=[p])
+    (i, moved), = changed
+    assert i == 1
+    assert np.array_equal(moved, p - g)
 
 
 def test_an_error_is_told_with_its_types_its_message_and_its_line(worker: Worker) -> None:
     with pytest.raises(TypeError) as failure:
-        ask(worker, {"name": "softmax_backward"}, np.ones(2), None)
+        ask(worker, "softmax_backward", np.ones(2), None)
     said = tell(failure.value, worker.path)
     assert said["error"][:2] == ["TypeError", "Exception"]
     assert "not subscriptable" in said["message"]
@@ -150,7 +158,24 @@ class Gone(BytesIO):
 
 
 @pytest.mark.parametrize(("requests", "replies"), [
-    (pack({"do": "ready", "number": 1, "free": []}, []), Gone()), (b"right" * 100, BytesIO()), (b"", BytesIO()),
+    (pack({"do": "ready", "number": 1, "free": []}), Gone()), (b"right" * 100, BytesIO()), (b"", BytesIO()),
 ], ids=["nobody listens", "spoiled", "closed"])
 def test_the_end_of_the_wire_is_the_end_without_a_word(requests: bytes, replies: BytesIO) -> None:
     serve(BytesIO(requests), replies)
+
+
+WITHIN = """
+import numpy as np
+from numpy_attention.grade.worker import limit_process
+limit_process(30.0)
+try:
+    held = np.ones(1 << 29)
+except MemoryError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no limit on addresses")
+def test_an_array_of_four_gigabytes_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHIN], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.catalogue.properties import same
+from numpy_attention.catalogue.compare import same
 from numpy_attention.models.head import LOGITS_AT_ONCE
 from numpy_attention.models.stack import KeptInput
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache

@@ -1,12 +1,14 @@
-"""How strong the tests are outside of ops/: draw mutations, and ask which tests notice.
+"""How strong the checks are: change the source in one place, and ask who notices.
 
+    python -m tests.mutations chapters                               every operator of the ops, asked of the catalogue
+    python -m tests.mutations chapters softmax                       those of one chapter
     python -m pytest -p tests.mutations.reach --reach=reach.json     which tests reach which functions, once
-    python -m tests.mutations reach.json                             the drawn mutations of all rooms
+    python -m tests.mutations reach.json                             drawn mutations of all rooms, asked of the tests
     python -m tests.mutations reach.json runs --matching Trainer     those of one room whose names match
 
-Results are kept in WORK/results.jsonl, one line each as they come, so that a run can be stopped and go on: what was
-noticed is not tried again, what survived is. What is drawn is stored in strength.json besides, for docs/gallery.md;
-with --anew it is tried again, first with the test that noticed it last time.
+Results of the rooms are kept in WORK/results.jsonl, one line each as they come, so that a run can be stopped and go on:
+what was noticed is not tried again, what survived is. What is drawn is stored in strength.json besides, for
+docs/gallery.md; with --anew it is tried again, first with the test that noticed it last time.
 """
 
 import argparse
@@ -28,7 +30,12 @@ from tests.mutations.strength import store, stored
 
 
 def main() -> None:
-    """Make the copy and start again in it; there, try what is asked for."""
+    """Of rooms make a copy of the tree and start again in it; there, try what is asked for."""
+    if sys.argv[1:2] == ["chapters"]:
+        from tests.mutations import chapters  # imports the package, which a trial's process must not
+
+        chapters.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m tests.mutations")
     parser.add_argument("reach", type=Path, help="what tests.mutations.reach has written")
     parser.add_argument("rooms", nargs="*", help=f"of {', '.join(ROOMS)}; all unless given")

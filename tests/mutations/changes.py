@@ -43,7 +43,7 @@ MORE_COMPARES = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.No
 class Mutation:
     """One change: where, of which kind, from what to what."""
 
-    file: str  # models/gpt; of ops/ the chapter's name alone
+    file: str  # models/gpt
     function: str  # GPT.forward; empty for what stands outside of functions
     line: int
     kind: str

@@ -1,7 +1,7 @@
 """What is said of the drawn mutations holds: a reason for each that nobody notices, and each reason for a mutation."""
 
 from tests.mutations.draw import ROOMS, mutations_of
-from tests.mutations.explained import EXPLAINED, reason_for
+from tests.mutations.explained import OF_ROOMS, reason_for
 from tests.mutations.strength import is_explained, stored, table
 
 ALL = {room: list(mutations_of(room)) for room in ROOMS}
@@ -10,7 +10,7 @@ ALL = {room: list(mutations_of(room)) for room in ROOMS}
 def test_every_explained_change_is_still_a_mutation() -> None:
     known = {(one.place, said) for room in ALL.values() for one in room
              for said in (one.change, f"{one.change} | {one.statement}")}  # fmt: skip
-    for explained in EXPLAINED:
+    for explained in OF_ROOMS:
         for change in explained.changes:
             assert (explained.place, change) in known
 
@@ -21,7 +21,7 @@ def test_a_stored_mutation_is_noticed_or_explained() -> None:
 
 def test_a_reason_is_found_by_the_mutation_and_by_its_name() -> None:
     explained = [one for room in ALL.values() for one in room if reason_for(one)]
-    assert len(explained) >= len(EXPLAINED)
+    assert len(explained) >= len(OF_ROOMS)
     assert all(is_explained(one.name) for one in explained)
     assert not any(is_explained(one.name) for one in ALL["layers"] if not reason_for(one))
 

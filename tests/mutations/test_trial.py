@@ -43,7 +43,7 @@ from pathlib import Path
 from tests.mutations import trial
 from tests.mutations.places import token_mutations
 
-trial.SECONDS = 2
+trial.SECONDS = 1
 trial.warm_up()
 names = ["test_one_is_below_two", "test_no_number_is_below_itself", "test_the_countdown_ends"]
 reach = {f"tests/room/test_thing.py::{name}": {"seconds": 0.0, "functions": ["room/thing." + what]}

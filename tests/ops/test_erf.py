@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.gradcheck.numbers.complex_step import complex_numbers
+from numpy_attention.gradcheck.complex_step import complex_numbers
 from numpy_attention.pieces import PIECE
 
 DTYPES = [np.float16, np.float32, np.float64]

@@ -7,10 +7,10 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.ops import tiles
-from tests.gallery.values import VALUE_CHAPTERS, VALUES
+from tests.mutations.values import VALUES, stands_in
 
 
-@pytest.mark.parametrize("name", [name for name, chapter in VALUE_CHAPTERS.items() if chapter == "tiles"])
+@pytest.mark.parametrize("name", [name for name in VALUES if stands_in(tiles, name)])
 def test_tiles_are_what_plain_formulas_say(name: str) -> None:
     VALUES[name](getattr(tiles, name))
 

@@ -1,0 +1,14 @@
+"""All diagrams of the site, in the order of their pages."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from docs.diagrams import attention, inside, memory, models, work
+from docs.diagrams.pen import Drawing
+
+FOLDER = Path(__file__).parents[1] / "_static" / "diagrams"
+DRAWINGS: tuple[Callable[[], Drawing], ...] = (
+    attention.chain_and_pairs, attention.backward, attention.masks, attention.many_heads, attention.positions,
+    models.layer_norm, models.block, work.two_roads, work.training_step, models.gpt, models.encoder_decoder,
+    memory.kv_cache, memory.tiles, inside.induction, inside.places, work.house,
+)

@@ -1,0 +1,110 @@
+"""Activations: Chapter 10."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, op_entry, times
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import op_of
+from numpy_attention.gradcheck.problem import Arrays
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.activations import gelu
+
+CHAPTER = 10
+
+
+def _far_out(inputs: Arrays, sizes: Sizes) -> Arrays:
+    """All elements but the last where gelu is x or nothing; that one gives the gradient its size."""
+    inputs["x"].reshape(-1)[:-1] *= 12
+    return inputs
+
+
+def _with_zeros(inputs: Arrays, sizes: Sizes) -> Arrays:
+    """Some elements exactly on the corner of relu."""
+    inputs["x"].reshape(-1)[::3] = 0.0
+    return inputs
+
+
+ENTRIES = (
+    op_entry("relu", "x: ... d", wrong="x:int64 x[list]"),
+    op_entry("relu", "x: B d", "on the corner", prepare=_with_zeros),
+    op_entry("gelu", "x: ... d", "tanh", wrong="x:int64 x[list]"),
+    op_entry("gelu", "x: ... d", "erf", options={"approximate": "none"}),
+    op_entry("gelu", "x: B d", "far out", prepare=_far_out),
+    op_entry("gelu", "x: B d", "erf, far out", options={"approximate": "none"}, prepare=_far_out),
+    op_entry("silu", "x: ... d", wrong="x:int64 x[list]"),
+    op_entry("silu", "x: B d", "far out", prepare=times("x", 100.0)),
+)
+
+
+def plain_gelu(x: Array, approximate: str = "tanh") -> Array:
+    """x times the share of a normal variable below x, or its tanh form."""
+
+    def share(t: float) -> float:
+        if approximate == "none":
+            return math.erfc(-t / math.sqrt(2)) / 2
+        return (1 + math.tanh(math.sqrt(2 / math.pi) * (t + 0.044715 * t**3))) / 2
+
+    return np.reshape([t * share(t) for t in x.reshape(-1).tolist()], x.shape)
+
+
+PLAIN = {"gelu": plain_gelu}
+
+
+def _with_x(x: Array, approximate: str = "tanh") -> Any:
+    return gelu(x, approximate)[0], x
+
+
+@op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, says="the other form of gelu")
+def erf_gradient_for_tanh(x: Array, approximate: str = "tanh") -> Any:
+    """The forward is the tanh form, the backward differentiates the erf form.
+
+    Hides: the two slopes are about 1e-3 apart, below most tolerances.
+    """
+    return _with_x(x, approximate)
+
+
+def _gelu_slope(x: Array, du: Array) -> Array:
+    t = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    return (1 + t) / 2 + x * (1 - t * t) / 2 * du
+
+
+def _keeps_x(x: Array) -> tuple[Array, Array]:
+    t = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    return x * (1 + t) / 2, x
+
+
+def _root_missing(dy: Array, x: Array) -> Array:
+    return dy * _gelu_slope(x, 1 + 3 * 0.044715 * x * x)
+
+
+def _three_missing(dy: Array, x: Array) -> Array:
+    return dy * _gelu_slope(x, math.sqrt(2 / math.pi) * (1 + 0.044715 * x * x))
+
+
+@op_of("gelu", _root_missing)
+def root_missing_in_du(x: Array) -> Any:
+    """u' = 1 + 3 * 0.044715 x^2 lacks the factor sqrt(2 / pi), which stands before the bracket in u.
+
+    Hides: at x = 0, and far out where the tanh is flat.
+    """
+    return _keeps_x(x)
+
+
+@op_of("gelu", _three_missing)
+def three_missing_in_du(x: Array) -> Any:
+    """u' holds 0.044715 x^2, where the derivative of 0.044715 x^3 is 3 * 0.044715 x^2: the 3 is missing.
+
+    Hides: near x = 0 and far out; it is a few hundredths off at most.
+    """
+    return _keeps_x(x)
+
+
+EXERCISES = (
+    Exercise(
+        "gelu", 8,
+        (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix")),
+    ),
+)

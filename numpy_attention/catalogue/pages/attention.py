@@ -1,0 +1,441 @@
+"""Scaled dot-product attention: Chapter 6."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numpy_attention import ops
+from numpy_attention.catalogue.entry import Array, Entry, generator, op_entry, times
+from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of, stands_in_for
+from numpy_attention.catalogue.pages.softmax import plain_softmax
+from numpy_attention.gradcheck.problem import Arrays
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.attention import (
+    AttentionCache,
+    fold_heads,
+    scaled_dot_product_attention,
+    scaled_dot_product_attention_backward,
+)
+from numpy_attention.ops.dropout import dropout_backward
+
+CHAPTER = 6
+
+ATTENTION = "scaled_dot_product_attention"
+QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"
+GROUPED = "q: B H_q T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v"
+GROUPS = "; H_q = G*H_kv"
+REFUSED = "k+0 k-1 v+2 k.T q:float32 q:int64 q[list]"
+
+
+def _entry(spec: str, variant: str, **more: Any) -> Entry:
+    return op_entry(ATTENTION, spec, variant, **more)
+
+
+def _nothing_to_see(inputs: Arrays, sizes: Sizes) -> Arrays:
+    inputs["mask"][...] = False
+    return inputs
+
+
+ENTRIES = (
+    _entry(QKV, "T_q and T_k differ", wrong=REFUSED),
+    _entry("q: T_q d_k, k: T_k d_k, v: T_k d_v", "no leading axes", wrong="k-1 v+0"),
+    _entry(
+        "q: B T_q d_k, k: B T_k d_k, v: B T_k d_v, mask: bool B T_q T_k", "one head, mask",
+        wrong="mask+1 mask:float64"
+    ),
+    _entry(QKV + ", mask: bool T_q T_k", "mask", wrong="mask+0 mask:int64"),
+    _entry(QKV + ", mask: bool B 1 1 T_k", "padding mask"),
+    _entry(QKV + ", mask: bool B H T_q T_k", "mask of each head"),
+    _entry(QKV + ", mask: bool T_q T_k", "nothing to see", prepare=_nothing_to_see),
+    _entry(QKV + ", bias: B H T_q T_k", "bias", wrong="bias+2 bias:float32"),
+    _entry(QKV + ", bias: H 1 T_k", "bias that is broadcast", wrong="bias+2"),
+    _entry(QKV + ", mask: bool T_q T_k, bias: H T_q T_k", "mask and bias"),
+    _entry(QKV + ", bias: B 1 T_q T_k, mask: bool B 1 T_q T_k", "both, and a scale", options={"scale": 0.7}),
+    _entry(QKV, "scale", options={"scale": 0.3}),
+    _entry(QKV, "saturated", prepare=times("q", 40.0), tolerance=1e-5),
+    _entry(QKV, "dropout", options=lambda _: {"dropout": 0.4, "rng": generator()}),
+    _entry(
+        QKV + ", mask: bool B 1 T_q T_k, bias: T_q T_k", "mask, bias and dropout",
+        options=lambda _: {"dropout": 0.3, "rng": generator()}
+    ),
+    _entry(GROUPED + GROUPS, "grouped heads", at_least={"G": 2, "H_kv": 2}, wrong="k+1 v+1 q:float32"),
+    _entry(GROUPED + ", mask: bool B 1 T_q T_k, bias: H_q T_q T_k" + GROUPS, "grouped heads, mask and bias"),
+    _entry(
+        GROUPED + ", mask: bool B H_q T_q T_k" + GROUPS, "grouped heads, mask and dropout",
+        options=lambda _: {"dropout": 0.3, "rng": generator()}
+    ),
+)
+
+
+def plain_attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, scale: float | None = None,
+    causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0, **_: Any,
+) -> Array | None:
+    """Query by query over the keys that it may look at; not for dropout."""
+    if dropout:
+        return None
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    if k.ndim > 2 and k.shape[-3] != q.shape[-3]:  # grouped heads
+        k, v = (np.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v))
+    shape = (*q.shape[:-1], T_k)
+    seen = np.broadcast_to(np.ones((), bool) if mask is None else mask, shape)
+    added = np.broadcast_to(np.zeros(()) if bias is None else bias, shape)
+    if causal:
+        seen = seen & np.tri(T_q, T_k, T_k - T_q, dtype=bool)
+    if window is not None:
+        seen = seen & ~np.tri(T_q, T_k, T_k - T_q - window, dtype=bool)
+    if slopes is not None:
+        added = added - slopes[:, None, None] * abs(np.subtract.outer(np.arange(T_k - T_q, T_k), np.arange(T_k)))
+    y = np.zeros((*q.shape[:-1], v.shape[-1]))
+    for place in np.ndindex(q.shape[:-1]):
+        *lead, _i = place
+        keys = np.flatnonzero(seen[place])
+        if len(keys):
+            scores = k[tuple(lead)][keys] @ q[place] * (q.shape[-1] ** -0.5 if scale is None else scale)
+            y[place] = plain_softmax(scores + added[place][keys]) @ v[tuple(lead)][keys]
+    return y
+
+
+PLAIN = {ATTENTION: plain_attention}
+
+
+@backward_of(ATTENTION, says="right without dropout")
+def dv_before_dropout(dy: Array, cache: AttentionCache) -> Any:
+    """dv uses the weights before dropout, though the output was made of those after it.
+
+    Hides: dropout is off in the test.
+    """
+    return scaled_dot_product_attention_backward(dy, cache._replace(dropped=cache.weights))
+
+
+@backward_of(ATTENTION, says="is the scale 1/sqrt(d) left out")
+def scale_left_out(dy: Array, cache: AttentionCache) -> Any:
+    """The 1/sqrt(d_k) of the scores is missing in dq and dk.
+
+    Hides: the direction is right, and the learning rate absorbs the rest.
+    """
+    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    return dq / cache.scale, dk / cache.scale, dv, dbias
+
+
+@backward_of(ATTENTION, says="is the scale 1/sqrt(d) applied twice")
+def scale_applied_twice(dy: Array, cache: AttentionCache) -> Any:
+    """dscores is scaled, and then dq and dk once more.
+
+    Hides: the direction is right, and the learning rate absorbs the rest.
+    """
+    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    return dq * cache.scale, dk * cache.scale, dv, dbias
+
+
+def _with_bias(
+    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, **options: Any
+) -> Any:
+    y, cache = scaled_dot_product_attention(q, k, v, mask, bias, **options)
+    return y, (cache, bias)
+
+
+def _without_the_mask(dy: Array, cache: tuple[AttentionCache, Array | None]) -> Any:
+    inner, bias = cache
+    _, unmasked = scaled_dot_product_attention(inner.q, inner.k, inner.v, None, bias, inner.scale)
+    dq, dk, _, dbias = scaled_dot_product_attention_backward(dy, inner._replace(weights=unmasked.weights))
+    return dq, dk, scaled_dot_product_attention_backward(dy, inner)[2], dbias
+
+
+@op_of(ATTENTION, _without_the_mask, says="the gradient leaks through what mask hides")
+def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, **options: Any) -> Any:
+    """The backward makes the weights again and forgets the mask, so gradient leaks into hidden keys.
+
+    Hides: there is no mask in the test, or one that is all True.
+    """
+    return _with_bias(q, k, v, mask, **options)
+
+
+@backward_of(ATTENTION, says="a factor that should be transposed")
+def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
+    """dk = dscores q, where row j of dk must sum over the queries that looked at key j: dscores^T q.
+
+    Hides: the shapes agree when T_q = T_k.
+    """
+    dq, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    q, k, v, weights, *_ = cache
+    dweights = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
+    dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
+    return dq, fold_heads(dscores, k) @ fold_heads(q, k) * cache.scale, dv, dbias
+
+
+@backward_of(ATTENTION, says="a factor that should be transposed")
+def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
+    """dv = weights dy, where a value must collect from the queries that used it: weights^T dy.
+
+    Hides: the shapes agree when T_q = T_k.
+    """
+    dq, dk, _, dbias = scaled_dot_product_attention_backward(dy, cache)
+    return dq, dk, fold_heads(cache.dropped, cache.k) @ fold_heads(dy, cache.k), dbias
+
+
+@backward_of(ATTENTION, says="a sum along the wrong axis")
+def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
+    """The softmax's sum in the backward runs over the queries instead of the keys.
+
+    Hides: the shapes agree everywhere; each term has the right size.
+    """
+    _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    q, k, v, weights, *_ = cache
+    dweights = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
+    dscores = fold_heads(weights * (dweights - (dweights * weights).sum(axis=-2, keepdims=True)), k)
+    dq, dk = dscores @ k, dscores.swapaxes(-1, -2) @ fold_heads(q, k)
+    return (dq * cache.scale).reshape(q.shape), dk * cache.scale, dv, dbias
+
+
+@backward_of(ATTENTION, says="uses only the first row of dy")
+def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
+    """A bias shared by all sequences of the batch gets the gradient of the first one only.
+
+    Hides: right for a batch of one, or for a bias of full shape.
+    """
+    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    if dbias is None:
+        return dq, dk, dv, None
+    full = scaled_dot_product_attention_backward(dy, cache._replace(bias_shape=cache.weights.shape))[3]
+    assert full is not None
+    for axis, size in enumerate((1,) * (full.ndim - dbias.ndim) + dbias.shape):
+        if size == 1:
+            full = np.take(full, [0], axis=axis)
+    return dq, dk, dv, full.reshape(dbias.shape)
+
+
+@backward_of(ATTENTION, says="along axis 1 of dy: must it be summed over that axis, or over each group")
+def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
+    """Several query heads share a key head, but dk and dv come from the first of them alone.
+
+    Hides: right when every query head has keys of its own.
+    """
+    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    q, k = cache.q, cache.k
+    if q.shape[:-2] == k.shape[:-2]:
+        return dq, dk, dv, dbias
+    first = np.zeros_like(dy)
+    group = q.shape[-3] // k.shape[-3]
+    first[..., ::group, :, :] = dy[..., ::group, :, :]
+    _, dk, dv, _ = scaled_dot_product_attention_backward(first, cache)
+    return dq, dk, dv, dbias
+
+
+@backward_of(ATTENTION)
+def scale_upside_down(dy: Array, cache: AttentionCache) -> Any:
+    """dq and dk are divided by the scale 1/sqrt(d_k), where they must be multiplied by it: sqrt(d_k) is upside down.
+
+    Hides: the direction is right, and at d_k = 1 all is.
+    """
+    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    return dq / cache.scale**2, dk / cache.scale**2, dv, dbias
+
+
+def _weights(scores: Array, axis: int = -1) -> Array:
+    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return np.asarray(e / e.sum(axis=axis, keepdims=True))
+
+
+def _scores(q: Array, k: Array) -> Array:
+    return np.asarray(q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype))
+
+
+@stands_in_for("attention")
+def scores_not_scaled(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """The scores are not divided by sqrt(d_k), so they grow with the width, and the weights go to one key alone.
+
+    Hides: shapes and sums are right; it trains, though slower the wider the heads.
+    """
+    return attention(q * np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
+
+
+@stands_in_for("attention")
+def scores_divided_by_d_k(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """The scores are divided by d_k, where the formula has its root.
+
+    Hides: shapes and sums are right; the weights are merely too even.
+    """
+    return attention(q / np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
+
+
+@stands_in_for("attention")
+def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """The softmax runs down the columns: the weights of a query must sum to one over the keys, along the last axis.
+
+    Hides: the shapes agree.
+    """
+    scores = _scores(q, k)
+    weights = _weights(scores if mask is None else np.where(mask, scores, -np.inf), axis=-2)
+    return weights @ v, weights
+
+
+@stands_in_for("attention")
+def mask_ignored(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """The mask is not used yet; that is tutorial 5: a key that a query may not see gets the score -inf.
+
+    Hides: right as long as every key is seen.
+    """
+    return attention(q, k, v)
+
+
+@stands_in_for("attention")
+def mask_upside_down(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """True hides; here a mask says where a query may look, so False must hide.
+
+    Hides: other libraries mean the opposite; without a mask it is right.
+    """
+    return attention(q, k, v, None if mask is None else ~mask)
+
+
+@stands_in_for("attention")
+def mask_behind_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """Hidden weights are set to zero behind the softmax, so that the others no longer sum to one: mask the scores.
+
+    Hides: hidden keys have no say, as it should be; without a mask it is right.
+    """
+    weights = _weights(_scores(q, k))
+    weights = weights if mask is None else weights * mask
+    return weights @ v, weights
+
+
+@stands_in_for("attention")
+def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """Hidden scores are multiplied to zero, and exp(0) = 1 is no small weight: they must be -inf.
+
+    Hides: without a mask it is right.
+    """
+    scores = _scores(q, k)
+    weights = _weights(scores if mask is None else scores * mask)
+    return weights @ v, weights
+
+
+@stands_in_for("attention")
+def evenly_over_what_is_hidden(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all of it; it must get zeros.
+
+    Hides: right for every query that may look at something.
+    """
+    scores = _scores(q, k)
+    weights = _weights(scores if mask is None else np.where(mask, scores, np.asarray(-1e9, q.dtype)))
+    return weights @ v, weights
+
+
+@stands_in_for("attention")
+def nan_where_nothing_is_seen(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """A row of -inf alone becomes NaN, since exp(-inf + inf) is; a query that may look at nothing must get zeros.
+
+    Hides: right for every query that may look at something.
+    """
+    scores = _scores(q, k)
+    weights = _weights(scores if mask is None else np.where(mask, scores, -np.inf))
+    return weights @ v, weights
+
+
+@stands_in_for("attention")
+def largest_not_subtracted(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """exp of a score of 1000 is infinite, and inf / inf NaN: subtract the row's largest score first.
+
+    Hides: right while scores are small, as they are before training.
+    """
+    e = np.exp(_scores(q, k))
+    e = e if mask is None else e * mask
+    total = e.sum(axis=-1, keepdims=True)
+    weights = e / np.where(total == 0, 1, total)
+    return weights @ v, weights
+
+
+def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array, Array], Array]) -> Any:
+    q, k, v, weights, *_ = cache
+    ddropped = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
+    full = dscores_of(dropout_backward(ddropped, cache.dropout), weights)
+    dscores = fold_heads(full, k)
+    dq, dk = dscores @ k * cache.scale, dscores.swapaxes(-1, -2) @ fold_heads(q, k) * cache.scale
+    _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    if dbias is not None:
+        shape = (1,) * (full.ndim - dbias.ndim) + dbias.shape
+        axes = tuple(i for i, size in enumerate(shape) if size == 1)
+        dbias = full.sum(axis=axes, keepdims=True).reshape(dbias.shape)
+    return dq.reshape(q.shape), dk, dv, dbias
+
+
+@backward_of(ATTENTION)
+def average_left_out(dy: Array, cache: AttentionCache) -> Any:
+    """dscores = weights * dweights, without the average of dweights that the softmax subtracts from it.
+
+    Hides: where that average, weighted by the weights, happens to be zero.
+    """
+    return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
+
+
+@backward_of(ATTENTION)
+def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
+    """The plain mean of dweights is subtracted, where the average weighted by the weights belongs.
+
+    Hides: right where a query looks evenly at all keys, as it nearly does at the start of training.
+    """
+    return _with_dscores(dy, cache, lambda dweights, weights: weights * (
+        dweights - dweights.mean(axis=-1, keepdims=True)))
+
+
+@backward_of(ATTENTION)
+def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
+    """dweights goes on as dscores, as if the weights were the scores: the softmax has a gradient of its own.
+
+    Hides: shapes agree, and dv is right.
+    """
+    return _with_dscores(dy, cache, lambda dweights, weights: dweights)
+
+
+def _dropout(_: Sizes) -> dict[str, Any]:
+    return {"dropout": 0.4, "rng": generator()}
+
+
+def attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None
+) -> tuple[Array, Array]:
+    """Attention and its weights."""
+    scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(k.shape[-1]), q.dtype)
+    weights, _ = ops.softmax(scores if mask is None else np.where(mask, scores, -np.inf))
+    return weights @ v, weights
+
+
+def _about_attention(rng: np.random.Generator) -> Questions:
+    def qkv(*lead: int, T_q: int = 2, T_k: int = 3, dtype: Any = np.float64) -> tuple[Array, ...]:
+        shapes = (*lead, T_q, 4), (*lead, T_k, 4), (*lead, T_k, 1)
+        return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
+
+    yield "two queries and three keys, no mask", (*qkv(), None)
+    yield "a batch of heads", (*qkv(2, 3, T_k=5), None)
+    q, k, v = qkv()
+    yield "scores of a thousand and more, whose exponentials overflow", (1000 * q, k, v, None)
+    yield "arrays of float32", (*qkv(2, dtype=np.float32), None)
+    yield "a mask", (*qkv(), np.array([[True, True, False], [False, True, True]]))
+    yield "a mask whose second row may look at nothing", (*qkv(), np.array([[False, True, False], [False] * 3]))
+
+
+OURS = {"attention": attention}
+EXERCISES = (
+    Exercise(
+        "attention_forward", 4, asked={"attention": Quiz(attention, _about_attention, ("y", "weights"))},
+        theirs_to_write=(ATTENTION, "tiled_attention"),
+    ),
+    Exercise(
+        "attention", 4,
+        (
+            Try(ATTENTION, QKV), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
+            Try(ATTENTION, "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes"),
+        ),
+        leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group"),
+    ),
+    Exercise(
+        "attention_options", 6,
+        (
+            Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
+            Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", _dropout),
+            Try(ATTENTION, GROUPED + GROUPS, "shared heads", at_least={"G": 2}),
+        ),
+    ),
+)

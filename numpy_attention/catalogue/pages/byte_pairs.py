@@ -1,0 +1,121 @@
+"""Byte pairs: Chapter 27, continued."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+
+from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
+from numpy_attention.catalogue.mistake import stands_in_for
+from numpy_attention.training.byte_pairs import Pair, merged
+
+CHAPTER = 27
+
+
+@stands_in_for("learn_merges")
+def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
+    """The most frequent pairs of the first text: after each merge the pairs are others, and must be counted anew.
+
+    Hides: the first merge is right.
+    """
+    counts = Counter(pairwise(ids))
+    return sorted((pair for pair in counts if counts[pair] > 1), key=lambda pair: (-counts[pair], pair))[:num_merges]
+
+
+@stands_in_for("learn_merges")
+def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
+    """Of pairs that are equally frequent it takes the one that stands first; here it must be that of the lowest ids.
+
+    Hides: it is as good a vocabulary, but not the same one for another order of the same texts.
+    """
+    merges: list[Pair] = []
+    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
+        merges.append(counts.most_common(1)[0][0])
+        ids = merged(ids, merges[-1], 255 + len(merges))
+    return merges
+
+
+@stands_in_for("learn_merges")
+def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
+    """It goes on where no pair stands twice, and gives an id to what this text has once: nothing is learned by that.
+
+    Hides: right while the text is long enough.
+    """
+    merges: list[Pair] = []
+    while len(merges) < num_merges and (counts := Counter(pairwise(ids))):
+        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
+        ids = merged(ids, merges[-1], 255 + len(merges))
+    return merges
+
+
+@stands_in_for("encode")
+def merges_from_the_last(ids: list[int], merges: list[Pair]) -> list[int]:
+    """The merges are replayed from the last to the first; a merge can be made only where its parts have been.
+
+    Hides: right with a single merge.
+    """
+    for i, pair in reversed(list(enumerate(merges))):
+        ids = merged(ids, pair, 256 + i)
+    return ids
+
+
+@stands_in_for("encode")
+def ids_from_255(ids: list[int], merges: list[Pair]) -> list[int]:
+    """The first merge gets the id 255, which is a byte: the bytes are 0 to 255, so the first new id is 256.
+
+    Hides: that byte occurs in no text.
+    """
+    for i, pair in enumerate(merges):
+        ids = merged(ids, pair, 255 + i)
+    return ids
+
+
+def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
+    """Count, merge the most frequent pair, and begin again."""
+    merges: list[Pair] = []
+    while len(merges) < num_merges:
+        counts = Counter(pairwise(ids))
+        most = max(counts.values(), default=0)
+        if most < 2:
+            break
+        best = min(pair for pair, count in counts.items() if count == most)
+        ids = merged(ids, best, 256 + len(merges))
+        merges.append(best)
+    return merges
+
+
+def _about_merges(rng: np.random.Generator) -> Questions:
+    yield "one merge of 'banana'", (list(b"banana"), 1)
+    yield "no pair of 'abc' stands twice", (list(b"abc"), 2)
+    yield "two pairs of 'cdxabycdzab' stand equally often", (list(b"cdxabycdzab"), 1)
+    yield "two merges of 'abcabcabd': the second is of a merged pair", (list(b"abcabcabd"), 2)
+    yield "an empty text", ([], 3)
+    yield "letters at random", (rng.integers(97, 101, 40).tolist(), 6)
+
+
+def encode(ids: list[int], merges: list[Pair]) -> list[int]:
+    """Replay the merges in the order of their learning."""
+    for i, pair in enumerate(merges):
+        ids = merged(ids, pair, 256 + i)
+    return ids
+
+
+def _about_encoding(rng: np.random.Generator) -> Questions:
+    yield "'banana' with one merge", (list(b"banana"), [(97, 110)])
+    yield "'aaaaa' with one merge, taken from the left", (list(b"aaaaa"), [(97, 97)])
+    yield "'abcd', where a merge is made of another", (list(b"abcd"), [(97, 98), (256, 99)])
+    yield "'abc', where the merge learned first takes the b", (list(b"abc"), [(98, 99), (97, 98)])
+    yield "an empty text", ([], [(97, 98)])
+    text = rng.integers(97, 101, 30).tolist()
+    yield "letters at random, with the merges of other letters", (
+        text, learn_merges(rng.integers(97, 101, 60).tolist(), 5))
+
+
+OURS = {"learn_merges": learn_merges, "encode": encode}
+EXERCISES = (
+    Exercise(
+        "byte_pairs", 12,
+        asked={"learn_merges": Quiz(learn_merges, _about_merges), "encode": Quiz(encode, _about_encoding)},
+        theirs_to_write=("merged", "count_chunks"),
+    ),
+)

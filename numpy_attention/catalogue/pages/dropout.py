@@ -1,0 +1,118 @@
+"""Dropout: Chapter 5."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, generator, op_entry
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
+
+CHAPTER = 5
+
+
+def _on(_: Sizes) -> dict[str, Any]:
+    return {"rate": 0.4, "rng": generator()}
+
+
+ENTRIES = (
+    op_entry("dropout", "x: ... d", options=_on, wrong="x:int64 x[list]"),
+    op_entry("dropout", "x: B T d", "off", options={"rate": 0.0, "rng": None}),
+    op_entry("dropout", "x: B T d", "in evaluation", options={"rate": 0.4, "rng": None}),
+)
+
+
+def plain_dropout(x: Array, rate: float, rng: np.random.Generator | None) -> Array:
+    """Without a generator, x; with one, the same draws as the op's."""
+    if rng is None or rate == 0.0:
+        return x
+    kept = rng.random(x.shape, dtype=np.float32) >= rate
+    return np.asarray(np.where(kept, x / (1.0 - rate), 0.0))
+
+
+PLAIN = {"dropout": plain_dropout}
+
+
+@backward_of("dropout", says="the factor 1/(1 - rate) is left out")
+def dropout_scale_left_out(dy: Array, cache: DropoutCache) -> Array:
+    """The forward divides by 1 - rate, the gradient does not.
+
+    Hides: it acts like a smaller learning rate, and dropout is off in the test.
+    """
+    return dy if cache.kept is None else dy * cache.kept
+
+
+_LAST_MASK: list[DropoutCache] = []
+
+
+def _of_the_last_mask(dy: Array, _: DropoutCache) -> Array:
+    last = _LAST_MASK[-1]
+    same = last.kept is None or last.kept.shape == dy.shape
+    return dropout_backward(dy, last) if same else np.zeros_like(dy)
+
+
+@op_of("dropout", _of_the_last_mask, says="is something kept outside the cache")
+def one_mask_for_two_uses(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
+    """The mask is kept on the dropout object, so a second use overwrites what the first backward needs.
+
+    Hides: one use in the test, or rate 0.
+    """
+    y, cache = dropout(x, rate, rng)
+    _LAST_MASK[:] = [cache]
+    return y, cache
+
+
+@op_of("dropout", says="the forward gives")
+def evaluation_rescales(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
+    """Inverted dropout has its 1/(1 - rate) in training; this one multiplies by 1 - rate in evaluation too.
+
+    Hides: a test at rate 0, or always with an rng, never sees it.
+    """
+    if rng is None:
+        return x * (1.0 - rate), DropoutCache(np.ones(x.shape, bool), 1.0 - rate, x.shape, x.dtype)
+    return dropout(x, rate, rng)
+
+
+def _share(dy: Array, cache: DropoutCache) -> Array:
+    return dy if cache.kept is None else np.asarray(dy * cache.kept * np.asarray(cache.scale, dy.dtype))
+
+
+def _dropout(x: Array, rate: float, rng: np.random.Generator | None, kept_share: bool, scale: float) -> Any:
+    if rng is None:
+        return x, DropoutCache(None, 1.0, x.shape, x.dtype)
+    kept = (rng.random(x.shape, dtype=np.float32) >= rate) ^ kept_share
+    cache = DropoutCache(kept, scale, x.shape, x.dtype)
+    return _share(x, cache), cache
+
+
+@op_of("dropout", _share)
+def kept_not_scaled_up(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
+    """What is kept must be divided by 1 - rate, or the sums of training are smaller than those of use.
+
+    Hides: forward and backward fit each other, so every check of gradients passes.
+    """
+    return _dropout(x, rate, rng, False, 1.0)
+
+
+@op_of("dropout", _share)
+def rate_taken_for_the_share_kept(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
+    """rate is the share that is dropped; here it is kept, and what is kept is divided by rate.
+
+    Hides: at a rate of one half both are alike; forward and backward fit each other.
+    """
+    return _dropout(x, rate, rng, True, 1 / rate)
+
+
+EXERCISES = (
+    Exercise(
+        "dropout", 6,
+        (
+            Try("dropout", "x: N d", "in training", _on),
+            Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
+        ),
+        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker runs a second, and says so
+        from_nothing=True,
+    ),
+)

@@ -1,0 +1,257 @@
+"""Edits of what flows inside a model: Chapter 38."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Entry, dropout_on, size_of
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of
+from numpy_attention.catalogue.tiny import GATED, TILED, TINY, tiny_gpt
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
+from numpy_attention.inside.run import RunCache, backward_with, forward_with
+from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.seq2seq import Seq2Seq
+from numpy_attention.models.seq2seq_config import Seq2SeqConfig
+from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
+from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
+from numpy_attention.ops.sums import sum_to_shape
+
+CHAPTER = 38
+
+IDS = "ids: int<V> B T"
+PAIRS = "source_ids: int<V> B T_s, target_ids: int<V> B T"
+STREAM = "keep: bool B T 4, add: B T 4"
+VECTOR = "keep: bool B T 1, add: 4"
+HEADS = "keep: bool H 1 1, add: H T 2"
+SIZES = {"B": 2, "T": 3, "T_s": 4, "V": 5, "H": 2}
+STREAM_AT, OF_HEADS, OF_NETWORK, LAST = "blocks.1", "blocks.0.attention", "blocks.0.feed_forward", "norm"
+LENGTHS = {"lengths": np.array([1, 3])}
+REFUSED = "x:int64 x[list] keep+0 keep:int64 keep:float64 keep[more] add+0 add-1 add:float32 add:int64 add[list]"
+Run = tuple[Array, tuple[RunCache, tuple[int, ...] | None]]
+
+
+class AtPlace(Layer):
+    """A run with an edit at one place, as a layer: a function of what is added there, and of every parameter."""
+
+    def __init__(self, model: Any, place: str) -> None:
+        self.model, self.place = model, place
+
+    def run(self, keep: Array | None, add: Array | None, *inputs: Array, **options: Any) -> Run:
+        """What the model gives, logits or directions, and what the backward needs."""
+        y, cache = forward_with(self.model, {self.place: Edit(keep, add)}, *inputs, **options)
+        return y, (cache, None if add is None else add.shape)
+
+    def backward(self, dy: Array, cache: tuple[RunCache, tuple[int, ...] | None]) -> tuple[Any, Parameters]:
+        """dadd and the gradients of all parameters; ids and keep have none."""
+        of_run, add_shape = cache
+        d_at, grads = backward_with(dy, of_run)
+        dadd = None if add_shape is None else sum_to_shape(d_at[self.place], add_shape)
+        return dadd, prefixed("model", grads)
+
+
+class Edited(AtPlace):
+    """Of a model that reads one text."""
+
+    def forward(self, ids: Array, keep: Array | None, add: Array | None, **options: Any) -> Run:
+        return self.run(keep, add, ids, **options)
+
+
+class EditedPair(AtPlace):
+    """Of an encoder-decoder, which reads two."""
+
+    def forward(self, source_ids: Array, target_ids: Array, keep: Array | None, add: Array | None) -> Run:
+        return self.run(keep, add, source_ids, target_ids)
+
+
+def _edit(variant: str, spec: str, wrong: str = "") -> Entry:
+    return Entry(f"edit: {variant}" if variant else "edit", "edit", spec, edit, edit_backward, wrong=wrong)
+
+
+def _run(
+    variant: str, place: str, spec: str, model_of: Any, options: Any = None, wrong: str = "",
+    kind: type[AtPlace] = Edited,
+) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> AtPlace:
+        return kind(model_of(sizes, rng, dtype), place)
+
+    return Entry(
+        f"forward_with: {variant}", "forward_with", spec, build=build, options=options or {}, wrong=wrong,
+        fixed=SIZES, tolerance=1e-5,
+    )
+
+
+def _gpt(
+    variant: str, place: str, spec: str, options: Any = None, rank: int = 0, recompute: bool = False,
+    wrong: str = "", **config: Any,
+) -> Entry:
+    def model_of(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
+        return tiny_gpt(sizes, rng, dtype, rank, recompute, **config)
+
+    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", model_of, options, wrong)
+
+
+def _classifier(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> SequenceClassifier:
+    config: dict[str, Any] = {"num_classes": 3, "vocab_size": size_of(sizes, "V"), **TINY}
+    return SequenceClassifier(SequenceClassifierConfig(**config), rng, dtype)
+
+
+def _text_encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
+    config: dict[str, Any] = {"vocab_size": size_of(sizes, "V"), **TINY}
+    return TextEncoder(TextEncoderConfig(**config), rng, dtype)
+
+
+def _seq2seq(place: str, spec: str, **config: Any) -> Entry:
+    def model_of(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
+        vocabularies = {"source_vocab_size": size_of(sizes, "V"), "target_vocab_size": size_of(sizes, "V")}
+        return Seq2Seq(Seq2SeqConfig(**{**vocabularies, **TINY, **config}), rng, dtype)
+
+    return _run(f"{place}, encoder-decoder", place, f"{PAIRS}, {spec}", model_of, kind=EditedPair)
+
+
+ENTRIES = (
+    _edit("", "x: B H T d_v, keep: bool B H T d_v, add: B H T d_v", REFUSED),
+    _edit("keep alone", "x: B T d, keep: bool B T d", "keep-1 keep:int64 keep[list] x:int64"),
+    _edit("keep of one head", "x: B H T d_v, keep: bool H 1 1"),
+    _edit("add alone", "x: ... d, add: d", "add+0 add:float32 add[list]"),
+    _edit("add along the batch", "x: B T d, add: T d", "add+0 add-1"),
+    _edit("add along batch and time", "x: B H T d_v, keep: bool B 1 T 1, add: H 1 d_v", "keep+0 add+0"),
+    _edit("add one number", "x: B T d, keep: bool B T d, add: 1 1 1"),
+    _edit("add along the width", "x: B T d, add: B T 1", "add+0"),
+    _edit("neither", "x: ... d", "x:int64 x[list]"),
+    _gpt("two blocks", STREAM_AT, STREAM, num_layers=2, wrong="keep+1 keep:int64 add-1 add:float32 ids=999"),
+    _gpt("a vector at each place", "blocks.0", VECTOR, positions="rotary"),
+    _gpt("one head masked", OF_HEADS, HEADS, wrong="keep+0 add+0 add:float32"),
+    _gpt("rotary, grouped heads, gated", OF_HEADS, HEADS, positions="rotary", num_kv_heads=1, **GATED),
+    _gpt("post-norm, untied", OF_HEADS, HEADS, pre_norm=False, tie_weights=False),
+    _gpt("low rank", OF_HEADS, HEADS, rank=2),
+    _gpt("in tiles, ALiBi", OF_HEADS, HEADS, **TILED, positions="alibi"),
+    _gpt("recomputed, dropout", OF_HEADS, HEADS, dropout_on, recompute=True, dropout=0.3, num_layers=2),
+    _gpt("pre-norm", OF_NETWORK, STREAM, num_layers=2),
+    _gpt("post-norm", OF_NETWORK, STREAM, pre_norm=False, num_layers=2),
+    _gpt("dropout", OF_NETWORK, VECTOR, dropout_on, dropout=0.3),
+    _gpt("recomputed", OF_NETWORK, STREAM, recompute=True, num_layers=2),
+    _gpt("tied", LAST, STREAM),
+    _gpt("rms norm, untied", LAST, VECTOR, tie_weights=False, **GATED),
+    _run("blocks.0.attention, classifier", OF_HEADS, f"{IDS}, {HEADS}", _classifier),
+    _run("blocks.0.attention, text encoder", OF_HEADS, f"{IDS}, {HEADS}", _text_encoder, LENGTHS),
+    _run("blocks.0.feed_forward, text encoder", OF_NETWORK, f"{IDS}, {STREAM}", _text_encoder, LENGTHS),
+    _seq2seq("decoder.blocks.0.cross_attention", HEADS),
+    _seq2seq("decoder.blocks.0.feed_forward", STREAM, pre_norm=True),
+    _seq2seq("encoder.blocks.0.attention", "keep: bool H 1 1, add: H T_s 2", pre_norm=True),
+    _seq2seq("encoder.blocks.0", "keep: bool B T_s 4, add: B T_s 4"),
+)
+
+
+def plain_edit(x: Array, keep: Array | None = None, add: Array | None = None) -> Array:
+    """Number by number."""
+    kept = np.broadcast_to(np.ones((), bool) if keep is None else keep, x.shape)
+    added = np.broadcast_to(np.zeros(()) if add is None else add, x.shape)
+    return np.reshape([(x[i] if kept[i] else 0.0) + added[i] for i in np.ndindex(x.shape)], x.shape)
+
+
+PLAIN = {"edit": plain_edit}
+
+
+@backward_of("edit", says="it leaks through what keep hides")
+def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
+    """dx = dy: what was thrown away gets a gradient, though moving it moves nothing.
+
+    Hides: right as long as all is kept; and the numbers that are kept have the right gradient.
+    """
+    return dy.copy(), edit_backward(dy, cache)[1]
+
+
+@backward_of("edit", says="the backward takes keep the other way round")
+def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
+    """The mask is upside down on the way back: what was thrown away gets the gradient, and what was kept none.
+
+    Hides: shapes and sizes are right; where a head is masked, some gradient goes to every head's weights.
+    """
+    dx, dadd = edit_backward(dy, cache)
+    return dx if cache.keep is None else dy - dx, dadd
+
+
+@backward_of("edit", says="the backward gives zero where keep hides, and there it must not be zero")
+def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
+    """The gradient of what was added is masked by keep, but add counts everywhere, also where x was thrown away.
+
+    Hides: right as long as all is kept, as in steering; a patch, which is added where x was thrown away, gets none.
+    """
+    dx, dadd = edit_backward(dy, cache)
+    return dx, None if dadd is None or cache.add_shape is None else sum_to_shape(dx, cache.add_shape)
+
+
+@backward_of("edit", says="uses only the first row of dy")
+def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
+    """A vector that is added at every place acts at every place; only the gradient of the first is kept.
+
+    Hides: the shape is right, and so are the numbers for an add of the shape of x.
+    """
+    dx, dadd = edit_backward(dy, cache)
+    if dadd is None or cache.add_shape is None:
+        return dx, dadd
+    extra = dy.ndim - len(cache.add_shape)
+    first = dy[(0,) * extra]
+    return dx, first[tuple(slice(0, size) for size in cache.add_shape)].copy()
+
+
+@backward_of("edit", says="once too often")
+def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
+    """The gradient of an add that was repeated is a mean over the places, where their effects add up.
+
+    Hides: the direction is right, and so are the numbers for an add of the shape of x.
+    """
+    dx, dadd = edit_backward(dy, cache)
+    return dx, dadd if dadd is None else dadd * np.asarray(dadd.size / dy.size, dy.dtype)
+
+
+@op_of("edit", added_only_where_kept, says="the forward gives")
+def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None = None) -> Any:
+    """y = keep * (x + add): what is put in the place of something thrown away is thrown away with it.
+
+    Hides: right as long as all is kept, and the backward fits the forward, so no gradient check can tell.
+    """
+    _, cache = edit(x, keep, add)
+    y = x if add is None else x + add
+    return np.array(y if keep is None else np.where(keep, y, 0.0)), cache
+
+
+@backward_of("edit")
+def repeated_along_one_axis_alone(dy: Array, cache: EditCache) -> Any:
+    """dadd is summed over the first axis that add was repeated along, and of the others the first place is taken.
+
+    Hides: right where add was repeated along one axis or none.
+    """
+    dx, dadd = edit_backward(dy, cache)
+    if dadd is None or cache.add_shape is None:
+        return dx, dadd
+    shape = (1,) * (dy.ndim - len(cache.add_shape)) + cache.add_shape
+    axes = [axis for axis, size in enumerate(shape) if size == 1 and dy.shape[axis] > 1]
+    summed = dy.sum(axis=axes[0], keepdims=True) if axes else dy.copy()
+    return dx, summed[tuple(slice(0, size) for size in shape)].reshape(cache.add_shape)
+
+
+@backward_of("edit")
+def gradient_of_add_left_at_zero(dy: Array, cache: EditCache) -> Any:
+    """dadd is zero, as if what was added were a constant: it moves y by as much as it is moved itself.
+
+    Hides: dx is right; and where nothing was added all is.
+    """
+    dx, dadd = edit_backward(dy, cache)
+    return dx, None if dadd is None else np.zeros_like(dadd)
+
+
+OURS = {"edit": edit, "edit_backward": edit_backward}
+EXERCISES = (
+    Exercise(
+        "ablation", 19,
+        (
+            Try("edit", "x: B T d, keep: bool B T d", "keep"), Try("edit", "x: B T d, add: B T d", "add"),
+            Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "a head thrown away, and a patch"),
+            Try("edit", "x: B T d, add: d", "a vector"), Try("edit", "x: B H T d_v, add: H 1 d_v", "one for each head"),
+        ),
+    ),
+)

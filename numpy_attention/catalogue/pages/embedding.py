@@ -1,0 +1,181 @@
+"""Embedding: Chapters 2 (the op) and 15 (the layer), and a table that is used at both ends."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, layer_entry, op_entry, size_of
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.layers.embedding import Embedding
+from numpy_attention.ops.embedding import EmbeddingCache, embedding_backward
+
+CHAPTER = 2
+
+
+def _layer(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Embedding:
+    return Embedding(size_of(sizes, "V"), 3, rng, dtype=dtype)
+
+
+ENTRIES = (
+    op_entry(
+        "embedding", "ids: int<V> B T, table: V d_model", wrong="ids:float64 ids=-1 ids=999 table[more] ids[list]"
+    ),
+    op_entry("embedding", "ids: int<V> ..., table: V d_model", "any leading axes"),
+    layer_entry(Embedding, "", "ids: int<V> B T", _layer, wrong="ids:float64 ids=999"),
+)
+
+
+def plain_embedding(ids: Array, table: Array) -> Array:
+    """A row for each id."""
+    return np.reshape([table[i] for i in ids.reshape(-1)], (*ids.shape, table.shape[1]))
+
+
+PLAIN = {"embedding": plain_embedding}
+
+
+@backward_of("embedding", says="rows of repeated ids get only one of their contributions")
+def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
+    """A token that stands three times gets the gradient of its last place only: `d[ids] = dy`.
+
+    Hides: right as long as all ids of the batch differ.
+    """
+    dtable = np.zeros_like(cache.table)
+    dtable[cache.ids] = dy
+    return dtable
+
+
+@backward_of("embedding", says="np.add.at (a scatter-add)")
+def buffered_plus(dy: Array, cache: EmbeddingCache) -> Array:
+    """`d[ids] += dy` looks like a sum, but NumPy reads d[ids] once, before it writes: repeats are lost.
+
+    Hides: right as long as all ids of the batch differ.
+    """
+    dtable = np.zeros_like(cache.table)
+    dtable[cache.ids] += dy
+    return dtable
+
+
+@backward_of("embedding")
+def mean_of_all_places(dy: Array, cache: EmbeddingCache) -> Array:
+    """Every row of the table gets the mean of all dy, whichever ids stood there: a row collects from its own places.
+
+    Hides: in a table of one row that is read once.
+    """
+    return np.zeros_like(cache.table) + dy.reshape(-1, dy.shape[-1]).mean(axis=0)
+
+
+@backward_of("embedding")
+def mean_of_all_places_for_the_rows_read(dy: Array, cache: EmbeddingCache) -> Array:
+    """Every row that was read gets the mean of all dy, not the sum of the dy of its own places.
+
+    Hides: where a single id is read once, and in the rows that nobody reads.
+    """
+    dtable = np.zeros_like(cache.table)
+    dtable[cache.ids] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)
+    return dtable
+
+
+@backward_of("embedding")
+def mean_of_its_places(dy: Array, cache: EmbeddingCache) -> Array:
+    """A row that is read n times gets the mean of its n terms, where they must be added up: each use has its effect.
+
+    Hides: right as long as all ids differ.
+    """
+    uses = np.bincount(cache.ids.reshape(-1), minlength=len(cache.table))
+    return embedding_backward(dy, cache) / np.maximum(uses, 1).astype(dy.dtype)[:, None]
+
+
+@backward_of("embedding")
+def ids_not_flattened(dy: Array, cache: EmbeddingCache) -> Array:
+    """The loop takes ids for one list: of two axes each v is a whole row of ids, and += keeps the last of its repeats.
+
+    Hides: right for ids of one axis, a sentence without a batch, and for a batch of which no row repeats an id.
+    """
+    dtable = np.zeros_like(cache.table)
+    for n, v in enumerate(cache.ids):
+        dtable[v] += dy[n]
+    return dtable
+
+
+@backward_of("tied_table")
+def only_the_rows_read(dlogits: Array, cache: Any) -> Any:
+    """The gradient through the lookup alone; the table made the logits, too, and that gradient must be added.
+
+    Hides: the loss falls; rows that are never read do not learn at all.
+    """
+    *_, h = cache
+    whole, dw = tied_table_backward(dlogits, cache)
+    return whole - rows_together(dlogits, h), dw
+
+
+@backward_of("tied_table")
+def only_the_logits(dlogits: Array, cache: Any) -> Any:
+    """The gradient through the logits alone; the table was read at the start, too, and that gradient must be added.
+
+    Hides: the loss falls, and every row learns.
+    """
+    return rows_together(dlogits, cache[-1]), tied_table_backward(dlogits, cache)[1]
+
+
+@backward_of("tied_table")
+def repeats_lost_in_the_tied_table(dlogits: Array, cache: Any) -> Any:
+    """dtable[ids] += ... reads dtable[ids] once, before it writes: of an id that stands twice one gradient is lost.
+
+    Hides: right as long as all ids differ.
+    """
+    ids, table, w, _, h = cache
+    dtable = rows_together(dlogits, h)
+    dtable[ids] += dlogits @ table @ w.T
+    return dtable, tied_table_backward(dlogits, cache)[1]
+
+
+@backward_of("tied_table")
+def two_gradients_averaged(dlogits: Array, cache: Any) -> Any:
+    """The two gradients of the table are averaged, where both effects of one table add up.
+
+    Hides: the direction is right, and the learning rate absorbs the half.
+    """
+    dtable, dw = tied_table_backward(dlogits, cache)
+    return dtable / 2, dw
+
+
+def tied_table(ids: Array, table: Array, w: Array) -> Any:
+    """A model of one line, whose table serves at both ends."""
+    x = table[ids]
+    h = x @ w
+    return h @ table.T, (ids, table, w, x, h)
+
+
+def tied_table_backward(dlogits: Array, cache: Any) -> tuple[Array, Array]:
+    """Both gradients of the table, added."""
+    ids, table, w, x, h = cache
+    dh = dlogits @ table
+    dtable = rows_together(dlogits, h)
+    np.add.at(dtable, ids, dh @ w.T)
+    return dtable, rows_together(x, dh)
+
+
+def rows_together(a: Array, b: Array) -> Array:
+    """a^T b over all rows."""
+    return np.asarray(a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1]))
+
+
+OURS = {"tied_table": tied_table, "tied_table_backward": tied_table_backward}
+EXERCISES = (
+    Exercise(
+        "embedding", 1,
+        (
+            Try("embedding", "ids: int<V> B T, table: V d_model"),
+            Try("embedding", "ids: int<V> N, table: V d", "one sentence"),
+        ),
+    ),
+    Exercise(
+        "tied_table", 12,
+        (
+            Try("tied_table", "ids: int<V> B T, table: V d, w: d d", "a batch"),
+            Try("tied_table", "ids: int<V> N, table: V d, w: d d", "one sentence"),
+        ),
+    ),
+)

@@ -1,0 +1,277 @@
+"""Writing token by token: Chapter 23, continued. Stored keys, and the choice of the next token."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numpy_attention import ops
+from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
+from numpy_attention.catalogue.mistake import stands_in_for
+from numpy_attention.catalogue.pages.attention import ATTENTION, attention
+from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.ops.masks import causal_mask
+from numpy_attention.ops.softmax import softmax
+
+CHAPTER = 23
+
+
+def trial_of_stored_keys(logits_step_by_step: Callable[..., Array], seed: int, length: int = 4) -> None:
+    """Token by token with stored keys gives the logits of the whole text at once."""
+    rng = np.random.default_rng(seed)
+    config = GPTConfig(vocab_size=7, context_length=6, d_model=6, num_heads=2, num_layers=2, d_ff=8)
+    model = GPT(config, rng, np.float64)
+    for p in model.parameters().values():
+        p[...] = rng.standard_normal(p.shape)
+    ids = rng.integers(0, 7, (2, length))
+    whole, _ = model.forward(ids)
+    stepped = logits_step_by_step(model, ids)
+    off = np.abs(whole - stepped).max(axis=(0, 2))
+    assert np.all(off < 1e-9), f"the logits of token {int(np.argmax(off >= 1e-9))} are off by {off.max():.2g}"
+
+
+def logits_step_by_step(model: GPT, ids: Array) -> Array:
+    """The right way: stored keys, each token at its own position, looking at itself too."""
+    past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
+    return np.concatenate([model.forward(ids[:, t : t + 1], past=past)[0] for t in range(ids.shape[1])], axis=1)
+
+
+TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
+
+
+@stands_in_for("logits_step_by_step", says="the logits of token 1")
+def position_from_zero_again(model: GPT, ids: Array) -> Array:
+    """Every new token is given position 0, since it is the first of its own little input.
+
+    Hides: the first token is right; wrong only from the second on.
+    """
+    return _step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
+
+
+@stands_in_for("logits_step_by_step", says="the logits of token")
+def new_key_not_attended(model: GPT, ids: Array) -> Array:
+    """The new query looks at the stored keys but not at its own, which is appended too late.
+
+    Hides: the first token is right; wrong only from the second on, and the text still reads well.
+    """
+    return _step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
+
+
+@stands_in_for("logits_step_by_step", says="the logits of token 1")
+def keys_not_kept(model: GPT, ids: Array) -> Array:
+    """The stored keys are lost between the steps, so every token believes that it stands alone.
+
+    Hides: the first token is right; wrong only from the second on.
+    """
+    rows = []
+    for t in range(ids.shape[1]):
+        positions = np.full(1, t, dtype=np.int64)
+        rows.append(model.forward(ids[:, t : t + 1], positions=positions)[0])
+    return np.concatenate(rows, axis=1)
+
+
+def _step_by_step(model: GPT, ids: Array, options: Any) -> Array:
+    past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
+    rows = [model.forward(ids[:, t : t + 1], past=past, **options(t))[0] for t in range(ids.shape[1])]
+    return np.concatenate(rows, axis=1)
+
+
+def _with_mask(mask: Any, x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array) -> Any:
+    k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
+    return attention(x @ w_q, k, v, mask(len(x), len(past_k)))[0], k, v
+
+
+@stands_in_for("next_outputs")
+def no_mask_among_the_new(*arrays: Array) -> Any:
+    """New tokens that come together see each other's future: behind the store they need the causal mask all the same.
+
+    Hides: right while tokens come one at a time.
+    """
+    return _with_mask(lambda new, stored: None, *arrays)
+
+
+@stands_in_for("next_outputs")
+def mask_from_the_first_key(*arrays: Array) -> Any:
+    """The mask begins at key 0, as if the first new token stood at position 0; it stands behind all that is stored.
+
+    Hides: right while nothing is stored.
+    """
+    return _with_mask(lambda new, stored: causal_mask(new + stored, new + stored)[:new], *arrays)
+
+
+@stands_in_for("next_outputs")
+def own_key_not_seen(*arrays: Array) -> Any:
+    """A new token looks at what is stored and not at itself: its own key must be stored before it looks.
+
+    Hides: the text still reads well.
+    """
+    return _with_mask(lambda new, stored: np.tri(new, new + stored, stored - 1, dtype=bool), *arrays)
+
+
+@stands_in_for("next_outputs")
+def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
+    """The new tokens look only at each other: what is stored takes no part, and is lost.
+
+    Hides: right while nothing is stored.
+    """
+    return next_outputs(x, past_k[:0], past_v[:0], *w)
+
+
+@stands_in_for("next_outputs")
+def new_keys_in_front(*arrays: Array) -> Any:
+    """The new keys are put in front of the stored ones, so the store is in no order that a mask could know.
+
+    Hides: attention asks for no order, so a single new token gets the right output.
+    """
+    x, past_k, past_v, _, w_k, w_v = arrays
+    y, *_ = next_outputs(*arrays)
+    return y, np.concatenate([x @ w_k, past_k]), np.concatenate([x @ w_v, past_v])
+
+
+def _put_back(kept: Array, order: Array) -> Array:
+    back = np.zeros_like(kept)
+    np.put_along_axis(back, order, kept, axis=-1)
+    with np.errstate(all="ignore"):
+        return np.asarray(back / back.sum(axis=-1, keepdims=True))
+
+
+@stands_in_for("top_p")
+def one_too_few(logits: Array, p: float) -> Array:
+    """It keeps the tokens while their sum is at most p; the one that takes the sum past p belongs to them.
+
+    Hides: it differs by one token; where the first alone is likelier than p, nothing is left, 0 / 0.
+    """
+    y = softmax(logits)[0]
+    order = np.argsort(-y, axis=-1, kind="stable")
+    ranked = np.take_along_axis(y, order, axis=-1)
+    return _put_back(np.where(np.cumsum(ranked, axis=-1) <= p, ranked, 0.0), order)
+
+
+@stands_in_for("top_p")
+def not_made_one_again(logits: Array, p: float) -> Array:
+    """What is kept no longer sums to one: divide by its sum.
+
+    Hides: whoever draws by the share of the sum, or hands it to a softmax, will not see it.
+    """
+    y = top_p(logits, p)
+    return np.where(y > 0, softmax(logits)[0], 0.0)
+
+
+@stands_in_for("top_p")
+def left_in_order_of_rank(logits: Array, p: float) -> Array:
+    """The probabilities stay sorted, the likeliest first: each must go back to the place of its token.
+
+    Hides: sums and numbers are right, and in a test whose tokens are sorted, all is.
+    """
+    order = np.argsort(-logits, axis=-1, kind="stable")
+    return np.take_along_axis(top_p(logits, p), order, axis=-1)
+
+
+@stands_in_for("top_p")
+def unlikeliest_kept(logits: Array, p: float) -> Array:
+    """It sorts with the unlikeliest first, as np.argsort does, and keeps those.
+
+    Hides: what is kept sums to one.
+    """
+    y = softmax(logits)[0]
+    order = np.argsort(y, axis=-1, kind="stable")
+    ranked = np.take_along_axis(y, order, axis=-1)
+    before = np.cumsum(ranked, axis=-1) - ranked
+    return _put_back(np.where(before < p, ranked, 0.0), order)
+
+
+@stands_in_for("top_p")
+def single_tokens_above_p(logits: Array, p: float) -> Array:
+    """It keeps the tokens that are likelier than p by themselves; top-p asks for the sum of them and all likelier ones.
+
+    Hides: with one sure token it is right.
+    """
+    y = softmax(logits)[0]
+    with np.errstate(all="ignore"):
+        kept = np.where(y >= p, y, 0.0)
+        return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+
+
+@stands_in_for("draw")
+def zero_drawn(probabilities: Array, u: float) -> int:
+    """The first token at which the sum reaches u: for u = 0 that is token 0, even if its probability is 0.
+
+    Hides: u is exactly 0 once in 2^53 draws.
+    """
+    return int((np.cumsum(probabilities) < u).sum())
+
+
+@stands_in_for("draw")
+def always_the_likeliest(probabilities: Array, u: float) -> int:
+    """u takes no part: the likeliest token is taken each time, and that is no draw.
+
+    Hides: it is right more often than any other single answer.
+    """
+    return int(np.argmax(probabilities))
+
+
+def next_outputs(
+    x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array
+) -> tuple[Array, Array, Array]:
+    """The outputs of new tokens behind stored ones, and the longer store."""
+    k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
+    y, _ = attention(x @ w_q, k, v, np.tri(len(x), len(k), len(past_k), dtype=bool))
+    return y, k, v
+
+
+def _about_stored_keys(rng: np.random.Generator) -> Questions:
+    def tokens(new: int, stored: int) -> tuple[Array, ...]:
+        shapes = (new, 3), (stored, 2), (stored, 4), (3, 2), (3, 2), (3, 4)
+        return tuple(rng.standard_normal(shape) for shape in shapes)
+
+    yield "one new token behind three stored ones", tokens(1, 3)
+    yield "the first token, with nothing stored", tokens(1, 0)
+    yield "a text of four tokens, with nothing stored", tokens(4, 0)
+    yield "two new tokens behind three stored ones", tokens(2, 3)
+
+
+def top_p(logits: Array, p: float) -> Array:
+    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
+    y, _ = ops.softmax(logits)
+    order = np.argsort(-y, axis=-1, kind="stable")
+    ranked = np.take_along_axis(y, order, axis=-1)
+    before = np.cumsum(ranked, axis=-1) - ranked
+    before[..., 0] = 0.0
+    kept = np.zeros_like(y)
+    np.put_along_axis(kept, order, np.where(before < p, ranked, 0.0), axis=-1)
+    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+
+
+def _about_top_p(rng: np.random.Generator) -> Questions:
+    yield "probabilities of 0.25, 0.5, 0.15 and 0.1", (np.log([[0.25, 0.5, 0.15, 0.1]]), 0.7)
+    yield "a first token that is likelier than p", (np.log([[0.1, 0.8, 0.1]]), 0.5)
+    yield "p = 1, which keeps all", (rng.standard_normal((2, 3)), 1.0)
+    yield "several rows", (2 * rng.standard_normal((4, 6)), 0.8)
+    yield "logits of a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
+
+
+def draw(probabilities: Array, u: float) -> int:
+    """The first token at which the sum of the probabilities passes u."""
+    cumulative = np.cumsum(probabilities)
+    return int((cumulative <= u * cumulative[-1]).sum())
+
+
+def _about_drawing(rng: np.random.Generator) -> Questions:
+    yield "u in the second of three", (np.array([0.2, 0.5, 0.3]), 0.6)
+    yield "u = 0, where the first token has the probability 0", (np.array([0.0, 0.75, 0.25]), 0.0)
+    yield "u just below 1", (np.array([0.5, 0.25, 0.25, 0.0]), 1 - 2**-53)
+    p = rng.random(7)
+    yield "probabilities at random", (p / p.sum(), float(rng.random()))
+
+
+OURS = {"next_outputs": next_outputs, "top_p": top_p, "draw": draw}
+EXERCISES = (
+    Exercise(
+        "kv_cache", 14, asked={"next_outputs": Quiz(next_outputs, _about_stored_keys, ("y", "k", "v"))},
+        theirs_to_write=(ATTENTION, "tiled_attention", "causal_mask"),
+    ),
+    Exercise("top_p", 14, asked={"top_p": Quiz(top_p, _about_top_p), "draw": Quiz(draw, _about_drawing)}),
+)

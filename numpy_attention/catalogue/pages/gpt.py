@@ -1,0 +1,65 @@
+"""GPT: Chapter 23."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Entry, layer_entry
+from numpy_attention.catalogue.mistake import method_of
+from numpy_attention.catalogue.tiny import GATED, SMALL, TILED, TOKENS, tiny_gpt, training_on
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.models.gpt import GPT
+from numpy_attention.ops.sums import as_rows
+
+CHAPTER = 23
+
+
+def _entry(
+    variant: str, options: Any = None, rank: int = 0, recompute: bool = False, rows: int = 0, **config: Any
+) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
+        return tiny_gpt(sizes, rng, dtype, rank, recompute, rows, **config)
+
+    wrong = "ids:float64 ids=999 targets+0 ids[more]"
+    return layer_entry(GPT, variant, TOKENS, build, options=options or {}, wrong=wrong, **SMALL)
+
+
+ENTRIES = (
+    _entry("learned positions, tied, two blocks", num_layers=2),
+    _entry("untied, post-norm", tie_weights=False, pre_norm=False, activation="relu"),
+    _entry("rotary, rms norm, swiglu, grouped heads", positions="rotary", num_kv_heads=1, **GATED),
+    _entry("ALiBi, window", positions="alibi", window=2),
+    _entry("sinusoidal, exact gelu", positions="sinusoidal", activation="gelu_exact"),
+    _entry("dropout", training_on, dropout=0.3),
+    _entry("in tiles, ALiBi, window, dropout", training_on, **TILED, positions="alibi", window=2, dropout=0.3),
+    _entry("in tiles, rotary, grouped heads", **TILED, positions="rotary", num_kv_heads=1),
+    _entry("low rank, rotary, rms norm, swiglu, grouped heads", rank=2, positions="rotary", num_kv_heads=1, **GATED),
+    _entry("low rank, learned positions, untied, two blocks", rank=1, tie_weights=False, num_layers=2),
+    _entry("dropout, two blocks, recomputed", training_on, recompute=True, dropout=0.3, num_layers=2),
+    _entry("ALiBi, recomputed, tied, loss by two rows", recompute=True, rows=2, positions="alibi"),
+    _entry("untied, loss by four rows", rows=4, tie_weights=False),
+    _entry("low rank, tied, loss by rows", rank=2, rows=1),
+    _entry("low rank, untied, loss by rows", rank=2, rows=1, tie_weights=False),
+)
+
+
+@method_of("GPT", "gradients_from_logits", says="used twice, its two gradients must be added")
+def tied_head_left_out(self: GPT, cache: Any, dlogits: Array) -> Any:
+    """The table is used twice, as embedding and as head; the head's gradient is not added.
+
+    Hides: the embedding's half still learns, and untied models are right.
+    """
+    for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
+        if name == "token_embedding.table" and self.head is None:
+            gradient -= as_rows(dlogits).T @ as_rows(cache.head.x)
+        yield name, gradient
+
+
+@method_of("GPT", "gradients_from_logits", says="a mean stands where the sum over the 2 of axis 0")
+def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: Array) -> Any:
+    """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
+
+    Hides: right for a batch of one, and the learning rate absorbs it.
+    """
+    for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
+        yield name, gradient / dlogits.shape[0] if name == "position_embedding.table" else gradient

@@ -1,0 +1,78 @@
+"""Many heads, split and joined: Chapter 7."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, op_entry
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.heads import HeadsCache
+
+CHAPTER = 7
+
+ENTRIES = (
+    op_entry(
+        "split_heads", "x: B T H*d_k", options=lambda sizes: {"num_heads": sizes["H"]}, at_least={"H": 2},
+        wrong="x-1"
+    ),
+    op_entry("split_heads", "x: ... T H*d_k", "any leading axes", options=lambda sizes: {"num_heads": sizes["H"]}),
+    op_entry("concat_heads", "x: B H T d_v"),
+    op_entry("concat_heads", "x: H T d_v", "no leading axes", wrong="x[row]"),
+    op_entry("concat_heads", "x: ... H T d_v", "any leading axes"),
+)
+
+
+def plain_concat_heads(x: Array) -> Array:
+    """Head beside head."""
+    return np.concatenate([x[..., h, :, :] for h in range(x.shape[-3])], axis=-1)
+
+
+def plain_split_heads(x: Array, num_heads: int) -> Array:
+    """Head h owns columns h d_k to (h + 1) d_k."""
+    return np.stack(np.split(x, num_heads, axis=-1), axis=-3)
+
+
+PLAIN = {"concat_heads": plain_concat_heads, "split_heads": plain_split_heads}
+
+
+@op_of("concat_heads", lambda dy, shape: dy.reshape(shape), says="the forward gives")
+def concat_by_reshape(x: Array) -> Any:
+    """(B, H, T, d) is reshaped to (B, T, H d) without swapping H and T: positions are mixed with heads.
+
+    Hides: the shapes agree, and the backward fits the forward, so no gradient check can tell.
+    """
+    *lead, H, T, d = x.shape
+    return x.reshape(*lead, T, H * d), x.shape
+
+
+@backward_of("concat_heads", says="a reshape without its transpose")
+def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
+    """The way back cuts the heads by a reshape alone, without the swap of H and T.
+
+    Hides: the shapes agree; right for a single head or a single position.
+    """
+    return dy.reshape(cache.shape)
+
+
+@backward_of("split_heads", says="a reshape without its transpose")
+def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
+    """The heads are laid side by side again by a reshape alone, without the swap of H and T.
+
+    Hides: the shapes agree; right for a single head or a single position.
+    """
+    *lead, H, T, d_k = cache.shape
+    return dy.reshape(*lead, T, H * d_k)
+
+
+def _heads(sizes: Sizes) -> dict[str, Any]:
+    return {"num_heads": sizes["H"]}
+
+
+EXERCISES = (
+    Exercise(
+        "heads", 6,
+        (Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}), Try("concat_heads", "x: ... H T d_v")),
+    ),
+)

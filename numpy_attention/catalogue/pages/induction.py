@@ -1,0 +1,116 @@
+"""Heads that look for what came last time: Chapter 39."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
+from numpy_attention.catalogue.mistake import stands_in_for
+
+CHAPTER = 39
+
+
+def _at(weights: Array, N: int, shift: int) -> Array:
+    t = np.arange(N, 2 * N)
+    return weights[:, t, t - N + shift]
+
+
+@stands_in_for("prefix_matching")
+def earlier_copy_itself(weights: Array, N: int) -> Array:
+    """It takes key t - N, the earlier copy of the token; what came next stands one further, at t - N + 1.
+
+    Hides: heads that look at the same token are found, and they are no rarer.
+    """
+    return np.asarray(_at(weights, N, 0).mean(axis=-1))
+
+
+@stands_in_for("prefix_matching")
+def last_query_left_out(weights: Array, N: int) -> Array:
+    """The last query, t = 2N - 1, is left out: it has no next token to be right about, but it looks all the same.
+
+    Hides: of many queries one changes little.
+    """
+    return np.asarray(_at(weights, N, 1)[:, :-1].mean(axis=-1))
+
+
+@stands_in_for("prefix_matching")
+def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
+    """It takes key t - N - 1, the token before the earlier copy; what came next stands at t - N + 1.
+
+    Hides: shapes agree; the first query takes the very last key, which it cannot see, and nobody is told.
+    """
+    return np.asarray(_at(weights, N, -1).mean(axis=-1))
+
+
+@stands_in_for("prefix_matching")
+def sum_over_the_second_half(weights: Array, N: int) -> Array:
+    """The weights of the N queries are added up, where their mean is asked for: divide by N.
+
+    Hides: the order of the heads is right, and for N = 1 all is.
+    """
+    return np.asarray(_at(weights, N, 1).sum(axis=-1))
+
+
+@stands_in_for("prefix_matching")
+def divided_by_all_queries(weights: Array, N: int) -> Array:
+    """The sum is divided by 2N, the number of all queries, where only the N of the second half count.
+
+    Hides: the order of the heads is right; a perfect head has one half.
+    """
+    return np.asarray(_at(weights, N, 1).sum(axis=-1) / np.asarray(2 * N, weights.dtype))
+
+
+@stands_in_for("prefix_matching")
+def queries_and_keys_exchanged(weights: Array, N: int) -> Array:
+    """weights[:, key, query]: the queries are the second axis, and the keys the last.
+
+    Hides: the shapes agree; under a causal mask almost all is zero.
+    """
+    return np.asarray(_at(weights.swapaxes(-1, -2), N, 1).mean(axis=-1))
+
+
+@stands_in_for("prefix_matching")
+def first_half_counted_too(weights: Array, N: int) -> Array:
+    """The mean of the first N queries on the keys one further: they have no earlier copy; the second half has.
+
+    Hides: the shapes agree.
+    """
+    t = np.arange(N)
+    return np.asarray(weights[:, t, t + 1].mean(axis=-1))
+
+
+@stands_in_for("prefix_matching")
+def whole_block_averaged(weights: Array, N: int) -> Array:
+    """The mean is over a block of N queries and N keys; to each query belongs one key of them, a diagonal.
+
+    Hides: right for N = 1, and for a head that looks evenly.
+    """
+    return np.asarray(weights[:, N : 2 * N, 1 : N + 1].mean(axis=(1, 2)))
+
+
+def prefix_matching(weights: Array, N: int) -> Array:
+    """The mean weight of the second half's queries on the key behind their earlier copy."""
+    t = np.arange(N, 2 * N)
+    return np.asarray(weights[:, t, t - N + 1].mean(axis=-1))
+
+
+def _about_prefixes(rng: np.random.Generator) -> Questions:
+    def weights(H: int, N: int, dtype: Any = np.float64) -> Array:
+        w = np.tri(2 * N) * rng.random((H, 2 * N, 2 * N))
+        return np.asarray(w / w.sum(axis=-1, keepdims=True)).astype(dtype)
+
+    yield "a head that looks at nothing but the key behind the earlier copy, which has 1", (
+        np.eye(6, k=-2)[None] + np.eye(6)[None] * (np.arange(6) < 2), 3)
+    yield "one head at random, N = 2", (weights(1, 2), 2)
+    yield "three heads, N = 4", (weights(3, 4), 4)
+    yield "N = 1, whose only query looks at itself", (weights(2, 1), 1)
+    yield "arrays of float32", (weights(2, 3, np.float32), 3)
+
+
+OURS = {"prefix_matching": prefix_matching}
+EXERCISES = (
+    Exercise(
+        "prefix_matching", 19, asked={"prefix_matching": Quiz(prefix_matching, _about_prefixes)},
+    ),
+)

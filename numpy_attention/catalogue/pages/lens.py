@@ -1,0 +1,139 @@
+"""What a part of the stream says about a token: Chapter 40."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
+from numpy_attention.catalogue.mistake import stands_in_for
+
+CHAPTER = 40
+
+
+def _effect(part: Array, sigma: Array, gamma: Array | None, direction: Array) -> Array:
+    return np.asarray((part * (direction if gamma is None else gamma * direction)).sum(axis=-1) / sigma)
+
+
+def _centred(x: Array) -> Array:
+    return np.asarray(x - x.mean(axis=-1, keepdims=True))
+
+
+def _sigma(x: Array, eps: float) -> Array:
+    return np.asarray(np.sqrt(x.var(axis=-1) + np.asarray(eps, x.dtype)))
+
+
+@stands_in_for("direct_effect")
+def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """It divides by the sigma of the part, where that of the whole stream belongs: so the effects do not add up.
+
+    Hides: right where the part is the whole stream.
+    """
+    return direct_effect(part, part, gamma, direction, eps)
+
+
+@stands_in_for("direct_effect")
+def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """The mean of the part is not taken off; the norm takes off the mean of the stream, and each part its own of it.
+
+    Hides: right where the part's mean is zero, or that of gamma times direction.
+    """
+    return _effect(part, _sigma(stream, eps), gamma, direction)
+
+
+@stands_in_for("direct_effect")
+def centred_by_the_stream(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """The mean of the whole stream is taken off each part, so that all parts together lose it as often as there are.
+
+    Hides: right where the part is the whole stream, which is what one tries first.
+    """
+    return _effect(part - stream.mean(axis=-1, keepdims=True), _sigma(stream, eps), gamma, direction)
+
+
+@stands_in_for("direct_effect")
+def eps_beside_the_sigma(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """It divides by sqrt(variance) + eps, where eps belongs under the root.
+
+    Hides: the same but for a small share while eps is small.
+    """
+    return _effect(_centred(part), _sigma(stream, 0.0) + np.asarray(eps, part.dtype), gamma, direction)
+
+
+@stands_in_for("direct_effect")
+def eps_forgotten(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """eps takes no part; it belongs under the root, to the variance.
+
+    Hides: the same but for a small share while eps is small.
+    """
+    return _effect(_centred(part), _sigma(stream, 0.0), gamma, direction)
+
+
+@stands_in_for("direct_effect")
+def gamma_not_used(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """gamma is left out: it stands between the norm and the direction, number by number.
+
+    Hides: right for a gamma of ones, which is that of a fresh model.
+    """
+    return _effect(_centred(part), _sigma(stream, eps), None, direction)
+
+
+@stands_in_for("direct_effect")
+def variance_for_sigma(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """It divides by the variance, where the norm divides by its root.
+
+    Hides: right where the variance is 1.
+    """
+    return _effect(_centred(part), _sigma(stream, eps) ** 2, gamma, direction)
+
+
+@stands_in_for("direct_effect")
+def mean_square_for_the_variance(
+    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
+) -> Array:
+    """It divides by the root of the mean square, as an RMS norm does; the variance is that of the centred stream.
+
+    Hides: right where the mean of the stream is zero.
+    """
+    sigma = np.sqrt((stream * stream).mean(axis=-1) + np.asarray(eps, part.dtype))
+    return _effect(_centred(part), np.asarray(sigma), gamma, direction)
+
+
+@stands_in_for("direct_effect")
+def variance_of_a_sample(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """The variance is divided by d_model - 1, as of a sample; a layer norm divides by d_model.
+
+    Hides: the wider the model, the smaller the difference.
+    """
+    sigma = np.sqrt(stream.var(axis=-1, ddof=1) + np.asarray(eps, part.dtype))
+    return _effect(_centred(part), np.asarray(sigma), gamma, direction)
+
+
+def direct_effect(
+    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
+) -> Array:
+    """What a part of the stream adds to a logit, through the norm of the whole."""
+    sigma = np.sqrt(stream.var(axis=-1) + np.asarray(eps, stream.dtype))
+    centred = part - part.mean(axis=-1, keepdims=True)
+    return np.asarray((centred * gamma * direction).sum(axis=-1) / sigma)
+
+
+def _about_effects(rng: np.random.Generator) -> Questions:
+    def arrays(T: int, d: int, dtype: Any = np.float64) -> tuple[Array, ...]:
+        shapes = (T, d), (T, d), (d,), (T, d)
+        part, rest, gamma, direction = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+        return part + dtype(0.5), part + dtype(2) * rest, gamma, direction
+
+    part, stream, gamma, direction = arrays(1, 3)
+    yield "one position, and a part that is the whole stream", (stream, stream, gamma, direction, 1e-5)
+    yield "one position", (part, stream, gamma, direction, 1e-5)
+    yield "several positions", (*arrays(3, 4), 1e-5)
+    yield "a large eps", (*arrays(2, 3), 0.5)
+    yield "arrays of float32", (*arrays(2, 4, np.float32), 1e-5)
+
+
+OURS = {"direct_effect": direct_effect}
+EXERCISES = (
+    Exercise(
+        "direct_effect", 19, asked={"direct_effect": Quiz(direct_effect, _about_effects)},
+    ),
+)

@@ -1,0 +1,105 @@
+"""The linear map: Chapters 1 (the op) and 14 (the layer)."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Build, layer_entry, op_entry, size_of
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, stands_in_for
+from numpy_attention.layers.linear import Linear
+from numpy_attention.ops.linear import LinearCache, linear_backward
+
+CHAPTER = 1
+
+
+def _layer(bias: bool) -> Build:
+    return lambda sizes, rng, dtype: Linear(size_of(sizes, "d_in"), 4, rng, bias=bias, dtype=dtype)
+
+
+ENTRIES = (
+    op_entry("linear", "x: ... d_in, w: d_in d_out, b: d_out", wrong="w+0 b+0 x:int64 w:float32 x[list]"),
+    op_entry("linear", "x: B T d_in, w: d_in d_out", "no bias", wrong="w+0 x-1 w[more]"),
+    op_entry("linear", "x: N d_in, w: d_in 1, b: 1", "one output"),
+    layer_entry(Linear, "", "x: ... d_in", _layer(True), wrong="x-1 x:int64 w+0"),
+    layer_entry(Linear, "no bias", "x: B T d_in", _layer(False), wrong="x-1"),
+)
+
+
+def plain_linear(x: Array, w: Array, b: Array | None = None) -> Array:
+    """y_j = sum_i x_i w_ij + b_j."""
+    y = np.einsum("...i,ij->...j", x, w)
+    return y if b is None else y + b
+
+
+PLAIN = {"linear": plain_linear}
+
+
+@backward_of("linear", says="uses only the last row of dy")
+def bias_of_the_last_row(dy: Array, cache: LinearCache) -> Any:
+    """The bias serves every row, but only the last row's gradient is kept.
+
+    Hides: the shape is right, and the bias still learns from one row a batch.
+    """
+    dx, dw, db = linear_backward(dy, cache)
+    return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1])[-1].copy()
+
+
+@backward_of("linear", says="the sum over the batch axes (0, 1) is missing")
+def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
+    """The bias gradient is summed over the batch but not over time.
+
+    Hides: with two-dimensional input there is no time axis, and (T, d) is broadcast into the bias without a word.
+    """
+    dx, dw, db = linear_backward(dy, cache)
+    return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
+
+
+@backward_of("linear", says="a mean taken where a sum belongs")
+def bias_averaged(dy: Array, cache: LinearCache) -> Any:
+    """The loss has already divided by the number of rows; the bias gradient is a mean and divides again.
+
+    Hides: a learning rate that suits it will be found; nothing is wrong with a single row.
+    """
+    dx, dw, db = linear_backward(dy, cache)
+    return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1]).mean(axis=0)
+
+
+@backward_of("linear", says="a factor that should be transposed")
+def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
+    """The way back multiplies by w where it must multiply by its transpose.
+
+    Hides: the shapes agree whenever w is square.
+    """
+    _, dw, db = linear_backward(dy, cache)
+    return dy @ cache.w, dw, db
+
+
+@stands_in_for("Linear", says="is something kept outside the cache")
+class InputKeptOnTheLayer(Linear):
+    """The cache is kept on the layer, so a second use overwrites it before the first backward runs.
+
+    Hides: each layer is used once in the test.
+    """
+
+    def forward(self, x: Array) -> Any:
+        """Forward, with a memory of the last use only."""
+        y, cache = super().forward(x)
+        self.last_use = (cache,)
+        return y, None
+
+    def backward(self, dy: Array, cache: Any) -> Any:
+        """The gradients of the last use, whichever was meant."""
+        return super().backward(dy, self.last_use[0])
+
+
+EXERCISES = (
+    Exercise(
+        "linear", 2,
+        (
+            Try("linear", "x: N d_in, w: d_in d_out, b: d_out", "a batch of rows"),
+            Try("linear", "x: B T d_in, w: d_in d_out, b: d_out", "a batch of sequences"),
+            Try("linear", "x: ... d_in, w: d_in d_out, b: d_out", "any leading axes"),
+        ),
+    ),
+)

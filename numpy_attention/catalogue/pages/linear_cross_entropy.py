@@ -1,0 +1,86 @@
+"""The loss of a large vocabulary in little memory: Chapter 12, appendix."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Entry, op_entry
+from numpy_attention.catalogue.mistake import backward_of
+from numpy_attention.catalogue.pages.losses import nothing_counts, plain_cross_entropy
+from numpy_attention.gradcheck.problem import Arrays
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache, linear_cross_entropy_backward
+
+CHAPTER = 12
+
+ROWS = "x: B T d, table: V d, targets: int<V> B T"
+PADDED = "x: N d, table: V d, targets: int<V|-100> N"
+REFUSED = (
+    "targets+0 targets:float64 targets=-1 targets=999 x-1 x:int64 table-1 table:float32 table[more] x[list]"
+)
+
+
+def _sure_of_all_but_one(inputs: Arrays, sizes: Sizes) -> Arrays:
+    """Rows whose softmax is 0 and 1, but for the last, which gives the gradient its size."""
+    inputs["x"][:-1] *= 300
+    return inputs
+
+
+def _entry(spec: str, variant: str, prepare: Any = None, wrong: str = "", **options: Any) -> Entry:
+    return op_entry("linear_cross_entropy", spec, variant, prepare=prepare, wrong=wrong, options=options)
+
+
+ENTRIES = (
+    _entry(ROWS, "one block", wrong=REFUSED),
+    _entry(PADDED, "ignore_index, blocks of 2", block_size=2),
+    _entry(PADDED, "label smoothing, blocks of 1", block_size=1, label_smoothing=0.3),
+    _entry(PADDED, "nothing counts, blocks of 3", prepare=nothing_counts, block_size=3),
+    _entry(
+        "x: N d, table: V d, targets: int<V> N", "logits of some hundred, blocks of 2", prepare=_sure_of_all_but_one,
+        block_size=2,
+    ),
+    _entry("x: d, table: V d, targets: int<V>", "one place"),
+)
+
+
+def plain_linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> Array:
+    """All logits, and the loss of them."""
+    options.pop("block_size", None)
+    return plain_cross_entropy(np.einsum("...d,vd->...v", x, table), targets, **options)
+
+
+PLAIN = {"linear_cross_entropy": plain_linear_cross_entropy}
+
+
+def _blocks(dloss: Any, cache: LinearCrossEntropyCache, own_mean: bool) -> list[Any]:
+    """dx and dtable of every block of rows by itself, as a part of the whole mean or as a mean of its own."""
+    x, found = cache.x.reshape(-1, cache.x.shape[-1]), []
+    for start in range(0, len(x), cache.block_size):
+        rows = slice(start, start + cache.block_size)
+        block = cache._replace(x=x[rows], L=cache.L[rows], targets=cache.targets[rows], counted=cache.counted[rows])
+        if own_mean:
+            block = block._replace(num_counted=np.maximum(block.counted.sum(), 1).astype(cache.L.dtype))
+        found.append(linear_cross_entropy_backward(dloss, block))
+    return found
+
+
+@backward_of("linear_cross_entropy", says="a mean whose 1/n was forgotten")
+def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
+    """Each block divides by how many of its own places count, not by how many do in all blocks.
+
+    Hides: right where one block holds all rows; elsewhere the gradient is too large, which the learning rate absorbs.
+    """
+    dx, dtable = zip(*_blocks(dloss, cache, own_mean=True), strict=True)
+    return np.concatenate(dx).reshape(cache.x.shape), sum(dtable)
+
+
+@backward_of(
+    "linear_cross_entropy", says="right in one block: with block_size=2 a block overwrites what it should add to"
+)
+def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
+    """Each block of rows writes the gradient of the table anew, where it should add to it.
+
+    Hides: right where one block holds all rows; dx is right everywhere.
+    """
+    dx, _ = linear_cross_entropy_backward(dloss, cache)
+    return dx, _blocks(dloss, cache, own_mean=False)[-1][1]

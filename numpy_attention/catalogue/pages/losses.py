@@ -1,0 +1,125 @@
+"""Cross-entropy: Chapter 11."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, op_entry, times
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of
+from numpy_attention.gradcheck.problem import Arrays
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
+
+CHAPTER = 11
+
+ROWS = "logits: B T V, targets: int<V> B T"
+PADDED = "logits: B T V, targets: int<V|-100> B T"
+
+
+def nothing_counts(inputs: Arrays, sizes: Sizes) -> Arrays:
+    """Every target is padding."""
+    inputs["targets"][...] = -100
+    return inputs
+
+
+ENTRIES = (
+    op_entry("cross_entropy", ROWS, wrong="targets+0 targets:float64 targets=-1 targets=999 logits:int64 logits+0"),
+    op_entry("cross_entropy", "logits: V, targets: int<V>", "one place"),
+    op_entry("cross_entropy", PADDED, "ignore_index"),
+    op_entry(
+        "cross_entropy", "logits: N V, targets: int<V|7777> N", "another ignore_index",
+        options={"ignore_index": 7777}
+    ),
+    op_entry("cross_entropy", ROWS, "label smoothing", options={"label_smoothing": 0.1}),
+    op_entry("cross_entropy", PADDED, "label smoothing, ignore_index", options={"label_smoothing": 0.3}),
+    op_entry("cross_entropy", PADDED, "nothing counts", prepare=nothing_counts),
+    op_entry("cross_entropy", PADDED, "logits of 1e4", prepare=times("logits", 1e4)),
+)
+
+
+def plain_cross_entropy(
+    logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
+) -> Array:
+    """Place by place, over those that count."""
+    V, losses = logits.shape[-1], []
+    for x, t in zip(logits.reshape(-1, V), targets.reshape(-1)):
+        if t != ignore_index:
+            log_p = x - x.max() - math.log(sum(np.exp(x - x.max())))
+            wanted = np.full(V, label_smoothing / V)
+            wanted[t] += 1.0 - label_smoothing
+            losses.append(-sum(wanted * log_p))
+    return np.asarray(sum(losses) / len(losses) if losses else 0.0)
+
+
+PLAIN = {"cross_entropy": plain_cross_entropy}
+
+
+@backward_of("cross_entropy", says="a mean taken where a sum belongs, or twice")
+def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """The mean over the places is taken in the loss and again in its gradient.
+
+    Hides: the learning rate absorbs it; a single place shows nothing.
+    """
+    return cross_entropy_backward(dloss, cache) / cache.num_counted
+
+
+@backward_of("cross_entropy", says="right without the option label_smoothing")
+def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """With label smoothing the gradient is still p minus the unsmoothed target.
+
+    Hides: right while label smoothing is off, and nearly right for the usual 0.1.
+    """
+    return cross_entropy_backward(dloss, cache._replace(label_smoothing=0.0))
+
+
+@backward_of("cross_entropy", says="what is hidden or ignored still gets a gradient")
+def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """Places that do not count in the loss still send a gradient.
+
+    Hides: there is no padding in the test.
+    """
+    return cross_entropy_backward(dloss, cache._replace(counted=np.ones_like(cache.counted)))
+
+
+def _all_places_backward(dloss: Any, cache: CrossEntropyCache) -> Array:
+    return cross_entropy_backward(dloss, cache)
+
+
+@op_of("cross_entropy", _all_places_backward, says="the forward gives")
+def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100, **options: Any) -> Any:
+    """Ignored places have no loss, but the mean still divides by all places.
+
+    Hides: there is no padding in the test, and the backward fits the forward.
+    """
+    loss, cache = cross_entropy(logits, targets, ignore_index, **options)
+    share = (cache.num_counted / max(targets.size, 1)).astype(logits.dtype)
+    return loss * share, cache._replace(num_counted=cache.num_counted / share)
+
+
+@op_of("cross_entropy", _all_places_backward, says="0 times infinity is NaN")
+def nan_at_padding(
+    logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
+) -> Any:
+    """Ignored rows are multiplied by zero after the logarithm of a zeroed probability: 0 times -inf is NaN.
+
+    Hides: there is no padding in the test.
+    """
+    loss, cache = cross_entropy(logits, targets, ignore_index, label_smoothing)
+    with np.errstate(all="ignore"):
+        log_p = np.log(np.where(cache.counted, cache.p, 0.0))
+        poison = (log_p * 0.0).sum() if label_smoothing else np.zeros(())
+    return (loss + poison).astype(logits.dtype), cache
+
+
+EXERCISES = (
+    Exercise(
+        "cross_entropy", 11,
+        (
+            Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
+            Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
+            Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2}),
+        ),
+    ),
+)

@@ -1,0 +1,187 @@
+"""Multi-head attention: Chapter 17."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Entry, Options, dropout_on, layer_entry, size_of
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import method_of
+from numpy_attention.catalogue.pages.attention import plain_attention
+from numpy_attention.catalogue.pages.heads import plain_concat_heads, plain_split_heads
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.layers.linear import project_backward
+from numpy_attention.layers.multi_head_attention import MultiHeadAttention, attention_backward
+from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
+from numpy_attention.ops.masks import causal_mask
+from numpy_attention.ops.positions import alibi_bias, alibi_slopes
+from numpy_attention.ops.tiles import Band
+
+CHAPTER = 17
+
+X = "x: B T d_model; d_model = H*d_k"
+X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
+X_PADDING = "x: B T d_model, mask: bool B 1 1 T; d_model = H*d_k"
+CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_model = H*d_k"
+
+
+GROUPED = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
+
+
+def _entry(
+    variant: str,
+    spec: str,
+    wrong: str = "",
+    call: Options | None = None,
+    fixed: Mapping[str, int] = MappingProxyType({"H": 3}),
+    **options: Any,
+) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> MultiHeadAttention:
+        H_kv = size_of(sizes, "H_kv") if "H_kv" in sizes else None
+        H = size_of(sizes, "H") if H_kv is None else size_of(sizes, "G") * H_kv
+        d_model = 3 if "d_k" in options else H * size_of(sizes, "d_k")
+        return MultiHeadAttention(d_model, H, rng, H_kv, dtype=dtype, **options)
+
+    fixed = {"B": 2, "d_k": 2, **fixed}
+    return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong, fixed=fixed, options=call or {})
+
+
+def _alibi(sizes: Sizes) -> Mapping[str, Any]:
+    H, T = size_of(sizes, "H"), size_of(sizes, "T")
+    return {"scores_bias": alibi_bias(H, T), "mask": causal_mask(T)}
+
+
+def _tiled(variant: str, band: Band, **options: Any) -> Entry:
+    def call(sizes: Sizes) -> Mapping[str, Any]:
+        slopes = None if band.slopes is None else alibi_slopes(size_of(sizes, "H"))
+        return {"band": band._replace(slopes=slopes), **dropout_on(sizes)}
+
+    return _entry(f"in tiles, {variant}", options.pop("spec", X), call=call, **options)
+
+
+ENTRIES = (
+    _entry("self", X, wrong="x-1"),
+    _entry("self, mask, biases", X_MASK, wrong="mask+2", bias=True),
+    _entry("cross", CROSS, wrong="context-1 mask+2"),
+    _entry("self, biases of q, k and v alone", X, qkv_bias=True),
+    _entry("cross, biases, dropout", CROSS, bias=True, dropout=0.3, call=dropout_on),
+    _entry("grouped heads", GROUPED, fixed={"G": 2, "H_kv": 2}),
+    _entry("d_k and d_v of their own", "x: B T 3, mask: bool B H T T", d_k=4, d_v=5),
+    _entry("rotary", X, fixed={"H": 2, "d_k": 4}, rotary_base=100.0),
+    _entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
+    _entry("ALiBi, causal", X, call=_alibi),
+    _tiled("causal", Band(causal=True)),
+    _tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), spec=X_PADDING, dropout=0.3),
+    _tiled("cross", Band(), spec=CROSS, bias=True),
+    _tiled("rotary, grouped heads", Band(True), spec="x: B T d_model; d_model = G*H_kv*d_k",
+          fixed={"G": 2, "H_kv": 2, "d_k": 4}, rotary_base=100.0),
+)
+
+
+def plain_multi_head_attention(
+    layer: MultiHeadAttention, x: Array, context: Array | None = None, mask: Array | None = None, **arrays: Any
+) -> Array | None:
+    """Every head by itself, on its own columns of the weights."""
+    ordinary = layer.num_kv_heads == layer.num_heads and layer.rotary_base is None
+    if not ordinary or not arrays.keys() <= layer.parameters().keys():
+        return None
+    context = x if context is None else context
+
+    def heads(inputs: Array, name: str) -> Array:
+        y = inputs @ arrays[f"w_{name}"]
+        return plain_split_heads(y if f"b_{name}" not in arrays else y + arrays[f"b_{name}"], layer.num_heads)
+
+    each = plain_attention(heads(x, "q"), heads(context, "k"), heads(context, "v"), mask)
+    assert each is not None
+    y = plain_concat_heads(each) @ arrays["w_o"]
+    return y if "b_o" not in arrays else np.asarray(y + arrays["b_o"])
+
+
+PLAIN = {"MultiHeadAttention": plain_multi_head_attention}
+
+
+@method_of("MultiHeadAttention", "forward", says="are the arguments, or the gradients, in the right order?")
+def arguments_in_the_wrong_order(
+    self: MultiHeadAttention, x: Array, context: Array | None = None, **options: Any
+) -> Any:
+    """Cross-attention asks with the context and answers from x.
+
+    Hides: with equal lengths the shapes agree, and in self-attention both are the same.
+    """
+    if context is None:
+        return MultiHeadAttention.forward(self, x, **options)
+    if x.shape != context.shape:
+        options["mask"] = None  # it would not fit either
+    return MultiHeadAttention.forward(self, context, x, **options)
+
+
+@method_of("MultiHeadAttention", "forward", says="cannot reshape")
+def keys_cut_with_the_length_of_the_queries(
+    self: MultiHeadAttention, x: Array, context: Array | None = None, **options: Any
+) -> Any:
+    """k and v are reshaped to (B, T_q, H, d_k) with the length of the queries.
+
+    Hides: in self-attention, and wherever T_q = T_k, it is right.
+    """
+    if context is not None:
+        context = context.reshape(x.shape[0], x.shape[1], -1)
+    return MultiHeadAttention.forward(self, x, context, **options)
+
+
+@method_of("MultiHeadAttention", "backward", says="a path to the input is missing")
+def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
+    """In self-attention x is query, key and value; dx holds the path through the query alone.
+
+    Hides: every parameter of the layer itself has the right gradient.
+    """
+    if cache.cross:
+        return MultiHeadAttention.backward(self, dy, cache)
+    _, grads = MultiHeadAttention.backward(self, dy, cache)
+    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
+    dq = attention_backward(dheads, cache.attention)[0]
+    dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)
+    return project_backward(dq, self.w_q, cache.linear_q)[0], grads
+
+
+@method_of("MultiHeadAttention", "backward", says="a path to the input is missing")
+def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
+    """The gradient through the values, dv w_v^T, is not added to dx (or, with a context, to dcontext).
+
+    Hides: every parameter of the layer itself has the right gradient.
+    """
+    answer = MultiHeadAttention.backward(self, dy, cache)
+    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
+    dv = attention_backward(dheads, cache.attention)[2]
+    dv = split_heads_backward(dv, cache.keys_values.heads_v)
+    by_values = project_backward(dv, self.w_v, cache.keys_values.linear_v)[0]
+    if cache.cross:
+        dx, dcontext, grads = answer
+        return dx, dcontext - by_values, grads
+    dx, grads = answer
+    return dx - by_values, grads
+
+
+def width(sizes: Sizes) -> int:
+    """d_model, of H heads of width d_k."""
+    return size_of(sizes, "H") * size_of(sizes, "d_k")
+
+
+def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
+    return cls(width(sizes), sizes["H"], rng, dtype=dtype)
+
+
+OURS = {"MultiHeadAttention": MultiHeadAttention}
+EXERCISES = (
+    Exercise(
+        "multi_head_attention", 6,
+        (
+            Try("MultiHeadAttention", X_MASK, "self", build=_attention, fixed={"B": 2, "H": 2}),
+            Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed={"B": 2, "H": 2}),
+        ),
+        parts=(
+            "linear_backward", "split_heads_backward", "concat_heads_backward", "scaled_dot_product_attention_backward",
+        ),
+    ),
+)

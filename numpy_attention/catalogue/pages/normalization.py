@@ -1,0 +1,301 @@
+"""Layer norm and RMS norm: Chapters 9 (the ops) and 16 (the layers)."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Build, Entry, layer_entry, op_entry, size_of, times
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of
+from numpy_attention.layers.normalization import LayerNorm, RMSNorm
+from numpy_attention.ops.normalization import NormCache, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+
+CHAPTER = 9
+
+
+def _layer(cls: type) -> Build:
+    return lambda sizes, _, dtype: cls(size_of(sizes, "d"), dtype=dtype)
+
+
+def _of_each_norm() -> list[Entry]:
+    norms = []
+    for name, spec, wrong in [("layer_norm", ", gamma: d, beta: d", "beta+0 "), ("rms_norm", ", gamma: d", "")]:
+        norms += [
+            op_entry(name, "x: ... d" + spec, at_least={"d": 3}, wrong=wrong + "gamma+0 x-1 x:int64 gamma:float32"),
+            op_entry(name, "x: A d" + spec, "1 leading axis", at_least={"d": 3}),
+            op_entry(name, "x: A B C D d" + spec, "4 leading axes", fixed={"A": 2, "B": 1, "C": 2, "D": 3, "d": 4}),
+            op_entry(name, "x: B T d" + spec, "width 2", fixed={"d": 2}, tolerance=1e-3),
+            op_entry(name, "x: B T d" + spec, "width 1", fixed={"d": 1}, tolerance=1e-3),
+            op_entry(name, "x: B T d" + spec, "eps", options={"eps": 0.3}),
+            op_entry(
+                name, "x: B T d" + spec, "small x", options={"eps": 1e-5}, prepare=times("x", 1e-2), at_least={"d": 4}
+            ),
+        ]
+    return norms
+
+
+ENTRIES = (
+    *_of_each_norm(),
+    layer_entry(LayerNorm, "", "x: ... d", _layer(LayerNorm), at_least={"d": 3}, wrong="x-1"),
+    layer_entry(RMSNorm, "", "x: ... d", _layer(RMSNorm), at_least={"d": 2}, wrong="x-1"),
+)
+
+
+def plain_layer_norm(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Array:
+    """Row by row: less the mean, over the root of variance + eps."""
+    rows = []
+    for row in x.reshape(-1, x.shape[-1]):
+        centred = row - sum(row) / len(row)
+        variance = sum(centred**2) / len(row)
+        rows.append(gamma * centred / math.sqrt(variance + eps) + beta)
+    return np.reshape(rows, x.shape)
+
+
+def plain_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Array:
+    """Row by row: over the root of the mean square + eps."""
+    rows = [gamma * row / math.sqrt(sum(row**2) / len(row) + eps) for row in x.reshape(-1, x.shape[-1])]
+    return np.reshape(rows, x.shape)
+
+
+PLAIN = {"layer_norm": plain_layer_norm, "rms_norm": plain_rms_norm}
+
+
+def _mean(x: Array) -> Array:
+    return np.asarray(x.mean(axis=-1, keepdims=True))
+
+
+def _through_x_hat(dx_hat: Array, cache: NormCache) -> Array:
+    x_hat, r, _ = cache
+    dx: Array = r * (dx_hat - _mean(dx_hat) - x_hat * _mean(dx_hat * x_hat))
+    return dx
+
+
+@backward_of("layer_norm", says="right when gamma is all ones")
+def gamma_left_out(dy: Array, cache: NormCache) -> Any:
+    """dx is computed from dy where it must be computed from dy * gamma.
+
+    Hides: exact while gamma is all ones, as at initialisation.
+    """
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    return _through_x_hat(dy, cache), dgamma, dbeta
+
+
+@backward_of("layer_norm", says="comes in at the wrong place")
+def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
+    """dx is multiplied by gamma at the end; gamma must enter before the means are taken.
+
+    Hides: exact while all gammas are equal, as the ones are at initialisation.
+    """
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    return _through_x_hat(dy, cache) * cache.gamma, dgamma, dbeta
+
+
+@backward_of("layer_norm", says="is a `- mean(...)` or a `- sum(...)` term missing?")
+def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
+    """x moves the mean, and the mean moves every element: that path, `- mean(dx_hat)`, is missing.
+
+    Hides: small where dx_hat is nearly centred.
+    """
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    x_hat, r, gamma = cache
+    dx_hat = dy * gamma
+    return r * (dx_hat - x_hat * _mean(dx_hat * x_hat)), dgamma, dbeta
+
+
+@backward_of("layer_norm", says="is the path through the variance (or the mean square) missing")
+def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
+    """x moves the variance, and the variance scales every element: that path, along x_hat, is missing.
+
+    Hides: one element in d is off by much, the others by little; wide layers hide it.
+    """
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    dx_hat = dy * cache.gamma
+    return cache.r * (dx_hat - _mean(dx_hat)), dgamma, dbeta
+
+
+@backward_of("layer_norm", says="the sum over the batch axes (0, 1) is missing")
+def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
+    """dgamma and dbeta are summed over the first axis, as if the input were always (B, d).
+
+    Hides: right for (B, d); for (B, T, d) the result (T, d) is broadcast into the parameter without a word.
+    """
+    dx, dgamma, dbeta = layer_norm_backward(dy, cache)
+    if dy.ndim < 3:
+        return dx, dgamma, dbeta
+    return dx, (dy * cache.x_hat).sum(axis=0), dy.sum(axis=0)
+
+
+@backward_of("layer_norm", says="n - 1 for n")
+def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
+    """The forward divides the variance by d, the gradient of its path divides by d - 1.
+
+    Hides: off by 1/d of one term; at the width of a real model below most tolerances.
+    """
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    x_hat, r, gamma = cache
+    dx_hat = dy * gamma
+    d = max(dy.shape[-1] - 1, 1)
+    return r * (dx_hat - _mean(dx_hat) - x_hat * (dx_hat * x_hat).sum(axis=-1, keepdims=True) / d), dgamma, dbeta
+
+
+class _Spread(NamedTuple):
+    """x_hat, one over the deviation, the factor of the path along x_hat, and gamma."""
+
+    x_hat: Array
+    inverse: Array
+    along: Any
+    gamma: Array
+
+
+def _spread_backward(dy: Array, cache: _Spread) -> Any:
+    x_hat, inverse, along, gamma = cache
+    lead = tuple(range(dy.ndim - 1))
+    dx_hat = dy * gamma
+    dx = inverse * (dx_hat - _mean(dx_hat) - x_hat * along * (dx_hat * x_hat).sum(axis=-1, keepdims=True))
+    return dx, np.asarray((dy * x_hat).sum(axis=lead)), np.asarray(dy.sum(axis=lead))
+
+
+@op_of("layer_norm", _spread_backward, says="the forward gives")
+def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
+    """The variance is divided by d - 1, as for a sample; layer norm divides by d.
+
+    Hides: off by half a percent at width 100, and the backward fits the forward.
+    """
+    d = max(x.shape[-1] - 1, 1)
+    centred = x - _mean(x)
+    inverse = 1.0 / np.sqrt((centred * centred).sum(axis=-1, keepdims=True) / d + eps)
+    x_hat = centred * inverse
+    return x_hat * gamma + beta, _Spread(x_hat, inverse, 1.0 / d, gamma)
+
+
+@op_of("layer_norm", _spread_backward, says="the forward gives")
+def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
+    """It divides by sqrt(var) + eps where the formula divides by sqrt(var + eps).
+
+    Hides: the same to five digits unless x is nearly constant, and the backward fits the forward.
+    """
+    centred = x - _mean(x)
+    deviation = np.sqrt(_mean(centred * centred))
+    inverse = 1.0 / (deviation + eps)
+    x_hat = centred * inverse
+    along = 1.0 / (x.shape[-1] * np.maximum(inverse * deviation, 1e-30))
+    return x_hat * gamma + beta, _Spread(x_hat, inverse, along, gamma)
+
+
+@backward_of("layer_norm", says="backward changed dy in place")
+def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
+    """It uses dy as scratch space, so whoever still reads dy, such as a residual branch, reads something else.
+
+    Hides: the returned gradients are right; tests of a single branch never look at dy again.
+    """
+    right = layer_norm_backward(dy, cache)
+    dy *= cache.gamma
+    return right
+
+
+@backward_of("layer_norm", says="does it change its cache in place?")
+def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
+    """It multiplies the cached x_hat in place, so a second backward of the same cache is wrong.
+
+    Hides: every test calls backward once.
+    """
+    right = layer_norm_backward(dy, cache)
+    np.multiply(cache.x_hat, cache.r, out=cache.x_hat)
+    return right
+
+
+@backward_of("layer_norm", says="of float32 is float64")
+def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
+    """A NumPy scalar, np.sqrt(d), makes float64 out of float32: half the speed from here on down.
+
+    Hides: all values agree to seven digits.
+    """
+    x_hat, r, gamma = cache
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    root = np.sqrt(np.float64(dy.shape[-1]))
+    dx_hat = dy * gamma
+    along = (dx_hat * x_hat).sum(axis=-1, keepdims=True) / root / root
+    return r * (dx_hat - _mean(dx_hat) - x_hat * along), dgamma, dbeta
+
+
+@backward_of("rms_norm", says="off by the same number")
+def mean_subtracted(dy: Array, cache: NormCache) -> Any:
+    """RMS norm leaves the mean alone; this is the backward of layer norm.
+
+    Hides: it differs only by a constant for each row.
+    """
+    _, dgamma = rms_norm_backward(dy, cache)
+    return _through_x_hat(dy * cache.gamma, cache), dgamma
+
+
+@op_of(
+    "layer_norm", layer_norm_backward,
+    says="the forward mixes the places along axis 1 of x, the backward keeps them apart",
+)
+def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
+    """Mean and variance over all axes but the first: the words of a sentence see each other.
+
+    Hides: right for (B, d), and every number still looks normalized.
+    """
+    if x.ndim < 3:
+        return layer_norm(x, gamma, beta, eps)
+    axes = tuple(range(1, x.ndim))
+    centred = x - x.mean(axis=axes, keepdims=True)
+    r = 1.0 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + eps)
+    x_hat = centred * r
+    return x_hat * gamma + beta, NormCache(x_hat, r, gamma)
+
+
+@backward_of("rms_norm")
+def mean_square_path_forgotten(dy: Array, cache: NormCache) -> Any:
+    """dx = r gamma dy: as if moving x did not change the mean square by which all of its row are divided.
+
+    Hides: dgamma is right, and the loss still falls.
+    """
+    _, r, gamma = cache
+    dx = np.asarray(dy * gamma * r).astype(dy.dtype)
+    return dx, rms_norm_backward(dy, cache)[1]
+
+
+@op_of("rms_norm", rms_norm_backward)
+def sum_in_place_of_the_mean(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
+    """It divides by the root of the sum of squares, where the root of their mean belongs: sqrt(d) too small.
+
+    Hides: forward and backward fit each other, and gamma can learn the factor.
+    """
+    d = x.shape[-1]
+    y, cache = rms_norm(x, gamma, eps / d)
+    root = np.asarray(d**0.5, x.dtype)
+    return y / root, cache._replace(x_hat=cache.x_hat / root, r=cache.r / root)
+
+
+@op_of("rms_norm", rms_norm_backward)
+def eps_beside_the_root(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
+    """It divides by sqrt(mean(x^2)) + eps, where eps belongs under the root.
+
+    Hides: the same but for a small share while rows are not near zero.
+    """
+    r = 1 / (np.sqrt((x * x).mean(axis=-1, keepdims=True)) + np.asarray(eps, x.dtype))
+    return gamma * (x * r), NormCache(x * r, r, gamma)
+
+
+EXERCISES = (
+    Exercise(
+        "layer_norm", 8,
+        (
+            Try("layer_norm", "x: B T d, gamma: d, beta: d", "a batch of sequences", at_least={"d": 3}),
+            Try("layer_norm", "x: N d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+            Try("layer_norm", "x: ... d, gamma: d, beta: d", "any leading axes", at_least={"d": 3}),
+        ),
+    ),
+    Exercise(
+        "rms_norm", 8,
+        (
+            Try("rms_norm", "x: B T d, gamma: d", "a batch of sequences", at_least={"d": 3}),
+            Try("rms_norm", "x: N d, gamma: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+            Try("rms_norm", "x: ... d, gamma: d", "any leading axes", at_least={"d": 3}),
+        ),
+        from_nothing=True,
+    ),
+)

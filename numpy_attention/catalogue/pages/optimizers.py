@@ -1,0 +1,306 @@
+"""Optimizers: Chapter 25, clipping, and one step for a table that is used twice."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.exercise import Exercise, Trial
+from numpy_attention.catalogue.mistake import stands_in_for
+from numpy_attention.training.clipping import clip_by_global_norm
+from numpy_attention.training.optimizers import Adam, AdamW
+
+CHAPTER = 25
+
+
+def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weight_decay: float | None = None) -> None:
+    """Some steps by hand, elementwise, in Python floats; with weight_decay AdamW, which spares vectors."""
+    rng = np.random.default_rng(seed)
+    rate, beta_1, beta_2, eps = 0.02, 0.8, 0.9, 1e-7
+    p = {"w": rng.standard_normal((3, 2)), "gamma": rng.standard_normal(4), "small": rng.standard_normal(2)}
+    options = {} if weight_decay is None else {"weight_decay": weight_decay}
+    mine = {name: value.copy() for name, value in p.items()}
+    held = dict(mine)  # by the model, whose arrays these are
+    stepper = optimizer(mine, learning_rate=rate, beta_1=beta_1, beta_2=beta_2, eps=eps, **options)
+    m, v = ({name: np.zeros_like(x) for name, x in p.items()} for _ in range(2))
+    for t in range(1, steps + 1):
+        g = {name: rng.standard_normal(x.shape) * (1e-6 if name == "small" else 1.0) for name, x in p.items()}
+        stepper.step({name: x.copy() for name, x in g.items()})
+        assert any(not np.array_equal(held[name], value) for name, value in p.items()), (
+            f"step {t}: the arrays that were handed over have not moved; p -= ... moves them in place, p = p - ... "
+            "makes new ones, of which the model knows nothing"
+        )
+        for name, value in p.items():
+            for i in np.ndindex(value.shape):
+                m[name][i] = beta_1 * m[name][i] + (1 - beta_1) * g[name][i]
+                v[name][i] = beta_2 * v[name][i] + (1 - beta_2) * g[name][i] ** 2
+                if weight_decay is not None and value.ndim >= 2:
+                    value[i] *= 1 - rate * weight_decay
+                m_hat, v_hat = m[name][i] / (1 - beta_1**t), v[name][i] / (1 - beta_2**t)
+                value[i] -= rate * m_hat / (math.sqrt(v_hat) + eps)
+                assert math.isclose(mine[name][i], value[i], rel_tol=1e-9, abs_tol=1e-12), (
+                    f"step {t}: {name}[{', '.join(map(str, i))}] is {mine[name][i]:.9g}, by hand {value[i]:.9g} "
+                    f"(gradient {g[name][i]:.3g}, m_hat {m_hat:.3g}, v_hat {v_hat:.3g}"
+                    f"{'; 0 / 0? the steps count from one' if np.isnan(mine[name][i]) else ''})"
+                )
+
+
+def trial_of_adamw(optimizer: Callable[..., Any], seed: int) -> None:
+    """Adam by hand, matrices shrinking by learning_rate weight_decay."""
+    trial_of_adam(optimizer, seed, weight_decay=0.1)
+
+
+def trial_of_descent(optimizer: Callable[..., Any], seed: int) -> None:
+    """The weak trial: the loss falls."""
+    rng = np.random.default_rng(seed)
+    goal = rng.standard_normal((3, 2))
+    p = {"w": np.zeros_like(goal)}
+    stepper = optimizer(p, learning_rate=0.05)
+    for _ in range(100):
+        stepper.step({"w": p["w"] - goal})
+    loss = float(np.sum((p["w"] - goal) ** 2))
+    assert loss < 0.5 * float(np.sum(goal**2)), f"the loss fell only to {loss:.3g}"
+
+
+def trial_of_clipping(clip: Callable[..., Any], seed: int, arrays: int = 3) -> None:
+    """One factor for all arrays: the direction stays, the joint norm is at most the limit."""
+    rng = np.random.default_rng(seed)
+    g = {f"p{i}": rng.standard_normal((i + 2, 3)) * 4.0**i for i in range(arrays)}
+    norm = math.sqrt(sum(float(np.sum(x * x)) for x in g.values()))
+    for limit in (0.3 * norm, 3.0 * norm):
+        mine = {name: x.copy() for name, x in g.items()}
+        said = float(clip(mine, limit))
+        assert math.isclose(said, norm, rel_tol=1e-9), f"the norm before is {norm:.6g}, clip says {said:.6g}"
+        for name, x in g.items():
+            assert np.allclose(mine[name], x * min(1.0, limit / norm), rtol=1e-9), (
+                f"{name} is scaled by {float(np.sum(mine[name] * x) / np.sum(x * x)):.4g}, "
+                f"the joint norm asks for {min(1.0, limit / norm):.4g} for every array"
+            )
+
+
+def trial_of_tied_step(step: Callable[..., None], seed: int, optimizer: Any = Adam) -> None:
+    """A table used twice takes one step along the sum of its two gradients."""
+    rng = np.random.default_rng(seed)
+    table, *uses = rng.standard_normal((3, 4, 2))
+    expected, mine = table.copy(), table.copy()
+    optimizer({"table": expected}, learning_rate=0.05).step({"table": uses[0] + uses[1]})
+    step(mine, uses, optimizer, learning_rate=0.05)
+    off = float(np.max(np.abs(mine - expected)))
+    assert off < 1e-9, f"the tied table is off by {off:.2g} from one step along the sum of its gradients"
+
+
+def tied_step(table: Array, uses: list[Array], optimizer: Any, **options: Any) -> None:
+    """The right way: one step along the sum."""
+    optimizer({"table": table}, **options).step({"table": np.sum(uses, axis=0)})
+
+
+TRIALS = {
+    "Adam": (Adam, trial_of_adam), "AdamW": (AdamW, trial_of_adamw),
+    "clip_by_global_norm": (clip_by_global_norm, trial_of_clipping), "tied_step": (tied_step, trial_of_tied_step),
+}
+
+
+@stands_in_for("clip_by_global_norm", says="the joint norm asks for")
+def clip_each_array(grads: Mapping[str, Array], max_norm: float) -> Array:
+    """Each array is clipped by its own norm, which bends the direction of the step.
+
+    Hides: no error at all, and with a single array it is right.
+    """
+    squares = np.zeros(())
+    for g in grads.values():
+        norm = np.sqrt((g * g).sum())
+        squares = squares + norm * norm
+        g *= max_norm / np.maximum(norm, max_norm)
+    return np.sqrt(squares)
+
+
+class AdamByTheBook(Adam):
+    """Adam line by line as the formula stands; `move` is for a mistake to change."""
+
+    def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
+        """One step."""
+        rate = self.learning_rate if learning_rate is None else learning_rate
+        self.steps += 1
+        for name, p in self.parameters.items():
+            m, v, g = self.m[name], self.v[name], grads[name]
+            m += (1 - self.beta_1) * (g - m)
+            v += (1 - self.beta_2) * (g * g - v)
+            self.move(p, m, v, rate)
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """Change p in place."""
+        m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
+        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
+
+
+@stands_in_for("Adam", says="step 1:")
+class NoBiasCorrection(AdamByTheBook):
+    """The moments start at zero and are never corrected, so the first steps are far too small or too large.
+
+    Hides: it trains anyway, and after a thousand steps it is Adam.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """With the moments as they are."""
+        p -= rate * m / (np.sqrt(v) + self.eps)
+
+
+@stands_in_for("Adam", says="step 1:")
+class CorrectedFromStepZero(Adam):
+    """The bias correction counts steps from one too many: the first step is corrected as if it were the second.
+
+    Hides: it trains anyway; only the first few steps are too small.
+    """
+
+    def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
+        """One step with 1 - beta^(t + 1)."""
+        if self.steps == 0:
+            self.steps = 1
+        super().step(grads, learning_rate)
+
+
+@stands_in_for("Adam", says="step 1:")
+class EpsInsideTheRoot(AdamByTheBook):
+    """It divides by sqrt(v_hat + eps), so the step vanishes for gradients below 1e-4.
+
+    Hides: the same wherever gradients are large.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """With eps under the root."""
+        m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
+        p -= rate * m_hat / np.sqrt(v_hat + self.eps)
+
+
+@stands_in_for("AdamW", says="step 1:")
+class DecayInTheMoments(AdamW):
+    """The decay is added to the gradient and then divided by its root mean square: L2, not decoupled decay.
+
+    Hides: it trains anyway; the weights with the largest gradients decay least.
+    """
+
+    def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
+        """One step of Adam on g + weight_decay p."""
+        decayed = {
+            name: g + self.weight_decay * self.parameters[name] if g.ndim >= 2 else g for name, g in grads.items()
+        }
+        decay, self.weight_decay = self.weight_decay, 0.0
+        super().step(decayed, learning_rate)
+        self.weight_decay = decay
+
+
+@stands_in_for("AdamW", says="gamma[0] is")
+class DecayOnEverything(AdamW):
+    """Biases and the gains of norms decay too, though nothing says that they should be near zero.
+
+    Hides: it trains anyway, and a gain a little too near zero looks like any other.
+    """
+
+    def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
+        """One step that shrinks vectors as well."""
+        rate = self.learning_rate if learning_rate is None else learning_rate
+        for p in self.parameters.values():
+            if p.ndim < 2:
+                p *= 1.0 - rate * self.weight_decay
+        super().step(grads, learning_rate)
+
+
+@stands_in_for("AdamW", says="step 1:")
+class DecayWithoutTheRate(AdamW):
+    """Weights shrink by weight_decay a step, not by learning_rate times weight_decay.
+
+    Hides: with a tiny weight_decay it looks like a strong regulariser.
+    """
+
+    def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
+        """One step that shrinks a thousand times too much."""
+        decay, self.weight_decay = self.weight_decay, 0.0
+        for p in self.parameters.values():
+            if p.ndim >= 2:
+                p *= 1.0 - decay
+        super().step(grads, learning_rate)
+        self.weight_decay = decay
+
+
+@stands_in_for("tied_step", says="one step along the sum of its gradients")
+def stepped_twice(table: Array, uses: list[Array], optimizer: Any, **options: Any) -> None:
+    """A tied table is listed under two names, and the optimizer takes a step for each of its two gradients.
+
+    Hides: with plain gradient descent two steps are the step of the sum; with Adam they are not.
+    """
+    for use in uses:
+        optimizer({"table": table}, **options).step({"table": use})
+
+
+@stands_in_for("Adam")
+class RootLeftOut(AdamByTheBook):
+    """It divides by v_hat, the mean of the squares; the step must be divided by its root, which is as large as g is.
+
+    Hides: where gradients are near 1, the root is near 1 too.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """With v_hat in the place of its root."""
+        m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
+        p -= rate * m_hat / (v_hat + self.eps)
+
+
+@stands_in_for("Adam")
+class PowerOfTheBracket(AdamByTheBook):
+    """It divides by (1 - beta)^t, where the correction is 1 - beta^t: only beta is raised to the power of the step.
+
+    Hides: the first step is right; by the third the division is by almost nothing.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """With the bracket's power."""
+        m_hat, v_hat = m / (1 - self.beta_1) ** self.steps, v / (1 - self.beta_2) ** self.steps
+        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
+
+
+@stands_in_for("Adam")
+class CorrectedMeansStored(AdamByTheBook):
+    """m_hat and v_hat are stored as the new m and v; they are for this step only, the means must go on uncorrected.
+
+    Hides: the first step is right.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """With both means corrected where they are stored."""
+        m /= 1 - self.beta_1**self.steps
+        v /= 1 - self.beta_2**self.steps
+        p -= rate * m / (np.sqrt(v) + self.eps)
+
+
+@stands_in_for("Adam")
+class CorrectedMeanStored(AdamByTheBook):
+    """m_hat is stored as the new m; it is for this step only, the mean must go on uncorrected.
+
+    Hides: the first step is right.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """With the mean of the gradient corrected where it is stored."""
+        m /= 1 - self.beta_1**self.steps
+        p -= rate * m / (np.sqrt(v / (1 - self.beta_2**self.steps)) + self.eps)
+
+
+def outcome_of_adam(optimizer: Callable[..., Any]) -> list[Array]:
+    """Where three steps lead."""
+    rng = np.random.default_rng(4)
+    p = {"w": rng.standard_normal((2, 3)), "b": rng.standard_normal(2)}
+    stepper = optimizer(p, learning_rate=0.1, beta_1=0.7, beta_2=0.8, eps=1e-3)
+    for _ in range(3):
+        stepper.step({name: rng.standard_normal(x.shape) for name, x in p.items()})
+    return list(p.values())
+
+
+OURS = {"Adam": Adam}
+EXERCISES = (
+    Exercise(
+        "adam", 11,
+        asked={"Adam": Trial(trial_of_adam, outcome_of_adam)},
+    ),
+)

@@ -1,0 +1,80 @@
+"""One gradient from several workers: Chapter 31."""
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
+from numpy_attention.catalogue.mistake import stands_in_for
+
+CHAPTER = 31
+
+
+Gradients = dict[str, Array]
+
+
+@stands_in_for("joined_gradient")
+def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """The plain mean of the workers' gradients: a worker with few places gets as much say as one with many.
+
+    Hides: right when all have equally many places.
+    """
+    return {name: np.asarray(np.mean([own[name] for own in grads], axis=0)) for name in grads[0]}
+
+
+@stands_in_for("joined_gradient")
+def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """The plain sum of the workers' gradients, each of which is a mean: too large by the number of workers.
+
+    Hides: the direction is right when all have equally many places, and Adam forgives the factor.
+    """
+    return {name: np.asarray(np.sum([own[name] for own in grads], axis=0)) for name in grads[0]}
+
+
+@stands_in_for("joined_gradient")
+def weighted_sum_not_divided(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """Each gradient is multiplied by its number of places, and the sum is not divided by all of them.
+
+    Hides: the direction is right, and Adam forgives the factor.
+    """
+    return {name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads))) for name in grads[0]}
+
+
+@stands_in_for("joined_gradient")
+def nan_without_places(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """Where no worker has a single place it divides 0 by 0; that gradient is zero.
+
+    Hides: a batch of padding alone is rare.
+    """
+    with np.errstate(all="ignore"):
+        return {
+            name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / np.float64(sum(counts)))
+            for name in grads[0]
+        }
+
+
+def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """The gradient of the mean over all places, from those of the means over each worker's own."""
+    return {
+        name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
+    }
+
+
+def _about_workers(rng: np.random.Generator) -> Questions:
+    def grads(workers: int) -> list[dict[str, Array]]:
+        return [{"w": rng.standard_normal((2, 1)), "b": rng.standard_normal(1)} for _ in range(workers)]
+
+    yield "two workers with equally many places", (grads(2), [3, 3])
+    yield "two workers with 1 and 3 places", (grads(2), [1, 3])
+    idle = grads(3)
+    idle[1] = {name: np.zeros_like(grad) for name, grad in idle[1].items()}
+    yield "three workers, one of them without a single place", (idle, [4, 0, 1])
+    nobody = [{name: np.zeros_like(grad) for name, grad in own.items()} for own in grads(2)]
+    yield "no places at all, where the gradient is zero", (nobody, [0, 0])
+
+
+OURS = {"joined_gradient": joined_gradient}
+EXERCISES = (
+    Exercise(
+        "several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)},
+    ),
+)

@@ -1,0 +1,105 @@
+"""Positions: Chapters 8 (rotary) and 15 (the table of positions)."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Build, layer_entry, op_entry, size_of
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of, op_of
+from numpy_attention.layers.position_embedding import PositionEmbedding
+from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward
+
+CHAPTER = 8
+
+
+def _layer(kind: str) -> Build:
+    return lambda sizes, rng, dtype: PositionEmbedding(kind, 8, size_of(sizes, "d"), rng, dtype)
+
+
+ENTRIES = (
+    op_entry("rotary", "x: B H T 2*d, positions: int<60> T", "half", wrong="x-1 positions+0 x:int64"),
+    op_entry("rotary", "x: B H T 2*d, positions: int<60> T", "interleaved", options={"pairing": "interleaved"}),
+    op_entry(
+        "rotary", "x: B H T 2*d, positions: int<60> B 1 T", "positions of each sequence", options={"base": 100.0}
+    ),
+    op_entry("rotary", "x: T 2*d, positions: int<60> T", "one sequence", options={"pairing": "interleaved"}),
+    layer_entry(PositionEmbedding, "learned", "x: B T d", _layer("learned")),
+    layer_entry(PositionEmbedding, "sinusoidal", "x: B T d", _layer("sinusoidal")),
+    layer_entry(PositionEmbedding, "shifted", "x: B T d, positions: int<8> B T", _layer("learned")),
+)
+
+
+def plain_rotary(x: Array, positions: Array, base: float = 10000.0, pairing: str = "half") -> Array:
+    """Pair i of the vector at position t is turned by t base^(-2i / d)."""
+    d, y = x.shape[-1], np.empty(x.shape)
+    places = np.broadcast_to(positions, x.shape[:-1])
+    for place in np.ndindex(places.shape):
+        for i in range(d // 2):
+            one, other = (i, i + d // 2) if pairing == "half" else (2 * i, 2 * i + 1)
+            angle, a, b = places[place] * base ** (-2 * i / d), x[place][one], x[place][other]
+            y[place][one] = a * math.cos(angle) - b * math.sin(angle)
+            y[place][other] = a * math.sin(angle) + b * math.cos(angle)
+    return y
+
+
+PLAIN = {"rotary": plain_rotary}
+
+
+@backward_of("rotary", says="the forward applied to dy")
+def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
+    """The gradient is turned by the angle once more, where it must be turned back.
+
+    Hides: norms agree, and so does position 0.
+    """
+    return rotary_backward(dy, cache._replace(sin=-cache.sin))
+
+
+@backward_of("rotary", says="a rotation by other angles, or of other pairs of coordinates")
+def pairings_mixed(dy: Array, cache: RotaryCache) -> Array:
+    """One pairing of coordinates forward, the other one back.
+
+    Hides: norms agree, and at d_k = 2 the pairings are the same.
+    """
+    other = "interleaved" if cache.pairing == "half" else "half"
+    return rotary_backward(dy, cache._replace(pairing=other))
+
+
+@op_of("rotary", rotary_backward)
+def neighbours_paired(x: Array, positions: Array, base: float = 10000.0) -> Any:
+    """Columns 2i and 2i + 1 are turned together, where this exercise pairs i with i + d_k/2.
+
+    Hides: lengths agree, scores depend on distances alone, and at d_k = 2 it is the same; some models do it so.
+    """
+    return rotary(x, positions, base, "interleaved")
+
+
+@op_of("rotary", rotary_backward)
+def turned_the_other_way(x: Array, positions: Array, base: float = 10000.0) -> Any:
+    """The sign of the sine is flipped: every vector is turned by -t f where it must be turned by t f.
+
+    Hides: lengths agree, and all scores of a model that turns queries and keys alike.
+    """
+    return rotary(x, -positions, base)
+
+
+@op_of("rotary", rotary_backward)
+def two_missing_in_the_frequency(x: Array, positions: Array, base: float = 10000.0) -> Any:
+    """The frequencies are base^(-i / d_k), where the exponent must be -2i / d_k: the slowest stay too fast.
+
+    Hides: lengths agree, the first pair is right, and at d_k = 2 all is.
+    """
+    return rotary(x, positions, base**0.5)
+
+
+EXERCISES = (
+    Exercise(
+        "rotary", 7,
+        (
+            Try("rotary", "x: T 2*d, positions: int<60> T", "one sequence"),
+            Try("rotary", "x: B H T 2*d, positions: int<60> T", "a batch of heads, another base", {"base": 100.0}),
+        ),
+        from_nothing=True,
+    ),
+)

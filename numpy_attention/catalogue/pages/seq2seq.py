@@ -1,0 +1,57 @@
+"""The encoder-decoder and its stacks: Chapters 21 and 24."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Entry, layer_entry, size_of
+from numpy_attention.catalogue.tiny import SMALL, TILED, TINY, in_little_memory, training_on
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.models.seq2seq import Seq2Seq
+from numpy_attention.models.seq2seq_config import Seq2SeqConfig
+from numpy_attention.models.stack import Stack
+
+CHAPTER = 24
+
+PAIRS = "source_ids: int<V> B T_s, target_ids: int<W> B T, targets: int<W|-100> B T"
+CROSS = "x: B T 4, context: B T_s 4"
+PADDED = CROSS + ", context_mask: bool B 1 1 T_s"
+PADDING = {"source_lengths": np.array([2, 4]), "target_lengths": np.array([3, 1])}
+
+
+def _config_of(sizes: Sizes, config: Any) -> Seq2SeqConfig:
+    vocabularies = {"source_vocab_size": size_of(sizes, "V"), "target_vocab_size": size_of(sizes, "W")}
+    return Seq2SeqConfig(**{**vocabularies, **TINY, **config})
+
+
+def _entry(variant: str, options: Any = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
+        return in_little_memory(Seq2Seq(_config_of(sizes, config), rng, dtype), rows > 0, rows)
+
+    return layer_entry(Seq2Seq, variant, PAIRS, build, options=options or {}, wrong=wrong, **SMALL)
+
+
+def _stack(variant: str, spec: str, num_layers: int = 1, cross_attention: bool = False, **config: Any) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Stack:
+        return Stack(_config_of({"V": 2, "W": 2}, config), num_layers, rng, cross_attention, dtype)
+
+    return layer_entry(Stack, variant, spec, build, **SMALL)
+
+
+_decoder = partial(_stack, cross_attention=True)
+
+
+ENTRIES = (
+    _stack("encoder, post-norm", "x: B T 4, mask: bool B 1 T T"),
+    _stack("encoder, pre-norm, learned positions", "x: B T 4", pre_norm=True, positions="learned"),
+    _decoder("decoder, post-norm, two blocks", PADDED, num_layers=2),
+    _decoder("decoder, pre-norm", CROSS + ", mask: bool T T", pre_norm=True, activation="gelu"),
+    _entry("post-norm", wrong="source_ids=999 target_ids=999 targets+0"),
+    _entry("padded", lambda _: PADDING),
+    _entry("in tiles, padded, dropout", lambda sizes: {**PADDING, **training_on(sizes)}, **TILED, dropout=0.3),
+    _entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
+    _entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),
+    _entry("recomputed, dropout, loss by rows", training_on, rows=1, dropout=0.2, label_smoothing=0.1),
+    _entry("recomputed, tied, pre-norm, loss by four rows", rows=4, tie_weights=True, pre_norm=True),
+)

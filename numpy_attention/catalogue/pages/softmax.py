@@ -1,0 +1,137 @@
+"""The softmax: Chapter 3."""
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, op_entry, times
+from numpy_attention.catalogue.exercise import Exercise, Try
+from numpy_attention.catalogue.mistake import backward_of
+from numpy_attention.ops.softmax import SoftmaxCache
+
+CHAPTER = 3
+
+ENTRIES = (
+    op_entry("softmax", "x: ... d", wrong="x:int64 x[list]"),
+    op_entry("softmax", "x: A B C", "axis 0", options={"axis": 0}),
+    op_entry("softmax", "x: A B C", "axis 1", options={"axis": 1}),
+    op_entry("softmax", "x: A B C D", "axis -2", options={"axis": -2}),
+    op_entry("softmax", "x: B d", "scores of 500", prepare=times("x", 500.0)),
+)
+
+
+def plain_softmax(x: Array, axis: int = -1) -> Array:
+    """exp(x) / sum exp(x), shifted first, or 500 would overflow."""
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return np.asarray(e / e.sum(axis=axis, keepdims=True))
+
+
+PLAIN = {"softmax": plain_softmax}
+
+
+@backward_of("softmax", says="the sum must be weighted")
+def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
+    """It subtracts the plain sum of dy where the sum weighted by y belongs.
+
+    Hides: with a width of 1 both are the same, and the sign of what falls behind the average is often right.
+    """
+    y, axis = cache
+    return y * (dy - dy.sum(axis=axis, keepdims=True))
+
+
+@backward_of("softmax", says="the backward gives zero")
+def zero(dy: Array, cache: SoftmaxCache) -> Array:
+    """There is no gradient at all.
+
+    Hides: a dy of all ones gives exactly zero for any right softmax, since its rows always sum to one.
+    """
+    return np.zeros_like(dy)
+
+
+@backward_of("softmax", says="only the diagonal of the softmax's Jacobian")
+def diagonal_only(dy: Array, cache: SoftmaxCache) -> Array:
+    """Only the diagonal of the Jacobian, y (1 - y): as if raising one score did not lower all other weights.
+
+    Hides: the direction is roughly right, so with usual scores the loss still falls.
+    """
+    y, _ = cache
+    return y * (1.0 - y) * dy
+
+
+@backward_of("softmax", says="right without the option axis")
+def always_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
+    """The sum of the backward runs over the last axis, whichever axis the softmax ran over.
+
+    Hides: right for axis=-1, the only one in most tests.
+    """
+    y, _ = cache
+    return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
+
+
+@backward_of("softmax", says="once too often")
+def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
+    """It divides by the batch size, which is the loss's business.
+
+    Hides: the learning rate absorbs it; a batch of one shows nothing.
+    """
+    y, axis = cache
+    return y * (dy - (dy * y).sum(axis=axis, keepdims=True)) / (dy.shape[0] if dy.ndim > 1 else 1)
+
+
+@backward_of("softmax")
+def sign_of_the_sum(dy: Array, cache: SoftmaxCache) -> Array:
+    """The sum is there and its sign is flipped: dx = y (dy + sum(dy y)), where the other weights fall, so it is minus.
+
+    Hides: nowhere, but in a row whose dy averages to zero.
+    """
+    y, axis = cache
+    return y * (dy + (dy * y).sum(axis=axis, keepdims=True))
+
+
+@backward_of("softmax")
+def mean_not_weighted(dy: Array, cache: SoftmaxCache) -> Array:
+    """The plain mean of dy is subtracted, where the average weighted by y belongs: sum(dy y).
+
+    Hides: right where all weights of a row are equal, as they nearly are at the start of training.
+    """
+    y, axis = cache
+    return np.asarray(y * (dy - dy.mean(axis=axis, keepdims=True)))
+
+
+@backward_of("softmax")
+def y_missing_from_dy(dy: Array, cache: SoftmaxCache) -> Array:
+    """The sum is right, the factor y before dy is missing: dx = y dy - y sum(dy y), and here stands dy - y sum(dy y).
+
+    Hides: in a row of one number, where y is 1.
+    """
+    y, axis = cache
+    return dy - y * (dy * y).sum(axis=axis, keepdims=True)
+
+
+@backward_of("softmax")
+def y_missing_before_the_bracket(dy: Array, cache: SoftmaxCache) -> Array:
+    """The bracket dy - sum(dy y) is right, the factor y before it is missing.
+
+    Hides: in a row of one number, and in its signs.
+    """
+    y, axis = cache
+    return dy - (dy * y).sum(axis=axis, keepdims=True)
+
+
+@backward_of("softmax")
+def log_softmax(dy: Array, cache: SoftmaxCache) -> Array:
+    """dy - y sum(dy) is the gradient of log(softmax(x)), the cross-entropy's half; that of the softmax has another sum.
+
+    Hides: it is a right gradient, of another function.
+    """
+    y, axis = cache
+    return dy - y * dy.sum(axis=axis, keepdims=True)
+
+
+EXERCISES = (
+    Exercise(
+        "softmax", 3,
+        (
+            Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A B C", "axis 0", {"axis": 0}),
+            Try("softmax", "x: A B C", "axis 1", {"axis": 1}),
+        ),
+    ),
+)

@@ -1,0 +1,71 @@
+"""A text encoder: Chapter 22, continued. Its loss, and by themselves the directions that it gives."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Array, Entry, layer_entry, size_of
+from numpy_attention.catalogue.tiny import GATED, SMALL, TILED, TINY, in_little_memory, training_on
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.layers.layer import Layer, prefixed
+from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
+from numpy_attention.pretrained.low_rank import add_low_rank
+
+CHAPTER = 22
+
+
+class Directions(Layer):
+    """What a text encoder gives, as a layer: its gradients from a dy of any kind, not of the loss alone."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        self.encoder = encoder
+
+    def forward(self, ids: Array, **options: Any) -> Any:
+        """The directions (B, d_model)."""
+        return self.encoder.forward(ids, **options)
+
+    def backward(self, dy: Array, cache: Any) -> tuple[Any]:
+        """The gradients of all parameters; ids have none."""
+        return (prefixed("encoder", dict(self.encoder.gradients_from_logits(cache, dy))),)
+
+
+REFUSED = "ids:float64 ids=999 targets=999 targets+0 ids[more]"
+IDS = "ids: int<V> B T"
+
+
+def _encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) -> TextEncoder:
+    complete = TextEncoderConfig(**{"vocab_size": size_of(sizes, "V"), "temperature": 0.1, **TINY, **config})
+    return TextEncoder(complete, rng, dtype)
+
+
+def _pairs(
+    variant: str, options: Any = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
+) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
+        model = _encoder(sizes, rng, dtype, config)
+        if rank:
+            add_low_rank(model, rank, rng=rng)
+        return in_little_memory(model, recompute)
+
+    spec = "ids: int<V> B T, targets: int<V> B T_s"
+    return layer_entry(TextEncoder, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
+
+
+def _directions(variant: str, spec: str, options: Any = None, **config: Any) -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Directions:
+        return Directions(_encoder(sizes, rng, dtype, config))
+
+    name = f"directions, {variant}"
+    return layer_entry(TextEncoder, name, spec, build, options=options or {}, **SMALL)
+
+
+ENTRIES = (
+    _pairs("pad token, dropout", training_on, REFUSED, pad_token=0, dropout=0.3),
+    _pairs("pre-norm, rms norm, swiglu, no bias", pre_norm=True, **GATED),
+    _pairs("low rank", rank=2, **GATED),
+    _pairs("dropout, recomputed", training_on, recompute=True, dropout=0.3),
+    _directions("lengths", IDS, lambda _: {"lengths": np.array([1, 3])}, activation="gelu"),
+    _directions("a text without a token", IDS, lambda _: {"lengths": np.array([0, 2])}),
+    _directions("lengths, in tiles", IDS, lambda _: {"lengths": np.array([1, 3])}, **TILED),
+    _directions("types", f"{IDS}, types: int<3> B T", num_types=3),
+)

@@ -1,0 +1,159 @@
+"""Attention in little memory: Chapter 12."""
+
+from typing import Any
+
+import numpy as np
+
+from numpy_attention import ops
+from numpy_attention.catalogue.entry import Array, Entry, generator, op_entry
+from numpy_attention.catalogue.exercise import Exercise, Try, peak_memory
+from numpy_attention.catalogue.mistake import backward_of
+from numpy_attention.catalogue.pages.attention import GROUPED, GROUPS, QKV, REFUSED, plain_attention
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.ops.tiled_attention import TiledAttentionCache, tiled_attention_backward
+from numpy_attention.ops.tiles import Band, TileDropout, key_tiles, query_tiles
+
+CHAPTER = 12
+
+
+def _tiled(spec: str, variant: str, **options: Any) -> Entry:
+    wrong = options.pop("wrong", "")
+    return op_entry("tiled_attention", spec, variant, options=options, wrong=wrong)
+
+
+def _tiled_alibi(spec: str, variant: str, dropout: float = 0.0, **options: Any) -> Entry:
+    def complete(sizes: Sizes) -> dict[str, Any]:
+        heads = [sizes[name] for name in ("H", "G", "H_kv") if name in sizes]  # H_q = G H_kv
+        drop = {"dropout": dropout, "rng": generator()} if dropout else {}
+        return {"slopes": ops.alibi_slopes(int(np.prod(heads))), **options, **drop}
+
+    return op_entry("tiled_attention", spec, variant, options=complete)
+
+
+def _tiled_dropout(spec: str, variant: str, **options: Any) -> Entry:
+    complete = {"dropout": 0.4, **options}
+    return op_entry("tiled_attention", spec, variant, options=lambda _: {**complete, "rng": generator()})
+
+
+ENTRIES = (
+    _tiled(QKV, "one tile", wrong=REFUSED),
+    _tiled(QKV, "tiles of 2", block_size=2),
+    _tiled(QKV + ", mask: bool T_q T_k", "mask, tiles of 1", block_size=1, wrong="mask+0 mask:int64"),
+    _tiled(QKV + ", mask: bool B H T_q T_k", "mask of each head, tiles of 3", block_size=3),
+    _tiled(QKV, "causal, tiles of 2", block_size=2, causal=True),
+    _tiled("q: B H T d_k, k: B H T d_k, v: B H T d_v", "causal square, tiles of 3", block_size=3, causal=True),
+    _tiled(QKV + ", mask: bool B 1 T_q T_k", "causal and mask, tiles of 2", block_size=2, causal=True),
+    _tiled("q: T_q d_k, k: T_k d_k, v: T_k d_v", "no leading axes, scale", block_size=2, scale=0.4),
+    _tiled("q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes, mask", block_size=2),
+    _tiled("q: H T_q d_k, k: H 2 d_k, v: H 2 d_v, mask: bool H 1 2", "padding mask, tiles of 1", block_size=1),
+    _tiled("q: H 2 d_k, k: H T_k d_k, v: H T_k d_v, mask: bool H 2 1", "mask of queries, tiles of 1", block_size=1),
+    _tiled(GROUPED + ", mask: bool T_q T_k" + GROUPS, "grouped heads and mask, tiles of 2", block_size=2),
+    _tiled("q: B H T d_k, k: B H T d_k, v: B H T d_v", "window of 2", block_size=3, causal=True, window=2),
+    _tiled(QKV + ", mask: bool T_q T_k", "window and mask, tiles of 2", block_size=2, causal=True, window=3),
+    _tiled_alibi(QKV, "ALiBi, tiles of 2", block_size=2),
+    _tiled_alibi("q: B H T d_k, k: B H T d_k, v: B H T d_v", "ALiBi, causal", block_size=3, causal=True),
+    _tiled_dropout(QKV, "dropout, tiles of 2", block_size=2),
+    _tiled_dropout("q: B H T d_k, k: B H T d_k, v: B H T d_v", "dropout, causal", block_size=2, causal=True),
+    _tiled_alibi(
+        GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", dropout=0.3,
+        block_size=2, causal=True, window=3
+    ),
+)
+
+
+PLAIN = {"tiled_attention": plain_attention}
+
+
+@backward_of("tiled_attention", says="do not sum to one (made again without their maximum or sum?)")
+def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
+    """L is taken as the log of the sum without the maximum, so the remade weights are too small by exp(-m).
+
+    Hides: nearly right while all scores are near zero, as they are before training.
+    """
+    heads = cache.q.reshape(*cache.L.shape[:3], -1)
+    keys = cache.k.reshape(cache.L.shape[0], 1, *cache.k.shape[-2:])
+    scores = heads @ keys.swapaxes(-1, -2) * cache.scale  # (N, G, T_q, T_k)
+    return tiled_attention_backward(dy, cache._replace(L=cache.L + np.maximum(scores.max(axis=-1, keepdims=True), 0.0)))
+
+
+@backward_of("tiled_attention", says="is the `- sum(dy * w)` missing")
+def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
+    """The softmax's row sum D = sum(dy * y) is left out of dscores.
+
+    Hides: dv is right, and the loss still falls.
+    """
+    return tiled_attention_backward(dy, cache._replace(y=np.zeros_like(cache.y)))
+
+
+@backward_of("tiled_attention", says="a block overwrites what it should add to")
+def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
+    """dq of a tile is overwritten by the next tile of keys where it must be added up.
+
+    Hides: right while a single tile holds all keys.
+    """
+    _, dk, dv = tiled_attention_backward(dy, cache)
+    T_q, T_k = cache.q.shape[-2], cache.k.shape[-2]
+    last = np.zeros((T_q, T_k), bool)
+    for rows in query_tiles(T_q, cache.tile):
+        for columns in key_tiles(rows, T_q, T_k, cache.tile, cache.band):
+            last[rows] = False
+            last[rows, columns] = True
+    mask = last if cache.mask is None else last & cache.mask
+    return tiled_attention_backward(dy, cache._replace(mask=mask))[0], dk, dv
+
+
+@backward_of("tiled_attention", says="what is hidden stays hidden on the way back")
+def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
+    """The remade scores are not masked again, so gradient leaks into hidden keys.
+
+    Hides: there is no mask in the test; causal tiles that are skipped whole hide most of it.
+    """
+    return tiled_attention_backward(dy, cache._replace(mask=None, band=Band(slopes=cache.band.slopes)))
+
+
+@backward_of("tiled_attention", says="right without dropout")
+def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
+    """The backward counts the columns from one, the forward from zero, so that it draws the numbers of another tile.
+
+    Hides: dropout is off in the test.
+    """
+
+    class Shifted(TileDropout):
+        def factors(self, s: Array, heads: slice, rows: slice, columns: slice) -> Array | None:
+            return super().factors(s, heads, rows, slice(columns.start + 1, columns.stop + 1))
+
+    return tiled_attention_backward(dy, cache._replace(dropout=Shifted(*cache.dropout)))
+
+
+@backward_of("tiled_attention", says="has the backward another formula than the forward")
+def distance_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
+    """The remade scores are not lowered by distance, as if ALiBi, which has no gradient, had no place in the backward.
+
+    Hides: there are no slopes in the test.
+    """
+    return tiled_attention_backward(dy, cache._replace(band=cache.band._replace(slopes=None)))
+
+
+def no_square_array(module: Any) -> None:
+    """Forward and backward of 1200 tokens in tiles of 60, in much less memory than 1200 x 1200 numbers take."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 1200, 4))
+    y, cache = module.tiled_attention(q, k, v, block_size=60)
+    peak = peak_memory(module.tiled_attention_backward, rng.standard_normal(y.shape), cache)
+    assert peak < 1200 * 1200 * 8 / 2, (
+        f"the backward of 1200 tokens used {peak / 1e6:.1f} MB at once; one array of 1200 x 1200 has "
+        f"{1200 * 1200 * 8 / 1e6:.1f} MB, a tile of 60 x 60 has 0.03 MB: is a whole T_q x T_k array built?"
+    )
+
+
+EXERCISES = (
+    Exercise(
+        "tiled_attention", 15,
+        (
+            Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v", "tiles of 2", {"block_size": 2}),
+            Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "mask", {"block_size": 3}),
+        ),
+        memory=no_square_array,
+        leave_out=("dropout_of_another_tile", "distance_forgotten"),
+    ),
+)

@@ -1,0 +1,123 @@
+"""The gallery of known mistakes: each caught by the full check, and what weaker checks let through.
+
+A mistake is tried by the properties of the catalogue in turn, on the entries of the op that it spoils. The gradients
+come first, since their report says most: where, by how much, and the likely mistake. Then the forward against the plain
+formula, a second use before the backward, inputs and caches left alone, dtypes. What has no gradient has a trial; what
+is in an exercise alone has the exercise's tries and questions.
+"""
+
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+import numpy as np
+
+from numpy_attention.catalogue import properties
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.exercise import Check
+from numpy_attention.catalogue.mistake import MISTAKES, Mistake
+from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, TRIALS, ours
+from numpy_attention.catalogue.weaker import WEAKER, Weakness
+from numpy_attention.gradcheck.spec import Sizes
+
+SEEDS = (0, 1, 2)
+PROPERTIES: tuple[properties.Property, ...] = (
+    properties.gradients_agree_with_differences, properties.forward_is_the_formula,
+    properties.two_uses_do_not_disturb_each_other, properties.nothing_is_changed, properties.dtype_is_kept,
+)
+FULL = Weakness("the full check")
+GALLERY = {name: mistake for name, mistake in MISTAKES.items() if mistake.says}
+
+
+def catch(mistake: Mistake, weakness: Weakness = FULL) -> str:
+    """What the check says against a mistake; empty when it gets through."""
+    return next(filter(None, _complaints(mistake, weakness)), "")
+
+
+def failure(check: Callable[..., Any], *given: Any) -> str:
+    """What a property or a trial says against what it is given; empty when it holds. A crash is a failure too."""
+    try:
+        with np.errstate(all="ignore"):
+            check(*given)
+    except AssertionError as error:
+        return str(error)
+    except Exception as error:  # a mistake may break in any way
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _complaints(mistake: Mistake, weakness: Weakness) -> Iterator[str]:
+    """What each trial, or each property of each entry, says to it, as far as the weakness leaves them."""
+
+    def gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+        weakness.compare(entry.case(seed, np.float64, sizes).problem(), seed)
+
+    def complaint(property_: properties.Property, entry: Entry, seed: int) -> str:
+        sizes = _sizes(entry, weakness, seed)
+        said = failure(property_, mistake.spoil(entry), seed, sizes)
+        unfair = said and weakness is not FULL and failure(property_, entry, seed, sizes)
+        return "" if unfair else said  # a check that refuses the right op too tells nothing of a wrong one
+
+    for trial in _trials(mistake, weakness):
+        for seed in SEEDS:
+            yield failure(trial, mistake.stand_in, seed)
+    entries = [weakness.change(entry) for entry in _entries(mistake)]
+    for property_ in (gradients, *(() if weakness.gradients_only else PROPERTIES[1:])):
+        for seed in SEEDS:
+            for entry in filter(None, entries):
+                yield complaint(property_, entry, seed)
+
+
+def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
+    if mistake.covers in TRIALS:
+        trial = (weakness.trials or {}).get(mistake.covers, TRIALS[mistake.covers][1])
+        return [trial] if trial else []
+    return [check for exercise in EXERCISES.values() for check in exercise.trials.get(mistake.covers, {}).values()]
+
+
+def _entries(mistake: Mistake) -> list[Entry]:
+    """Where a mistake is tried: in the catalogue; one that the tutor alone knows, as its exercise tries an answer."""
+    if mistake.covers in TRIALS:
+        return []
+    if mistake.says:
+        return [entry for entry in CATALOGUE.values() if entry.covers == mistake.covers]
+    tries = [one for exercise in EXERCISES.values() for one in exercise.tries if one.name == mistake.covers]
+    return [one.entry(ours()) for one in tries]
+
+
+def _sizes(entry: Entry, weakness: Weakness, seed: int) -> Sizes | None:
+    if weakness.sizes is None:
+        return None
+    drawn = entry.sizes(np.random.default_rng(seed))
+    return {**drawn, **{name: size for name, size in weakness.sizes.items() if name in drawn}}
+
+
+def print_gallery(stream: TextIO | None = None) -> int:
+    """Show every mistake, then what weaker checks miss; return how many got through the full check."""
+    out = sys.stdout if stream is None else stream
+    started, survivors = time.perf_counter(), 0
+    width = max(len(name) for name in GALLERY)
+    for mistake in sorted(GALLERY.values(), key=lambda mistake: mistake.covers.lower()):
+        said = catch(mistake)
+        survivors += not said
+        print(f"{mistake.name:<{width}}  {'caught' if said else 'SURVIVES'}  {mistake.covers}", file=out)
+        text = textwrap.fill(f"{mistake.wrong} Hides: {mistake.hides}", 112)
+        print(textwrap.indent(text, "    "), file=out, flush=True)
+    print(f"\n{len(GALLERY) - survivors} of {len(GALLERY)} caught by the full check\n", file=out)
+    print(f"{'the full check, but with':<44}misses", file=out)
+    for name, missed in missed_by_weaker():
+        print(f"{name:<44}{len(missed):>3} of {len(GALLERY)}", file=out)
+        print(
+            textwrap.fill(", ".join(missed) or "none", 112, initial_indent="    ", subsequent_indent="    "),
+            file=out, flush=True,
+        )
+    print(f"{time.perf_counter() - started:.0f} s", file=out)
+    return survivors
+
+
+def missed_by_weaker() -> Iterator[tuple[str, list[str]]]:
+    """For each weaker check the names of the mistakes that get through."""
+    for weakness in WEAKER:
+        yield weakness.name, [mistake.name for mistake in GALLERY.values() if not catch(mistake, weakness)]

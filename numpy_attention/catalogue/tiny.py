@@ -1,0 +1,42 @@
+"""Models small enough for every gradient of every parameter to be checked; several pages share them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import dropout_on, size_of
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.pretrained.low_rank import add_low_rank
+
+TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_length": 4}
+GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False}
+TILED: dict[str, Any] = {"attention": "tiled"}
+TOKENS = "ids: int<V> B T, targets: int<V|-100> B T"
+SMALL: dict[str, Any] = {"fixed": {"B": 2, "T": 3, "T_s": 4, "V": 5, "W": 5}, "tolerance": 1e-5}
+
+
+def training_on(sizes: Sizes) -> Mapping[str, Any]:
+    """Options of a loss that turn dropout and smoothing on."""
+    return {"training": True, **dropout_on(sizes)}
+
+
+def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
+    """The model, told to keep of each block its input alone, and to take its loss by so many rows of V = 5 logits."""
+    model.recompute = recompute
+    if rows:
+        model.logits_at_once = 5 * rows
+    return model
+
+
+def tiny_gpt(
+    sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False, rows: int = 0,
+    **config: Any,
+) -> GPT:
+    """A GPT that a check can afford, with changes of low rank if a rank is given."""
+    model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
+    if rank:
+        add_low_rank(model, rank, 3.0, rng)
+    return in_little_memory(model, recompute, rows)

@@ -1,0 +1,232 @@
+"""Weaker checks: the full check with one thing taken away, to see which mistakes then get through.
+
+Each weakness is something that a quick test does, in one of three ways:
+
+    compare     how gradients are judged: with a dy of ones, in float32, by a loss that falls, by their shapes alone
+    change      what they are tried on: gammas of one, nothing hidden, ids that all differ, dropout off
+    sizes       how large: all axes equal, a batch of one
+
+A mistake counts as caught as soon as one draw of many catches it, three seeds for each entry of the catalogue. So what
+is missed was missed every time, and the number of the missed is a lower bound.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.pages.generation import trial_of_stored_keys
+from numpy_attention.catalogue.pages.low_rank import trial_of_low_rank_start
+from numpy_attention.catalogue.pages.masks import trial_of_causal_mask
+from numpy_attention.catalogue.pages.optimizers import trial_of_clipping, trial_of_descent, trial_of_tied_step
+from numpy_attention.catalogue.table import TRIALS
+from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.claims import random_cotangent
+from numpy_attention.gradcheck.line import Outputs
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, is_float
+from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.training.optimizers import SGD
+
+Compare = Callable[[Problem, int], object]  # raises when the gradients are wrong
+
+
+def dy_of_ones(problem: Problem, seed: int) -> None:
+    """The gradient of the plain sum of the outputs."""
+
+    def run(arrays: Arrays) -> tuple[Outputs, Any]:
+        y, cache = problem.run(arrays)
+        return (_total(y),), (y, cache)
+
+    def pull_back(dy: Outputs, cache: Any) -> Gradients:
+        y, inner = cache
+        return problem.pull_back(tuple(np.ones_like(one) * dy[0].astype(one.dtype) for one in y), inner)
+
+    def bind(arrays: Arrays) -> Callable[[], Outputs]:
+        evaluate = problem.bind(arrays)
+        return lambda: (_total(evaluate()),)
+
+    check(problem.but(run=run, pull_back=pull_back, bind=bind), seed, structure=False)
+
+
+def _total(y: Outputs) -> np.ndarray:
+    return np.asarray(sum(one.sum() for one in y))
+
+
+def float32_differences(problem: Problem, seed: int) -> None:
+    """Central differences in float32, step 1e-2, right when within 5 % of the gradient's size."""
+    _plain_differences(problem, seed, np.float32, 1e-2, lambda size: (0.0, 0.05 * size))
+
+
+def absolute_or_relative(problem: Problem, seed: int) -> None:
+    """The gradient of a mean loss, by np.allclose with rtol = atol = 1e-3."""
+    _plain_differences(problem, seed, np.float64, 1e-5, lambda size: (1e-3, 1e-3), mean=True)
+
+
+def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolerance: Any, mean: bool = False) -> None:
+    arrays = {name: np.array(value, dtype) if is_float(value) else value for name, value in problem.inputs.items()}
+    y, cache = problem.run(arrays)
+    dy = random_cotangent(y, seed)
+    if mean:
+        dy = tuple(one / max(one.size, 1) for one in dy)
+    grads = problem.pull_back(dy, cache)
+    for name in problem.differentiable:
+        x, grad = arrays[name].reshape(-1), grads.get(name)
+        if grad is None:
+            continue
+        numeric = np.empty(x.size)
+        for i in range(x.size):
+            kept, values = x[i], []
+            for step in (h, -h):
+                x[i] = kept + dtype(step)
+                values.append(sum(float(np.sum(a * b)) for a, b in zip(dy, problem.run(arrays)[0])))
+            x[i] = kept
+            numeric[i] = (values[0] - values[1]) / (2 * h)
+        rtol, atol = tolerance(float(np.max(np.abs(numeric), initial=0.0)))
+        if grad.shape != arrays[name].shape or not np.allclose(grad.reshape(-1), numeric, rtol=rtol, atol=atol):
+            raise GradientError(f"d{name} differs")
+
+
+def the_loss_falls(problem: Problem, seed: int) -> None:
+    """Fifty small steps along the gradient of a squared distance: does it shrink?
+
+    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. What
+    is caught on such a draw alone does not count as caught.
+    """
+    arrays = {name: np.array(value) for name, value in problem.inputs.items()}
+    y, _ = problem.run(arrays)
+    goals = tuple(one + 0.5 * noise for one, noise in zip(y, random_cotangent(y, seed)))
+    losses = []
+    for _ in range(50):
+        y, cache = problem.run(arrays)
+        dy = tuple(one - goal for one, goal in zip(y, goals))
+        losses.append(sum(float(np.sum(one * one)) for one in dy))
+        for name, grad in problem.pull_back(dy, cache).items():
+            if grad is not None:
+                arrays[name] = arrays[name] - 0.003 * grad
+    if not losses[-1] < losses[0]:
+        raise GradientError(f"the loss went from {losses[0]:.3g} to {losses[-1]:.3g}")
+
+
+def shapes_and_isfinite(problem: Problem, seed: int) -> None:
+    """The gradients have the shapes of their arguments and no NaN."""
+    y, cache = problem.run(problem.inputs)
+    for name, grad in problem.pull_back(random_cotangent(y, seed), cache).items():
+        if grad is not None and (grad.shape != problem.inputs[name].shape or not np.isfinite(grad).all()):
+            raise GradientError(f"d{name} has shape {grad.shape} or is not finite")
+
+
+def parameters_only(problem: Problem, seed: int) -> None:
+    """The full check of a layer's parameters; nobody looks at dx."""
+    if not problem.parameters:
+        check(problem, seed, structure=False)
+        return
+    constant = [name for name in problem.differentiable if name not in problem.parameters]
+
+    def pull_back(dy: Outputs, cache: Any) -> Gradients:
+        return {name: None if name in constant else grad for name, grad in problem.pull_back(dy, cache).items()}
+
+    without = problem.without | frozenset(constant)
+    check(problem.but(pull_back=pull_back, without=without), seed, structure=False)
+
+
+def _prepare(entry: Entry, change: Callable[[Arrays, Entry], Arrays]) -> Entry:
+    before = entry.prepare
+
+    def prepare(inputs: Arrays, sizes: Sizes) -> Arrays:
+        return change(inputs if before is None else before(inputs, sizes), entry)
+
+    return replace(entry, prepare=prepare)
+
+
+def _gammas_of_one(inputs: Arrays, entry: Entry) -> Arrays:
+    given = {"gamma": 1.0, "beta": 0.0}
+    return {name: np.full_like(x, given[name]) if name in given else x for name, x in inputs.items()}
+
+
+def _nothing_hidden(inputs: Arrays, entry: Entry) -> Arrays:
+    open_ = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
+    if "targets" in inputs:
+        t = inputs["targets"]
+        open_["targets"] = np.where((t < 0) | (t > 1000), 0, t)
+    return {**inputs, **open_}
+
+
+def _ids_all_different(inputs: Arrays, entry: Entry) -> Arrays:
+    if "ids" not in inputs:
+        return inputs
+    ids = inputs["ids"]
+    return {**inputs, "ids": np.random.default_rng(ids.size).permutation(ids.size).reshape(ids.shape)}
+
+
+def _without_dropout(entry: Entry) -> Entry:
+    def options(sizes: Sizes) -> dict[str, Any]:
+        given = entry.options(sizes) if callable(entry.options) else entry.options
+        off = {"rng": None} if "rng" in given else {}
+        return {name: value for name, value in given.items() if name != "training"} | off
+
+    return replace(entry, options=options)
+
+
+def _without_causal(entry: Entry) -> Entry | None:
+    causal = "causal" in entry.name if callable(entry.options) else entry.options.get("causal")
+    return None if causal or "nothing" in entry.name else _prepare(entry, _nothing_hidden)
+
+
+def _as_often_written(entry: Entry) -> Entry | None:
+    opened = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
+    return opened and _prepare(_prepare(opened, _gammas_of_one), _ids_all_different)
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """What is taken away from the full check: `trials` replaces some trials, None for those that are left out."""
+
+    name: str
+    compare: Compare = check
+    change: Callable[[Entry], Entry | None] = lambda entry: entry
+    sizes: Sizes | None = None
+    gradients_only: bool = False
+    trials: dict[str, Any] | None = None
+
+
+_NO_TRIALS = dict.fromkeys(TRIALS)
+_NAMES = ("B", "T", "T_q", "T_k", "H", "H_kv", "G", "d", "d_k", "d_v", "d_in", "d_out", "V", "N", "A", "C", "D", "half")
+_EQUAL: Sizes = {**dict.fromkeys(_NAMES, 4), "...": (4, 4)}
+_DISTINCT: Sizes = {"V": 7, "B": 2, "T": 3, "...": (2, 3)}
+_ONE: Sizes = {"B": 1, "...": (3,)}
+
+WEAKER: tuple[Weakness, ...] = (
+    Weakness("dy of ones", dy_of_ones),
+    Weakness("gamma of ones, beta of zeros", change=lambda entry: _prepare(entry, _gammas_of_one)),
+    Weakness(
+        "all sizes equal", sizes=_EQUAL, trials={"causal_mask": partial(trial_of_causal_mask, square=True)}
+    ),
+    Weakness(
+        "a batch of one, one leading axis", change=lambda entry: None if "4 leading" in entry.name else entry,
+        sizes=_ONE
+    ),
+    Weakness("no mask, no padding", change=_without_causal, trials={"causal_mask": None}),
+    Weakness("dropout off", change=_without_dropout),
+    Weakness("all ids different", change=lambda entry: _prepare(entry, _ids_all_different), sizes=_DISTINCT),
+    Weakness("all of these at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE}, trials={
+        "causal_mask": None}),
+    Weakness("differences in float32, within 5 %", float32_differences),
+    Weakness("absolute or relative 1e-3 of a mean loss", absolute_or_relative),
+    Weakness("parameters only, not dx", parameters_only),
+    Weakness("gradients only: no formula, no second use", gradients_only=True, trials=_NO_TRIALS),
+    Weakness("one token, one array, plain descent", trials={
+        "logits_step_by_step": partial(trial_of_stored_keys, length=1),
+        "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
+        "tied_step": partial(trial_of_tied_step, optimizer=SGD)}),
+    Weakness(
+        "the loss falls", the_loss_falls, gradients_only=True,
+        trials={
+            **_NO_TRIALS, "Adam": trial_of_descent, "AdamW": trial_of_descent,
+            "low_rank_start": partial(trial_of_low_rank_start, look_first=False)}
+    ),
+    Weakness("shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
+)

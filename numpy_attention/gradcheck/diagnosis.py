@@ -1,0 +1,327 @@
+"""The likely mistake, in words: what turns the true gradient into the one the backward gave?
+
+Three ways to know. Relations: the wrong gradient is minus, twice, the transpose of the right one, or differs from it by
+something that stands in the formula. Experiments: run the backward again with gamma all ones, with nothing masked,
+with ids that do not repeat, and see when it becomes right. Places: only the last row is wrong, only the diagonal.
+
+How a wrong gradient relates to the right one, element by element.
+
+The differences know the right gradient g, the backward said c. Four questions, from the simplest:
+
+    c = a g        is it a factor? -1 is a sign, 2 a term added twice, n a mean that became a sum, sqrt(n) a scale
+    where          is it wrong only where x < 0, and what is it there?
+    c = f(g)       is it the right gradient transposed, shifted, reversed, or by a factor that stands in the formula?
+    c - g          what must be added to g: dy, the same number for each row, a multiple of x, of the output?
+
+A relation counts only if it explains every element that was looked at, and the error in it, however small: what is off
+by 1e-12 is not explained by what is good to 1e-6.
+
+Is a complex gradient right, but in the convention of another library?
+
+    here and in PyTorch      dz = dL/dRe z + i dL/dIm z        f analytic:  dz = conj(f'(z)) dy
+    JAX and autograd         the conjugate of it, to the conjugate of dy:       f'(z) dy
+
+So one that is right there becomes right here when dy goes in conjugated, and what comes out is conjugated.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.gradcheck.evidence import Evidence
+from numpy_attention.gradcheck.experiments import deaf_to_outputs, experiments
+from numpy_attention.gradcheck.line import Scalar, largest
+from numpy_attention.gradcheck.places import at_one_value, branch, place, place_in_words
+from numpy_attention.gradcheck.report import ArgumentReport
+from numpy_attention.gradcheck.terms import (
+    Relation,
+    Term,
+    added,
+    by_a_function,
+    by_a_term,
+    constant,
+    factor_in_words,
+    slack_of,
+    terms_of,
+)
+from numpy_attention.gradcheck.trees import Arrays
+
+
+def diagnose(evidence: Evidence) -> str:
+    """Fill in the pattern of each wrong argument, and say what the likely mistake is."""
+    if ties := [report.tie for report in evidence.wrong if report.tie]:
+        return "; ".join(ties[:2])
+    points = [at_one_value(report, _arrays(evidence)) for report in evidence.wrong]
+    if all(points):
+        return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
+    if other := in_the_other_convention(evidence):
+        return other
+    if swapped := _exchanged(evidence):
+        return swapped
+    if len(evidence.scalar.dy) > 1:  # whoever ignores one of several outputs seems to lack a term, or to take a mean
+        deaf = "; ".join(deaf_to_outputs(evidence, [report.name for report in evidence.wrong]))
+        if deaf:
+            for report in evidence.wrong:
+                report.pattern = place(report.wrong, np.isfinite(report.numeric))
+            return deaf
+    mistakes: dict[str, list[str]] = {}  # and whose they are
+    known = 0
+    for report in evidence.wrong:
+        relation = find(report, evidence.scalar, evidence.exact, evidence.problem.options)
+        report.pattern = relation.pattern if relation else place(report.wrong, np.isfinite(report.numeric))
+        if relation:
+            mistakes.setdefault(relation.mistake, []).append(report.symbol)
+            known += not relation.weak
+    sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
+    if known < len(evidence.wrong):
+        found = [_of_a_layers_input(evidence), next(experiments(evidence), "") or _of_one_parameter(evidence)]
+        if any(found):
+            found += [place_in_words(one) for one in evidence.wrong if one.pattern.startswith("only")]
+        sentences = [*filter(None, found), *sentences]
+    if not sentences:
+        sentences = [place_in_words(report) for report in evidence.wrong]
+    return "; ".join(sentences[:2])
+
+
+def _exchanged(evidence: Evidence) -> str:
+    """Whether two wrong gradients are right under each other's name."""
+    for one, other in itertools.combinations(evidence.wrong, 2):
+        if other.fits(one.analytic) and one.fits(other.analytic):
+            for report in (one, other):
+                report.pattern = place(report.wrong, np.isfinite(report.numeric))
+            return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
+    return ""
+
+
+def _arrays(evidence: Evidence) -> Arrays:
+    return {name: value for name, value in evidence.exact.items() if isinstance(value, np.ndarray)}
+
+
+def _of_a_layers_input(evidence: Evidence) -> str:
+    """What it tells that all parameters' gradients are right, and an input's is not."""
+    parameters = evidence.problem.parameters
+    wrong = {report.name for report in evidence.wrong}
+    if not parameters or wrong & parameters:
+        return ""
+    names = ", ".join(f"d{name}" for name in sorted(wrong))
+    return (
+        f"every parameter's gradient is right, only {names} is wrong: a path to the input is missing or added "
+        "twice (the residual path? one of q, k and v?)"
+    )
+
+
+def _of_one_parameter(evidence: Evidence) -> str:
+    """What it tells that of a layer's many gradients only one is wrong."""
+    wrong = [report.name for report in evidence.wrong]
+    if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.report.arguments) < 2:
+        return ""
+    return (
+        f"all other gradients are right: the mistake stands where d{wrong[0]} is put together "
+        "(used twice, its two gradients must be added)"
+    )
+
+
+ZERO = 1e-13  # of the right gradient: the round-off of what cancels
+NOISE = 1e-6  # what is off by a smaller share, and by no factor, is likelier noise than a mistake
+
+
+def find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation | None:
+    """The first relation that explains every element that was looked at."""
+    if not np.isfinite(report.numeric).any() or not report.wrong.any():
+        return None
+    with np.errstate(all="ignore"):
+        known = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
+        return _find(report, scalar, known, options)
+
+
+def _find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation | None:
+    seen = np.isfinite(report.numeric)
+    if largest(report.analytic[seen]) <= ZERO * largest(report.numeric[seen]):
+        return Relation("zero everywhere", "the backward gives zero: is a term lost, or does it cancel against itself?")
+    terms = terms_of(report, arrays, scalar.y)
+    slack, right = slack_of(report, seen), report.numeric[seen]
+    enough = np.count_nonzero(np.abs(right) > 100 * slack) >= 2
+    factor = constant(report, seen) if enough else 0.0
+    if factor:
+        return factor_in_words(factor, report, scalar, arrays, options)
+    if report.analytic.size == 1 and abs(float(right[0])) > 100 * float(slack[0]):
+        known = factor_in_words(float(report.analytic[seen][0] / right[0]), report, scalar, arrays, options)
+        return known if known.certain else None  # any number is some factor of another
+    if seen.all() and enough:
+        for candidate_relation, candidate in _candidates(report, scalar, arrays):
+            if np.all(np.abs(candidate.reshape(-1) - report.analytic[seen]) <= slack):
+                return candidate_relation
+    off = largest(report.analytic[seen] - right)
+    if report.wrong.sum() > 1 and off < NOISE * largest(right):
+        share = f"{off / largest(right):.0e}"
+        return Relation(
+            f"right to {share}",
+            f"right to {share}, and off without a rule: noise, of a function or a backward that stops at a tolerance, "
+            f"or of large terms that cancel? Say how much is allowed: rtol={10 * off / largest(right):.0e}"
+        )
+    where = branch(report, arrays, scalar.y, scalar.dy)
+    found = place(report.wrong, seen)
+    if not where.startswith((report.name, f"|{report.name}")) and _is_one_place(found):
+        where = ""  # a place is the plainer rule, and values of other arrays part a line or a diagonal by chance
+    elif found == "the diagonal":
+        where = ""
+    hidden = _hidden(report, arrays, where) if seen.all() else None
+    if hidden:
+        return hidden
+    if where:
+        there = _there(report, scalar, arrays, options, terms)
+        words = f"wrong just where {where}" + (f", and there {there}" if there else "")
+        return Relation(f"just where {where}", words, weak=not there)
+    if not seen.all() or not enough:
+        return None
+    words = _by_element(report, seen, scalar, arrays, terms) or _by_a_matrix(report, scalar, arrays)
+    if words:
+        return Relation("by a factor of its own each", words, weak=True)
+    relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
+    if relation:
+        return relation
+    there = _there(report, scalar, arrays, options, terms) if found.startswith(("only", "the diagonal")) else ""
+    part = found.removeprefix("only ") if "diagonal" in found else f"in {found.removeprefix('only ')}"
+    return Relation(found, f"wrong {part} alone, and there {there}") if there else None
+
+
+def _is_one_place(found: str) -> bool:
+    return found == "the diagonal" or found.startswith(("only the first along", "only the last along"))
+
+
+def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | None:
+    """Whether a gradient is wrong only where it must be zero."""
+    part = report.wrong
+    if part.all() or not np.all(np.abs(report.numeric[part]) <= slack_of(report, part)):
+        return None
+    masks = [name for name, value in arrays.items() if value.dtype == bool]
+    if part.sum() == 1 and not masks and not where:
+        index = ", ".join(map(str, report.worst))
+        stray = f"the formula is right but for element [{index}], which must be zero: look at the indexing there"
+        return Relation("a single element", stray)
+    what = f"it leaks through what {masks[0]} hides" if masks else "what is hidden or ignored still gets a gradient"
+    if where and not masks:
+        own = where.startswith((report.name, f"|{report.name}"))
+        what = f"wrong just where {where}: the gradient must be zero there" + ("" if own else f"; {what}")
+        return Relation(f"just where {where}", what)
+    return Relation("not zero where it must be", f"wrong only where the gradient must be zero: {what}")
+
+
+def _there(
+    report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any], terms: list[Term]
+) -> str:
+    """What is wrong with the wrong elements alone."""
+    part = report.wrong
+    claimed, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
+    if np.all(np.abs(right) <= slack):
+        return "the gradient must be zero: what is hidden or ignored still gets a gradient"
+    if not np.any(claimed):
+        return "the backward gives zero: a part of the gradient that is never filled in?"
+    factor = constant(report, part) if part.sum() > 1 else 0.0
+    if factor:
+        return factor_in_words(factor, report, scalar, arrays, options).mistake
+    if part.sum() > 1:
+        return _by_element(report, part, scalar, arrays, terms)
+    return ""
+
+
+def _by_element(
+    report: ArgumentReport, part: np.ndarray, scalar: Scalar, arrays: Arrays, terms: list[Term]
+) -> str:
+    for y, dy in zip(scalar.y, scalar.dy):
+        words = by_a_function(report, part, arrays, y, dy) if len(scalar.y) == 1 else ""
+        if words:
+            return words
+    return by_a_term(report, part, terms)
+
+
+def _by_a_matrix(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> str:
+    """Whether a matrix of the formula is missing at one side, or stands there once too often."""
+    c, g = report.analytic, report.numeric
+    if c.ndim != 2:
+        return ""
+    slack = slack_of(report, np.ones(c.shape, dtype=bool)).reshape(c.shape)
+    known = [*(("y", y) for y in scalar.y), *arrays.items()]
+    for name, z in known:
+        if z.ndim != 2 or z.shape[0] != z.shape[1] or z.dtype.kind != "f":
+            continue
+        for words, m in ((name, z), (f"{name}.T", z.T)):
+            for side, a, b in (("right", c, g), ("left", c.T, g.T)):
+                if m.shape[0] != a.shape[1]:
+                    continue
+                n, close = (m if side == "right" else m.T), 10 * len(m) * (1 + largest(m)) * largest(slack)
+                for sign in (1, -1):
+                    if largest(sign * a @ n - b) <= close:
+                        return f"the matrix {words}, a factor at the {side}, is left out"
+                    if largest(sign * b @ n - a) <= close:
+                        return f"the matrix {words}, a factor at the {side}, is one too many"
+    return ""
+
+
+def _candidates(
+    report: ArgumentReport, scalar: Scalar, arrays: Arrays
+) -> Iterator[tuple[Relation, np.ndarray]]:
+    """Known wrong gradients made from the right one, or from the outputs and dy."""
+    right = report.numeric
+    lost = Relation("all signs lost", "its absolute value: a sign is lost, by an abs, a square or a root?")
+    yield lost, np.abs(right)
+    for i, j in itertools.combinations(range(right.ndim), 2):
+        if right.shape[i] == right.shape[j] > 1:
+            yield Relation("transposed", f"transposed (axes {i} and {j})"), right.swapaxes(i, j)
+    for axis, n in enumerate(right.shape):
+        if n > 2:
+            yield Relation("reversed", f"reversed along axis {axis}"), np.flip(right, axis)
+        if n > 1:
+            averaged = Relation("averaged", f"averaged over axis {axis}: each element must keep its own")
+            yield averaged, np.broadcast_to(right.mean(axis, keepdims=True), right.shape)
+    diagonal = Relation(
+        "the diagonal alone",
+        "only the diagonal of the softmax's Jacobian, w (1 - w) dy: every output of a row depends on every score of it",
+    )
+    for y, dy in zip(scalar.y, scalar.dy):
+        if y.shape == right.shape:
+            yield diagonal, y * (1 - y) * dy
+            for axis, n in enumerate(right.shape):
+                if n > 1:
+                    yield Relation(
+                        "the sum without its weights",
+                        f"w * (dy - sum(dy)) along axis {axis}: the sum must be weighted, sum(dy * w)",
+                    ), y * (dy - dy.sum(axis, keepdims=True))
+    known = [*arrays.items(), *(("y", y) for y in scalar.y)]
+    for dy in scalar.dy:
+        for name, z in known:
+            if z.shape == dy.shape and dy.ndim > right.ndim and z.dtype.kind == "f":
+                for axes in itertools.combinations(range(dy.ndim), dy.ndim - right.ndim):
+                    total = (dy * z).sum(axes)
+                    if total.shape == right.shape:
+                        yield Relation(
+                            f"the sum of dy * {name}",
+                            f"it is sum(dy * {name}): {name} stands where what the forward multiplied {report.name} "
+                            "by belongs (made of it: normalized, cut, or of another step)"
+                        ), total
+
+
+OTHER = (
+    "right in the convention of JAX and autograd, dz = f'(z) dy; here, as in PyTorch, dz = dL/dRe z + i dL/dIm z, "
+    "which is conj(f'(z)) dy for an analytic f: conjugate the derivative"
+)
+
+
+def in_the_other_convention(evidence: Evidence) -> str:
+    """What it tells that all gradients are right once dy and they are conjugated; nothing if they are not."""
+    problem, dy = evidence.problem, evidence.scalar.dy
+    if not problem.complex:
+        return ""
+    _, cache = problem.run(evidence.exact)
+    grads = problem.pull_back(problem.conjugate(dy, cache), cache)
+    for report in evidence.report.arguments.values():
+        grad, seen = grads.get(report.name), np.isfinite(report.numeric)
+        if grad is None or np.shape(grad) != report.shape:
+            return ""
+        there = -grad if report.name.endswith(".imag") else grad
+        slack = 1e-6 * report.size + report.resolution[seen]
+        if not np.all(np.abs(there[seen] - report.numeric[seen]) <= slack):
+            return ""
+    return OTHER

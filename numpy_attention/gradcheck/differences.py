@@ -1,0 +1,338 @@
+"""Derivatives by differences, each with an honest estimate of its own error.
+
+Central differences: L(h) and L(-h) have the even terms of their Taylor series in common, and these cancel:
+
+    D(h) = (L(h) - L(-h)) / 2h = L' + c_2 h^2 + c_4 h^4 + ...     and round-off / h on top of it
+
+A large h suffers from c_2, a small one from round-off: alone, D is good for ten digits, at the best h, if one knew it.
+
+Richardson: two values of D at h and h/2 know c_2 between them, and it cancels; at three steps c_4 as well, and so on:
+
+    (4 D(h/2) - D(h)) / 3 = L' - c_4 h^4 / 4 + ...
+
+Ridders lays these values out in a tableau: a row for each step, ever higher powers cancelled to the right. Neighbours
+that disagree tell how far to trust either, so the entry with the least disagreement wins, and its disagreement plus
+the round-off is the error bar. `quick` is the first row or two, `refined` the whole tableau.
+
+Where the domain ends there is but one side, and all powers of h stand in the error. Two more questions are asked of a
+line. Do the slopes to the left and to the right stay apart, however small the step? Then there is a corner, and no
+derivative. And how fast does |L(h) - h L'| fall? Like h^2 for the right L', like h for a wrong one: a second opinion,
+which needs no tableau.
+
+Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
+
+Corners: where a function has no derivative, what may a backward say?
+
+At a corner (relu at zero, a tie in a maximum) the slope to the left is another than the slope to the right, however
+small the step. Any slope between the two is accepted; and, where several corners meet in one point, as in a sort with
+three equal numbers, any between the slopes of the smooth pieces around it.
+
+A tie has a derivative all the same along the direction that moves all equal numbers together:
+
+    max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them gets it, or they share it
+
+A backward that hands dy to both is right for each of the two alone, and wrong for both at once.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.gradcheck.line import Line, Scalar, rms
+from numpy_attention.gradcheck.report import ArgumentReport
+from numpy_attention.gradcheck.tolerance import Point
+
+LEVELS = 20  # steps of a refined derivative
+RATIO = 1.6  # of one step to the next
+OUTSIDE = 40  # so many steps outside the domain do not count among the levels
+GOOD = 1e-6  # relative error of a derivative that needs no other scale
+OTHER_SCALES = (2.0**-14, 2.0**6)
+SETTLED = 1e-4  # relative error of a one-sided slope that is good enough to judge by
+
+
+class Derivative(NamedTuple):
+    """A derivative along a line, its error bar, and the slopes to the left and right (they differ at a kink)."""
+
+    value: float
+    error: float
+    left: float
+    right: float
+
+
+UNKNOWN = Derivative(math.nan, math.inf, math.nan, math.nan)
+
+
+def first_step(value: float, usual: float) -> float:
+    """A step small beside a value and the usual size of its neighbours, not large beside 1, not lost in round-off."""
+    scale = max(abs(value), usual) or 1.0
+    return max(2.0**-9 * min(1.0, scale), 2.0**-24 * scale)
+
+
+def quick(line: Line, h: float) -> Derivative:
+    """Richardson from h and h/2: four calls, and right to about 1e-10 for a smooth function."""
+    far_right, far_left = line(h), line(-h)
+    right, left = line(h / 2), line(-h / 2)
+    coarse = (far_right - far_left) / (2 * h)
+    fine = (right - left) / h
+    value = (4 * fine - coarse) / 3
+    error = abs(value - fine) + 2 * line.noise / h
+    if not math.isfinite(value):
+        return UNKNOWN
+    # One-sided slopes, each with its own first-order error removed.
+    return Derivative(value, error, (-4 * left + far_left) / h, (4 * right - far_right) / h)
+
+
+def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) -> Derivative:
+    """Ridders' tableau from the step 8h down: the entry whose neighbours agree best, with that disagreement as error.
+
+    The error is the larger of the two disagreements, since one of them may be small by accident, plus the round-off,
+    which is measured unless `measure` is off. Where it stays large, the function bends on another scale than h: then
+    far smaller steps are tried, and larger ones.
+    """
+    noise = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else line.noise
+    best = _from_step(line, h, levels, noise)
+    for other in OTHER_SCALES:
+        if measure and not best.error <= GOOD * abs(best.value):
+            # Steps so small may move nothing at all: they see no more than the last bits of the computation.
+            noise = max(_measured_noise(line, 8 * other * h * RATIO ** (1 - levels)), line.last_bit)
+            found = _from_step(line, other * h, levels, noise)
+            best = found if found.error < 0.5 * best.error else best
+    return one_sided(line, h) if best is UNKNOWN else best
+
+
+def _from_step(line: Line, h: float, levels: int, noise: float) -> Derivative:
+    changes: list[tuple[float, float, float]] = []
+    best, level, outside = UNKNOWN, 0, 0
+    while level < levels + outside:
+        step = _few_bits(8 * h * RATIO**-level)
+        right, left = line(step), line(-step)
+        level += 1
+        if not math.isfinite(right - left):  # outside the domain: start again with a smaller step
+            changes, outside = [], min(outside + 1, OUTSIDE)
+            continue
+        changes.append((step, right, left))
+        best = _tableau(changes, noise)
+        if best.error <= 1e-13 * abs(best.value):
+            break
+    stair = _stair(changes, line)
+    return _tableau(changes, stair) if stair > noise else best
+
+
+def one_sided(line: Line, h: float) -> Derivative:
+    """The derivative where the domain ends: the slope to the side that is left, if it settles."""
+    best = UNKNOWN
+    for side in (1.0, -1.0):
+        steps: list[float] = []
+        previous: list[float] = []
+        for level in range(LEVELS):
+            step = _few_bits(8 * h * RATIO**-level)
+            change = side * line(side * step)
+            if not math.isfinite(change):
+                steps, previous = [], []
+                continue
+            steps.append(step)
+            row = [change / step]
+            for order, above in enumerate(previous[:6], start=1):  # here every power of h stands in the error
+                row.append(row[-1] + (row[-1] - above) / (steps[-1 - order] / step - 1))
+                error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.noise / step
+                if error < best.error:
+                    best = Derivative(row[-1], error, row[-1], row[-1])
+            previous = row
+    return best if best.error <= SETTLED * abs(best.value) else UNKNOWN
+
+
+def along(scalar: Scalar, x: np.ndarray, v: np.ndarray, levels: int) -> Derivative:
+    """The refined derivative along a direction that moves all of x."""
+    return refined(scalar.line(x, slice(None), v.reshape(-1)), first_step(0.0, rms(x)), levels)
+
+
+def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
+    """The height of the stair where L, straight over the smallest steps, first jumps; 0 where it bends smoothly.
+
+    Round-off inside a function makes stairs of it: far to the left gelu is x times a few last bits of a 1. A jump of
+    many last bits is none of these, but a corner such as that of a relu that is off: there the small steps are right.
+    """
+    if not changes:
+        return 0.0
+    smallest, right, left = changes[-1]
+    slope, before = (right - left) / (2 * smallest), line.noise
+    for step, right, left in reversed(changes):
+        off = max(abs(right - slope * step), abs(left + slope * step))
+        if off > 20 * before:  # a smooth bend grows by at most RATIO^4 from a step to the next
+            return off if off <= 16 * line.last_bit else 0.0
+        before = max(before, off)
+    return 0.0
+
+
+def _tableau(changes: list[tuple[float, float, float]], noise: float) -> Derivative:
+    """The best entry of the tableau made of (step, L(step), L(-step))."""
+    best = UNKNOWN
+    previous: list[float] = []
+    for k, (step, right, left) in enumerate(changes):
+        row = [(right - left) / (2 * step)]
+        for order, above in enumerate(previous[:5], start=1):
+            row.append(row[-1] + (row[-1] - above) / ((changes[k - order][0] / step) ** 2 - 1))
+            error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * noise / step
+            if error < best.error:
+                # Each one-sided slope with its own first-order error removed.
+                before, right_before, left_before = changes[k - 1]
+                ratio = before / step
+                sides = (
+                    (ratio * new / step - old / before) / (ratio - 1)
+                    for new, old in ((-left, -left_before), (right, right_before))
+                )
+                best = Derivative(row[-1], error, *sides)
+        previous = row
+    return best
+
+
+def _measured_noise(line: Line, smallest: float) -> float:
+    """The round-off in L as it is seen.
+
+    Over seven points this close a smooth function is a cubic to the last bit, so fourth differences are noise. Three
+    spacings, since a function that moves by three last bits a point looks perfectly straight.
+
+    Source: Moré, Wild, Estimating Computational Noise (2011).
+    """
+    noise = line.noise
+    for spread in (1.0, 1.37, 2.71):
+        spacing = _few_bits(spread * smallest / 3)
+        values = np.array([line(j * spacing) if j else 0.0 for j in range(-3, 4)])
+        if not np.all(np.isfinite(values)):
+            break
+        fourth = np.diff(values, 4)
+        noise = max(noise, 2 * math.sqrt(float(np.mean(fourth * fourth)) / 70))
+    return noise
+
+
+def measure_stairs(line: Line) -> None:
+    """Learn the round-off of a function that computes in less than float64, inside or at its end.
+
+    It does not move when the arrays move by a millionth of a millionth, and it does when they move by more.
+    """
+    if line(2.0**-40) == 0.0 and line(2.0**-9) != 0.0:
+        line.scalar.noise = _measured_noise(line, 2.0**-18)
+
+
+def _few_bits(step: float) -> float:
+    """The step rounded to 8 bits, so that x + step and x - step are mostly exact."""
+    mantissa, exponent = math.frexp(step)
+    return math.ldexp(round(mantissa * 256) / 256, exponent)
+
+
+def is_kink(line: Line, derivative: Derivative, h: float) -> bool:
+    """Whether the slopes to the left and right stay apart however small the step.
+
+    For a smooth function their distance is L'' h and halves with h; at a corner it stays.
+    """
+    gaps: list[float] = []
+    step = h
+    for _ in range(5):
+        right, left = line(step), line(-step)
+        gap, unseen = abs(right + left) / step, max(200 * line.noise, 8 * line.last_bit) / step
+        if gaps and gap <= unseen < 0.3 * gaps[0]:
+            return False  # it could be seen, and is gone
+        if not math.isfinite(gap) or gap <= unseen:
+            break
+        gaps.append(gap)
+        step /= 16
+    if len(gaps) < 3:
+        return False
+    size = max(abs(derivative.left), abs(derivative.right), abs(derivative.value))
+    return gaps[-1] > 0.3 * gaps[0] and gaps[-1] > 1e-7 * size
+
+
+def taylor_slope(line: Line, claimed: float) -> float | None:
+    """How fast the Taylor remainder |L(h) - L(0) - h L'| falls with h: slope 2 if L' is right, about 1 if it is not.
+
+    None when the remainder is lost in round-off, as for a linear function with the right gradient.
+    """
+    remainders = []
+    for k in range(3, 22):
+        h = 2.0**-k
+        with np.errstate(all="ignore"):
+            remainder = abs(line(h) - h * claimed)
+        if not math.isfinite(remainder):
+            continue
+        if remainder <= 200 * line.noise:
+            break
+        remainders.append(remainder)
+    if len(remainders) < 3:
+        return None
+    return math.log2(remainders[-3] / remainders[-1]) / 2
+
+
+PIECES = 16  # so many pieces around a corner are looked at
+SLACK = 1e-3  # slopes beside a corner are known so well
+AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
+
+
+def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
+    """Whether there is a corner at element i, and the claim is one of the slopes beside it or in between.
+
+    Of three equal numbers one may move alone without the median's noticing: then the corner is seen from beside only.
+    """
+    low, high = sorted((found.left, found.right))
+    if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):
+        return True
+    slopes, known = _of_pieces(point, name, i)
+    low, high = float(np.min(slopes, initial=math.inf)), float(np.max(slopes, initial=-math.inf))
+    apart = high - low > max(SLACK * max(abs(low), abs(high)), known)
+    return apart and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low)
+
+
+def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
+    """The derivative by element i at places close by, chosen at random: on the smooth pieces that meet here.
+
+    And how far round-off alone may drive them apart.
+    """
+    exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
+    names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
+    kept = {other: exact[other].copy() for other in names}
+    step = 2.0**-20 * (rms(exact[name]) or 1.0)
+    slopes, known = [], math.inf
+    try:
+        for _ in range(PIECES):
+            for other, x in kept.items():
+                exact[other][...] = x + step * rng.standard_normal(x.shape)
+            try:
+                beside = Scalar(scalar.evaluate, scalar.evaluate(), scalar.dy)
+            except Exception:  # outside the domain
+                continue
+            line = beside.line(exact[name], slice(i, i + 1), np.ones(1))
+            slopes.append((line(step / 64) - line(-step / 64)) / (step / 32))
+            known = 16 * line.last_bit / (step / 64)
+    finally:
+        for other, x in kept.items():
+            exact[other][...] = x
+    return np.array([slope for slope in slopes if np.isfinite(slope)]), known
+
+
+def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
+    """Mark claims at kinks whose sum over equal numbers is wrong though it has a derivative; return the calls."""
+    exact, scalar, calls = point.exact, point.scalar, 0
+    for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
+        at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
+        # All equal numbers move, those too that are at no kink alone: one of three in the middle of a sort, say.
+        tied = {name: exact[name] == value for name, where in at_kinks.items() if where.any()}
+        if sum(int(where.sum()) for where in tied.values()) < 2:
+            continue
+        line = scalar.through((exact[name] for name in tied), (where.astype(np.float64) for where in tied.values()))
+        step = first_step(value, 0.0)
+        with np.errstate(all="ignore"):
+            found = refined(line, step, levels=8)
+            claimed = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
+            slack = AGREE * max(scalar.terms, abs(claimed), abs(found.value))
+            smooth = found.error <= slack and not is_kink(line, found, step)
+        calls += line.calls
+        if not smooth or abs(claimed - found.value) <= slack + 8 * found.error:
+            continue
+        for name in tied:
+            report, where = reports[name], at_kinks[name]
+            report.wrong, report.kinks = report.wrong | where, report.kinks & ~where
+            report.tie = (
+                f"d{name}: a tie: the equal numbers {value:.6g} moved together have a derivative, {found.value:.6g}, "
+                f"and their gradients add up to {claimed:.6g}: give dy to one of them, or share it"
+            )
+    return calls

@@ -1,0 +1,88 @@
+"""What a failed check hands on to whoever looks for the mistake: what is known, and three ways to ask further.
+
+The backward may be asked again, with another dy; the function, whether an output truly depends on an argument; and both
+at other arrays. Each costs a few calls, for there may be many questions and the check itself has cost enough.
+Where the two disagree, a path is missing in the backward, or one is there that the forward does not have.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from numpy_attention.gradcheck.differences import first_step, quick, refined
+from numpy_attention.gradcheck.line import Outputs, Scalar, rms
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, in_float64
+from numpy_attention.gradcheck.report import ArgumentReport, Report
+
+
+@dataclass
+class Evidence:
+    """All that a failed check knows: the problem, its arrays in float64, and the report so far."""
+
+    problem: Problem
+    exact: Arrays
+    scalar: Scalar
+    report: Report
+
+    @property
+    def wrong(self) -> list[ArgumentReport]:
+        """The arguments whose gradients are wrong."""
+        return self.report.wrong
+
+    def gradients(self, dy: Outputs | None = None) -> Gradients:
+        """What the backward says, to another dy perhaps."""
+        return self.problem.gradients(self.exact, self.scalar.dy if dy is None else dy)
+
+    def moves(self, name: str, dy: Outputs, direction: np.ndarray) -> bool:
+        """Whether sum(dy * y) truly changes when an argument moves along a direction: two calls."""
+        scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
+        x = self.exact[name]
+        line, step = scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x))
+        with np.errstate(all="ignore"):
+            return max(abs(line(step)), abs(line(-step))) > 1e-9 * step * scalar.terms + 200 * scalar.noise
+
+    def disagreement(self, name: str, dy: Outputs, direction: np.ndarray) -> tuple[float, float, float]:
+        """Claim minus difference along a direction, the difference, and the size of the gradient: four calls."""
+        grad, x = self.gradients(dy)[name], self.exact[name]
+        scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
+        with np.errstate(all="ignore"):
+            found = quick(scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x)) / 4)
+        if grad is None:
+            return np.nan, found.value, np.nan
+        claimed, size = float(np.sum(grad * direction)), float(np.linalg.norm(grad)) + abs(found.value)
+        return claimed - found.value, found.value, size
+
+    def right_at(self, names: list[str], arrays: Arrays, problem: Problem | None = None) -> bool:
+        """Whether the gradients that were wrong are right along a random direction at other arrays.
+
+        Not where the derivative vanishes there: at a value where nothing moves, any backward is right.
+        """
+        problem, arrays = problem or self.problem, in_float64(arrays)
+        try:
+            y, cache = problem.run(arrays)
+            grads = problem.pull_back(self.scalar.dy, cache)
+        except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError):
+            return False
+        if [one.shape for one in y] != [one.shape for one in self.scalar.y]:
+            return False
+        scalar = Scalar(problem.bind(arrays), y, self.scalar.dy)
+        rng = np.random.default_rng(self.report.seed)
+        for name in names:
+            grad, x = grads[name], arrays[name]
+            if grad is None or grad.shape != x.shape or not np.all(np.isfinite(grad)):
+                return False
+            for _ in range(2):
+                v = rng.standard_normal(x.size)
+                claimed, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
+                line, step = scalar.line(x, slice(None), v), first_step(0.0, rms(x)) / 4
+                found = quick(line, step)
+                if not abs(claimed - found.value) <= 1e-6 * (size + abs(found.value)) + 8 * found.error:
+                    return False
+                if found.error > 1e-7 * size:
+                    found = refined(line, step, levels=8, measure=False)
+                size += abs(found.value)
+                if not found.error <= 1e-5 * size or not abs(claimed - found.value) <= 1e-6 * size + 8 * found.error:
+                    return False
+                if abs(found.value) <= 1e-8 * (scalar.terms + size):
+                    return False
+        return True

@@ -1,0 +1,418 @@
+"""What is checked, in one form: a function of named arrays, and the analytic gradients that its backward returns.
+
+    OpProblem          y, cache = op(x, w)                   dx, dw = op_backward(dy, cache)
+    FunctionProblem    y = f(x, w)                           dx, dw = vjp(dy, x, w)
+    LayerProblem       y, cache = layer.forward(x)           dx, gradients by name = layer.backward(dy, cache)
+                       loss, cache = model.loss(ids)         gradients by name = model.backward(cache)
+
+Inputs and outputs may be trees of arrays (`trees`): a problem has names for all leaves, `params.w`, and puts the trees
+together again whenever the function is called.
+
+A layer becomes a function of its inputs and all its parameters: a copy of the layer computes with the arrays at hand,
+which the differences may move, and the layer itself does not change. Its other arrays, such as frozen parameters, are
+inputs without a gradient, so they too are converted to float64 or moved to a GPU.
+
+Options are passed to the function as they are, and never differentiated. A function may have an option with the name of
+one of the checker's own, `seed` or `rtol`: as a keyword that name is the checker's, and the function's own goes in by
+`options={"seed": 3}`.
+"""
+
+import copy
+import inspect
+import itertools
+import math
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.gradcheck.line import Evaluate, Outputs
+from numpy_attention.gradcheck.trees import (
+    Arrays,
+    Gradients,
+    are_real,
+    by_argument,
+    cotangent_of,
+    has_complex,
+    leaves,
+    name_gradients,
+    outputs_of,
+    put_together_each,
+    taken_apart,
+    tree_map,
+)
+
+__all__ = [
+    "Arrays", "FunctionProblem", "Gradients", "Inputs", "LayerProblem", "OpProblem", "Problem", "in_float64",
+    "is_float", "is_meant", "is_number", "name_inputs",
+]
+
+Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
+Options = Mapping[str, Any]
+
+OWN = {"seed": 0, "witness": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # the checker's, when not given
+WITNESSES = ("both", "complex", "differences")
+
+
+def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
+    """The seed and the two tolerances as plain numbers, for a check of what goes by that name.
+
+    Raises: TypeError or ValueError, in one line, for a value that the check can do nothing with.
+    """
+
+    def require(option: str, value: Any, expected: str, kind: bool, range: bool) -> None:
+        if not (kind and range):
+            error = ValueError if kind else TypeError
+            raise error(f"gradcheck {name}: {option} must be {expected}, got {reprlib.repr(value)}")
+
+    known = isinstance(witness, str) and witness in WITNESSES
+    require("witness", witness, f"one of {', '.join(WITNESSES)}", True, known)
+    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+    require("seed", seed, "a whole number, 0 or more", whole, whole and seed >= 0)
+    for option, value in {"rtol": rtol, "atol": atol}.items():
+        real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        require(option, value, "a finite number, 0 or more", real, real and 0 <= value < math.inf)
+    return int(seed), float(rtol), float(atol)
+
+
+def split_options(
+    f: Callable[..., Any], options: Options | None, more: Options, own: Options | None = None
+) -> dict[str, Any]:
+    """The options of f: those given by keyword, `more`, and those in `options`. `own` are the checker's, as given.
+
+    Raises: TypeError for an option given twice, and for one that f and the checker both may be meant to have.
+    """
+    name = name_of(f)
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"gradcheck {name}: options must be a dict by name, got {type(options).__name__}")
+    found = dict(options or {})
+    for option, value in more.items():
+        if option in found:
+            raise TypeError(f"gradcheck {name}: the option {option} was given twice, by keyword and in options")
+        found[option] = value
+    for option, value in (own or {}).items():
+        if value != OWN[option] and option not in found and option in parameters_of(f):
+            raise TypeError(
+                f"gradcheck {name}: {option}={value!r} is the checker's own, but {name} takes a {option} too; "
+                f"say which {name} gets: options={{{option!r}: ...}}"
+            )
+    return found
+
+
+def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for one call: generators copied, so that every call draws the same dropout mask, and arrays of
+    floats in the dtype of the inputs, which is float64 for the differences."""
+    if not options:
+        return {}
+    numbers = [array for array in arrays.values() if getattr(getattr(array, "dtype", None), "kind", "") in ("f", "c")]
+    dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first with axes
+    found: dict[str, Any] = {}
+    for name, value in with_own_generators(options).items():
+        is_array = not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
+        found[name] = value.astype(dtype) if is_array else value
+    return found
+
+
+def with_own_generators(options: Options) -> dict[str, Any]:
+    """The options with copies of the generators, each where it stands now."""
+    return {
+        name: copy.deepcopy(value) if isinstance(value, (np.random.Generator, np.random.RandomState)) else value
+        for name, value in options.items()
+    }
+
+
+def parameters_of(f: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function by name; nothing where it does not tell, as some written in C do not."""
+    if isinstance(f, np.ufunc):  # before NumPy 2.4 inspect.signature refuses them
+        names = ["x"] if f.nin == 1 else [f"x{i + 1}" for i in range(f.nin)]
+        return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names}
+    try:
+        return dict(inspect.signature(f).parameters)
+    except (TypeError, ValueError):
+        return {}
+
+
+def name_of(f: Any) -> str:
+    """What a function is called: in messages it goes by this name."""
+    return str(getattr(f, "__name__", None) or getattr(getattr(f, "func", None), "__name__", None) or type(f).__name__)
+
+
+class Problem:
+    """A function of named arrays and its backward. A subclass says how they are called: `call` and `backward`.
+
+    `arguments` are trees; `inputs` holds copies of their leaves by name, so the caller's arrays never change.
+    """
+
+    def __init__(self, name: str, arguments: Arrays, options: Options, no_gradient: Sequence[str] = ()) -> None:
+        self.name, self.arguments, self.options = name, arguments, options
+        self.inputs: Arrays = {}
+        for argument, value in arguments.items():
+            for one, leaf in taken_apart(value, argument).items():
+                self.inputs[one] = leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
+        self.parameters: frozenset[str] = frozenset()  # those of a layer
+        self.without = _without(name, self.inputs, no_gradient)  # arrays of floats that have no gradient
+        # Complex numbers among the inputs or, known once the function has run, among the outputs.
+        self.complex = any(has_complex(value) for value in arguments.values())
+        _require_floats(name, self.inputs, self.without)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        """The output and a cache."""
+        raise NotImplementedError
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        """The gradients in the form in which the backward returns them."""
+        raise NotImplementedError
+
+    @property
+    def differentiable(self) -> list[str]:
+        """The names of the arrays of floats."""
+        return [name for name, value in self.inputs.items() if is_float(value)]
+
+    def but(self, **changes: Any) -> "Problem":
+        """The same problem with other attributes or methods."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
+
+    def with_options(self, options: Options) -> "Problem":
+        """The same problem with other options."""
+        return self.but(options=options)
+
+    def run(self, arrays: Arrays) -> tuple[Outputs, Any]:
+        """The outputs at these arrays, and a cache for `pull_back`."""
+        y, cache = self.call(put_together_each(self.arguments, arrays), fresh(self.options, arrays))
+        real = are_real(arrays)  # the arrays of a problem are real, only a complex step makes others
+        outputs = outputs_of(y, split=real)
+        self.complex |= real and has_complex(y)
+        if not outputs:
+            kinds = ", ".join(_kind(leaf) for _, leaf in leaves(y)) or "nothing"
+            raise TypeError(f"gradcheck {self.name}: it must return floats to be differentiated, got {kinds}")
+        return outputs, (y, real, cache)
+
+    def pull_back(self, dy: Outputs, cache: Any) -> Gradients:
+        """The gradients by name, from a cache of `run`."""
+        y, real, inner = cache
+        grads = name_gradients(self.name, self.backward(cotangent_of(y, dy, split=real), inner), self.arguments)
+        return {one: None if one in self.without else grad for one, grad in grads.items()}
+
+    def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
+        """The gradients by name at these arrays."""
+        return self.pull_back(dy, self.run(arrays)[1])
+
+    def bind(self, arrays: Arrays) -> Evaluate:
+        """A call without arguments that computes the outputs from the arrays as they are at that moment."""
+        return lambda: self.run(arrays)[0]
+
+    def returned(self, cache: Any) -> list[np.ndarray]:
+        """The very arrays that the function returned with this cache."""
+        return [leaf for _, leaf in leaves(cache[0]) if isinstance(leaf, np.ndarray)]
+
+    def use_again(self, cache: Any, arrays: Arrays) -> None:
+        """Another forward of the layer that made this cache; `run` makes a new copy of the layer each time."""
+
+    def conjugate(self, dy: Outputs, cache: Any) -> Outputs:
+        """The conjugate of dy, for the outputs that belong to this cache."""
+        return outputs_of(tree_map(lambda _, one: None if one is None else np.conj(one), cotangent_of(cache[0], dy)))
+
+
+class OpProblem(Problem):
+    """An op and its backward: `y, cache = op(...)`, `op_backward(dy, cache)`."""
+
+    def __init__(
+        self, op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, options: Options,
+        no_gradient: Sequence[str] = (),
+    ) -> None:
+        self.op, self.op_backward = op, op_backward
+        named, self.in_order = name_inputs(op, inputs)
+        super().__init__(name_of(op), named, options, no_gradient)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        given = [arguments.pop(one) for one in self.in_order]
+        answer = self.op(*given, **arguments, **options)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(
+                f"gradcheck: {self.name} must return (y, cache), got {type(answer).__name__}; "
+                "is it a plain function? Then use gradcheck_vjp(f, vjp, inputs)"
+            )
+        return answer
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        return self.op_backward(dy, cache)
+
+
+class FunctionProblem(Problem):
+    """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
+
+    def __init__(
+        self, f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, options: Options,
+        no_gradient: Sequence[str] = (),
+    ) -> None:
+        self.f, self.vjp = f, vjp
+        named, self.in_order = name_inputs(f, inputs)
+        super().__init__(name_of(f), named, options, no_gradient)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        given = [arguments.pop(one) for one in self.in_order]
+        kept = with_own_generators(options)  # what the function draws, its product must draw again
+        return self.f(*given, **arguments, **options), (given, arguments, kept)
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        given, arguments, options = cache
+        return self.vjp(dy, *given, **arguments, **with_own_generators(options))
+
+
+class LayerProblem(Problem):
+    """A layer or a model: a function of its inputs and of all its parameters."""
+
+    def __init__(self, layer: Any, inputs: Inputs, options: Options, no_gradient: Sequence[str] = ()) -> None:
+        name = type(layer).__name__
+        self.layer, held = layer, arrays_of(layer)
+        self.named, _ = name_inputs(forward_of(layer), inputs)
+        clash = sorted(set(held) & set(self.named))
+        if clash:
+            raise ValueError(f"gradcheck: {name} has an input and a parameter called {clash[0]}")
+        self.op, self.op_backward = layer_as_op(layer, tuple(self.named))
+        super().__init__(name, {**self.named, **held}, options, no_gradient)
+        self.parameters = frozenset(layer.parameters())
+        self.without |= frozenset(held) - self.parameters
+        if hasattr(layer, "loss"):
+            self.without |= frozenset(self.inputs) - frozenset(held)
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        y, cache = self.op(**arguments, **options)
+        return y, cache
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        return self.op_backward(dy, cache)
+
+    def _forward(self, layer: Any, arrays: Arrays) -> Any:
+        return forward_of(layer)(**put_together_each(self.named, arrays), **fresh(self.options, arrays))
+
+    def bind(self, arrays: Arrays) -> Evaluate:
+        bound = with_parameters(self.layer, arrays)  # one copy for all calls
+        return lambda: outputs_of(self._forward(bound, arrays)[0], split=are_real(arrays))
+
+    def use_again(self, cache: Any, arrays: Arrays) -> None:
+        self._forward(cache[-1][0], arrays)
+
+
+def is_float(value: object) -> bool:
+    """Whether this input is an array of floats, which alone are differentiated."""
+    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
+
+
+def is_number(value: object) -> bool:
+    """The same for floats and complex numbers."""
+    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") in ("f", "c")
+
+
+def in_float64(arrays: Mapping[str, Any]) -> Arrays:
+    """Copies of the arrays of floats in float64, made to be moved in place; all else as it is."""
+    return {
+        name: np.array(value, np.float64, order="C") if is_float(value) or isinstance(value, np.floating) else value
+        for name, value in arrays.items()
+    }
+
+
+def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
+    """The names of the arrays that were said to have no gradient."""
+    names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
+    for one in names:
+        if not any(is_meant(leaf, one) for leaf in flat):
+            raise ValueError(f"gradcheck {name}: no_gradient names {one!r}, but the inputs are {', '.join(flat)}")
+    return frozenset(leaf for leaf in flat if any(is_meant(leaf, one) for one in names))
+
+
+def is_meant(leaf: str, name: str) -> bool:
+    """Whether a leaf goes by that name: its own, or that of a branch it hangs on."""
+    return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
+
+
+def _require_floats(name: str, flat: Arrays, without: frozenset[str]) -> None:
+    """Refuse arrays of another library, and inputs that hold nothing to differentiate."""
+    for one, leaf in flat.items():
+        library = type(leaf).__module__.partition(".")[0]
+        numbers = not str(getattr(leaf, "dtype", "key")).startswith("key")  # JAX's random keys are passed through
+        if library in ("torch", "jax", "jaxlib", "cupy") and numbers:
+            check = f"numpy_attention.gradcheck.adapters.check_{library.removesuffix('lib')}"
+            raise TypeError(f"gradcheck {name}: {one} is an array of {library}'s; use {check}, or pass one of NumPy's")
+    if not any(is_float(leaf) and one not in without for one, leaf in flat.items()):
+        kinds = ", ".join(f"{one} is {_kind(leaf)}" for one, leaf in flat.items()) or "there are none"
+        fix = "" if without else "; convert what is to be differentiated: x.astype(float)"
+        raise ValueError(f"gradcheck {name}: the inputs hold no floats that have a gradient ({kinds}){fix}")
+
+
+def _kind(leaf: Any) -> str:
+    return str(leaf.dtype) if hasattr(leaf, "dtype") else type(leaf).__name__
+
+
+def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str]]:
+    """The inputs by argument name, and the names of those that are passed by position."""
+    parameters = parameters_of(f)
+    kinds = {parameter.kind for parameter in parameters.values()}
+    names = [
+        one for one, parameter in parameters.items()
+        if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if isinstance(inputs, Mapping):  # in argument order, for so the gradients come
+        named = {name: inputs[name] for name in [*names, *inputs] if name in inputs}
+        unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds]
+        if not unknown:
+            return named, list(itertools.takewhile(named.__contains__, names))
+        if names:
+            known = ", ".join(parameters)
+            raise TypeError(f"gradcheck {name_of(f)}: it has no argument called {unknown[0]!r}; it takes {known}")
+        return named, list(named)
+    if not isinstance(inputs, (tuple, list)):
+        raise TypeError(
+            f"gradcheck {name_of(f)}: inputs must be a dict by argument name or a tuple in argument order, "
+            f"got {type(inputs).__name__}; for one array write (x,)"
+        )
+    names += [f"argument{i}" for i in range(len(names), len(inputs))]
+    named = dict(zip(names, inputs, strict=False))
+    return named, list(named)
+
+
+def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """A layer in the contract of an op whose arguments are its inputs and all its arrays, by name.
+
+    The backward returns its gradients as a dict by argument name. The layer itself is not changed.
+    """
+    names = arrays_of(layer).keys()
+
+    def op(**arguments: Any) -> tuple[Any, Any]:
+        bound = with_parameters(layer, arguments)
+        y, cache = forward_of(bound)(**{name: value for name, value in arguments.items() if name not in names})
+        return y, (bound, cache, {name: arguments[name] for name in inputs})
+
+    def op_backward(dy: Any, cache: Any) -> dict[str, Any]:
+        bound, inner, given = cache
+        if hasattr(bound, "loss"):  # the loss is the end of the line: its cotangent is a factor
+            return {name: grad * dy.astype(grad.dtype) for name, grad in bound.backward(inner).items()}
+        *of_inputs, of_parameters = bound.backward(dy, inner)
+        return {**by_argument(type(layer).__name__, tuple(of_inputs), given), **of_parameters}
+
+    return op, op_backward
+
+
+def arrays_of(layer: Any) -> Arrays:
+    """The parameters of a layer by name, and behind them what else it computes with, if it has `arrays` to tell."""
+    found: Arrays = dict(layer.parameters())
+    known = {id(p) for p in found.values()}
+    others = layer.arrays() if hasattr(layer, "arrays") else ()
+    held = {dotted: getattr(owner, name) for dotted, owner, name in others}
+    return found | {name: array for name, array in held.items() if id(array) not in known}
+
+
+def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
+    """A copy of the layer on other arrays, which it shares with the caller."""
+    # deepcopy takes what its memo already holds for an object: here each array's stand-in.
+    return copy.deepcopy(layer, {id(old): arrays[name] for name, old in arrays_of(layer).items()})
+
+
+def forward_of(layer: Any) -> Callable[..., Any]:
+    """What is differentiated: the loss of a model, the forward of a layer."""
+    forward: Callable[..., Any] = layer.loss if hasattr(layer, "loss") else layer.forward
+    return forward

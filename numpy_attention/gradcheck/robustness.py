@@ -1,0 +1,498 @@
+"""Right numbers once are not enough: a gradient must not depend on memory layout or on other calls.
+
+    linear      a backward is a sum of dy times derivatives: 8 dy - dz gives 8 dx(dy) - dx(dz), and dy = 0 gives 0
+    kept        later calls of forward and backward leave the arrays of earlier calls unchanged
+    separate    another forward between a forward and its backward changes nothing, in either order
+    layouts     arrays in Fortran order, with gaps, negative strides, read-only or broadcast change nothing
+    sizes       the gradient is right with axes of length 1 too
+
+All functions whose numbers are right are checked, in some thirty calls. A gradient may be dy itself, or a view of it.
+It may not share memory with an input, which an optimizer's step would change. Two gradients that share memory are right
+until the caller adds to one of them in place, so the report notes it.
+
+Two answers are the same up to a share of the gradient's size, far less than what another call or another layout spoils.
+A gradient that is all round-off, as that of a key's bias, moves by more than a share of itself: there the measured
+jitter of the backward decides (`claims.py`).
+
+What goes wrong with layouts: a write into dy or an input, and code that counts on the order of the elements in memory.
+`np.empty_like(x)` keeps the order of x, so `dx.reshape(-1)` may be a copy, and what is written there is lost;
+`dy.flatten("A")` gives the elements in memory order. A forward may refuse a layout by an error, as code in C does; a
+backward must take the dy it gets, except for negative strides, which some libraries lack.
+
+What goes wrong with axes of length 1: a squeeze drops one axis too many, or a helper that sums over broadcast axes
+takes every axis of length 1 for one of them. So for each length that occurs, all axes of it, in all arrays, are cut to
+their first element. If the forward still runs, the backward must run too, give each gradient in the shape of its
+argument, and agree with a difference along one direction through all arrays. If function or backward need that length,
+because of a mask or a target of their own, they fail with an axis that is shorter by one too, and nothing is reported.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.gradcheck.claims import claims, random_cotangent
+from numpy_attention.gradcheck.differences import first_step, is_kink, refined
+from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
+from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float, is_number
+from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.trees import Arrays
+
+LOOSE = 1e-5  # of the gradient's size, or the root of a last bit
+ROUND_OFF = 100.0  # so many times what was measured is still round-off
+
+MOST_WORK: Any = 10_000  # NumPy's stubs know of 0 and -1 alone
+TIMES = 8  # exact in any dtype, and large enough for what clips dy
+OUTPUT = 1e-5  # of an output's size: round-off of a sum in another order is less
+MOST_SIZES = 3
+ROUGH = 1e-4  # what a single central difference must agree to; else it is looked at closely
+CLOSE = 1e-6
+RESOLVED = 1e-3  # a difference whose error is a larger share of the terms judges nothing
+
+Given = dict[str, np.ndarray]
+Layout = Callable[[np.ndarray], np.ndarray]
+
+
+def root_of_eps(x: np.ndarray) -> float:
+    """The root of the last bit of a 1 in the dtype of x; 0 for integers."""
+    return float(np.finfo(x.dtype).eps) ** 0.5 if x.dtype.kind in "fc" else 0.0
+
+
+@dataclass
+class Asked:
+    """What was asked once, and what counts as the same answer."""
+
+    problem: Problem
+    outputs: Outputs
+    dy: Outputs
+    grads: Gradients
+    seed: int
+    rtol: float
+    atol: float
+    round_off: dict[str, float] = field(default_factory=dict)
+
+    def backward(self, dy: Outputs, cache: Any) -> Given:
+        """The gradients that there are, just as the backward returns them."""
+        returned = self.problem.pull_back(dy, cache)
+        names = (name for name, grad in self.grads.items() if grad is not None)
+        return {name: np.asarray(returned[name]) for name in names if returned.get(name) is not None}
+
+    def fits(self, found: Given, name: str) -> bool:
+        """Whether this gradient is there, in the shape and the kind of numbers in which it came at first."""
+        first = np.asarray(self.grads[name])
+        return name in found and (found[name].shape, found[name].dtype.kind) == (first.shape, first.dtype.kind)
+
+    def differing(
+        self, found: Given, expected: Mapping[str, Any], size: Mapping[str, Any] | None = None, times: float = 1.0
+    ) -> str | None:
+        """The first gradient that is another, by more than round-off, of so many `times` a dy.
+
+        What they are off by is seen relative to the gradients `size`.
+        """
+        for name, grad in expected.items():
+            if grad is None:
+                continue
+            if not self.fits(found, name):
+                return name
+            off = largest(found[name] - np.asarray(grad))
+            share = max(LOOSE, root_of_eps(np.asarray(self.grads[name]))) + self.rtol
+            allowed = share * largest(np.asarray((size or expected)[name])) + self.atol
+            if not off <= allowed and not off <= times * self._round_off(name):  # NaN is never the same
+                return name
+        return None
+
+    def _round_off(self, name: str) -> float:
+        if not self.round_off:
+            terms = max((largest(dy * y) for dy, y in zip(self.dy, self.outputs, strict=True)), default=0.0)
+            found, _ = claims(self.problem, self.dy, self.grads, terms)
+            self.round_off = {one.name: ROUND_OFF * (one.base + one.lenient + largest(one.jitter)) for one in found}
+        return self.round_off.get(name, 0.0)
+
+    def error(self, text: str) -> GradientError:
+        return GradientError(f"gradcheck {self.problem.name}: {text}; repeat with seed={self.seed}")
+
+
+def check_structure(
+    problem: Problem, dy: Outputs, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0
+) -> list[str]:
+    """Ask forward and backward in other circumstances; `grads` is what they say at `dy`. Return notes.
+
+    Raises: GradientError, in one sentence, for the first thing that is not as it should be.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        y, cache = problem.run(problem.inputs)
+        asked = Asked(problem, y, dy, grads, seed, rtol, atol)
+        first = asked.backward(dy, cache)
+        for _ in range(3):
+            _require_same(asked, cache)
+        outputs = problem.returned(cache)
+        names = [f"output {i}" for i in range(len(outputs))] if len(outputs) > 1 else ["the output"]
+        returned = dict(zip(names, outputs)) | {f"d{name}": grad for name, grad in first.items()}
+        kept = {name: array.copy() for name, array in returned.items()}
+        _require_own_memory(asked, first)
+        _require_linear(asked, cache)
+        _require_kept(asked, returned, kept)
+        _require_separate(asked)
+        _require_kept(asked, returned, kept)
+        check_layouts(asked)
+        check_small_sizes(problem, grads, seed, rtol, atol)
+    return [
+        f"d{one} and d{other} lie in the same memory: adding to one in place changes the other; a copy is safe"
+        for one, other in combinations(first, 2) if _share(first[one], first[other])
+    ]
+
+
+def _require_kept(asked: Asked, returned: Given, kept: Given) -> None:
+    for what, array in returned.items():
+        if not np.array_equal(array, kept[what], equal_nan=array.dtype.kind in "fc"):
+            raise asked.error(
+                f"a later call changes {what}, as an earlier one returned it: it lies in an array that is used again; "
+                "return a new array from each call"
+            )
+
+
+def _require_same(asked: Asked, cache: Any) -> None:
+    advice = "when called a few times with one cache: is the cache, or anything outside it, changed by a call?"
+    try:
+        grads = asked.backward(asked.dy, cache)
+    except Exception as error:
+        raise asked.error(f"the backward raises {type(error).__name__} ({error}) {advice}") from error
+    name = asked.differing(grads, {name: grad for name, grad in asked.grads.items() if grad is not None})
+    if name is not None:
+        raise asked.error(f"the backward gives another d{name} {advice}")
+
+
+def _require_own_memory(asked: Asked, grads: Given) -> None:
+    for name, grad in grads.items():
+        for other, value in asked.problem.inputs.items():
+            if isinstance(value, np.ndarray) and _share(grad, value):
+                raise asked.error(
+                    f"d{name} lies in the memory of the input {other}: a step that moves {other} in place would change "
+                    "it; return a new array"
+                )
+
+
+def _share(a: np.ndarray, b: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(a, b, MOST_WORK)  # without a limit the answer may take forever
+    except np.exceptions.TooHardError:
+        return False
+
+
+def _require_linear(asked: Asked, cache: Any) -> None:
+    """g(8 dy - dz) = 8 g(dy) - g(dz), and g(0) = 0."""
+
+    def at(factor: int, dz: Outputs) -> Given:
+        try:
+            found = asked.backward(tuple(factor * a - b for a, b in zip(asked.dy, dz, strict=True)), cache)
+        except Exception as error:
+            raise asked.error(f"with another dy the backward raises {type(error).__name__}: {error}") from error
+        for name in once:
+            if not asked.fits(found, name):
+                raise asked.error(f"with another dy the backward returns no d{name} of floats in the shape of {name}")
+        return found
+
+    once: Given = {name: np.asarray(grad) for name, grad in asked.grads.items() if grad is not None}
+    zeros = tuple(np.zeros_like(one) for one in asked.dy)
+    dz = random_cotangent(asked.dy, asked.seed + 1)
+    minus = {name: grad.copy() for name, grad in at(0, dz).items()}
+    expected = {name: TIMES * grad + minus[name] for name, grad in once.items()}
+    size = {name: np.maximum(np.abs(TIMES * grad), np.abs(minus[name])) for name, grad in once.items()}
+    name = asked.differing(at(TIMES, dz), expected, size, times=2 * TIMES)
+    if name is not None:
+        square = float(np.sum(np.abs(once[name]) ** 2))
+        product = float(np.sum(at(TIMES, zeros)[name] * once[name].conj()).real)
+        times = product / square if square else TIMES
+        scaled = abs(times - TIMES) > 1e-3
+        seen = f"at {TIMES} dy it is {times:.4g} times what it is at dy" if scaled else "a sum of two dy gives no sum"
+        raise asked.error(
+            f"d{name} is not linear in dy: {seen}; a backward multiplies dy by derivatives once, and neither clips nor "
+            "normalizes it"
+        )
+    none = at(0, zeros)
+    name = asked.differing(none, {name: np.zeros_like(grad) for name, grad in once.items()})
+    if name is not None:
+        stray = none[name].reshape(-1)[np.argmax(none[name].reshape(-1) != 0)]
+        raise asked.error(
+            f"d{name} holds {stray:.4g} where dy is zero everywhere; every term of a gradient is some dy times a "
+            "derivative, and dy must not be divided by"
+        )
+
+
+def _require_separate(asked: Asked) -> None:
+    """Two forwards, then their backwards in either order."""
+    problem, dy = asked.problem, asked.dy
+    for elsewhere, arrays in others(problem):
+        try:
+            y, cache = elsewhere.run(arrays)
+            alone = {name: grad.copy() for name, grad in asked.backward(dy, cache).items()}
+        except Exception:  # outside the domain
+            continue
+        if [one.shape for one in y] == [one.shape for one in dy] and all(np.all(np.isfinite(one)) for one in y):
+            break
+    else:
+        return
+    _, first = problem.run(problem.inputs)
+    _, second = elsewhere.run(arrays)
+    elsewhere.use_again(first, arrays)
+    advice = (
+        "when the forward is called once more, on other arrays, before the backward: is something kept outside the "
+        "cache, in self or in a global, or in an array used again? Each call returns what its own backward needs, in "
+        "new arrays"
+    )
+    answers: list[tuple[Any, Mapping[str, Any]]] = [(first, asked.grads), (second, alone), (first, asked.grads)]
+    for cache, expected in answers:
+        try:
+            name = asked.differing(asked.backward(dy, cache), expected)
+        except Exception as error:
+            raise asked.error(f"the backward raises {type(error).__name__} ({error}) {advice}") from error
+        if name is not None:
+            raise asked.error(f"d{name} changes {advice}")
+
+
+def others(problem: Problem) -> Iterator[tuple[Problem, Arrays]]:
+    """Arrays of the same shapes, likely to be in the domain, for another call; and other draws of a dropout."""
+    draws = {
+        name: np.random.default_rng(99) if isinstance(value, np.random.Generator) else value
+        for name, value in problem.options.items()
+    }
+    drawn = any(value is not problem.options[name] for name, value in draws.items())
+    elsewhere = problem.with_options(draws) if drawn else problem
+    for factor, turned in ((0.9375, True), (1.0, True), (0.9375, False), (1 - 2.0**-10, False)):
+        arrays = {}
+        for name, value in problem.inputs.items():
+            if isinstance(value, np.ndarray):
+                value = np.flip(value).copy() if turned else value
+                arrays[name] = value * value.dtype.type(factor) if is_number(value) else value
+            else:
+                arrays[name] = value
+        yield elsewhere, arrays
+
+
+def read_only(x: np.ndarray) -> np.ndarray:
+    """A copy that cannot be written to."""
+    y = x.copy()
+    y.flags.writeable = False
+    return y
+
+
+def fortran(x: np.ndarray) -> np.ndarray:
+    """A copy in Fortran order."""
+    return x.copy(order="F")
+
+
+def spaced(x: np.ndarray) -> np.ndarray:
+    """The same numbers with gaps between them, and with axes in another order."""
+    return _within(x, lambda n: slice(1, None, 2))
+
+
+def strided(x: np.ndarray) -> np.ndarray:
+    """The same, and backwards."""
+    return _within(x, lambda n: slice(2 * n - 1, None, -2) if n else slice(0, 0))
+
+
+def broadcast(x: np.ndarray) -> np.ndarray:
+    """The first number, read again and again."""
+    return np.broadcast_to(x.reshape(-1)[0], x.shape) if x.size else x
+
+
+def _within(x: np.ndarray, along: Callable[[int], slice]) -> np.ndarray:
+    if not x.ndim:
+        return x.copy()
+    view = np.empty(tuple(2 * n + 1 for n in x.shape), dtype=x.dtype, order="F")[tuple(along(n) for n in x.shape)]
+    view[...] = x
+    return view
+
+
+def laid(value: Any, layout: Layout) -> Any:
+    """An array in another layout; whatever is none as it is."""
+    return layout(value) if type(value) is np.ndarray else value
+
+
+LAYOUTS: dict[str, tuple[Layout, str]] = {
+    "is read-only": (read_only, "it writes into an array that it was given, and must work on a copy"),
+    "is in Fortran order": (fortran, ""),
+    "has gaps between its elements": (spaced, ""),
+    "has negative strides": (strided, ""),
+}
+STRIDES = (
+    "np.empty_like keeps the order of its argument, and reshape or ravel of such an array is a copy: make results by "
+    "np.zeros(x.shape, x.dtype), and count on no strides"
+)
+
+
+def check_layouts(asked: Asked) -> None:
+    """Other layouts of the inputs and of dy give the same outputs and gradients.
+
+    Raises: GradientError, which names the array and the layout.
+    """
+    for together in (lambda x: _frozen(fortran(x)), lambda x: _frozen(spaced(x)), strided):
+        arrays = {name: laid(value, together) for name, value in asked.problem.inputs.items()}
+        dy = tuple(together(one) for one in asked.dy)
+        fault = _fault(asked, arrays, dy, together is strided)
+        if fault is None:  # the forward refuses; the backward alone
+            fault = _fault(asked, asked.problem.inputs, dy, together is strided)
+        if fault:
+            raise _named(asked, fault)
+    _check_broadcast(asked)
+
+
+def _check_broadcast(asked: Asked) -> None:
+    """A dy of stride 0, as np.broadcast_to makes it, against the same numbers written out."""
+    if not any(one.ndim for one in asked.dy):
+        return
+    _, cache = asked.problem.run(asked.problem.inputs)
+    dy = tuple(broadcast(one) for one in asked.dy)
+    plain = {name: grad.copy() for name, grad in asked.backward(tuple(one.copy() for one in dy), cache).items()}
+    where = "where dy is made by np.broadcast_to, as behind a sum,"
+    try:
+        name = asked.differing(asked.backward(dy, cache), plain, asked.grads)
+    except Exception as error:
+        raise asked.error(f"{where} the backward raises {type(error).__name__}: {error}") from error
+    if name is not None:
+        raise asked.error(f"{where} d{name} holds other numbers; {STRIDES}")
+
+
+def _named(asked: Asked, fault: str) -> Exception:
+    """The error, with the one array and the one layout that bring it about, where one alone does."""
+    inputs = asked.problem.inputs
+    for who in ("", *(name for name, value in inputs.items() if type(value) is np.ndarray)):  # "": dy
+        for words, (layout, fix) in LAYOUTS.items():
+            arrays = {**inputs, who: layout(inputs[who])} if who else inputs
+            dy = asked.dy if who else tuple(layout(one) for one in asked.dy)
+            found = _fault(asked, arrays, dy, layout is strided)
+            if found:
+                return asked.error(f"where {who or 'dy'} {words}, {found}; {fix or STRIDES}")
+    return asked.error(f"where inputs and dy are not contiguous and read-only, {fault}; {STRIDES}")
+
+
+def _fault(asked: Asked, arrays: Arrays, dy: Outputs, may_refuse: bool) -> str | None:
+    """What goes wrong, in words; "" where nothing does, None where the forward refuses."""
+    try:
+        y, cache = asked.problem.run(arrays)
+    except Exception as error:
+        return f"the forward raises {type(error).__name__}: {error}" if "read-only" in str(error) else None
+    for one, other in zip(y, asked.outputs, strict=True):
+        if one.shape != other.shape or not largest(one - other) <= max(OUTPUT, root_of_eps(other)) * largest(other):
+            return "the forward gives other numbers"
+    try:
+        grads = asked.backward(dy, cache)
+    except Exception as error:
+        if may_refuse and "read-only" not in str(error):
+            return ""
+        return f"the backward raises {type(error).__name__}: {error}"
+    name = asked.differing(grads, asked.grads)
+    return "" if name is None else f"d{name} holds other numbers"
+
+
+def _frozen(x: np.ndarray) -> np.ndarray:
+    x.flags.writeable = False
+    return x
+
+
+class Allowed(NamedTuple):
+    """What an element of a gradient may be off by, absolute and relative."""
+
+    absolute: float
+    relative: float
+
+
+def check_small_sizes(problem: Problem, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0) -> None:
+    """Cut each length that occurs to 1, and check what the forward accepts; `grads` are those of the whole.
+
+    Raises: GradientError, where a gradient is wrong that is right with more than one element along the axis.
+    """
+    size = max((largest(np.asarray(grad)) for grad in grads.values() if grad is not None), default=0.0)
+    allowed = Allowed(CLOSE * size + atol, CLOSE + rtol)
+    exact = in_float64(problem.inputs)
+    for n in lengths(problem)[:MOST_SIZES]:
+        cut = resized(exact, n, [0])
+        fault = _fault_at(problem, cut, allowed, seed)
+        other = another_length(exact, n) if fault else None
+        if other is not None and _fault_at(problem, other, allowed, seed) == "":
+            shapes = ", ".join(f"{name} {x.shape}" for name, x in cut.items() if x is not exact[name])
+            raise GradientError(
+                f"gradcheck {problem.name}: with one element along the axis of length {n} ({shapes}) the forward runs, "
+                f"but {fault}\nlikely mistake: an axis of length 1 is squeezed away, or taken for one that was "
+                "broadcast and is summed over; or a branch on values that these arrays alone take; repeat with "
+                f"seed={seed}"
+            )
+
+
+def lengths(problem: Problem) -> list[int]:
+    """The lengths above 1 that occur as axes of the inputs, parameters aside, each once."""
+    inputs = (value for name, value in problem.inputs.items() if name not in problem.parameters)
+    found = (n for value in inputs if isinstance(value, np.ndarray) for n in value.shape if n > 1)
+    return list(dict.fromkeys(found))
+
+
+def resized(arrays: Arrays, n: int, indices: Sequence[int]) -> Arrays:
+    """These indices of all axes of length n, in all arrays."""
+
+    def all_axes(x: Any) -> Any:
+        for axis, length in enumerate(x.shape if isinstance(x, np.ndarray) else ()):
+            x = x.take(indices, axis) if length == n else x
+        return x
+
+    return {name: all_axes(x) for name, x in arrays.items()}
+
+
+def another_length(arrays: Arrays, n: int) -> Arrays | None:
+    """Axes shorter by one; for 2, which can only grow, longer by one, unless that made a matrix singular."""
+    if n > 2:
+        return resized(arrays, n, range(n - 1))
+    square = any(x.shape.count(n) > 1 for x in arrays.values() if is_float(x))
+    return None if square else resized(arrays, n, [0, 0, 1])
+
+
+def _fault_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> str | None:
+    """What is wrong at these arrays, in words; "" where nothing is, None where that cannot be judged."""
+    arrays = in_float64(arrays)
+    try:
+        y, cache = problem.run(arrays)
+    except Exception:  # it may refuse
+        return None
+    if not all(np.all(np.isfinite(one)) for one in y) or not any(one.size for one in y):
+        return None
+    dy = random_cotangent(y, seed)
+    try:
+        grads = problem.pull_back(dy, cache)
+    except Exception as error:
+        if type(error) is IndexError and "out of bounds" in str(error):  # it takes an element by its number
+            return None
+        return f"the backward raises {type(error).__name__}: {error}"
+    given = {name: np.asarray(grads[name]) for name in problem.differentiable if grads.get(name) is not None}
+    for name, grad in given.items():
+        if grad.shape != arrays[name].shape:
+            return f"d{name} has shape {grad.shape}, {name} has {arrays[name].shape}"
+        if grad.dtype.kind != "f":
+            return f"d{name} holds {grad.dtype}, {name} holds {arrays[name].dtype}"
+        if not np.all(np.isfinite(grad)):  # 0/0 of a single element: a standard deviation has no derivative there
+            return None
+    judged = {name: grad for name, grad in given.items() if name not in problem.without}
+    return _compared(Scalar(problem.bind(arrays), y, dy), arrays, judged, allowed, seed)
+
+
+def _compared(scalar: Scalar, arrays: Arrays, grads: dict[str, np.ndarray], allowed: Allowed, seed: int) -> str | None:
+    """Hold the gradients against the difference along one direction through all arrays."""
+    rng = np.random.default_rng([seed, 23])
+    directions = {}
+    for name, grad in grads.items():  # uphill as far as the backward knows, so that the terms do not cancel
+        signs = np.where(grad == 0, rng.choice([-1.0, 1.0], grad.shape), np.sign(grad))
+        directions[name] = signs * rng.uniform(1.0, 1.5, grad.shape)
+    line = scalar.through((arrays[name] for name in grads), directions.values())
+    claimed = sum(float(np.sum(grad * directions[name])) for name, grad in grads.items())
+    least = allowed.absolute * sum(float(np.abs(v).sum()) for v in directions.values())
+    h = 0.25 * first_step(0.0, max((rms(arrays[name]) for name in grads), default=0.0))
+    if abs((line(h) - line(-h)) / (2 * h) - claimed) <= ROUGH * claimed + least:
+        return ""
+    found = refined(line, h)
+    if abs(found.value - claimed) <= 8 * found.error + allowed.relative * claimed + least:
+        return ""
+    if not found.error <= RESOLVED * (claimed + abs(found.value)) or is_kink(line, found, h):
+        return None
+    return f"along a direction the backward says {claimed:.6g}, differences say {found.value:.6g}"

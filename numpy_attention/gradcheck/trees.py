@@ -1,0 +1,316 @@
+"""Trees: inputs and outputs may be dicts, lists, tuples, NamedTuples and dataclasses of arrays.
+
+    {"w": w, "layers": [{"b": b}]}  called params          params.w, params.layers[0].b
+
+The checker moves named arrays of floats and nothing else. So a tree is taken apart here, and put together again, in the
+same containers, for every call of the function:
+
+    an array of floats           as it is
+    a float, np.float64(...)     an array without axes; the function gets a float, or a NumPy scalar, as it came
+    an array of complex z        two arrays, z.real and z.imag
+    whatever else                as it is: integers, masks, None, strings, functions; a random generator is copied
+
+For complex numbers the gradient is that of L = Re sum(conj(dy) y), which is a real number:
+
+    dz = dL/dRe z + i dL/dIm z        so for an analytic y = f(z):  dz = conj(f'(z)) dy
+
+as in PyTorch. It points where L grows. JAX and autograd give its complex conjugate, to the conjugate of dy.
+
+The gradients that a backward returns are matched with the arguments:
+
+    dx, dw                                  in argument order; the gradient of a single argument may come alone
+    {"x": dx, "w": dw}                      by argument name
+    dx, {"w": dw, "layers": [{"b": db}]}    an argument that is a tree has a gradient of its form
+
+None stands for an argument, or a branch of a tree, that has no gradient. What cannot be matched is refused in one line
+that says where the mismatch is.
+"""
+
+import copy
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.gradcheck.report import GradientError
+
+Arrays = dict[str, Any]
+
+DEEPEST = 100  # containers within containers
+
+
+def children(value: Any) -> dict[str, Any] | None:
+    """What a container holds, by what is added to its name for each; None for a leaf."""
+    if type(value) is np.ndarray:
+        return None
+    if isinstance(value, dict):
+        return {_step(key): one for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {f".{field}": one for field, one in zip(value._fields, value, strict=True)}
+    if isinstance(value, (tuple, list)):
+        return {f"[{i}]": one for i, one in enumerate(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f".{field.name}": getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def _step(key: Any) -> str:
+    return f".{key}" if isinstance(key, str) and re.fullmatch(r"\w+(\.\w+)*", key) else f"[{key!r}]"
+
+
+def with_children(value: Any, parts: list[Any]) -> Any:
+    """A container of the same kind that holds these parts."""
+    if isinstance(value, dict):
+        new = copy.copy(value)
+        new.update(zip(value, parts, strict=True))
+        return new
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(parts)
+    if isinstance(value, (tuple, list)):
+        return type(value)(parts)
+    new = copy.copy(value)  # a dataclass; frozen ones too, and __post_init__ has had its say
+    for field, part in zip(dataclasses.fields(value), parts, strict=True):
+        object.__setattr__(new, field.name, part)
+    return new
+
+
+def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", depth: int = 0) -> Any:
+    """The same containers with `change(name, leaf)` in the place of every leaf.
+
+    Raises: ValueError for a tree that holds itself.
+
+    >>> tree_map(lambda name, leaf: name, {"w": 1, "layers": [2, (3, 4)]}, "params")
+    {'w': 'params.w', 'layers': ['params.layers[0]', ('params.layers[1][0]', 'params.layers[1][1]')]}
+    """
+    inner = children(value)
+    if inner is None:
+        return change(name, value)
+    _require_an_end(name, depth)
+    return with_children(value, [tree_map(change, one, name + step, depth + 1) for step, one in inner.items()])
+
+
+def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Every leaf with its name, in order.
+
+    Raises: ValueError for a tree that holds itself.
+    """
+    inner = children(value)
+    if inner is None:
+        yield name, value
+    else:
+        _require_an_end(name, depth)
+        for step, one in inner.items():
+            yield from leaves(one, name + step, depth + 1)
+
+
+def _require_an_end(name: str, depth: int) -> None:
+    if depth > DEEPEST:
+        where = f"{name[:60]}..." if len(name) > 60 else name
+        raise ValueError(f"gradcheck: {where} holds itself, or is nested more than {DEEPEST} deep: no tree of arrays")
+
+
+def kind_of(leaf: Any) -> str:
+    """ "f" for an array of floats or a float, "c" for complex numbers, "" for all else."""
+    if isinstance(leaf, (float, complex)) and not isinstance(leaf, np.generic):
+        return "f" if isinstance(leaf, float) else "c"
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+    return kind if kind in ("f", "c") else ""
+
+
+def has_complex(value: Any) -> bool:
+    """Whether a tree holds complex numbers."""
+    return any(kind_of(leaf) == "c" for _, leaf in leaves(value))
+
+
+def are_real(arrays: Mapping[str, Any]) -> bool:
+    """Whether none of these arrays holds complex numbers."""
+    return not any(kind_of(array) == "c" for array in arrays.values())
+
+
+def names_in(value: Any, name: str) -> list[str]:
+    """The names of the arrays that can be differentiated in a tree."""
+    return [flat for one, leaf in leaves(value, name) if kind_of(leaf) for flat in taken_apart(leaf, one)]
+
+
+def taken_apart(value: Any, name: str) -> Arrays:
+    """The leaves of a tree by name, in such a form that numbers can be moved in place."""
+    found: Arrays = {}
+    for one, leaf in leaves(value, name):
+        if kind_of(leaf) == "c":
+            found |= {f"{one}.real": np.array(np.real(leaf)), f"{one}.imag": np.array(np.imag(leaf))}
+        else:
+            found[one] = np.array(leaf) if kind_of(leaf) and is_scalar(leaf) else leaf
+    return found
+
+
+def put_together_each(trees: Arrays, arrays: Mapping[str, Any]) -> Arrays:
+    """Several trees, by their names, with other arrays."""
+    return {name: put_together(value, name, arrays) for name, value in trees.items()}
+
+
+def put_together(value: Any, name: str, arrays: Mapping[str, Any]) -> Any:
+    """The same tree with other arrays."""
+    if type(value) is np.ndarray and value.dtype.kind != "c":
+        return arrays[name]
+    return tree_map(lambda one, leaf: _leaf(one, leaf, arrays), value, name)
+
+
+def _leaf(name: str, leaf: Any, arrays: Mapping[str, Any]) -> Any:
+    if isinstance(leaf, (np.random.Generator, np.random.RandomState)):
+        return copy.deepcopy(leaf)  # so that every call draws the same dropout mask
+    kind = kind_of(leaf)
+    value = in_complex_plane(arrays[f"{name}.real"], arrays[f"{name}.imag"]) if kind == "c" else arrays[name]
+    if kind and is_scalar(leaf):
+        value = np.asarray(value)[()]
+        # A float that steps into the complex plane stays NumPy's: those can be compared, as floats can.
+        return value.item() if type(leaf) in (float, complex) and value.dtype.kind == kind else value
+    return value
+
+
+def is_scalar(leaf: Any) -> bool:
+    """Whether a leaf is a number, and no array."""
+    return isinstance(leaf, (float, complex, np.generic))
+
+
+def in_complex_plane(real: Any, imag: Any) -> np.ndarray:
+    """real + i imag, where neither part touches the other (i times infinity has a real part, and it is NaN)."""
+    z = np.empty(np.shape(real), np.result_type(real, np.complex64))
+    z.real, z.imag = real, imag
+    return z
+
+
+def outputs_of(y: Any, split: bool = True) -> tuple[np.ndarray, ...]:
+    """Copies of the arrays of floats in y: a function may well return a view of what we are about to move.
+
+    Complex ones are two each; or one, without `split`.
+    """
+    found: list[np.ndarray] = []
+    for _, leaf in leaves(y, "y"):
+        if kind_of(leaf) == "c" and split:
+            found += [np.array(np.real(leaf)), np.array(np.imag(leaf))]
+        elif kind_of(leaf):
+            found.append(np.array(leaf))
+    return tuple(found)
+
+
+def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
+    """dy in the containers of y, with None where y holds no floats."""
+    rest = iter(dy)
+
+    def one(name: str, leaf: Any) -> Any:
+        if kind_of(leaf) == "c" and split:
+            return in_complex_plane(next(rest), next(rest))
+        return next(rest) if kind_of(leaf) else None
+
+    return tree_map(one, y)
+
+
+Gradients = dict[str, np.ndarray | None]
+
+
+class TreeError(ValueError):
+    """A gradient has not the form of its argument; the message says where."""
+
+
+def name_gradients(name: str, returned: Any, arguments: Arrays) -> Gradients:
+    """What a backward returned, by the names of the arrays."""
+    return _read(name, returned, arguments)[1]
+
+
+def by_argument(name: str, returned: Any, arguments: Arrays) -> dict[str, Any]:
+    """What a backward returned, by the names of the arguments."""
+    return _read(name, returned, arguments)[0]
+
+
+def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
+    """The gradient of each argument, and of each array; or a refusal.
+
+    Formula: the first of these readings that fits: by name, in order without the Nones, one for each input, a tree
+
+    Raises: GradientError
+    """
+    floats = [key for key, value in arguments.items() if names_in(value, key)]
+    meanings: list[dict[str, Any]] = []
+    trouble = ""
+    if isinstance(returned, dict):
+        unknown = [key for key in returned if key not in arguments]
+        if unknown:
+            known = ", ".join(floats)
+            trouble = f"backward returned a gradient called {unknown[0]!r}; gradients go by the arguments: {known}"
+        else:
+            meanings.append(returned)
+    else:
+        grads = tuple(returned) if type(returned) in (tuple, list) else (returned,)
+        given = tuple(grad for grad in grads if grad is not None)
+        if len(grads) == len(floats) or len(given) == len(floats):
+            meanings.append(dict(zip(floats, grads if len(grads) == len(floats) else given, strict=True)))
+        elif len(grads) == len(arguments):
+            meanings.append(dict(zip(arguments, grads, strict=True)))
+        else:
+            trouble = (
+                f"backward returned {len(given)} gradients for {len(floats)} arrays "
+                f"of floats ({', '.join(floats) or 'none'}); return one each, in argument order"
+            )
+    if len(floats) == 1 and children(arguments[floats[0]]) is not None:
+        meanings.append({floats[0]: returned})
+    for meaning in meanings:
+        try:
+            found: Gradients = {}
+            for key, grad in meaning.items():
+                found |= gradients_of(arguments[key], grad, key)
+            return meaning, found
+        except TreeError as error:
+            trouble = trouble or str(error)
+    raise GradientError(f"gradcheck {name}: {trouble}")
+
+
+def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
+    """The gradient of a tree, which must have its form, taken apart by the names of its arrays.
+
+    None may stand for a whole branch. Keys of a dict may be missing; whoever asks will miss them.
+
+    Raises: TreeError
+    """
+    mine = children(value)
+    if mine is None:
+        return _gradients_of_leaf(value, grad, name)
+    if grad is None:
+        return dict.fromkeys(names_in(value, name))
+    theirs = children(grad)
+    if theirs is None:
+        raise TreeError(f"d{name} is {_kind(grad)}, where {name} is {_kind(value)}")
+    in_order = isinstance(value, (tuple, list))
+    if in_order and type(grad) in (tuple, list):
+        if len(theirs) != len(mine):
+            raise TreeError(f"d{name} has {len(theirs)} entries, {name} has {len(mine)}")
+        theirs = dict(zip(mine, theirs.values(), strict=True))
+    for step in theirs:
+        if step not in mine:
+            raise TreeError(f"d{name} holds d{name}{step}, but {name} holds only {', '.join(name + s for s in mine)}")
+    found: Gradients = {}
+    for step, one in mine.items():
+        if step in theirs:
+            found |= gradients_of(one, theirs[step], name + step) if names_in(one, name) else {}
+    return found
+
+
+def _gradients_of_leaf(leaf: Any, grad: Any, name: str) -> Gradients:
+    kind = kind_of(leaf)
+    if not kind:  # nothing can be asked of an integer's gradient
+        return {}
+    if grad is None:
+        return dict.fromkeys(names_in(leaf, name))
+    if children(grad) is not None:
+        raise TreeError(f"d{name} is {_kind(grad)}, where {name} is {_kind(leaf)}")
+    if kind == "c":
+        return {f"{name}.real": np.real(grad), f"{name}.imag": np.imag(grad)}
+    return {name: grad if hasattr(grad, "dtype") else np.asarray(grad)}
+
+
+def _kind(value: Any) -> str:
+    """What something is, for a message."""
+    if children(value) is not None:
+        return f"a {type(value).__name__} of {len(children(value) or ())}"
+    return f"an array of shape {np.shape(value)}" if hasattr(value, "dtype") else f"a {type(value).__name__}"

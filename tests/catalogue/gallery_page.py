@@ -1,0 +1,136 @@
+"""The tables and counts of docs/gallery.md, and a count in docs/complex_step.md, written from the catalogue itself.
+
+    python -m tests.catalogue.gallery_page             run all weaker checks, and write all anew (some minutes)
+    python -m tests.catalogue.gallery_page NAME ...    run them on these mistakes; the page knows the others
+    python -m tests.catalogue.gallery_page known       run none; the page knows all
+
+The other prose is written by hand. A test compares the page with the catalogue in every run, slow ones what each weaker
+check misses, and the counts of changed operators.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from numpy_attention.catalogue import GALLERY, catch
+from numpy_attention.catalogue.table import TRIALS
+from numpy_attention.catalogue.weaker import WEAKER, Weakness
+from numpy_attention.gradcheck.curvature import symmetry
+from numpy_attention.gradcheck.problem import Problem
+from tests.generated import with_block
+from tests.mutations import chapters, strength
+from tests.mutations.explained import OF_CHAPTERS, OF_ROOMS, Explained
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, COMPLEX_STEP = DOCS / "gallery.md", DOCS / "complex_step.md"
+Missed = dict[str, list[str]]  # by the name of the weaker check
+
+
+def row_of(name: str) -> str:
+    """The row of a mistake, up to the checks that miss it."""
+    mistake = GALLERY[name]
+    return f"| `{name}` | {mistake.wrong} | {mistake.hides} |".replace("*", "\\*")
+
+
+def mistakes_table(missed: Missed) -> Iterator[str]:
+    """A table for each op, layer or function."""
+    for covers in dict.fromkeys(mistake.covers for mistake in GALLERY.values()):
+        yield f"### {covers}\n"
+        yield "| mistake | why it is wrong | how it hides | missed by |"
+        yield "|---|---|---|---|"
+        for name in [name for name, mistake in GALLERY.items() if mistake.covers == covers]:
+            numbers = [str(i) for i, weakness in enumerate(WEAKER, 1) if name in missed[weakness.name]]
+            yield f"{row_of(name)} {', '.join(numbers) or '–'} |"
+        yield ""
+
+
+def weaker_table(missed: Missed) -> Iterator[str]:
+    """A row for each weaker check."""
+    yield f"| | the full check, but with | misses of {len(GALLERY)} | which |"
+    yield "|---|---|---|---|"
+    yield "| 0 | nothing taken away | 0 | |"
+    for i, weakness in enumerate(WEAKER, 1):
+        names = missed[weakness.name]
+        caught = [name for name in GALLERY if name not in names]
+        which = f"all but {_listed(caught)}" if len(names) > len(caught) else _listed(names)
+        yield f"| {i} | {weakness.name} | {len(names)} | {which} |"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
+    """A row for each reason why a change is not noticed."""
+    yield "| where | change | why no result changes |"
+    yield "|---|---|---|"
+    for one in reasons:
+        changes = ", ".join(f"`{change}`" for change in one.changes).replace(" -> ", " → ").replace(" | ", "` in `")
+        yield f"| `{one.place}` | {changes} | {one.reason} |"
+
+
+def missed_on_the_page() -> Missed:
+    """What the page says that each weaker check misses."""
+    found: Missed = {}
+    for name, which in re.findall(r"^\| \d+ \| (.+?) \| \d+ \| (.*?) ?\|$", PAGE.read_text("utf-8"), re.MULTILINE):
+        names = re.findall(r"`(\w+)`", which)
+        found[name] = [one for one in GALLERY if one not in names] if which.startswith("all but") else names
+    return found
+
+
+def missed_with(names: list[str]) -> Missed:
+    """What the page says, but for these mistakes, which are tried on every weaker check."""
+    known, found = missed_on_the_page(), {}
+    for weakness in WEAKER:
+        through = {name for name in names if not catch(GALLERY[name], weakness)}
+        kept = set(known.get(weakness.name, ())) - set(names)
+        found[weakness.name] = [name for name in GALLERY if name in kept | through]
+    return found
+
+
+def written(text: str, missed: Missed) -> str:
+    """The page with its tables and counts new."""
+    tables = {
+        "mistakes": mistakes_table(missed), "weaker": weaker_table(missed), "explained": explained_table(OF_CHAPTERS),
+        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_ROOMS),
+    }
+    for name, lines in tables.items():
+        text = with_block(text, name, "\n".join(lines).strip())
+    fell = len(missed["the loss falls"])
+    text = counted(text, r"gallery of \d+ mistakes", f"gallery of {len(GALLERY)} mistakes")
+    text = counted(text, r"in \d+ weaker ways", f"in {len(WEAKER)} weaker ways")
+    return counted(text, r"With \d+ of the \d+ mistakes", f"With {fell} of the {len(GALLERY)} mistakes")
+
+
+def counted(text: str, old: str, new: str) -> str:
+    """The text with a count in its prose new; the words around it must be there once."""
+    text, times = re.subn(old.replace(" ", r"\s+"), new, text)
+    assert times == 1, f"{old!r} stands {times} times on the page"
+    return text
+
+
+def symmetry_alone() -> tuple[int, int]:
+    """How many mistakes the symmetry of the Hessian catches by itself, and how many of those are not symmetric."""
+
+    def symmetric(problem: Problem, seed: int) -> None:
+        assert symmetry(problem, seed) < 1e-9, "not symmetric"
+
+    alone = Weakness("symmetry alone", symmetric, gradients_only=True, trials=dict.fromkeys(TRIALS))
+    said = [catch(mistake, alone) for mistake in GALLERY.values()]
+    return sum(one != "" for one in said), sum(one.startswith("not symmetric") for one in said)
+
+
+def of_symmetry(text: str) -> str:
+    """docs/complex_step.md with its count new."""
+    caught, asymmetric = symmetry_alone()
+    new = f"of the gallery's {len(GALLERY)} wrong backwards it catches {caught}: {asymmetric} because"
+    text = counted(text, r"of the gallery's \d+ wrong backwards it catches \d+: \d+ because", new)
+    return counted(text, r"not symmetric, \d+ because", f"not symmetric, {caught - asymmetric} because")
+
+
+if __name__ == "__main__":
+    names = list(GALLERY) if not sys.argv[1:] else [name for name in sys.argv[1:] if name != "known"]
+    text = written(PAGE.read_text("utf-8"), missed_with(names))
+    PAGE.write_text(with_block(text, "chapters", "\n".join(chapters.table())))
+    COMPLEX_STEP.write_text(of_symmetry(COMPLEX_STEP.read_text("utf-8")))

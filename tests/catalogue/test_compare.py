@@ -1,0 +1,17 @@
+"""Two results are the same to the last bit, or up to rounding, whatever they are made of."""
+
+import numpy as np
+
+from numpy_attention.catalogue.compare import close, same
+
+
+def test_same_and_close_look_into_whatever_a_cache_is_made_of() -> None:
+    a, b = ({"x": (np.array([1.0, np.nan]), [1, None]), "rng": np.random.default_rng(1)} for _ in range(2))
+    assert same(a, b)
+    b["rng"].random()
+    assert not same(a, b)
+    assert not same(np.ones(2), np.ones(2, np.float32))
+    assert close(np.ones(3), np.ones(3) + 1e-12)
+    assert not close(np.ones(3), np.ones(3) + 1e-10)
+    assert close(np.array([-6.7e-15]), np.array([7.5e-15]))  # the bias of the keys, whose gradient is zero
+    assert not close(np.array([0.0]), np.array([1e-12]))

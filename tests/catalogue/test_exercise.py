@@ -1,0 +1,180 @@
+"""An exercise says what its file must define; a quiz finds the first wrong answer, and tells it in numbers."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, peak_memory, shown
+from numpy_attention.catalogue.table import EXERCISES, ours
+
+
+def halves(x: np.ndarray) -> tuple[np.ndarray, int]:
+    return x / 2, len(x)
+
+
+def ask(rng: np.random.Generator) -> Questions:
+    yield "zeros", (np.zeros(2),)
+    yield "numbers at random", (rng.standard_normal(3),)
+
+
+QUIZ = Quiz(halves, ask, ("y", "n"))
+
+
+def test_the_right_answer_passes() -> None:
+    for trial in QUIZ.trials.values():
+        trial(halves, 0)
+
+
+def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> None:
+    assert list(QUIZ.trials) == ["zeros", "numbers at random"]
+    QUIZ.put("zeros", lambda x: (x, len(x)), 0)
+    with pytest.raises(AssertionError) as failure:
+        QUIZ.put("numbers at random", lambda x: (x, len(x)), 0)
+    first, *lines = str(failure.value).splitlines()
+    assert first.startswith("y at [0] is 0.12573, and must be 0.062865")
+    assert lines == [
+        "  x = [ 0.1257, -0.1321,  0.6404]", "  yours: [ 0.1257, -0.1321,  0.6404], 3",
+        "  right: [ 0.0629, -0.0661,  0.3202], 3",
+    ]
+
+
+def test_a_dtype_is_told_without_the_numbers_that_do_not_show_it() -> None:
+    with pytest.raises(AssertionError) as failure:
+        QUIZ.put("zeros", lambda x: (x.astype(np.float32), len(x)), 0)
+    assert str(failure.value) == "y must be of float64, and is of float32"
+
+
+def test_arguments_that_are_changed_are_told() -> None:
+    def careless(x: np.ndarray) -> tuple[np.ndarray, int]:
+        x /= 2
+        return x.copy(), len(x)
+
+    with pytest.raises(AssertionError, match="the arguments were changed in place"):
+        QUIZ.put("numbers at random", careless, 0)
+
+
+def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
+    zeros, numbers = QUIZ.outcome(lambda x: 1 / 0 if x.any() else x.sum())
+    assert zeros == [0.0] * 3
+    assert numbers == [None] * 3
+
+
+@pytest.mark.parametrize(("answer", "expected", "words"), [
+    (None, 3, "is None; is there a `return`"),
+    (np.zeros(2), (np.zeros(2), 1), "must be a tuple of 2, got ndarray"),
+    ((1,), (1, 2), "must hold 2, and holds 1"),
+    ([(1, 3)], [(1, 2)], "number 1 of number 0 of x is 3, and must be 2"),
+    ({"w": np.zeros(1)}, {"w": np.zeros(1), "b": np.zeros(1)}, "must be a dict with w, b"),
+    ({"w": np.ones(1)}, {"w": np.zeros(1)}, "w at [0] is 1, and must be 0"),
+    (1.0, 1, "must be an int, got float"),
+    (True, 1, "must be an int, got bool"),
+    (2.0, np.zeros(2), "must be an array of shape (2,), got float"),
+    (np.zeros((1, 2)), np.zeros(2), "must have the shape (2,), and has (1, 2)"),
+    (np.zeros(2, np.float32), np.zeros(2), "must be of float64, and is of float32"),
+    (np.zeros(2), np.zeros(2, np.float32), "must be of float32, and is of float64\nnp.zeros makes float64: use"),
+    (np.array([np.nan]), np.zeros(1), "x at [0] is nan, and must be 0"),
+    (np.int64(2), 3, "is 2, and must be 3"),
+])
+def test_a_difference_in_words(answer: Any, expected: Any, words: str) -> None:
+    assert words in difference(answer, expected, "x")
+
+
+def test_no_difference_is_no_words() -> None:
+    right = ([1, 2], (np.arange(3.0), {"w": np.ones((2, 1))}), np.int64(3))
+    assert difference(right, ([1, 2], (np.arange(3.0) + 1e-12, {"w": np.ones((2, 1))}), 3)) == ""
+    assert difference([(1, 2)], [[1, 2]]) == "", "a pair may be a list"
+
+
+def test_large_arrays_are_shown_by_their_shape() -> None:
+    assert shown(np.zeros((5, 6))) == "an array (5, 6)"
+    assert shown({"w": np.array([0.5])}) == "{w: [0.5]}"
+    assert shown("text") == "'text'"
+
+
+def test_the_peak_of_a_call_is_its_largest_array() -> None:
+    def wasteful(n: int) -> float:
+        return float(np.ones(n).sum())
+
+    peaks = [peak_memory(wasteful, n) for n in (10_000, 100_000)]
+    assert peaks[0] > 80_000
+    assert 5 < peaks[1] / peaks[0] < 15
+
+
+def test_a_function_that_is_elsewhere_is_asked_for_its_peak_there() -> None:
+    class There:
+        def __call__(self) -> None:
+            raise AssertionError("called here")
+
+        def peak_memory(self, *args: int) -> int:
+            return 7 + sum(args)
+
+    assert peak_memory(There(), 1, 2) == 10
+
+
+def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
+    assert EXERCISES["heads"].needed == dict.fromkeys(
+        ("split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward"), "function"
+    )
+    assert EXERCISES["adam"].needed == {"Adam": "class"}
+    assert EXERCISES["causal_mask"].needed["causal_mask"] == "function"
+    assert EXERCISES["multi_head_attention"].needed == {"MultiHeadAttention": "class"}
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_our_own_module_holds_all_that_is_needed(name: str) -> None:
+    for needed in EXERCISES[name].needed:
+        assert callable(getattr(ours(), needed))
+
+
+def test_a_try_is_an_entry_with_the_students_functions() -> None:
+    module = SimpleNamespace(relu=ops.relu, relu_backward=lambda dy, cache: dy)
+    entry = Try("relu", "x: B d", "a matrix").entry(module)
+    assert (entry.name, entry.covers) == ("relu: a matrix", "relu")
+    assert entry.op is ops.relu
+    assert entry.op_backward is module.relu_backward
+
+
+def test_mistakes_in_options_that_an_exercise_lacks_are_left_out() -> None:
+    names = {mistake.name for mistake in EXERCISES["attention"].mistakes}
+    assert "scale_left_out" in names
+    assert "dv_before_dropout" not in names
+    assert "dv_before_dropout" in {mistake.name for mistake in EXERCISES["attention_options"].mistakes}
+
+
+def test_what_is_theirs_to_write_the_package_does_not_lend() -> None:
+    assert EXERCISES["softmax"].answers == []
+    assert EXERCISES["rotary"].answers == ["rotary"]
+    assert EXERCISES["adam"].answers == ["Adam"]
+    assert "scaled_dot_product_attention" in EXERCISES["attention_forward"].answers
+
+
+QUIZZES = {
+    name: quiz for exercise in EXERCISES.values() for name, quiz in exercise.asked.items() if isinstance(quiz, Quiz)
+}
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, np.ndarray):
+        yield from value.reshape(-1).tolist()
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from numbers(one)
+    elif isinstance(value, dict):
+        yield from numbers(list(value.values()))
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("name", QUIZZES)
+def test_questions_are_repeated_by_their_seed_and_answered_in_finite_numbers(name: str) -> None:
+    quiz = QUIZZES[name]
+    first, again = ([*quiz.ask(np.random.default_rng(3))] for _ in range(2))
+    assert same([arguments for _, arguments in first], [arguments for _, arguments in again])
+    assert len({words for words, _ in first}) == len(first) >= 4
+    for words, arguments in first:
+        assert np.isfinite(list(numbers(quiz.right(*arguments)))).all(), words

@@ -1,0 +1,34 @@
+"""docs/gallery.md says what the catalogue holds."""
+
+import pytest
+
+from numpy_attention.catalogue import GALLERY, catch
+from numpy_attention.catalogue.weaker import WEAKER, Weakness
+from tests.catalogue.gallery_page import COMPLEX_STEP, PAGE, missed_on_the_page, of_symmetry, written
+from tests.mutations import chapters
+
+SCRIPT = "the page is out of date: python -m tests.catalogue.gallery_page known, or with the names of new mistakes"
+
+
+def test_the_page_is_what_the_script_writes() -> None:
+    missed = missed_on_the_page()
+    assert list(missed) == ["nothing taken away", *(weakness.name for weakness in WEAKER)], SCRIPT
+    page = PAGE.read_text("utf-8")
+    assert written(page, missed) == page, SCRIPT
+
+
+def test_symmetry_catches_as_many_mistakes_as_the_page_on_complex_steps_says() -> None:
+    page = COMPLEX_STEP.read_text("utf-8")
+    assert of_symmetry(page) == page, SCRIPT
+
+
+@pytest.mark.slow
+def test_the_counts_of_changed_operators_are_those_of_the_chapters() -> None:
+    assert "\n".join(chapters.table()) in PAGE.read_text("utf-8"), SCRIPT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weakness", WEAKER, ids=lambda weakness: weakness.name)
+def test_a_weaker_check_misses_what_the_page_says(weakness: Weakness) -> None:
+    missed = [name for name, mistake in GALLERY.items() if not catch(mistake, weakness)]
+    assert missed == missed_on_the_page()[weakness.name], SCRIPT

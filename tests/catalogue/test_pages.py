@@ -1,0 +1,105 @@
+"""What pages hold beside entries: right answers of exercises that the package agrees with, and trials that tell."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.catalogue.table import PLAIN, TRIALS, ours
+from numpy_attention.gradcheck import gradcheck
+from numpy_attention.models.sampling import sample
+from numpy_attention.pretrained.low_rank import LowRank
+from numpy_attention.training.byte_pairs import BytePairVocabulary
+from numpy_attention.training.byte_pairs import learn_merges as learn_from_chunks
+
+OURS = ours()
+
+
+def test_attention_is_the_plain_formula(rng: np.random.Generator) -> None:
+    q, k, v = (rng.standard_normal(shape) for shape in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
+    mask = rng.random((3, 5)) < 0.5
+    mask[1] = False
+    y, weights = OURS.attention(q, k, v, mask)
+    np.testing.assert_allclose(y, PLAIN["scaled_dot_product_attention"](q, k, v, mask), rtol=1e-12)
+    np.testing.assert_allclose(weights.sum(axis=-1), np.broadcast_to(mask.any(axis=-1), (2, 3)), rtol=1e-12)
+
+
+def test_the_tied_table_has_the_sum_of_both_gradients(rng: np.random.Generator) -> None:
+    ids, table, w = np.array([[2, 0, 2], [1, 2, 4]]), rng.standard_normal((5, 3)), rng.standard_normal((3, 3))
+    assert gradcheck(OURS.tied_table, OURS.tied_table_backward, (ids, table, w)).ok
+
+
+def test_tokens_one_by_one_get_what_the_whole_text_gets(rng: np.random.Generator) -> None:
+    x, *w = (rng.standard_normal(shape) for shape in ((6, 3), (3, 2), (3, 2), (3, 4)))
+    q, k, v = (x @ one for one in w)
+    whole, _ = ops.scaled_dot_product_attention(q, k, v, ops.causal_mask(6))
+    past, parts = (k[:0], v[:0]), []
+    for piece in (x[:2], x[2:3], x[3:]):
+        y, *past = OURS.next_outputs(piece, *past, *w)
+        parts.append(y)
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-12)
+
+
+def test_merges_are_those_of_the_vocabulary_where_a_text_is_one_chunk(rng: np.random.Generator) -> None:
+    text = bytes(rng.integers(97, 100, 60).tolist())
+    merges = OURS.learn_merges(list(text), 8)
+    assert merges == learn_from_chunks({text.decode(): 1}, 264)
+    other = bytes(rng.integers(97, 100, 50).tolist())
+    assert OURS.encode(list(other), merges) == BytePairVocabulary(merges).encode(other.decode()).tolist()
+
+
+def test_top_p_and_a_draw_are_the_sampler(rng: np.random.Generator) -> None:
+    logits = 2 * rng.standard_normal((40, 7))
+    p = OURS.top_p(logits, 0.7)
+    np.testing.assert_allclose(p.sum(axis=-1), 1.0)
+    drawn = np.stack([sample(logits, np.random.default_rng(seed), top_p=0.7) for seed in range(60)])
+    rows = np.arange(40)
+    assert (p[rows, drawn] > 0).all(), "what the sampler draws is kept"
+    assert (p.argmax(axis=-1) == logits.argmax(axis=-1)).all()
+    ranked = -np.sort(-p, axis=-1)
+    full = -np.sort(-ops.softmax(logits)[0], axis=-1)
+    for row, kept in zip(full, (ranked > 0).sum(axis=-1)):
+        assert row[:kept].sum() >= 0.7 > row[: kept - 1].sum()
+
+
+def test_a_draw_cuts_the_line_in_pieces_as_long_as_the_probabilities(rng: np.random.Generator) -> None:
+    p = rng.random(5)
+    p /= p.sum()
+    u = (np.arange(20_000) + 0.5) / 20_000
+    shares = np.bincount([OURS.draw(p, one) for one in u.tolist()], minlength=5) / len(u)
+    np.testing.assert_allclose(shares, p, atol=1e-4)
+
+
+def test_differences_are_the_gradient(rng: np.random.Generator) -> None:
+    x, dy = rng.standard_normal((2, 3, 4))
+    s = x.sum(axis=-1, keepdims=True)
+    right = dy * np.tanh(s) + (dy * x).sum(axis=-1, keepdims=True) * (1 - np.tanh(s) ** 2)
+    np.testing.assert_allclose(OURS.differences(x, dy, 1e-5), right, rtol=1e-7, atol=1e-8)
+
+
+def test_the_joined_gradient_is_that_of_the_whole_batch(rng: np.random.Generator) -> None:
+    logits, targets = rng.standard_normal((7, 5)), rng.integers(0, 5, 7)
+    targets[3] = -100
+    parts = slice(0, 2), slice(2, 4), slice(4, 7)
+    grads, counts = [], []
+    for part in parts:
+        dlogits = np.zeros_like(logits)
+        dlogits[part] = ops.cross_entropy_backward(np.ones(()), ops.cross_entropy(logits[part], targets[part])[1])
+        grads.append({"logits": dlogits})
+        counts.append(int((targets[part] != -100).sum()))
+    whole = ops.cross_entropy_backward(np.ones(()), ops.cross_entropy(logits, targets)[1])
+    np.testing.assert_allclose(OURS.joined_gradient(grads, counts)["logits"], whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("covers", "wrong", "words"), [
+    ("causal_mask", np.tri, "a mask is of bool"),
+    ("causal_mask", lambda T_q, T_k: np.tri(T_q + 1, T_k, dtype=bool), "has shape"),
+    ("clip_by_global_norm", lambda grads, most: 1.0, "the norm before is"),
+    ("tied_step", lambda table, uses, optimizer, **options: None, "the tied table is off by"),
+    ("logits_step_by_step", lambda model, ids: np.zeros((*ids.shape, 7)), "the logits of token 0 are off"),
+    ("low_rank_start", lambda w, rank, rng: LowRank(2 * w, rank, rng=rng), "y is off from x w by"),
+])
+def test_a_wrong_thing_is_told_where_it_is_wrong(covers: str, wrong: Any, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        TRIALS[covers][1](wrong, 0)

@@ -1,0 +1,35 @@
+"""The gallery on show: a mistake a paragraph, then a line for each weaker check."""
+
+import io
+
+import pytest
+
+from numpy_attention.catalogue import GALLERY, show
+from numpy_attention.catalogue.weaker import WEAKER
+
+
+@pytest.fixture
+def two_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "GALLERY", {name: GALLERY[name] for name in ("zero", "bias_averaged")})
+    monkeypatch.setattr(show, "WEAKER", [weakness for weakness in WEAKER if weakness.name == "dy of ones"])
+
+
+@pytest.mark.usefixtures("two_mistakes")
+def test_every_mistake_is_shown_with_its_words_and_what_weaker_checks_miss() -> None:
+    out = io.StringIO()
+    assert show.print_gallery(out) == 0
+    said = out.getvalue()
+    assert "bias_averaged  caught  linear" in said
+    assert "zero           caught  softmax" in said
+    assert GALLERY["zero"].hides.split(".")[0] in " ".join(said.split())
+    assert "2 of 2 caught by the full check" in said
+    assert said.splitlines()[-3].split() == ["dy", "of", "ones", "1", "of", "2"]
+    assert said.splitlines()[-2].strip() == "zero"
+
+
+@pytest.mark.usefixtures("two_mistakes")
+def test_a_survivor_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "catch", lambda mistake, weakness=None: "" if mistake.name == "zero" else "caught")
+    out = io.StringIO()
+    assert show.print_gallery(out) == 1
+    assert "zero           SURVIVES  softmax" in out.getvalue()

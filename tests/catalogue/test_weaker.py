@@ -1,0 +1,45 @@
+"""Weaker checks miss what is said of them; that the full one catches all: test_mistakes."""
+
+import pytest
+
+from numpy_attention.catalogue import MISTAKES, catch, mistakes_of
+from numpy_attention.catalogue.weaker import WEAKER, Weakness
+
+WEAK = {weakness.name: weakness for weakness in WEAKER}
+
+
+@pytest.mark.parametrize(("weakness", "mistake"), [
+    ("dy of ones", "zero"),
+    ("dy of ones", "divided_by_the_batch"),
+    ("gamma of ones, beta of zeros", "gamma_left_out"),
+    ("gamma of ones, beta of zeros", "gamma_at_the_end"),
+    ("all sizes equal", "keys_cut_with_the_length_of_the_queries"),
+    ("all sizes equal", "aligned_at_the_start"),
+    ("a batch of one, one leading axis", "bias_summed_over_one_axis"),
+    ("no mask, no padding", "mask_in_the_forward_only"),
+    ("no mask, no padding", "nan_at_padding"),
+    ("no mask, no padding", "gradient_at_ignored_places"),
+    ("dropout off", "dv_before_dropout"),
+    ("dropout off", "dropout_scale_left_out"),
+    ("all ids different", "last_id_wins"),
+    ("all ids different", "buffered_plus"),
+    ("differences in float32, within 5 %", "erf_gradient_for_tanh"),
+    ("absolute or relative 1e-3 of a mean loss", "erf_gradient_for_tanh"),
+    ("parameters only, not dx", "residual_left_out"),
+    ("gradients only: no formula, no second use", "concat_by_reshape"),
+    ("gradients only: no formula, no second use", "evaluation_rescales"),
+    ("one token, one array, plain descent", "position_from_zero_again"),
+    ("one token, one array, plain descent", "stepped_twice"),
+    ("the loss falls", "scale_left_out"),
+    ("the loss falls", "both_sides_at_random"),
+    ("gradients only: no formula, no second use", "both_sides_at_zero"),
+    ("shapes and isfinite", "diagonal_only"),
+])
+def test_a_weaker_check_lets_it_through(weakness: str, mistake: str) -> None:
+    assert catch(MISTAKES[mistake], WEAK[weakness]) == ""
+
+
+@pytest.mark.parametrize("weakness", [w for w in WEAKER if w.name != "all of these at once"], ids=lambda w: w.name)
+def test_a_weaker_check_is_no_straw_man(weakness: Weakness) -> None:
+    """Each still catches some mistake of layer norm, so what it misses is missed for the reason it is said to be."""
+    assert any(catch(mistake, weakness) for mistake in mistakes_of("layer_norm"))

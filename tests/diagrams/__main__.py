@@ -1,9 +1,0 @@
-"""Draw the site's diagrams anew: `python -m tests.diagrams`, in a copy of the repository."""
-
-from tests.diagrams.drawings import DRAWINGS, FOLDER
-
-FOLDER.mkdir(exist_ok=True)
-for draw in DRAWINGS:
-    drawing = draw()
-    (FOLDER / f"{drawing.name}.svg").write_text(drawing.svg(), encoding="utf-8")
-    print(f"{drawing.name}.svg")

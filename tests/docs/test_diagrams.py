@@ -1,0 +1,194 @@
+"""The diagrams are those that the script draws, stand in their pages with their descriptions, and can be read."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from itertools import combinations, pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import diagrams
+import pytest
+from docutils import nodes
+
+from docs.diagrams.drawings import DRAWINGS, FOLDER
+from docs.diagrams.pen import DARK, KINDS, LIGHT, SIZE, WIDTH, Box, Drawing, wrapped
+from tests.every import each
+
+ROOT = Path(__file__).parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+DRAWN = {drawing.name: drawing for drawing in (draw() for draw in DRAWINGS)}
+PAGES = [page for folder in ("tutorials", "docs", "docs/derivations") for page in sorted((ROOT / folder).glob("*.md"))]
+IMAGE = re.compile(r"!\[([^]]*)\]\(([^)]*_static/diagrams/([\w-]+)\.svg)\)")
+
+each_drawing = each(DRAWN.values(), lambda drawing: drawing.name)
+
+
+def placed() -> list[tuple[Path, str, str]]:
+    """(page, name, description) of every diagram that a page shows."""
+    found = [(page, *one) for page in PAGES for one in IMAGE.findall(page.read_text("utf-8"))]
+    assert all((page.parent / path).exists() for page, _, path, _ in found)
+    return [(page, name, " ".join(words.split())) for page, words, _, name in found]
+
+
+def overlap(a: Box, b: Box) -> bool:
+    return a.x < b.right and b.x < a.right and a.y < b.bottom and b.y < a.bottom
+
+
+def within(inner: Box, outer: Box, room: float = 0.0) -> bool:
+    return (
+        inner.x >= outer.x + room and inner.right <= outer.right - room
+        and inner.y >= outer.y and inner.bottom <= outer.bottom
+    )
+
+
+def crosses(line: tuple[float, float, float, float], box: Box) -> bool:
+    """Whether any point of a line lies inside a box; a touch of its border is none."""
+    x0, y0, x1, y1 = line
+    inner = Box(box.x + 1, box.y + 1, box.w - 2, box.h - 2)
+    points = ((x0 + t / 200 * (x1 - x0), y0 + t / 200 * (y1 - y0)) for t in range(201))
+    return any(inner.x < x < inner.right and inner.y < y < inner.bottom for x, y in points)
+
+
+def contrast(a: str, b: str) -> float:
+    """The ratio of two colours' luminances, as the web's guidelines for accessibility have it."""
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(a), luminance(b)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@each_drawing
+def test_the_file_is_what_the_script_draws(drawing: Drawing) -> None:
+    kept = (FOLDER / f"{drawing.name}.svg").read_text(encoding="utf-8")
+    assert kept == drawing.svg(), "draw it anew: python -m docs.diagrams"
+
+
+def test_no_file_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.iterdir()} == set(DRAWN)
+
+
+@each_drawing
+def test_who_cannot_see_it_is_told_what_it_shows(drawing: Drawing) -> None:
+    root = ET.fromstring(drawing.svg())
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert root.get("role") == "img"
+    assert title is not None
+    assert description is not None
+    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert title.text
+    assert len(description.text or "") > 80
+
+
+@each_drawing
+def test_it_stands_on_a_page_with_its_description(drawing: Drawing) -> None:
+    said = {words for _, name, words in placed() if name == drawing.name}
+    assert said == {drawing.description}
+
+
+def test_every_tutorial_from_the_fourth_to_the_fifteenth_has_one() -> None:
+    shown = {int(page.name[:2]) for page, _, _ in placed() if page.parent.name == "tutorials"}
+    assert shown >= set(range(4, 16))
+
+
+@each_drawing
+def test_it_is_read_on_a_phone(drawing: Drawing) -> None:
+    """355 of a phone's 390 pixels are the page's."""
+    root = ET.fromstring(drawing.svg())
+    assert root.get("viewBox") == f"0 0 {WIDTH} {root.get('height')}"
+    assert 355 / WIDTH * SIZE >= 10.5
+
+
+def faults(drawing: Drawing) -> list[str]:
+    """What a reader would stumble over: words that are cut, covered or crossed."""
+    paper = Box(0, 0, WIDTH, drawing.height)
+    solid = [box for box in drawing.boxes if box.kind not in ("frame", "grid")]
+    found = [f"{box} leaves the paper" for box in drawing.boxes if not within(box, paper)]
+    for word in drawing.words:
+        if not within(word.place, paper, 4) or (word.box and not within(word.place, word.box, 2)):
+            found.append(f"{word.text!r} is too wide")
+        found += [f"{word.text!r} meets a border" for box in drawing.boxes
+                  if overlap(word.place, box) and not within(word.place, box)]
+        found += [f"a line runs through {word.text!r}" for line in drawing.lines if crosses(line, word.place)]
+    for a, b in combinations(drawing.words, 2):
+        found += [f"{a.text!r} meets {b.text!r}"] * overlap(a.place, b.place)
+    for line in drawing.lines:
+        found += [f"the line {line} runs through {box}" for box in solid if crosses(line, box)]
+    return found
+
+
+@each_drawing
+def test_nothing_is_cut_covered_or_crossed(drawing: Drawing) -> None:
+    assert drawing.words
+    assert faults(drawing) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (lambda d: d.box(100, 20, 60, "far too much for it"), "'far too much for it' is too wide"),
+        (lambda d: d.say(300, 40, "beyond the right margin"), "'beyond the right margin' is too wide"),
+        (lambda d: (d.say(20, 40, "here"), d.say(30, 45, "there")), "'here' meets 'there'"),
+        (lambda d: (d.say(20, 40, "words"), d.arrow((0, 36), (200, 36))), "a line runs through 'words'"),
+        (lambda d: (d.box(100, 20, 60, kind="frame", h=40), d.say(40, 40, "across")), "'across' meets a border"),
+        (lambda d: (d.box(100, 20, 60, h=40), d.arrow((20, 40), (200, 40))), "the line (20, 40, 200, 40) runs through"),
+        (lambda d: d.box(400, 20, 60, h=40), "leaves the paper"),
+    ],
+)
+def test_a_fault_is_found(spoil: Callable[[Drawing], object], fault: str) -> None:
+    drawing = Drawing("spoiled", "Spoiled", "", 100)
+    assert faults(drawing) == []
+    spoil(drawing)
+    assert any(fault in one for one in faults(drawing)), faults(drawing)
+
+
+@each_drawing
+def test_code_that_it_shows_stands_in_the_source(drawing: Drawing) -> None:
+    for file, code in drawing.quoted:
+        source = re.sub(r"\s+", " ", (ROOT / file).read_text("utf-8"))
+        assert code in source, f"{file} has no longer: {code}"
+
+
+def test_two_roads_end_in_one_number_and_a_wrong_one_elsewhere() -> None:
+    measured, claimed, wrong = (float(w.text) for w in DRAWN["two-roads"].words if re.fullmatch(r"0\.\d{9}", w.text))
+    assert measured == claimed
+    assert abs(wrong - claimed) > 0.1
+
+
+def test_the_page_holds_the_drawing_itself() -> None:
+    for kind, becomes in (("html", nodes.raw), ("latex", nodes.image)):
+        picture, diagram = nodes.image(uri="_static/dates.png"), nodes.image(uri="_static/diagrams/block.svg")
+        document = nodes.paragraph("", "", picture, diagram)
+        app = SimpleNamespace(builder=SimpleNamespace(format=kind), srcdir=str(ROOT / "docs"))
+        diagrams.put_in(app, document, "page")
+        assert [type(child) for child in document] == [nodes.image, becomes]
+        assert kind == "latex" or document[1].astext() == DRAWN["block"].svg()
+
+
+def test_the_backward_of_attention_names_what_the_package_names() -> None:
+    source = (ROOT / "numpy_attention" / "ops" / "attention.py").read_text("utf-8")
+    computed = {code.split(" = ")[0] for _, code in DRAWN["attention-backward"].quoted} - {"average"}
+    assert computed == {"dweights", "dscores", "dq", "dk", "dv"}
+    for name in computed:
+        assert re.search(rf"^    {name} = ", source, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_colour_can_be_told_from_its_ground(look: dict[str, str]) -> None:
+    assert look.keys() == LIGHT.keys()
+    for fill in ("ground", "faint", "pale-blue", "pale-orange", "pale-green", "pale-purple"):
+        assert contrast(look["ink"], look[fill]) > 7.0, fill
+    for role in ("soft", "blue", "orange", "green", "purple"):
+        assert contrast(look[role], look["ground"]) > 4.0, role
+    for fill, stroke in KINDS.values():
+        assert fill == "none" or contrast(look[stroke], look[fill]) > 3.0, (fill, stroke)
+
+
+def test_wrapping_fills_lines_and_loses_no_word() -> None:
+    lines = wrapped("one two three four", 60).split("\n")
+    assert " ".join(lines) == "one two three four"
+    assert len(lines) > 1
+    assert all(len(a) + len(b.split()[0]) > len("one two") for a, b in pairwise(lines))

@@ -1,0 +1,95 @@
+"""Complex steps give derivatives to the last digits, and say where they cannot be taken."""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep, complex_numbers
+from numpy_attention.gradcheck.problem import FunctionProblem
+
+
+def step_of(f: Any, **arrays: np.ndarray) -> ComplexStep:
+    problem = FunctionProblem(f, f, arrays, {})
+    y = np.asarray(f(**arrays))
+    dy = np.random.default_rng(1).standard_normal(y.shape)
+    return ComplexStep(problem, arrays, (y,), (dy,))
+
+
+def test_one_element_and_a_direction_through_all_arrays(rng: np.random.Generator) -> None:
+    x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
+    step = step_of(lambda x, w: np.tanh(x @ w), x=x, w=w)
+    slope = step.dy[0] * (1 - np.tanh(x @ w) ** 2)
+    dx, dw = slope @ w.T, x.T @ slope
+    value, terms = step.along("x", slice(5, 6), np.ones(1))
+    assert value == pytest.approx(dx[1, 1], rel=1e-14)
+    assert terms >= abs(value)
+    v, u = rng.standard_normal(x.shape), rng.standard_normal(w.shape)
+    expected = float((dx * v).sum() + (dw * u).sum())
+    assert step.through({"x": v, "w": u})[0] == pytest.approx(expected, rel=1e-13)
+    assert step.calls == 2
+    assert not any(array.imag.any() for array in step.arrays.values())
+
+
+@pytest.mark.parametrize("power", [-90, -30, 30, 90])
+def test_no_step_is_too_large_and_none_too_small(power: int) -> None:
+    x = np.array([3.0 * 10.0**power])
+    step = step_of(lambda x: np.sqrt(1 * x), x=x)
+    expected = float(step.dy[0][0] / (2 * np.sqrt(x[0])))
+    assert step.along("x", slice(0, 1), np.ones(1))[0] == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("f", "words"), [
+    (lambda x: np.floor(2 * x), "TypeError"),
+    (lambda x: x.astype(np.float32), "ComplexWarning"),
+    (lambda x: np.sqrt(x) if np.isrealobj(x) else np.sqrt(x) + 1, "another result"),
+    (lambda x: x if np.isrealobj(x) else x + 0.5j, "makes complex numbers of real ones"),
+    (lambda x: x[:2] if np.isrealobj(x) else x, "another result"),
+], ids=["floor", "cast", "branch", "imaginary", "shape"])
+def test_where_it_cannot_be_taken_it_says_so(f: Any, words: str) -> None:
+    with pytest.raises(NoComplexStep, match=words):
+        step_of(f, x=np.array([1.0, 2.0, 3.0]))
+
+
+def test_the_ops_take_complex_numbers_within_and_nowhere_else(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((2, 3)) + 0j
+    with pytest.raises(TypeError, match="array of floats"):
+        na.softmax(x)
+    with complex_numbers():
+        y, _ = na.softmax(x)
+    assert np.allclose(y, na.softmax(x.real)[0])
+    with pytest.raises(TypeError, match="array of floats"):
+        na.softmax(x)
+
+
+def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differences(rng: np.random.Generator) -> None:
+    def f(x: np.ndarray) -> np.ndarray:
+        if x.imag.any():
+            raise RuntimeError("only real numbers, please")
+        return np.sin(x)
+
+    x = rng.standard_normal((2, 3))
+    report = na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,))
+    assert report.arguments["x"].witness == "differences"
+    assert "only real numbers" in report.why_not
+    with pytest.raises(RuntimeError, match="only real numbers"):
+        na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,), witness="complex")
+
+
+@pytest.mark.parametrize("size", [6, 2000])
+def test_what_the_function_raises_now_and_then_is_its_own(size: int) -> None:
+    for last in range(1, 24):
+        left = [last]
+
+        def sometimes(x: np.ndarray, left: list[int] = left) -> np.ndarray:
+            left[0] -= 1
+            if not left[0]:
+                raise RuntimeError("now and then")
+            return np.sin(x)
+
+        with contextlib.suppress(RuntimeError):
+            problem = FunctionProblem(sometimes, lambda dy, x: dy * np.cos(x), (np.linspace(0.1, 1.0, size),), {})
+            assert check(problem, structure=False).ok

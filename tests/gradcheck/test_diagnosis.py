@@ -1,0 +1,375 @@
+"""The diagnosis: the most telling of what relations, experiments and places have to say.
+
+A wrong gradient that is the right one but for a sign, a factor, a transpose or a term is told so.
+
+A complex gradient in JAX's convention is told apart from one that is merely wrong.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_vjp
+from numpy_attention.gradcheck.diagnosis import OTHER, diagnose
+from numpy_attention.gradcheck.evidence import Evidence
+from numpy_attention.layers import Embedding, LayerNorm, Linear
+from tests.gradcheck.planted import caught, spoilt, times, told
+
+
+def test_only_the_last_row(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((4, 5))
+    factors = np.concatenate([np.ones((3, 5)), np.exp(rng.standard_normal((1, 5)))])
+    message, report = caught(ops.softmax, spoilt(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
+    assert report.arguments["x"].worst[0] == 3
+    assert "only the last along axis 0" in message
+    assert "stop one short" in message
+
+
+def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None:
+    class Forgetful(LayerNorm):
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            dx, grads = super().backward(dy, cache)
+            return dx, {**grads, "gamma": grads["gamma"] / 2}
+
+    with pytest.raises(GradientError, match="dgamma: half of what it should be"):
+        gradcheck_layer(Forgetful(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
+
+
+def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Generator) -> None:
+    q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
+
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dq, dk, dv, dbias = ops.scaled_dot_product_attention_backward(dy, cache)
+        return dq, dv, dk, dbias
+
+    message, report = caught(ops.scaled_dot_product_attention, backward, {"q": q, "k": k, "v": v})
+    assert not report.arguments["q"].wrong.any()
+    assert "likely mistake: dk and dv are exchanged: each holds the other's gradient" in message
+
+
+@pytest.mark.parametrize("error", [5e-6, 1e-4])
+def test_gradients_that_only_resemble_each_others_are_not_called_exchanged(
+    error: float, rng: np.random.Generator
+) -> None:
+    q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
+
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dq, dk, dv, dbias = ops.scaled_dot_product_attention_backward(dy, cache)
+        return dq, (1 + error) * dv, dk, dbias
+
+    message, _ = caught(ops.scaled_dot_product_attention, backward, {"q": q, "k": k, "v": v})
+    assert "dk, dv wrong" in message
+    assert "exchanged" not in message
+
+
+def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
+    class Uneven(LayerNorm):
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            dx, grads = super().backward(dy, cache)
+            return dx * np.linspace(1, 2, dx.size).reshape(dx.shape), grads
+
+    with pytest.raises(GradientError, match=r"every parameter's gradient is right, only dx is wrong"):
+        gradcheck_layer(Uneven(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
+
+
+def test_the_first_of_two_outputs_ignored_is_not_called_a_mean(rng: np.random.Generator) -> None:
+    def vjp(dy: Any, x: np.ndarray) -> np.ndarray:
+        return np.asarray(2 * x * dy[1])
+
+    with pytest.raises(GradientError) as failure:
+        gradcheck_vjp(lambda x: (x.sum(0), x * x), vjp, (rng.standard_normal((4, 3)),))
+    assert "dx takes nothing from dy of output 0 (of 2, counted from 0)" in str(failure.value)
+    assert "mean" not in str(failure.value)
+
+
+def test_a_sum_that_is_not_reversed_is_told_to_run_from_the_other_end(rng: np.random.Generator) -> None:
+    with pytest.raises(GradientError, match="the sum from the other end"):
+        gradcheck_vjp(np.cumsum, lambda dy, x: np.cumsum(dy), (rng.standard_normal(6),))
+    with pytest.raises(GradientError, match="runs the wrong way along axis 1 of x"):
+        gradcheck_vjp(
+            lambda x: np.cumsum(np.sin(x), axis=1), lambda dy, x: np.cumsum(dy, axis=1) * np.cos(x),
+            (rng.standard_normal((3, 6)),)
+        )
+
+
+def test_the_diagnosis_takes_few_calls(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = before = 0
+
+    def counted(evidence: Evidence) -> str:
+        nonlocal before
+        before = calls
+        return diagnose(evidence)
+
+    monkeypatch.setattr("numpy_attention.gradcheck.check.diagnose", counted)
+
+    def f(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        return np.asarray(np.tanh(x @ w))
+
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        factors = np.linspace(1, 2, w.size).reshape(w.shape)
+        d = dy * (1 - np.tanh(x @ w) ** 2)
+        return d @ w.T, x.T @ d * factors
+
+    with pytest.raises(GradientError) as failure:
+        gradcheck_vjp(f, vjp, (rng.standard_normal((3, 4)), rng.standard_normal((4, 5))))
+    report = failure.value.report
+    assert report is not None
+    assert "dw is wrong by no simple rule" in report.diagnosis or "dw is wrong in" in report.diagnosis
+    assert 0 < calls - before < 100
+
+
+def uneven(grad: np.ndarray) -> np.ndarray:
+    """Wrong in a way that no relation explains."""
+    return grad * np.linspace(1, 2, grad.size).reshape(grad.shape)
+
+
+OF_ONE = "all other gradients are right: the mistake stands where "
+OF_AN_INPUT = "every parameter's gradient is right"
+
+
+def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
+    """The diagnosis of a Linear with some of dx, dw, db wrong."""
+
+    class Slipped(Linear):
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            dx, grads = super().backward(dy, cache)
+            grads = {name: uneven(grad) if name in wrong else grad for name, grad in grads.items()}
+            return uneven(dx) if "x" in wrong else dx, grads
+
+    with pytest.raises(GradientError) as failure:
+        gradcheck_layer(Slipped(3, 4, rng, bias, np.float64), {"x": rng.standard_normal((4, 3))})
+    assert failure.value.report is not None
+    return failure.value.report.diagnosis
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_only_wrong_gradient_of_a_layer_is_put_together_wrongly(bias: bool, rng: np.random.Generator) -> None:
+    said = told_of_a_layer("w", bias, rng)
+    assert OF_ONE + "dw is put together" in said
+    assert OF_AN_INPUT not in said
+
+
+def test_of_several_wrong_gradients_no_place_is_named(rng: np.random.Generator) -> None:
+    said = told_of_a_layer("w, b", True, rng)
+    assert OF_ONE not in said
+    assert OF_AN_INPUT not in said
+
+
+@pytest.mark.parametrize("wrong", ["x, w", "x, w, b"])
+def test_an_input_beside_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
+    said = told_of_a_layer(wrong, True, rng)
+    assert OF_AN_INPUT not in said
+    assert OF_ONE not in said
+
+
+def test_the_only_gradient_of_a_layer_has_no_others_that_are_right(rng: np.random.Generator) -> None:
+    class Slipped(Embedding):
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            dx, grads = super().backward(dy, cache)
+            return dx, {name: uneven(grad) for name, grad in grads.items()}
+
+    with pytest.raises(GradientError, match="dtable is wrong") as failure:
+        gradcheck_layer(Slipped(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
+    assert OF_ONE not in str(failure.value)
+
+
+def test_of_an_op_that_has_no_parameters_no_guess_of_a_layer_is_made(rng: np.random.Generator) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return dy @ w.T, uneven(x.T @ dy)
+
+    with pytest.raises(GradientError, match="dx2 is wrong") as failure:
+        gradcheck_vjp(np.matmul, vjp, (rng.standard_normal((3, 4)), rng.standard_normal((4, 5))))
+    assert OF_ONE not in str(failure.value)
+    assert OF_AN_INPUT not in str(failure.value)
+
+
+def test_sign(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5))
+    message, _ = caught(ops.softmax, lambda dy, cache: -ops.softmax_backward(dy, cache), (x,))
+    assert "the sign is wrong" in message
+
+
+def test_transposed_square_matrix(rng: np.random.Generator) -> None:
+    x, w = rng.standard_normal((2, 4)), rng.standard_normal((4, 4))
+    message, report = caught(ops.linear, spoilt(ops.linear_backward, lambda dw: dw.T, 1), {"x": x, "w": w})
+    assert [argument.symbol for argument in report.arguments.values() if argument.wrong.any()] == ["dw"]
+    assert "dw: transposed" in message
+
+
+def test_factor_two(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5))
+    message, _ = caught(ops.gelu, lambda dy, cache: 2 * ops.gelu_backward(dy, cache), (x,))
+    assert "twice what it should be" in message
+
+
+def test_mean_in_place_of_the_batch_sum(rng: np.random.Generator) -> None:
+    x, w, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 5)), rng.standard_normal(5)
+    message, _ = caught(ops.linear, spoilt(ops.linear_backward, times(1 / 3), 2), {"x": x, "w": w, "b": b})
+    assert "divided by 3 (axis 0 of x) once too often" in message
+
+
+def test_the_softmax_without_its_sum(rng: np.random.Generator) -> None:
+    message, _ = caught(ops.softmax, lambda dy, cache: dy * cache.y, {"x": rng.standard_normal((3, 5))})
+    assert "`- sum(dy * w)` go missing" in message
+
+
+def test_the_softmax_with_an_unweighted_sum(rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, cache: Any) -> np.ndarray:
+        return np.asarray(cache.y * (dy - dy.sum(-1, keepdims=True)))
+
+    message, _ = caught(ops.softmax, backward, {"x": rng.standard_normal((3, 5))})
+    assert "the sum must be weighted" in message
+
+
+def test_the_softmax_diagonal_alone(rng: np.random.Generator) -> None:
+    message, _ = caught(ops.softmax, lambda dy, cache: dy * cache.y * (1 - cache.y), {"x": rng.standard_normal((3, 5))})
+    assert "only the diagonal of the softmax's Jacobian" in message
+
+
+def test_a_factor_of_each_row(rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        dx, *rest = ops.layer_norm_backward(dy, cache)
+        return (dx * np.exp(np.arange(1.0, 5.0))[:, None], *rest)
+
+    inputs = {"x": rng.standard_normal((4, 5)), "gamma": rng.standard_normal(5), "beta": rng.standard_normal(5)}
+    message, _ = caught(ops.layer_norm, backward, inputs)
+    assert "every row along axis 1 has the right direction and another length" in message
+
+
+def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
+    inputs = {"logits": rng.standard_normal((7, 4)), "targets": np.array([0, 3, -100, 2, 1, 1, 0])}
+    message, _ = caught(
+        ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(dy, cache) * (6 / 7), inputs, ignore_index=-100
+    )
+    assert "a mean over all 7 of targets, where only 6 count?" in message
+
+
+@pytest.mark.parametrize("words", ["left out", "one too many"])
+@pytest.mark.parametrize("name", ["w", "w.T"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_matrix_of_a_product(side: str, name: str, words: str, rng: np.random.Generator) -> None:
+    """The gradient of sin(x m) is dy cos(x m) m.T, that of sin(m x) is m.T dy cos(m x)."""
+    w, count = rng.standard_normal((4, 4)), 0 if words == "left out" else 2
+
+    def times(x: np.ndarray, m: np.ndarray) -> np.ndarray:
+        return m @ x if side == "left" else x @ m
+
+    def m(w: np.ndarray) -> np.ndarray:
+        return w if name == "w.T" else w.T
+
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        d = dy * np.cos(times(x, m(w)))
+        dm = d @ x.T if side == "left" else x.T @ d
+        for _ in range(count):
+            d = times(d, m(w).T)
+        return d, m(dm)
+
+    x = rng.standard_normal((4, 3) if side == "left" else (3, 4))
+    assert f"dx: the matrix {name}, a factor at the {side}, is {words}" in told(
+        lambda x, w: np.sin(times(x, m(w))), vjp, x, w
+    )
+
+
+def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
+    inputs = {"logits": rng.standard_normal((7, 4)), "targets": rng.integers(0, 4, 7)}
+    message, _ = caught(
+        ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(np.ones_like(dy), cache), inputs,
+    )
+    assert "dy itself, a single number here, is left out" in message
+
+
+def test_the_variance_path_of_a_norm(rng: np.random.Generator) -> None:
+    def backward(dy: np.ndarray, cache: Any) -> Any:
+        x, inverse, gamma = cache
+        d = dy * gamma
+        return (d - d.mean(-1, keepdims=True)) * inverse, (dy * (x - x.mean(-1, keepdims=True)) * inverse).sum(0)
+
+    def norm(x: np.ndarray, gamma: np.ndarray) -> Any:
+        inverse = 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return (x - x.mean(-1, keepdims=True)) * inverse * gamma, (x, inverse, gamma)
+
+    message, _ = caught(norm, backward, {"x": rng.standard_normal((3, 5)), "gamma": rng.standard_normal(5)})
+    assert "path through the variance" in message
+
+
+def test_the_scale_left_out(rng: np.random.Generator) -> None:
+    q, k, v = rng.standard_normal((3, 4)), rng.standard_normal((5, 4)), rng.standard_normal((5, 6))
+    wrong = spoilt(ops.scaled_dot_product_attention_backward, times(2.0), 1)  # d_k = 4, so 1/scale is 2
+    message, report = caught(ops.scaled_dot_product_attention, wrong, {"q": q, "k": k, "v": v})
+    assert report.arguments["k"].wrong.any()
+    assert not report.arguments["q"].wrong.any()
+    assert "constant factor 2" in message
+    message, _ = caught(ops.scaled_dot_product_attention, spoilt(wrong, times(0.3), 0), (q, k, v), scale=0.3)
+    assert "scale is applied once too often" in message
+
+
+def test_the_identity_path_of_a_residual_branch(rng: np.random.Generator) -> None:
+    message, _ = caught(
+        lambda x: (x + np.tanh(x), x), lambda dy, x: dy / np.cosh(x) ** 2, {"x": rng.standard_normal((3, 4))}
+    )
+    assert "the identity path of a residual branch is left out" in message
+
+
+def test_a_reshape_without_its_transpose(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((2, 3, 8))
+    message, _ = caught(ops.split_heads, lambda dy, cache: dy.reshape(2, 3, 8), {"x": x}, num_heads=2)
+    assert "a reshape without its transpose" in message
+
+
+def test_the_gelu_with_the_other_forms_gradient(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    other = ops.gelu(x, approximate="none")[1]
+    message, _ = caught(ops.gelu, lambda dy, cache: ops.gelu_backward(dy, other), {"x": x})
+    assert "close, but not equal" in message
+
+
+def test_a_gradient_at_ignored_places(rng: np.random.Generator) -> None:
+    logits, targets = rng.standard_normal((2, 3, 5)), np.array([[1, -100, 3], [0, 4, -100]])
+
+    def backward(dloss: np.ndarray, cache: Any) -> np.ndarray:
+        dlogits = ops.cross_entropy_backward(dloss, cache)
+        return dlogits + 0.1 * dloss * np.where(targets == -100, 1.0, 0.0)[..., None]
+
+    message, report = caught(ops.cross_entropy, backward, {"logits": logits, "targets": targets})
+    assert np.array_equal(report.arguments["logits"].wrong.all(-1), targets == -100)
+    assert "what is hidden or ignored still gets a gradient" in message
+
+
+def f(z: np.ndarray, x: np.ndarray) -> Any:
+    return z**3 * x, np.abs(z) ** 2
+
+
+def ours(dy: Any, z: np.ndarray, x: np.ndarray) -> Any:
+    return dy[0] * np.conj(3 * z * z * x) + 2 * z * dy[1], (dy[0] * np.conj(z**3)).real
+
+
+def theirs(dy: Any, z: np.ndarray, x: np.ndarray) -> Any:
+    return dy[0] * 3 * z * z * x + 2 * np.conj(z) * dy[1], (dy[0] * z**3).real
+
+
+@pytest.fixture
+def inputs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    return rng.standard_normal(4) + 1j * rng.standard_normal(4), rng.standard_normal(4)
+
+
+def test_the_other_convention_is_named(inputs: Any) -> None:
+    assert gradcheck_vjp(f, ours, inputs).ok
+    with pytest.raises(GradientError) as caught:
+        gradcheck_vjp(f, theirs, inputs)
+    assert f"likely mistake: {OTHER}" in str(caught.value)
+
+
+def test_what_is_wrong_in_both_is_not_excused(inputs: Any) -> None:
+    with pytest.raises(GradientError) as caught:
+        gradcheck_vjp(f, lambda dy, z, x: (theirs(dy, z, x)[0], ours(dy, z, x)[1]), inputs)
+    assert OTHER not in str(caught.value)
+
+
+def test_real_functions_are_not_asked(rng: np.random.Generator) -> None:
+    with pytest.raises(GradientError) as caught:
+        gradcheck_vjp(np.sin, lambda dy, x: -dy * np.cos(x), (rng.standard_normal(3),))
+    assert OTHER not in str(caught.value)

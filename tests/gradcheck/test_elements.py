@@ -1,0 +1,228 @@
+"""Small arrays: each element is held to its own error bar, and corners are no errors.
+
+The complex step judges to the last digits, and only where differences confirm it.
+
+Large arrays: one wrong element of a million is found in a bounded number of calls.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.gradcheck import GradientError, Report, gradcheck, gradcheck_vjp
+from tests.gradcheck.planted import caught, spoilt, times
+
+
+def test_one_of_twelve_softmax_elements_off_by_one_percent(rng: np.random.Generator) -> None:
+    for index in np.ndindex(3, 4):
+        x = rng.standard_normal((3, 4))
+        message, report = caught(ops.softmax, spoilt(ops.softmax_backward, times(1.01, index)), {"x": x})
+        assert report.arguments["x"].worst == index
+        assert report.arguments["x"].wrong.sum() == 1
+        assert "a single element" in message
+        assert report.slope is None or report.slope < 1.5
+
+
+@pytest.mark.parametrize("index", [..., (1, 2)], ids=["every element", "one element"])
+def test_float32_gradients_off_by_a_thousandth(rng: np.random.Generator, index: Any) -> None:
+    x = rng.standard_normal((3, 5)).astype(np.float32)
+    gradcheck(ops.gelu, ops.gelu_backward, {"x": x})
+    _, report = caught(ops.gelu, spoilt(ops.gelu_backward, times(1.001, index)), {"x": x})
+    assert report.arguments["x"].wrong[1, 2]
+
+
+def test_float16_gradients_are_checked_at_their_own_precision(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4)).astype(np.float16)
+    gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
+    with pytest.raises(GradientError):
+        gradcheck(ops.softmax, lambda dy, cache: ops.softmax_backward(dy, cache) * np.float16(1.3), {"x": x})
+
+
+def test_layer_norm_of_width_two_raises_no_alarm(rng: np.random.Generator) -> None:
+    for dtype in (np.float64, np.float32):
+        for _ in range(20):
+            x, gamma, beta = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 2), 2, 2))
+            x[0] = x[0, 0] + dtype(1e-3) * rng.standard_normal(2).astype(dtype)  # ill-conditioned to the limit
+            gradcheck(ops.layer_norm, ops.layer_norm_backward, {"x": x, "gamma": gamma, "beta": beta})
+
+
+def test_softmax_with_scores_of_500_raises_no_alarm(rng: np.random.Generator) -> None:
+    for dtype in (np.float64, np.float32):
+        for _ in range(20):
+            x = (500 * rng.standard_normal((3, 4))).astype(dtype)
+            gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
+
+
+def test_a_loss_too_small_to_move_raises_no_alarm() -> None:
+    for gap in (24.0, 27.0, 30.0, 33.0, 36.0, 40.0, 440.0):
+        inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
+        gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
+
+
+@pytest.mark.parametrize("approximate", ["tanh", "none"])
+def test_stairs_of_round_off_raise_no_alarm(approximate: str) -> None:
+    """Far to the left gelu is x times so many last bits of a 1: a stair that is straight over every small step."""
+    for x in (-5.5, -6.0, -6.801165233553521, -7.2, -8.29, -10.383746126, -12.0):
+        gradcheck(ops.gelu, ops.gelu_backward, {"x": np.array([[x]])}, approximate=approximate)
+
+
+def test_an_error_beside_a_corner_is_found() -> None:
+    """A relu that is off is no stair of round-off, however near it is to going on."""
+    x = np.array([[-3e-4, 1.0]])
+    gradcheck(ops.relu, ops.relu_backward, {"x": x})
+    with pytest.raises(GradientError, match=r"dx\[0, 0\]"):
+        gradcheck(ops.relu, lambda dy, cache: dy * np.array([[1e-3, 1.0]]), {"x": x})
+
+
+def test_values_of_very_different_sizes(rng: np.random.Generator) -> None:
+    x = np.array([1e-9, 1e-3, 1.0, 1e3, 1e7])
+    gradcheck(lambda x: (np.log(x), x), lambda dy, x: dy / x, {"x": x})
+    gradcheck(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, {"x": x})
+
+
+def test_mirrored_numbers_have_mirrored_derivatives() -> None:
+    """Steps are as large on the one side of zero as on the other: the same numbers to the last bit."""
+    x = np.array([0.9, -0.7, 0.01, -0.02, 1e-3])
+    there, back = (
+        gradcheck(lambda x: (np.cosh(x), x), lambda dy, x: dy * np.sinh(x), {"x": one}, witness="differences")
+        for one in (x, -x)
+    )
+    assert np.array_equal(there.arguments["x"].numeric, -back.arguments["x"].numeric)
+
+
+def test_a_corner_is_reported_as_a_kink_and_not_as_an_error(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    x[1, 2] = 0.0
+    report = gradcheck(ops.relu, ops.relu_backward, {"x": x})
+    assert np.argwhere(report.arguments["x"].kinks).tolist() == [[1, 2]]
+    assert "1 element at a kink" in str(report)
+
+
+def test_a_tie_in_a_max_is_a_kink(rng: np.random.Generator) -> None:
+    x = np.array([[1.0, 3.0, 3.0], [0.0, 2.0, 1.0]])
+
+    def backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = np.zeros_like(x)
+        dx[np.arange(len(x)), x.argmax(-1)] = dy
+        return dx
+
+    report = gradcheck(lambda x: (x.max(-1), x), backward, {"x": x})
+    assert np.argwhere(report.arguments["x"].kinks).tolist() == [[0, 1], [0, 2]]
+
+
+def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
+    with pytest.raises(GradientError):
+        gradcheck(
+            lambda x: (np.maximum(x, 0), x), lambda dy, x: dy * np.where(x == 0, 3.0, x > 0),
+            {"x": np.array([0.0, 1.0, -2.0])}
+        )
+
+
+def test_the_edge_of_a_domain_is_no_error() -> None:
+    report = gradcheck(
+        lambda x: (np.sqrt(x), x), lambda dy, x: dy / (2 * np.sqrt(np.maximum(x, 1e-300))),
+        {"x": np.array([1e-320, 1.0, 4.0])}
+    )
+    assert report.ok
+
+
+def wrong(f: Any, vjp: Any, *inputs: np.ndarray, **options: Any) -> Report:
+    with pytest.raises(GradientError) as failure:
+        gradcheck_vjp(f, vjp, inputs, **options)
+    assert failure.value.report is not None
+    return failure.value.report
+
+
+@pytest.mark.parametrize("error", [1e-7, 1e-10, 1e-12])
+def test_errors_that_no_difference_resolves(error: float, rng: np.random.Generator) -> None:
+    x = rng.uniform(0.5, 2.0, (3, 4))
+    assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,)).error < 1e-14
+    report = wrong(np.sin, lambda dy, x: dy * np.cos(x) * (1 + error), x)
+    assert report.arguments["x"].witness == "complex step"
+    assert report.arguments["x"].wrong.mean() > 0.5  # the smallest elements are not known to more digits
+
+
+def test_what_is_not_analytic_is_judged_by_differences_and_said_so(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((2, 5))
+
+    def f(x: np.ndarray) -> np.ndarray:
+        return np.abs(x) * x
+
+    report = gradcheck_vjp(f, lambda dy, x: 2 * dy * np.abs(x), (x,))
+    assert report.arguments["x"].witness == "differences"
+    assert "differences find another derivative" in str(report)
+    # What a complex step would take for right: the imaginary part of |x| x, were |x| a constant.
+    wrong(f, lambda dy, x: dy * np.abs(x), x)
+
+
+def test_each_witness_can_be_asked_alone(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(5)
+    right = {"f": np.tanh, "vjp": lambda dy, x: dy * (1 - np.tanh(x) ** 2), "inputs": (x,)}
+    for witness, judge in (("both", "complex step"), ("complex", "complex step"), ("differences", "differences")):
+        assert gradcheck_vjp(**right, witness=witness).arguments["x"].witness == judge
+    with pytest.raises(GradientError, match="no complex step: TypeError"):
+        gradcheck_vjp(np.floor, lambda dy, x: 0 * dy, (x,), witness="complex")
+    with pytest.raises(ValueError, match="witness must be one of both, complex, differences, got 'neither'"):
+        gradcheck_vjp(**right, witness="neither")
+
+
+def test_an_argument_of_several_that_is_not_analytic_is_told_from_the_others(rng: np.random.Generator) -> None:
+    x, w = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    report = gradcheck_vjp(
+        lambda x, w: x * np.abs(w), lambda dy, x, w: (dy * np.abs(w), (dy * x).sum(0) * np.sign(w)), (x, w)
+    )
+    assert {name: one.witness for name, one in report.arguments.items()} == {"x": "complex step", "w": "differences"}
+
+
+def test_the_step_is_confirmed_at_badly_scaled_inputs() -> None:
+    x = np.array([1e-5, 3e-4, 0.02, 1.0])
+    report = gradcheck_vjp(lambda x: 1 / x, lambda dy, x: -dy / x**2, (x,))
+    assert report.arguments["x"].witness == "complex step"
+    wrong(lambda x: 1 / x, lambda dy, x: -dy / x**2 * (1 + 1e-9), x)
+
+
+def test_one_element_of_a_million_off_by_one_percent(rng: np.random.Generator) -> None:
+    def cube(x: np.ndarray) -> Any:
+        return x * x * x, x
+
+    def cube_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = 3 * x * x * dy
+        dx[417, 903] *= 1.01
+        return dx
+
+    x = rng.standard_normal((1000, 1000))
+    x[417, 903] = 0.7
+    message, report = caught(cube, cube_backward, {"x": x})
+    assert report.arguments["x"].worst == (417, 903)
+    assert report.arguments["x"].wrong.sum() == 1
+    assert report.calls <= 400
+    assert "dx[417, 903]" in message
+    assert "ratio 1.01" in message
+
+
+def test_two_elements_of_many_that_would_cancel(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((60, 70))
+
+    def spoil(grad: np.ndarray) -> np.ndarray:
+        grad[3, 4] += 0.01
+        grad[50, 60] -= 0.01
+        return grad
+
+    _, report = caught(ops.silu, spoilt(ops.silu_backward, spoil), {"x": x})
+    assert {tuple(index) for index in np.argwhere(report.arguments["x"].wrong)} == {(3, 4), (50, 60)}
+
+
+def test_a_large_array_is_checked_in_few_calls(rng: np.random.Generator) -> None:
+    report = gradcheck(ops.silu, ops.silu_backward, {"x": rng.standard_normal((200, 300))})
+    assert report.calls <= 40
+    assert "random directions" in str(report)
+    assert report.error < 1e-9
+
+
+def test_many_wrong_elements_of_a_large_array_cost_a_bounded_number_of_calls(rng: np.random.Generator) -> None:
+    with pytest.raises(GradientError, match="twice what it should be") as failure:
+        gradcheck(ops.silu, lambda dy, cache: 2 * ops.silu_backward(dy, cache), {"x": rng.standard_normal((100, 100))})
+    assert failure.value.report is not None
+    assert failure.value.report.calls <= 1700

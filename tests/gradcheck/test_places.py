@@ -1,0 +1,136 @@
+"""Where no rule explains a mistake, its place does, in words that say no more than is known.
+
+Of a backward that is wrong only where a value is, the words name the value, a plain threshold, and what is there.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from numpy_attention.gradcheck.places import branch, indices_in_words, place, place_in_words, plain
+from numpy_attention.gradcheck.report import ArgumentReport
+from tests.gradcheck.planted import told
+
+
+@pytest.mark.parametrize(("index", "words"), [
+    ((slice(None),), "every element"), (((1,), (2,)), "a single element"), ((3,), "only the last along axis 0"),
+    ((slice(None), 0), "only the first along axis 1"), ((2,), "only number 2 along axis 0"),
+    (np.eye(4, dtype=bool), "the diagonal"), (~np.eye(4, dtype=bool), "all but the diagonal"),
+    (np.tri(4, k=-1, dtype=bool), "only below the diagonal"),
+    (np.tri(4, k=-1, dtype=bool).T, "only above the diagonal"),
+    (([0, 2],), "only places 0, 2 along axis 0"), ((slice(1, 3),), "only places 1 to 2 along axis 0"),
+    ((slice(0, 2), slice(2, 4)), "only places 0 to 1 along axis 0 and places 2 to 3 along axis 1"),
+    (([0, 0, 2], [0, 1, 3]), ""),
+])
+def test_the_place_of_what_is_wrong_is_said_in_a_few_words(index: Any, words: str) -> None:
+    wrong = np.zeros((4, 4), dtype=bool)
+    wrong[index] = True
+    assert place(wrong, np.ones((4, 4), dtype=bool)) == words
+
+
+def test_the_edges_of_a_picture() -> None:
+    wrong = np.ones((2, 5, 6), dtype=bool)
+    wrong[:, 1:-1, 1:-1] = False
+    words = place(wrong, np.ones((2, 5, 6), dtype=bool))
+    assert words == "only the edges: all but places 1 to 3 along axis 1 and places 1 to 4 along axis 2"
+
+
+@pytest.mark.parametrize(("indices", "n", "words"), [
+    ([4], 5, "the last"), ([0], 5, "the first"), ([0, 4], 5, "the first and the last"),
+    ([1, 4, 7], 9, "every 3th place from 1"),
+    ([0, 1, 3, 4, 6, 8, 9], 12, "places 0, 1, 3, 4, 6, 8 ..."),
+])
+def test_places_along_an_axis(indices: list[int], n: int, words: str) -> None:
+    assert indices_in_words(np.array(indices), n) == words
+
+
+@pytest.mark.parametrize(("rows", "loop"), [(2, False), (4, True)])
+def test_a_loop_is_suspected_only_where_there_is_something_to_loop_over(rows: int, loop: bool) -> None:
+    wrong = np.zeros((rows, 3), dtype=bool)
+    wrong[-1] = True
+    report = ArgumentReport("x", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
+    report.pattern = place(wrong, np.ones_like(wrong))
+    words = place_in_words(report)
+    assert "dx is wrong in the last along axis 0" in words
+    assert ("stop one short" in words) == loop
+
+
+def test_a_triangle_reads_as_a_sentence() -> None:
+    wrong = np.tri(5, k=-1, dtype=bool)
+    report = ArgumentReport("a", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
+    report.pattern = "only below the diagonal"
+    assert place_in_words(report) == "da is wrong only below the diagonal, by no simple rule"
+
+
+def test_a_threshold_on_the_own_value_and_what_is_wrong_beyond_it(rng: np.random.Generator) -> None:
+    x = 3 * rng.standard_normal((4, 6))
+    words = told(np.sin, lambda dy, x: dy * np.where(x > 3, -1, 1) * np.cos(x), x)
+    assert words == "dx: wrong just where x > 3, and there the sign is wrong"
+
+
+def test_a_size_is_a_threshold_too(rng: np.random.Generator) -> None:
+    x = 2 * rng.standard_normal((5, 6))
+    words = told(lambda x: np.clip(x, -1, 1), lambda dy, x: dy, x)
+    assert words == "dx: wrong just where |x| > 1: the gradient must be zero there"
+
+
+def test_a_single_value(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5))
+    x[0, 2] = x[2, 1] = 0.0
+    words = told(lambda x: x**3, lambda dy, x: dy * np.where(x == 0, 5.0, 3 * x * x), x)
+    assert "wrong only where x is exactly 0" in words
+
+
+def test_the_value_of_another_argument(rng: np.random.Generator) -> None:
+    x, t = rng.standard_normal((4, 6)), rng.choice([-1.0, 1.0], (4, 6))
+    words = told(lambda x, t: t * np.exp(x), lambda dy, x, t: (dy * np.exp(x), dy * np.exp(x)), x, t)
+    assert words.startswith("dx: wrong just where t < 0, and there the sign is wrong")
+
+
+def test_the_largest_of_a_row(rng: np.random.Generator) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.asarray(dy * np.cos(x) * np.where(x == x.max(1, keepdims=True), 3, 1))
+
+    assert "wrong just where x is the largest along axis 1" in told(np.sin, vjp, rng.standard_normal((5, 6)))
+
+
+def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Generator) -> None:
+    x = np.sort(rng.standard_normal(12))
+    wrong = np.zeros(12, dtype=bool)
+    wrong[-1] = True
+    report = ArgumentReport("x", x + wrong, x, np.full(12, 1e-12), wrong, np.zeros(12, dtype=bool), 0)
+    assert branch(report, {"x": x}, (np.ones(12),), (np.ones(12),)) == ""
+
+
+@pytest.mark.parametrize(("low", "high", "number"), [
+    (-0.3, 2.0, 0.0), (2.7, 3.2, 3.0), (0.41, 0.52, 0.5), (-1.2, -0.9, -1.0), (0.1234, 0.1236, 0.1234),
+])
+def test_the_plainest_number_between_two(low: float, high: float, number: float) -> None:
+    assert plain(low, high) == pytest.approx(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.0, "x is exactly 0"), (1.0, "x is exactly 1"), (2.5, "x and t are equal")]
+)
+def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Generator) -> None:
+    x, t = rng.standard_normal((3, 5)), rng.standard_normal((3, 5))
+    x[1, 2], t[1, 2] = value, 2.5
+
+    def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> Any:
+        return dy * t * np.where(x == value, 7.0, np.cos(x)), dy * np.sin(x)
+
+    with pytest.raises(GradientError, match=f"wrong only where {words}: is that a case of its own"):
+        gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
+
+
+def test_of_zeros_and_ones_the_words_are_true_of_the_zeros() -> None:
+    """A bound between 0 and 1 that is rounded to 0 would say keep < 0, of numbers that are 0."""
+    from numpy_attention.gradcheck.places import _threshold
+
+    zeros, ones = np.zeros(20), np.ones(20)
+    assert _threshold("keep", zeros, ones) == "keep < 1"
+    assert _threshold("keep", ones, zeros) == "keep > 0"
+    assert _threshold("keep", -ones, zeros) == "keep < 0"
+    assert _threshold("keep", zeros, -ones) == "keep > -1"

@@ -1,0 +1,465 @@
+"""Options reach the function, whatever they are called, and the checker's own do not by mistake.
+
+Ops and functions in one form: inputs by name or place, options, gradients in their order, trees, complex numbers.
+
+A layer or a model as a problem: every input, every parameter, and the layer stays as it is.
+"""
+
+import copy
+import functools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention import ops
+from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
+from numpy_attention.gradcheck.problem import (
+    FunctionProblem,
+    LayerProblem,
+    OpProblem,
+    checked,
+    fresh,
+    in_float64,
+    name_of,
+    split_options,
+)
+from numpy_attention.layers import Linear, MultiHeadAttention
+from numpy_attention.models import GPT, GPTConfig
+
+
+def f(x: np.ndarray, seed: int = 7, power: int = 1) -> np.ndarray:
+    return x**power + seed
+
+
+def test_options_by_keyword_and_by_dict_reach_the_function() -> None:
+    assert split_options(f, {"seed": 3}, {"power": 2}) == {"seed": 3, "power": 2}
+    assert split_options(f, None, {}, {"seed": 0}) == {}, "the function keeps its own default"
+    assert split_options(f, {"seed": 3}, {}, {"seed": 5}) == {"seed": 3}
+    assert split_options(np.sin, None, {}, {"seed": 5, "rtol": 1e-3, "no_gradient": ("x",)}) == {}
+
+
+def test_an_option_twice_or_of_two_meanings_is_refused() -> None:
+    with pytest.raises(TypeError, match="the option power was given twice"):
+        split_options(f, {"power": 2}, {"power": 2})
+    with pytest.raises(TypeError, match=r"seed=5 is the checker's own, but f takes a seed too.*options=\{'seed': "):
+        split_options(f, None, {}, {"seed": 5})
+    with pytest.raises(TypeError, match="gradcheck f: options must be a dict by name, got list"):
+        split_options(f, [1], {})
+
+
+def test_every_call_gets_generators_of_its_own_and_arrays_in_the_dtype_of_the_inputs(rng: np.random.Generator) -> None:
+    options = {"rng": rng, "table": rng.standard_normal(3).astype(np.float32), "mask": np.ones(2, bool), "p": 0.5}
+    arrays = {"scale": np.array(0.5, np.float32), "ids": np.arange(2), "x": np.ones(3)}
+    first, again = fresh(options, arrays), fresh(options, arrays)
+    assert first["rng"].random() == again["rng"].random() == rng.random()
+    assert first["table"].dtype == np.float64, "that of the first array with axes"
+    assert first["mask"] is options["mask"]
+    assert first["p"] == 0.5
+    assert fresh(options, {"scale": arrays["scale"]})["table"].dtype == np.float32
+
+
+def test_a_function_goes_by_its_name() -> None:
+    class Twice:
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            return 2 * x
+
+    assert [name_of(one) for one in (f, np.sin, functools.partial(f, power=2), Twice())] == ["f", "sin", "f", "Twice"]
+
+
+def test_a_product_draws_the_mask_that_its_function_drew(rng: np.random.Generator) -> None:
+    def drop(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return x * (rng.random(x.shape) < 0.6)
+
+    def vjp(dy: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return dy * (rng.random(x.shape) < 0.6)
+
+    before = rng.bit_generator.state
+    assert gradcheck_vjp(drop, vjp, (np.ones((4, 5)),), options={"rng": rng}).ok
+    assert rng.bit_generator.state == before
+
+
+GOOD: dict[str, Any] = {"seed": 0, "witness": "both", "rtol": 0.0, "atol": 0.0}
+
+
+@pytest.mark.parametrize(("option", "value", "kind", "words"), [
+    ("seed", -1, ValueError, "seed must be a whole number, 0 or more, got -1"),
+    ("seed", "x", TypeError, "seed must be a whole number, 0 or more, got 'x'"),
+    ("seed", True, TypeError, "seed must be a whole number, 0 or more, got True"),
+    ("seed", 1.0, TypeError, "seed must be a whole number, 0 or more, got 1.0"),
+    ("seed", None, TypeError, "seed must be a whole number, 0 or more, got None"),
+    ("rtol", float("nan"), ValueError, "rtol must be a finite number, 0 or more, got nan"),
+    ("rtol", -1e-3, ValueError, "rtol must be a finite number, 0 or more, got -0.001"),
+    ("atol", float("inf"), ValueError, "atol must be a finite number, 0 or more, got inf"),
+    ("atol", "y" * 5000, TypeError, "atol must be a finite number, 0 or more, got 'yyyy"),
+    ("atol", 1j, TypeError, "atol must be a finite number, 0 or more, got 1j"),
+    ("witness", "both of them", ValueError, "witness must be one of both, complex, differences, got 'both of them'"),
+    ("witness", ["both"], ValueError, "witness must be one of both, complex, differences, got ['both']"),
+])
+def test_what_can_be_no_option_of_the_check_is_refused_in_one_line(
+    option: str, value: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(f"gradcheck f: {words}")) as error:
+        checked("f", **{**GOOD, option: value})
+    assert len(str(error.value)) < 120
+
+
+def test_every_door_refuses_before_anything_is_called() -> None:
+    class Layer:
+        def parameters(self) -> dict[str, np.ndarray]:
+            return {"w": np.ones(2)}
+
+        def forward(self, x: np.ndarray) -> Any:
+            raise AssertionError("it is not to be called")
+
+    def called(*_: Any) -> Any:
+        raise AssertionError("it is not to be called")
+
+    bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"witness": None}]
+    for wrong in bad:
+        words = f"gradcheck .*: {next(iter(wrong))} must be"
+        with pytest.raises(ValueError, match=words):
+            gradcheck(called, called, {"x": np.ones(2)}, **wrong)
+        with pytest.raises(ValueError, match=words):
+            gradcheck_vjp(called, called, {"x": np.ones(2)}, **wrong)
+        with pytest.raises(ValueError, match=words):
+            gradcheck_layer(Layer(), {"x": np.ones(2)}, **wrong)
+
+
+def test_numbers_of_numpys_are_options_as_well() -> None:
+    assert checked("f", np.int8(127), "both", np.float32(0.5), 1) == (127, 0.5, 1.0)
+    assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(2),), seed=np.int8(127)).seed == 127
+
+
+def test_names_and_positions_mean_the_same(rng: np.random.Generator) -> None:
+    x, w = rng.standard_normal((2, 3)), rng.standard_normal((3, 4))
+    by_name = gradcheck(ops.linear, ops.linear_backward, {"w": w, "x": x})
+    by_position = gradcheck(ops.linear, ops.linear_backward, (x, w))
+    assert by_name.arguments.keys() == by_position.arguments.keys() == {"x", "w"}
+
+
+def test_several_outputs_none_gradients_and_options(rng: np.random.Generator) -> None:
+    x, w = rng.standard_normal((3, 4)), rng.standard_normal(4)
+
+    def op(x: np.ndarray, w: np.ndarray, power: int = 1) -> Any:
+        return (x**power, (x * w).sum(-1)), (x, w, power)
+
+    def backward(dy: tuple[np.ndarray, np.ndarray], cache: Any) -> Any:
+        x, _, power = cache
+        dfirst, dsecond = dy
+        return dfirst * power * x ** (power - 1) + dsecond[:, None] * cache[1], None
+
+    with pytest.raises(GradientError, match="no gradient for the argument w"):
+        gradcheck(op, backward, {"x": x, "w": w}, power=3)
+    report = gradcheck(op, backward, {"x": x, "w": w}, power=3, no_gradient=("w",))
+    assert report.arguments.keys() == {"x"}
+
+
+def test_integers_and_masks_are_passed_but_not_differentiated(rng: np.random.Generator) -> None:
+    report = gradcheck(ops.embedding, ops.embedding_backward, (np.array([[1, 1], [0, 2]]), rng.standard_normal((3, 4))))
+    assert report.arguments.keys() == {"table"}
+
+
+def test_a_generator_draws_the_same_mask_in_every_call(rng: np.random.Generator) -> None:
+    gradcheck(ops.dropout, ops.dropout_backward, {"x": rng.standard_normal((3, 4))}, rate=0.5, rng=rng)
+
+
+def test_a_function_that_is_no_op_is_pointed_to_gradcheck_vjp() -> None:
+    with pytest.raises(TypeError, match="gradcheck_vjp"):
+        gradcheck(lambda x: np.sin(x) + 1, lambda dy, cache: dy, {"x": np.ones(3)})
+    assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(3),)).ok
+
+
+def test_one_array_instead_of_a_tuple_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"write \(x,\)"):
+        gradcheck(ops.relu, ops.relu_backward, np.ones(3))
+
+
+def test_the_wrong_number_of_gradients_is_named() -> None:
+    with pytest.raises(GradientError, match="returned 3 gradients for 1 arrays of floats"):
+        gradcheck(ops.relu, lambda dy, cache: (dy, dy, dy), {"x": np.ones(3)})
+
+
+def test_float64_copies_may_be_moved_in_place(rng: np.random.Generator) -> None:
+    given = {"x": rng.standard_normal((3, 4)).astype(np.float32).T, "ids": np.arange(3), "b": None}
+    exact = in_float64(given)
+    assert exact["x"].dtype == np.float64
+    assert exact["x"].flags.c_contiguous
+    assert not np.shares_memory(exact["x"], given["x"])
+    assert exact["ids"] is given["ids"]
+    assert exact["b"] is None
+
+
+class Best(NamedTuple):
+    values: np.ndarray
+    indices: np.ndarray
+    total: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Params:
+    w: np.ndarray
+    scale: float
+    layers: list[dict[str, np.ndarray]]
+    k: int = 2
+
+
+def best(x: np.ndarray, params: Params, *, temperature: float) -> Best:
+    h = x @ params.w * params.scale / temperature + params.layers[0]["b"]
+    indices = np.argsort(h, -1)[..., : params.k]
+    return Best(np.take_along_axis(h, indices, -1), indices, {"total": h.sum(), "rows": len(h)})
+
+
+def best_vjp(dy: Best, x: np.ndarray, params: Params, *, temperature: float) -> Any:
+    assert dy.indices is None
+    assert dy.total["rows"] is None
+    hidden = x @ params.w
+    indices = best(x, params, temperature=temperature).indices
+    dh = np.full_like(hidden, dy.total["total"])
+    np.put_along_axis(dh, indices, dy.values + dy.total["total"], -1)
+    dhidden, dfactor = dh * params.scale / temperature, (dh * hidden).sum()
+    dparams = {"w": x.T @ dhidden, "scale": dfactor / temperature, "layers": [{"b": dh.sum(0)}]}
+    return dhidden @ params.w.T, dparams, -dfactor * params.scale / temperature**2
+
+
+@pytest.mark.parametrize("witness", ["both", "differences", "complex"])
+def test_trees_numbers_integer_outputs_and_keyword_only_arguments(witness: str, rng: np.random.Generator) -> None:
+    params = Params(rng.standard_normal((4, 5)), 1.5, [{"b": rng.standard_normal(5)}])
+    inputs = {"temperature": np.float64(2.0), "x": rng.standard_normal((3, 4)), "params": params}
+    report = gradcheck_vjp(best, best_vjp, inputs, witness=witness)
+    assert list(report.arguments) == ["x", "params.w", "params.scale", "params.layers[0].b", "temperature"]
+    assert report.name == "best"
+
+    def forgets_the_row(dy: Best, x: np.ndarray, params: Params, *, temperature: float) -> Any:
+        dx, dparams, dtemperature = best_vjp(dy, x, params, temperature=temperature)
+        dparams["layers"][0]["b"][-1] *= 1.001
+        return dx, dparams, dtemperature
+
+    with pytest.raises(GradientError, match=r"gradcheck best: dparams\.layers\[0\]\.b wrong") as caught:
+        gradcheck_vjp(best, forgets_the_row, inputs, witness=witness)
+    assert caught.value.report is not None
+    assert caught.value.report.arguments["params.layers[0].b"].worst == (4,)
+
+
+def test_a_python_float_is_moved_and_stays_one(rng: np.random.Generator) -> None:
+    kinds = set()
+
+    def f(x: np.ndarray, t: float) -> np.ndarray:
+        kinds.add(type(t))
+        return x * math.exp(t)
+
+    def vjp(dy: np.ndarray, x: np.ndarray, t: float) -> Any:
+        return dy * math.exp(t), float((dy * x).sum()) * math.exp(t)
+
+    x = rng.standard_normal(3)
+    assert gradcheck_vjp(f, vjp, (x, 0.3), witness="differences").arguments.keys() == {"x", "t"}
+    assert kinds == {float}
+    with pytest.raises(GradientError, match="dt"):
+        gradcheck_vjp(f, lambda dy, x, t: (dy * math.exp(t), float((dy * x).sum())), (x, 0.3))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_inputs_and_outputs_in_the_convention_of_the_page(dtype: type, rng: np.random.Generator) -> None:
+    z, w = ((rng.standard_normal(4) + 1j * rng.standard_normal(4)).astype(dtype) for _ in range(2))
+
+    def f(z: np.ndarray, w: np.ndarray) -> Any:
+        return z * z * w, np.abs(w) ** 2
+
+    def vjp(dy: Any, z: np.ndarray, w: np.ndarray) -> Any:
+        assert dy[0].dtype == z.dtype
+        return dy[0] * np.conj(2 * z * w), dy[0] * np.conj(z * z) + 2 * w * dy[1]
+
+    report = gradcheck_vjp(f, vjp, {"z": z, "w": w})
+    assert report.arguments.keys() == {"z.real", "z.imag", "w.real", "w.imag"}
+    assert FunctionProblem(f, vjp, (z, w), {}).complex
+    with pytest.raises(GradientError, match=r"dz\.real, dz\.imag wrong"):
+        gradcheck_vjp(f, lambda dy, z, w: (dy[0] * 2 * z * w, vjp(dy, z, w)[1]), {"z": z, "w": w})
+    with pytest.raises(GradientError, match=r"dw\.imag"):
+        gradcheck_vjp(f, lambda dy, z, w: (vjp(dy, z, w)[0], vjp(dy, z, w)[1].real), {"z": z, "w": w})
+
+
+def test_complex_outputs_of_real_inputs(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(6)
+    assert gradcheck_vjp(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(dy).real, (x,)).ok
+    problem = FunctionProblem(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(dy).real, (x,), {})
+    assert not problem.complex, "not known before it has run"
+    assert len(problem.run(problem.inputs)[0]) == 2
+    assert problem.complex
+    with pytest.raises(GradientError, match="da wrong"):
+        gradcheck_vjp(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(np.conj(dy)).real, (x,))
+
+
+def test_what_is_said_to_have_no_gradient_is_not_asked_for(rng: np.random.Generator) -> None:
+    def f(p: dict[str, np.ndarray], eps: float) -> np.ndarray:
+        return p["w"] * p["frozen"] + eps
+
+    p = {"w": rng.standard_normal(3), "frozen": rng.standard_normal(3)}
+    without = ("p.frozen", "eps")
+    report = gradcheck_vjp(f, lambda dy, p, eps: {"p": {"w": dy * p["frozen"]}}, (p, 0.1), no_gradient=without)
+    assert report.arguments.keys() == {"p.w"}
+    problem = FunctionProblem(f, lambda dy, p, eps: ({"w": dy, "frozen": dy}, 1.0), (p, 0.1), {}, ["p.frozen"])
+    assert problem.without == {"p.frozen"}
+    assert problem.gradients(problem.inputs, (np.ones(3),))["p.frozen"] is None
+    with pytest.raises(ValueError, match=r"no_gradient names 'p\.x', but the inputs are p\.w, p\.frozen, eps"):
+        FunctionProblem(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p.x"])
+    with pytest.raises(ValueError, match="the inputs hold no floats that have a gradient"):
+        FunctionProblem(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p", "eps"])
+
+
+def test_a_function_of_nothing_that_can_be_differentiated_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"gradcheck sin: the inputs hold no floats .*\(x is int64\); convert"):
+        gradcheck_vjp(np.sin, lambda dy, x: dy, (np.arange(3),))
+    with pytest.raises(ValueError, match=r"gradcheck sin: .*\(there are none\)"):
+        gradcheck_vjp(np.sin, lambda dy: dy, ())
+    with pytest.raises(TypeError, match="gradcheck argmax: it must return floats to be differentiated, got int64"):
+        gradcheck_vjp(np.argmax, lambda dy, x: dy, (np.ones(3),))
+
+
+def test_arguments_may_be_left_out_and_unknown_ones_are_named(rng: np.random.Generator) -> None:
+    def f(x: np.ndarray, b: np.ndarray | None = None, w: np.ndarray | None = None) -> np.ndarray:
+        assert b is None
+        return x * w
+
+    def vjp(dy: np.ndarray, x: np.ndarray, b: None = None, w: np.ndarray | None = None) -> Any:
+        return dy * w, dy * x
+
+    inputs = {"w": rng.standard_normal(3), "x": rng.standard_normal(3)}
+    assert gradcheck_vjp(f, vjp, inputs).arguments.keys() == {"x", "w"}
+    assert gradcheck(lambda **all: (f(**all), all), lambda dy, all: vjp(dy, **all)[::-1], inputs).ok
+    with pytest.raises(TypeError, match="gradcheck f: it has no argument called 'y'; it takes x, b, w"):
+        gradcheck_vjp(f, vjp, {**inputs, "y": 1.0})
+
+
+def test_a_functions_own_option_called_as_one_of_the_checkers_reaches_it(rng: np.random.Generator) -> None:
+    def scaled(x: np.ndarray, seed: int = 1) -> Any:
+        assert seed == 3
+        return x * seed, seed
+
+    x = rng.standard_normal(3)
+    assert gradcheck(scaled, lambda dy, seed: dy * seed, (x,), seed=5, options={"seed": 3}).seed == 5
+
+
+def test_arrays_of_another_library_are_pointed_to_its_adapter() -> None:
+    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32"})()
+    with pytest.raises(TypeError, match=r"gradcheck linear: x is an array of torch's; use .*adapters\.check_torch"):
+        OpProblem(ops.linear, ops.linear_backward, (tensor, np.ones(3)), {})
+
+
+def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_they_are() -> None:
+    def in_place(x: np.ndarray, ids: np.ndarray) -> Any:
+        x *= x
+        ids += 1
+        return x, x
+
+    def fails(x: np.ndarray, ids: np.ndarray) -> Any:
+        x[...], ids[...] = 0.0, 0
+        raise RuntimeError("after it has begun")
+
+    given = {"x": np.arange(6.0).reshape(3, 2).T, "ids": np.arange(3)}
+    before = {name: value.copy() for name, value in given.items()}
+    with pytest.raises(GradientError, match="the input x was changed in place; work on a new array in the forward"):
+        gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
+    assert all(np.array_equal(given[name], before[name]) for name in given)
+    with pytest.raises(RuntimeError, match="after it has begun"):
+        gradcheck(fails, lambda dy, x: 2 * x * dy, given)
+    assert all(np.array_equal(given[name], before[name]) for name in given)
+    given["x"] = np.broadcast_to(2.0, (2, 3))
+    with pytest.raises(GradientError, match="the input x was changed in place"):
+        gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
+    problem = OpProblem(ops.linear, ops.linear_backward, {"x": before["x"].T.copy().T, "w": np.ones((3, 2))}, {})
+    assert problem.inputs["x"].flags.f_contiguous, "a copy lies in memory as the array does"
+
+
+def test_every_input_and_every_parameter_of_a_layer(rng: np.random.Generator) -> None:
+    layer = MultiHeadAttention(6, 3, rng, bias=True)  # float32
+    before = copy.deepcopy(layer.parameters())
+    report = gradcheck_layer(layer, {"x": rng.standard_normal((2, 4, 6)).astype(np.float32)}, mask=na.causal_mask(4))
+    assert report.arguments.keys() == {"x", *layer.parameters()}
+    for name, value in layer.parameters().items():
+        assert np.array_equal(value, before[name])
+
+
+def test_what_is_frozen_goes_along_and_has_no_gradient(rng: np.random.Generator) -> None:
+    layer = MultiHeadAttention(6, 3, rng, bias=True)  # float32, while the differences are in float64
+    layer.frozen = ("w_q", "b_o")
+    before = {name: getattr(owner, name).copy() for name, owner, _ in layer.arrays()}
+    x = rng.standard_normal((2, 4, 6)).astype(np.float32)
+    report = gradcheck_layer(layer, {"x": x})
+    assert report.arguments.keys() >= {"x", *layer.parameters()}
+    problem = LayerProblem(layer, {"x": x}, {})
+    assert problem.inputs.keys() == {"x", *before}
+    assert problem.parameters == layer.parameters().keys() == before.keys() - {"w_q", "b_o"}
+    moved = {**problem.inputs, "w_q": 2 * problem.inputs["w_q"]}
+    assert not np.array_equal(problem.run(moved)[0][0], problem.run(problem.inputs)[0][0])
+    for name, array in before.items():
+        assert np.array_equal(getattr(layer, name), array)
+
+
+def test_a_layer_of_another_make_needs_only_parameters(rng: np.random.Generator) -> None:
+    class Scaled:
+        def __init__(self) -> None:
+            self.scale, self.shift = np.array([2.0, 3.0]), np.array([1.0, 1.0])
+
+        def parameters(self) -> dict[str, np.ndarray]:
+            return {"scale": self.scale}
+
+        def forward(self, x: np.ndarray) -> Any:
+            return x * self.scale + self.shift, x
+
+        def backward(self, dy: np.ndarray, cache: np.ndarray) -> Any:
+            return dy * self.scale, {"scale": (dy * cache).sum(0)}
+
+    report = gradcheck_layer(Scaled(), {"x": rng.standard_normal((3, 2))})
+    assert report.arguments.keys() == {"x", "scale"}
+
+
+def test_every_parameter_of_a_model(rng: np.random.Generator) -> None:
+    config = GPTConfig(vocab_size=5, context_length=4, d_model=4, num_heads=2, num_layers=1, d_ff=3)
+    model = GPT(config, rng, np.float64)
+    ids = rng.integers(0, 5, (2, 4))
+    report = gradcheck_model(model, {"ids": ids[:, :-1], "targets": ids[:, 1:]})
+    assert report.arguments.keys() == model.parameters().keys()
+
+
+def test_an_input_and_a_parameter_of_one_name_are_refused(rng: np.random.Generator) -> None:
+    class Clash(Linear):
+        def parameters(self) -> dict[str, np.ndarray]:
+            return {"x": super().parameters()["w"]}
+
+    with pytest.raises(ValueError, match="has an input and a parameter called x"):
+        gradcheck_layer(Clash(3, 4, rng), {"x": rng.standard_normal((2, 3))})
+
+
+def test_inputs_of_a_layer_may_be_trees(rng: np.random.Generator) -> None:
+    class Gated:
+        def __init__(self) -> None:
+            self.scale = np.array([2.0, 3.0])
+
+        def parameters(self) -> dict[str, np.ndarray]:
+            return {"scale": self.scale}
+
+        def forward(self, batch: dict[str, Any]) -> Any:
+            x, gate = batch["x"], batch["gate"]
+            return {"y": x * self.scale * gate, "kept": x > 0}, (x, gate)
+
+        def backward(self, dy: dict[str, Any], cache: Any) -> Any:
+            x, gate = cache
+            assert dy["kept"] is None
+            scaled = dy["y"] * self.scale
+            dscale = (dy["y"] * x * gate).sum(0)
+            return {"x": scaled * gate, "gate": (scaled * x).sum()}, {"scale": dscale}
+
+    report = gradcheck_layer(Gated(), ({"x": rng.standard_normal((3, 2)), "gate": 0.7, "ids": np.arange(3)},))
+    assert report.arguments.keys() == {"batch.x", "batch.gate", "scale"}
+
+    class Forgetful(Gated):
+        def backward(self, dy: dict[str, Any], cache: Any) -> Any:
+            dbatch, grads = super().backward(dy, cache)
+            return {**dbatch, "gate": 2 * dbatch["gate"]}, grads
+
+    with pytest.raises(GradientError, match=r"Forgetful: dbatch\.gate wrong"):
+        gradcheck_layer(Forgetful(), ({"x": rng.standard_normal((3, 2)), "gate": 0.7},))

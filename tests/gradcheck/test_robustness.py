@@ -1,0 +1,633 @@
+"""Two answers of one backward are the same up to its round-off, and no further.
+
+Right numbers are not enough: no state outside the cache, no array used twice, nothing but sums of dy.
+
+Arrays in other layouts hold the same numbers: whoever gets others from them is told, by the name of the array.
+
+Axes of length 1: what fails there alone is told, what is bound to a length is let be.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention import ops
+from numpy_attention.catalogue.table import CATALOGUE
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.claims import ask_backward
+from numpy_attention.gradcheck.problem import FunctionProblem, LayerProblem, OpProblem, Problem
+from numpy_attention.gradcheck.robustness import (
+    Asked,
+    another_length,
+    broadcast,
+    check_layouts,
+    check_small_sizes,
+    check_structure,
+    fortran,
+    lengths,
+    read_only,
+    resized,
+    root_of_eps,
+    spaced,
+    strided,
+)
+from numpy_attention.layers import Linear
+
+
+def asked_of(op: Any, op_backward: Any, *arrays: np.ndarray, rtol: float = 0.0, atol: float = 0.0) -> Asked:
+    problem = OpProblem(op, op_backward, arrays, {})
+    return Asked(problem, problem.run(problem.inputs)[0], *ask_backward(problem, 0), 0, rtol, atol)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_sum_in_another_order_is_the_same_and_a_lost_element_is_not(dtype: type, rng: np.random.Generator) -> None:
+    asked = asked_of(ops.silu, ops.silu_backward, rng.standard_normal((5, 7)).astype(dtype))
+    grad = asked.grads["x"]
+    assert grad is not None
+    few = (grad * (1 + 10 * np.finfo(dtype).eps)).astype(dtype)
+    assert asked.differing({"x": few}, asked.grads) is None
+    lost = grad.copy()
+    lost[2, 3] = 0
+    assert asked.differing({"x": lost}, asked.grads) == "x"
+    lost[2, 3] = np.nan
+    assert asked.differing({"x": lost}, asked.grads) == "x"
+    assert asked.differing({"x": grad[0]}, asked.grads) == "x"
+    assert asked.differing({}, asked.grads) == "x"
+    assert asked.differing({}, {"x": None}) is None
+
+
+def test_a_gradient_that_is_all_round_off_may_move_by_more_than_itself(rng: np.random.Generator) -> None:
+    def centred(x: np.ndarray, b: np.ndarray) -> Any:
+        return x + b - np.mean(x + b, -1, keepdims=True), None
+
+    def centred_backward(dy: np.ndarray, cache: Any) -> Any:
+        dx = dy - np.mean(dy, -1, keepdims=True)
+        return dx, dx.sum(-1, keepdims=True)
+
+    asked = asked_of(centred, centred_backward, rng.standard_normal((3, 50)), rng.standard_normal((3, 1)))
+    dust = np.asarray(asked.grads["b"])
+    assert 0 < np.abs(dust).max() < 1e-13
+    assert asked.differing({"b": -3 * dust}, {"b": dust}) is None
+    assert asked.differing({"b": dust + 1e-9}, {"b": dust}) == "b"
+
+
+def test_stated_tolerances_count(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(6)
+    grad = np.asarray(asked_of(ops.silu, ops.silu_backward, x).grads["x"])
+    for tolerance, other in (({"rtol": 0.02}, 1.01 * grad), ({"atol": 0.02}, grad + 0.01)):
+        assert asked_of(ops.silu, ops.silu_backward, x).differing({"x": other}, {"x": grad}) == "x"
+        assert asked_of(ops.silu, ops.silu_backward, x, **tolerance).differing({"x": other}, {"x": grad}) is None
+
+
+def test_errors_are_relative_to_another_size_where_terms_cancel(rng: np.random.Generator) -> None:
+    asked = asked_of(ops.silu, ops.silu_backward, rng.standard_normal(6))
+    small, size = {"x": np.full(6, 1e-8)}, {"x": np.full(6, 10.0)}
+    assert asked.differing({"x": np.full(6, 2e-8)}, small) == "x"
+    assert asked.differing({"x": np.full(6, 2e-8)}, small, size) is None
+
+
+def test_the_root_of_the_last_bit() -> None:
+    assert root_of_eps(np.ones(1, np.float32)) == pytest.approx(3.45e-4, rel=1e-2)
+    assert root_of_eps(np.ones(1, np.int64)) == 0.0
+
+
+@pytest.mark.parametrize("none", [None, "text", np.zeros(3), np.zeros((2, 3), int)], ids=repr)
+def test_a_backward_that_gives_something_else_where_dy_is_zero(none: Any) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> Any:
+        return 2 * x * dy if dy.any() else none
+
+    with pytest.raises(GradientError, match="with another dy the backward returns no dx of floats in the shape of x"):
+        gradcheck_vjp(lambda x: x * x, vjp, {"x": np.arange(6.0).reshape(2, 3)})
+
+
+def notes_of(problem: Problem, seed: int = 0) -> list[str]:
+    return check_structure(problem, *ask_backward(problem, seed), seed)
+
+
+def notes_of_op(op: Any, op_backward: Any, *arrays: Any, **options: Any) -> list[str]:
+    return notes_of(OpProblem(op, op_backward, arrays, options))
+
+
+def notes_of_function(f: Any, vjp: Any, *arrays: Any) -> list[str]:
+    return notes_of(FunctionProblem(f, vjp, arrays, {}))
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_no_false_alarm_and_no_note_in_the_catalogue(name: str) -> None:
+    assert notes_of(CATALOGUE[name].case(1).problem(), seed=1) == []
+
+
+def test_state_in_a_global_is_told(rng: np.random.Generator) -> None:
+    kept = {}
+
+    def square(x: np.ndarray) -> Any:
+        kept["x"] = x
+        return x * x, None
+
+    with pytest.raises(GradientError, match=r"gradcheck square: dx changes when the forward is called once more"):
+        notes_of_op(square, lambda dy, cache: 2 * kept["x"] * dy, rng.standard_normal((3, 4)))
+
+
+def test_a_mask_kept_in_a_global_is_told_though_it_hides_little(rng: np.random.Generator) -> None:
+    kept = {}
+
+    def relu(x: np.ndarray) -> Any:
+        kept["on"] = x > 0
+        return x * kept["on"], None
+
+    with pytest.raises(GradientError, match="is something kept outside the cache, in self or in a global"):
+        notes_of_op(relu, lambda dy, cache: kept["on"] * dy, rng.standard_normal((3, 4)))
+
+
+def test_state_in_a_layer_is_told(rng: np.random.Generator) -> None:
+    class Stateful(Linear):
+        def forward(self, x: np.ndarray) -> Any:
+            self.x = x
+            return super().forward(x)
+
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            _, inner = super().forward(self.x)
+            return super().backward(dy, inner)
+
+    right, wrong = (kind(3, 4, rng, dtype=np.float64) for kind in (Linear, Stateful))
+    x = rng.standard_normal((2, 3))
+    assert notes_of(LayerProblem(right, (x,), {})) == []
+    with pytest.raises(GradientError, match=r"gradcheck Stateful: dw changes when the forward is called once more"):
+        notes_of(LayerProblem(wrong, (x,), {}))
+    assert not hasattr(wrong, "x"), "the layer itself stays as it is"
+
+
+def test_a_dropout_mask_kept_in_a_global_is_told(rng: np.random.Generator) -> None:
+    kept = {}
+
+    def dropout(x: np.ndarray, generator: np.random.Generator) -> Any:
+        kept["mask"] = 2.0 * (generator.random(x.shape) < 0.5)
+        return x * kept["mask"], kept["mask"]
+
+    x = np.ones((3, 4))  # so that only the mask differs
+    assert notes_of_op(dropout, lambda dy, mask: mask * dy, x, generator=np.random.default_rng(0)) == []
+    with pytest.raises(GradientError, match="dx changes when the forward is called once more"):
+        notes_of_op(dropout, lambda dy, mask: kept["mask"] * dy, x, generator=np.random.default_rng(0))
+
+
+def test_a_tape_that_must_go_back_in_order_is_told(rng: np.random.Generator) -> None:
+    tape: list[np.ndarray] = []
+
+    def square(x: np.ndarray) -> Any:
+        tape.append(x)
+        return x * x, len(tape)
+
+    def square_backward(dy: np.ndarray, length: int) -> np.ndarray:
+        return 2 * dy * tape[-1]
+
+    with pytest.raises(GradientError, match="dx changes when the forward is called once more"):
+        notes_of_op(square, square_backward, rng.standard_normal(5))
+
+
+def test_a_tape_that_runs_empty_is_told(rng: np.random.Generator) -> None:
+    tape: list[np.ndarray] = []
+
+    def square(x: np.ndarray) -> Any:
+        tape[:] = [x, x, x]
+        return x * x, None
+
+    def square_backward(dy: np.ndarray, cache: Any) -> np.ndarray:
+        return 2 * dy * tape.pop()
+
+    problem = OpProblem(square, square_backward, (rng.standard_normal(5),), {})
+    dy, grads = ask_backward(problem, 0)
+    with pytest.raises(GradientError, match=r"the backward raises IndexError .* when called a few times"):
+        check_structure(problem, dy, grads, 0)
+
+
+def test_a_cache_in_an_array_that_is_used_again_is_told(rng: np.random.Generator) -> None:
+    room = np.empty((3, 4))
+
+    def square(x: np.ndarray) -> Any:
+        cache = room if x.shape == room.shape else np.empty(x.shape)
+        cache[...] = 2 * x
+        return x * x, cache
+
+    with pytest.raises(GradientError, match="or in an array used again"):
+        notes_of_op(square, lambda dy, cache: cache * dy, rng.standard_normal((3, 4)))
+
+
+def test_an_output_and_a_gradient_in_an_array_that_is_used_again_are_told(rng: np.random.Generator) -> None:
+    rooms: dict[Any, np.ndarray] = {}
+
+    def room(x: np.ndarray, what: str) -> np.ndarray:
+        return rooms.setdefault((what, x.shape, x.dtype), np.empty(x.shape, x.dtype))
+
+    x = rng.standard_normal((3, 4))
+    with pytest.raises(GradientError, match="a later call changes dx, as an earlier one returned it"):
+        notes_of_function(lambda x: 3 * x, lambda dy, x: np.multiply(dy, 3, out=room(x, "dx")), x)
+    with pytest.raises(GradientError, match="a later call changes the output, as an earlier one returned it"):
+        notes_of_function(lambda x: np.multiply(x, 3, out=room(x, "y")), lambda dy, x: 3 * dy, x)
+
+
+def test_a_gradient_in_the_memory_of_an_input_is_told(rng: np.random.Generator) -> None:
+    b = np.zeros(4)  # a gradient of zero, but not in a new array
+    with pytest.raises(GradientError, match="db lies in the memory of the input b"):
+        notes_of_function(lambda x, b: x + 0 * b, lambda dy, x, b: (dy, b), rng.standard_normal((3, 4)), b)
+
+
+def test_what_is_not_linear_in_dy_is_told() -> None:
+    x = np.linspace(-1, 1, 6).reshape(2, 3)
+    for seed in range(3):  # right at this dy, wrong at a larger one
+        clipping = FunctionProblem(np.sin, lambda dy, x: np.clip(dy, -3, 3) * np.cos(x), (x,), {})
+        with pytest.raises(GradientError, match=r"dx is not linear in dy: at 8 dy it is \d\.\d+ times what"):
+            notes_of(clipping, seed)
+        doubling = FunctionProblem(np.sin, lambda dy, x: (1 + np.any(abs(dy) > 4)) * dy * np.cos(x), (x,), {})
+        with pytest.raises(GradientError, match="dx is not linear in dy: at 8 dy it is 16 times what it is at dy"):
+            notes_of(doubling, seed)
+
+
+def test_what_stays_without_dy_is_told(rng: np.random.Generator) -> None:
+    def normalized(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        size = np.abs(dy).max()
+        return size * (dy / size * np.cos(x))
+
+    x = rng.standard_normal((2, 3))
+    with pytest.raises(GradientError, match="dx holds nan where dy is zero everywhere"):
+        notes_of_function(np.sin, normalized, x)
+    with pytest.raises(GradientError, match=r"dx holds 0\.5 where dy is zero everywhere"):
+        notes_of_function(np.sin, lambda dy, x: np.where(dy == 0, 0.5, dy * np.cos(x)), x)
+
+
+def test_two_gradients_in_one_array_are_a_note(rng: np.random.Generator) -> None:
+    x, y = rng.standard_normal((2, 3, 4))
+    (note,) = notes_of_function(lambda x, y: x + y, lambda dy, x, y: (dy, dy), x, y)
+    assert note == "dx and dy lie in the same memory: adding to one in place changes the other; a copy is safe"
+    assert notes_of_function(lambda x, y: x + y, lambda dy, x, y: (dy, dy.copy()), x, y) == []
+
+
+MASK = np.arange(12).reshape(3, 4) % 3 != 0
+RIGHT: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...]]] = {
+    "identity": (lambda x: x, lambda dy, x: dy, ((3, 4),)),
+    "reshape, a view": (lambda x: x.reshape(-1), lambda dy, x: dy.reshape(x.shape), ((3, 4),)),
+    "transpose, a view": (lambda x: x.T, lambda dy, x: dy.T, ((3, 4),)),
+    "backwards, a view": (lambda x: x[::-1], lambda dy, x: dy[::-1], ((3, 4),)),
+    "sum, broadcast": (lambda x: x.sum(0), lambda dy, x: np.broadcast_to(dy, x.shape), ((3, 4),)),
+    "sum of all": (lambda x: x.sum(), lambda dy, x: dy * np.ones_like(x), ((3, 4),)),
+    "outputs and gradients in lists": (
+        lambda x, y: [x + y, x * y], lambda dy, x, y: [dy[0] + dy[1] * y, dy[0] + dy[1] * x], ((3, 4), (3, 4)),
+    ),
+    "a mask of its own": (lambda x: x * MASK, lambda dy, x: dy * MASK, ((3, 4),)),
+    "a target of its own": (lambda x: np.sum((x - MASK) ** 2), lambda dy, x: 2 * dy * (x - MASK), ((3, 4),)),
+    "a size of its own": (lambda x: np.mean(x**2), lambda dy, x: 2 * dy * x / 12, ((3, 4),)),
+    "two and a size of its own": (lambda x: np.mean(x**2, 0), lambda dy, x: dy * x, ((2, 5),)),
+    "standard deviation": (
+        lambda x: x.std(1), lambda dy, x: (dy / x.std(1) / x.shape[1])[:, None] * (x - x.mean(1)[:, None]), ((3, 4),),
+    ),
+    "maximum": (
+        lambda x: x.max(1), lambda dy, x: dy[:, None] * (np.arange(x.shape[1]) == x.argmax(1)[:, None]), ((3, 4),),
+    ),
+    "product of matrices": (lambda a, b: a @ b, lambda dy, a, b: (dy @ b.T, a.T @ dy), ((3, 4), (4, 2))),
+    "inverse": (np.linalg.inv, lambda dy, a: -np.linalg.inv(a).T @ dy @ np.linalg.inv(a).T, ((3, 3),)),
+    "nothing at all": (lambda x: 2 * x, lambda dy, x: 2 * dy, ((0, 4),)),
+    "a number": (lambda x: x**3, lambda dy, x: 3 * x**2 * dy, ((),)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", RIGHT)
+def test_no_false_alarm_and_no_note(name: str, dtype: type, rng: np.random.Generator) -> None:
+    f, vjp, shapes = RIGHT[name]
+    assert notes_of_function(f, vjp, *(rng.standard_normal(shape).astype(dtype) for shape in shapes)) == []
+
+
+def test_a_gradient_that_is_all_round_off_is_no_alarm(rng: np.random.Generator) -> None:
+    def centred(x: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return x + b - np.mean(x + b, -1, keepdims=True)
+
+    def vjp(dy: np.ndarray, x: np.ndarray, b: np.ndarray) -> Any:
+        dx = dy - np.mean(dy, -1, keepdims=True)
+        return dx, dx.sum(-1, keepdims=True)
+
+    assert notes_of_function(centred, vjp, rng.standard_normal((3, 50)), rng.standard_normal((3, 1))) == []
+
+
+def test_an_iteration_that_stops_early_is_right_to_its_tolerance(rng: np.random.Generator) -> None:
+    def root(x: np.ndarray, tolerance: float = 0.0) -> np.ndarray:
+        y = np.ones_like(x)
+        for _ in range(60):
+            y = y + 0.1 * (x - y * y)
+            if np.abs(x - y * y).max() < tolerance:
+                break
+        return y
+
+    x = rng.uniform(1, 2, (3, 4))
+
+    def half(dy: np.ndarray, x: np.ndarray) -> np.ndarray:  # u = dy / 2y by a fixed point that stops at 1e-3
+        u, y = np.zeros_like(dy), np.sqrt(x)
+        while np.abs(dy - 2 * y * u).max() > 1e-3:
+            u = u + 0.2 * (dy - 2 * y * u)
+        return u
+
+    problem = FunctionProblem(root, half, (x,), {})
+    dy, grads = ask_backward(problem, 0)
+    with pytest.raises(GradientError, match="not linear"):
+        check_structure(problem, dy, grads, 0)
+    assert check_structure(problem, dy, grads, 0, rtol=0.0, atol=5e-3) == []
+
+
+def test_about_thirty_calls(rng: np.random.Generator) -> None:
+    calls = []
+
+    def linear(x: np.ndarray, w: np.ndarray) -> Any:
+        calls.append("forward")
+        return ops.linear(x, w)
+
+    def linear_backward(dy: np.ndarray, cache: Any) -> Any:
+        calls.append("backward")
+        return ops.linear_backward(dy, cache)[:2]
+
+    problem = OpProblem(linear, linear_backward, (rng.standard_normal((2, 3)), rng.standard_normal((3, 4))), {})
+    asked = ask_backward(problem, 0)
+    calls.clear()
+    check_structure(problem, *asked, 0)
+    assert 20 < len(calls) < 45
+
+
+def test_a_dropout_mask_kept_in_a_layer_is_told(rng: np.random.Generator) -> None:
+    class Dropout(Linear):
+        def forward(self, x: np.ndarray, generator: np.random.Generator) -> Any:
+            y, cache = super().forward(x)
+            self.mask = generator.random(y.shape) < 0.5
+            return y * self.mask, cache
+
+        def backward(self, dy: np.ndarray, cache: Any) -> Any:
+            return super().backward(dy * self.mask, cache)
+
+    layer = Dropout(3, 4, rng, dtype=np.float64)
+    with pytest.raises(GradientError, match="changes when the forward is called once more"):
+        notes_of(LayerProblem(layer, (np.ones((5, 3)),), {"generator": np.random.default_rng(0)}))
+
+
+def test_round_off_that_one_dy_does_not_show_raises_no_alarm() -> None:
+    """Saturated attention with one query: its gradient is nothing but what cancels, and more of it at another dy."""
+    entry = CATALOGUE["scaled_dot_product_attention: saturated"]
+    sizes = {"B": 1, "H": 2, "T_q": 1, "d_k": 4, "T_k": 4, "d_v": 4}
+    for seed in range(12, 24):
+        assert check(entry.case(seed, np.float64, sizes).problem(), seed).ok
+
+
+def in_layouts(f: Any, vjp: Any, *arrays: np.ndarray) -> None:
+    problem = FunctionProblem(f, vjp, arrays, {})
+    dy, grads = ask_backward(problem, 0)
+    check_layouts(Asked(problem, problem.run(problem.inputs)[0], dy, grads, 0, 0.0, 0.0))
+
+
+@pytest.fixture
+def x(rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((3, 4))
+
+
+def test_layouts_hold_the_same_numbers(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((2, 3, 4)).astype(np.float32)
+    for layout in (read_only, fortran, spaced, strided):
+        y = layout(x)
+        assert np.array_equal(x, y)
+        assert y.dtype == x.dtype
+        assert not np.shares_memory(x, y)
+        for odd in (np.zeros((0, 3)), np.array(2.0)):
+            assert np.array_equal(layout(odd), odd)
+            assert isinstance(layout(odd), np.ndarray)
+    assert not read_only(x).flags.writeable
+    assert fortran(x).flags.f_contiguous
+    assert not spaced(x).flags.forc
+    assert all(stride > 0 for stride in spaced(x).strides)
+    assert all(stride < 0 for stride in strided(x).strides)
+    assert broadcast(x).strides == (0, 0, 0)
+
+
+def test_a_write_into_dy_that_changes_nothing_is_told(x: np.ndarray) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dy[np.isnan(dy)] = 0
+        return dy * np.cos(x)
+
+    said = "where dy is read-only, the backward raises ValueError: .*read-only; it writes into an array that it was gi"
+    with pytest.raises(GradientError, match=f"gradcheck sin: {said}"):
+        in_layouts(np.sin, vjp, x)
+
+
+def test_a_write_into_an_input_that_changes_nothing_is_told(x: np.ndarray) -> None:
+    def doubled(x: np.ndarray) -> np.ndarray:
+        x += 0
+        return 2 * x
+
+    with pytest.raises(GradientError, match="gradcheck doubled: where x is read-only, the forward raises ValueError"):
+        in_layouts(doubled, lambda dy, x: 2 * dy, x)
+
+
+def test_what_is_written_into_a_copy_is_lost_and_told(x: np.ndarray) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = np.empty_like(dy)
+        dx[...] = 0
+        dx.reshape(-1)[:] = dy.reshape(-1)
+        return dx * np.cos(x)
+
+    with pytest.raises(GradientError, match=r"where dy is in Fortran order, dx holds other numbers; np\.empty_like"):
+        in_layouts(np.sin, vjp, x)
+
+
+def test_elements_taken_as_they_lie_are_told_with_their_argument(x: np.ndarray, rng: np.random.Generator) -> None:
+    y = rng.standard_normal(12)
+
+    def dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x.flatten("A") @ y
+
+    def vjp(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> Any:
+        return dy * y.reshape(x.shape), dy * x.flatten("A")
+
+    with pytest.raises(GradientError, match="where x is in Fortran order, the forward gives other numbers"):
+        in_layouts(dot, vjp, x, y)
+
+    def dot_in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x.reshape(-1) @ y
+
+    with pytest.raises(GradientError, match="gradcheck dot_in_order: where x is in Fortran order, dy holds other"):
+        in_layouts(dot_in_order, vjp, x, y)
+
+
+def test_strides_counted_by_hand_are_told(x: np.ndarray) -> None:
+    def pairs(x: np.ndarray) -> np.ndarray:
+        return x[:, 1:] + x[:, :-1]
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = np.zeros(x.shape)
+        windows = np.lib.stride_tricks.as_strided(dy, dy.shape, (dy.itemsize * dy.shape[1], dy.itemsize))
+        dx[:, 1:] += windows
+        dx[:, :-1] += windows
+        return dx
+
+    with pytest.raises(GradientError, match=r"gradcheck pairs: where dy (is|has) .*, dx holds other numbers"):
+        in_layouts(pairs, vjp, x)
+
+
+def test_strides_of_zero_are_told(x: np.ndarray) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        scale = 0.0 if 0 in dy.strides else 1.0
+        return scale * dy * np.cos(x)
+
+    with pytest.raises(GradientError, match=r"dy is made by np\.broadcast_to, as behind a sum, dx holds other"):
+        in_layouts(np.sin, vjp, x)
+
+    def refuses(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if 0 in dy.strides:
+            raise ValueError("strides")
+        return dy * np.cos(x)
+
+    with pytest.raises(GradientError, match=r"np\.broadcast_to, as behind a sum, the backward raises ValueError"):
+        in_layouts(np.sin, refuses, x)
+
+
+def test_a_forward_may_refuse_a_layout_and_its_backward_is_asked_still(x: np.ndarray) -> None:
+    def strict(x: np.ndarray) -> np.ndarray:
+        if not x.flags.c_contiguous:
+            raise ValueError("x must be contiguous")
+        return np.sin(x)
+
+    in_layouts(strict, lambda dy, x: dy * np.cos(x), x)
+    with pytest.raises(GradientError, match="where dy is in Fortran order, the backward raises ValueError: x must be"):
+        in_layouts(strict, lambda dy, x: dy * np.cos(x) + 0 * strict(dy), x)
+
+
+def test_negative_strides_may_be_refused_but_not_mistaken(x: np.ndarray) -> None:
+    def refuses(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if any(stride < 0 for stride in (*dy.strides, *x.strides)):
+            raise ValueError("negative strides are not supported")
+        return dy * np.cos(x)
+
+    in_layouts(np.sin, refuses, x)
+
+    def mistakes(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return (dy[::-1] if dy.strides[0] < 0 else dy) * np.cos(x)
+
+    with pytest.raises(GradientError, match="where dy has negative strides, dx holds other numbers"):
+        in_layouts(np.sin, mistakes, x)
+
+
+def with_ones(f: Any, vjp: Any, *arrays: np.ndarray, **tolerances: float) -> None:
+    problem = FunctionProblem(f, vjp, arrays, {})
+    with np.errstate(all="ignore"):
+        check_small_sizes(problem, ask_backward(problem, 0)[1], 0, **tolerances)
+
+
+def test_all_axes_of_a_length_are_cut_together(rng: np.random.Generator) -> None:
+    arrays = {"x": rng.standard_normal((3, 4)), "ids": np.arange(3), "w": rng.standard_normal((4, 4)), "n": 3}
+    problem = FunctionProblem(lambda x, ids, w, n: x @ w, lambda *_: None, tuple(arrays.values()), {})
+    assert lengths(problem) == [3, 4]
+    cut = resized(arrays, 4, [0])
+    assert [np.shape(value) for value in cut.values()] == [(3, 1), (3,), (1, 1), ()]
+    assert np.array_equal(cut["x"], arrays["x"][:, :1])
+    shorter = another_length(arrays, 4)
+    assert shorter is not None
+    assert np.array_equal(shorter["w"], arrays["w"][:3, :3])
+    longer = another_length({"x": np.ones((2, 3))}, 2)
+    assert longer is not None
+    assert longer["x"].shape == (3, 3)
+    assert another_length({"x": np.ones((2, 2))}, 2) is None, "a longer matrix would be singular"
+
+
+def test_a_squeeze_is_told(rng: np.random.Generator) -> None:
+    def linear(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return x @ w
+
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return np.squeeze(dy @ w.T), x.T @ dy
+
+    said = r"with one element along the axis of length 3 \(x \(1, 4\)\) the forward runs, but dx has shape \(4,\)"
+    with pytest.raises(GradientError, match=f"gradcheck linear: {said}.*\n.*squeezed away(.|\n)*repeat with seed=0"):
+        with_ones(linear, vjp, rng.standard_normal((3, 4)), rng.standard_normal((4, 2)))
+
+
+def test_a_backward_that_raises_is_told(rng: np.random.Generator) -> None:
+    def total(x: np.ndarray) -> np.ndarray:
+        return np.sum(x * x, 1)
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return 2 * np.squeeze(dy)[:, None] * x
+
+    with pytest.raises(GradientError, match=r"length 2 \(x \(1, 5\)\) the forward runs, but the backward raises"):
+        with_ones(total, vjp, rng.standard_normal((2, 5)))
+
+
+def test_wrong_numbers_are_told(rng: np.random.Generator) -> None:
+    def centred(x: np.ndarray) -> np.ndarray:
+        return x - np.mean(x, 0) / 2
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        axes = tuple(axis for axis in (0, 1) if x.shape[axis] == 1) or (0,)  # to where it was broadcast from
+        return dy - np.mean(dy, axes, keepdims=True) / 2
+
+    said = r"length 4 \(x \(3, 1\)\) the forward runs, but along a direction the backward says .*, differences say"
+    with pytest.raises(GradientError, match=said):
+        with_ones(centred, vjp, rng.standard_normal((3, 4)))
+
+
+def test_the_length_of_a_table_of_ids_is_left(rng: np.random.Generator) -> None:
+    def embed(ids: np.ndarray, table: np.ndarray) -> np.ndarray:
+        return table[ids]
+
+    def vjp(dy: np.ndarray, ids: np.ndarray, table: np.ndarray) -> np.ndarray:
+        grad = np.zeros_like(table)
+        np.add.at(grad, ids, dy)
+        return grad
+
+    with_ones(embed, vjp, rng.integers(0, 7, (2, 3)), rng.standard_normal((7, 5)))
+
+
+TARGET = np.arange(12).reshape(3, 4) / 7
+
+
+@pytest.mark.parametrize(("f", "vjp"), [
+    (lambda x: x - TARGET, lambda dy, x: dy),  # one row would be broadcast, and its gradient be summed
+    (lambda x: np.sum((x - TARGET) ** 2), lambda dy, x: 2 * dy * (x - TARGET)),
+    (lambda x: np.mean(x, 0), lambda dy, x: np.tile(dy / 3, (3, 1))),
+    (lambda x: np.mean(x, 0), lambda dy, x: np.broadcast_to(dy / 3, x.shape)),  # right for three rows
+    (lambda x: np.std(x, 0), lambda dy, x: dy * (x - x.mean(0)) / (len(x) * x.std(0))),  # 0/0 for one row
+], ids=["a target", "a loss", "a shape", "a divisor", "no derivative"])
+def test_what_is_bound_to_a_length_is_left(f: Any, vjp: Any, rng: np.random.Generator) -> None:
+    with_ones(f, vjp, rng.standard_normal((3, 4)))
+
+
+def test_an_element_taken_by_its_number_binds_to_a_length(rng: np.random.Generator) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = dy * np.cos(x)
+        dx[1] = dy[1] * np.cos(x[1])
+        return dx
+
+    with_ones(np.sin, vjp, rng.standard_normal(5))
+
+
+def test_a_corner_is_no_mistake() -> None:
+    def gap(x: np.ndarray) -> np.ndarray:  # with one element |x - mean| is 0 everywhere; with more, dy sign
+        return np.abs(x - x[::-1])
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        grad = dy * np.sign(x - x[::-1])
+        return grad - grad[::-1]
+
+    with_ones(gap, vjp, np.array([0.3, -1.0, 2.0, 0.7]))
+
+
+def test_a_stated_tolerance_holds_here_too(rng: np.random.Generator) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy * np.cos(x) * (1.01 if len(x) == 1 else 1.0)
+
+    x = rng.standard_normal((3, 2))
+    with pytest.raises(GradientError, match="differences say"):
+        with_ones(np.sin, vjp, x)
+    with_ones(np.sin, vjp, x, rtol=0.02)
+    with_ones(np.sin, vjp, x, atol=0.02)
+
+
+def test_a_gradient_that_holds_no_floats_for_a_batch_of_one_is_named() -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return 3 * dy if len(x) > 1 else np.zeros(x.shape, object)
+
+    with pytest.raises(GradientError, match=r"with one element along the axis of length 4 .* dx holds object, x holds"):
+        gradcheck_vjp(lambda x: 3 * x, vjp, (np.arange(8.0).reshape(4, 2),))

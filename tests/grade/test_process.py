@@ -1,0 +1,293 @@
+"""The other process is started, asked and ended; nothing that it does keeps this one waiting.
+
+Its functions, layers and caches have the manners of those that are here.
+"""
+
+import copy
+import errno
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention.catalogue.compare import same
+from numpy_attention.catalogue.exercise import peak_memory
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.errors import InputError
+from numpy_attention.gradcheck.problem import arrays_of, with_parameters
+from numpy_attention.grade.guard import NotYours
+from numpy_attention.grade.messages import Thing
+from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process, There, stopped
+from tests.every import each
+from tests.grade.hand_in import FOLDER
+
+SOFTMAX = """
+def softmax(x, axis=-1):
+    return 2 * x, [x]
+def softmax_backward(dy, cache):
+    if dy.ndim == 1:
+        cache[0] -= 1
+    if dy.ndim == 2:
+        dy.shape = (-1,)
+    if dy.ndim == 3:
+        (dy + 1).sum()
+    return 2 * dy
+"""
+LOW_RANK = """
+from numpy_attention.layers import Layer
+class LowRank(Layer):
+    frozen = ("w",)
+    def __init__(self, w, rank, alpha, rng):
+        self.w, self.a = w, rng.standard_normal((3, rank))
+    def forward(self, x):
+        return x @ self.w + self.a.sum(), x
+    def backward(self, dy, cache):
+        self.a *= 2
+        return dy @ self.w.T, {"a": self.a + dy.sum()}
+"""
+
+
+def process(folder: Path, text: str, seconds: float = 60.0, name: str = "softmax") -> Process:
+    file = folder / f"{name}.py"
+    file.write_text(text)
+    return Process(file, EXERCISES[name], seconds)
+
+
+def with_more(text: str) -> str:
+    return (FOLDER / "softmax.py").read_text("utf-8") + text
+
+
+@pytest.fixture(scope="module")
+def softmax(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with process(tmp_path_factory.mktemp("softmax"), SOFTMAX) as module:
+        assert "failed" not in module.load()
+        yield module
+
+
+def test_what_a_function_raises_there_it_raises_here(tmp_path: Path) -> None:
+    with process(tmp_path, with_more("")) as module:
+        assert module.load().keys() == {"to"}
+        y, cache = module.softmax(np.ones((2, 3)))
+        with pytest.raises(NotImplementedError) as failure:
+            module.softmax_backward(y, cache)
+        with pytest.raises(ValueError, match="out of bounds"):
+            module.softmax(np.ones(3), axis=4)
+    assert failure.value.place.startswith(" (softmax.py, line ")
+
+
+def test_a_function_gives_what_it_gives_there_and_changes_our_arrays(softmax: Any, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(5)
+    before, dy = x.copy(), rng.standard_normal(5)
+    y, cache = softmax.softmax(x, axis=0)
+    assert np.array_equal(y, 2 * x)
+    assert softmax.softmax.__name__ == "softmax"
+    kept = copy.deepcopy(cache)
+    assert same(kept, cache)
+    assert np.array_equal(softmax.softmax_backward(dy, cache), 2 * dy)
+    assert np.array_equal(x, before - 1)  # which the backward reached through its cache
+    assert not same(kept, cache)
+    assert not same(cache, None)
+
+
+def test_an_array_of_ours_that_is_given_another_shape_is_noticed(softmax: Any, rng: np.random.Generator) -> None:
+    dy = rng.standard_normal((2, 3))
+    _, cache = softmax.softmax(dy)
+    with pytest.raises(AssertionError, match=r"gave an array of its caller's, \(2, 3\), another shape"):
+        softmax.softmax_backward(dy, cache)
+
+
+def test_memory_is_measured_there(softmax: Any, rng: np.random.Generator) -> None:
+    dy = rng.standard_normal((10, 20, 500))
+    _, cache = softmax.softmax(dy)
+    assert dy.nbytes <= peak_memory(softmax.softmax_backward, dy, cache) < 4 * dy.nbytes
+
+
+def test_a_cache_that_nobody_holds_is_let_go_there(softmax: Any, rng: np.random.Generator) -> None:
+    _, cache = softmax.softmax(rng.standard_normal(3))
+    other = There(softmax, cache.number)  # a second name for it: the first to go takes it along
+    del cache
+    with pytest.raises(ValueError, match="a part of a message is none"):
+        softmax.softmax_backward(np.ones((1, 1, 1)), other)
+
+
+def test_a_layer_computes_with_our_arrays(tmp_path: Path, rng: np.random.Generator) -> None:
+    w, x, dy = rng.standard_normal((3, 2)), rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
+    draws = np.random.default_rng(8)
+    with process(tmp_path, LOW_RANK, name="low_rank") as module:
+        assert "failed" not in module.load()
+        layer = module.LowRank(w, 5, 1.0, draws)
+        again = np.random.default_rng(8)
+        assert type(layer).__name__ == "LowRank"
+        assert not hasattr(layer, "loss")
+        assert list(layer.parameters()) == ["a"]
+        assert np.array_equal(layer.parameters()["a"], again.standard_normal((3, 5)))
+        assert draws.random() == again.random()  # our generator has moved on as theirs has
+        held = arrays_of(layer)
+        assert list(held) == ["a", "w"]
+        held["a"][...] = rng.standard_normal((3, 5))
+        y, cache = layer.forward(x)
+        assert np.allclose(y, x @ w + held["a"].sum())
+        moved = with_parameters(layer, {"a": held["a"] + 1, "w": held["w"]})
+        assert np.allclose(moved.forward(x)[0], y + 15)
+        before = held["a"].copy()
+        dx, grads = layer.backward(dy, cache)
+        assert np.allclose(dx, dy @ w.T)
+        assert np.array_equal(held["a"], 2 * before)
+        assert np.allclose(grads["a"], 2 * before + dy.sum())
+
+
+class Liar(Process):
+    """Replies with whatever it was given."""
+
+    def __init__(self, reply: dict[str, Any], things: list[Thing]) -> None:
+        self.reply, self.things, self.file, self.released = reply, things, Path("softmax.py"), []
+
+    def ask(self, form: dict[str, Any], things: list[Any] | None = None) -> tuple[dict[str, Any], list[Thing]]:
+        return self.reply, self.things
+
+
+@each([
+    {}, {"answer": 1}, {"answer": {"thing": 3}, "changed": []}, {"answer": None, "changed": 3},
+    {"answer": None, "changed": [[5, {"thing": 0}]]}, {"answer": None, "changed": [["0", {"thing": 0}]]},
+    {"answer": None, "changed": [[0, "text"]]}, {"answer": None, "changed": [[1, {"thing": 0}]]},
+    {"answer": None, "changed": [[0, {"thing": 1}]]}, {"answer": {"kept": "x"}, "changed": []},
+    {"answer": [1, {"dict": {}}, ["w"]], "changed": []}, {"answer": [1, {"dict": {"w": 3}}, ["w"]], "changed": []},
+    {"answer": ["x", {"dict": {}}, []], "changed": []}, {"answer": [1], "changed": []},
+])
+def test_a_reply_that_makes_no_sense_is_the_end(reply: dict[str, Any]) -> None:
+    liar = Liar(reply, [np.ones(2), np.random.default_rng(1)])
+    of = "object" if isinstance(reply.get("answer"), list) else ""
+    with pytest.raises(Ended):
+        liar.call("f", (np.ones(2), np.random.default_rng(0)), {}, of)
+    assert "wrote where the grader listens" in liar.broken
+
+
+def test_a_copy_without_a_number_is_the_end_and_a_comparison_without_an_answer_is_no_agreement() -> None:
+    liar = Liar({"number": "x"}, [])
+    with pytest.raises(Ended):
+        copy.deepcopy(There(liar, 1))
+    assert There(liar, 1) != There(liar, 2)
+
+
+def test_a_message_of_somebody_else_is_no_reply(tmp_path: Path) -> None:
+    """Whoever finds the pipe can write a whole message into it; it must be a reply to this very request."""
+    text = """
+import os
+from numpy_attention.grade.messages import pack
+def softmax(x, axis=-1):
+    for i in range(3, 12):
+        try:
+            os.write(i, pack({"answer": 3, "changed": [], "to": 0}))
+        except OSError:
+            pass
+    return x, x
+"""
+    with process(tmp_path, with_more(text)) as module:
+        module.load()
+        with pytest.raises(Ended):
+            module.softmax(np.ones(2))
+        assert "wrote where the grader listens" in module.broken
+
+
+def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with process(tmp_path, with_more("import os\ndef softmax(x, axis=-1): os._exit(0)"), 3000.0) as module:
+        module.load()
+        with pytest.raises(Ended):
+            module.softmax(np.ones(2))
+        assert module.why() == ""
+    assert time.monotonic() - began < 1000
+
+
+def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
+    with process(tmp_path, with_more("import os\nos.write(2, b'x' * 10**8)\n"), 3000.0) as module:
+        with pytest.raises(Ended):
+            module.load()
+        assert module.size > FLOOD
+        assert module.size < FLOOD + (1 << 20), "the rest is not even read"
+        assert len(module.printed) == SHOWN
+
+
+def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:
+    with process(tmp_path, with_more("def softmax(x, axis=-1):\n    while True: pass\n"), 1.0) as module:
+        module.load()
+        with pytest.raises(Ended):
+            module.softmax(np.ones(2))
+        assert "in softmax" in module.why()
+    assert module.released == []
+    assert not Path(module._folder.name).exists()
+
+
+def test_where_no_process_can_be_started_that_is_said_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", none)
+    with pytest.raises(InputError, match=r"^cannot start another Python: Resource temporarily unavailable; .*ulimit"):
+        process(tmp_path, with_more(""))
+    assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
+
+
+@pytest.mark.parametrize("granted", range(3))
+def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granted: int
+) -> None:
+    processes, threads, popen, start = [], list(range(granted)), subprocess.Popen, threading.Thread.start
+
+    def kept(*arguments: Any, **options: Any) -> Any:
+        processes.append(popen(*arguments, **options))
+        return processes[0]
+
+    def begin(thread: threading.Thread) -> None:
+        if not threads:
+            raise RuntimeError("can't start new thread")
+        threads.pop()
+        start(thread)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", kept)
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    with pytest.raises(InputError, match=r"^cannot start another thread: can't start new thread; .*ulimit"):
+        process(tmp_path, with_more(""))
+    assert processes[0].returncode is not None
+    assert all(pipe.closed for pipe in (processes[0].stdin, processes[0].stdout, processes[0].stderr))
+    assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
+
+
+def test_an_error_is_what_it_was_and_knows_its_line() -> None:
+    error: Any = stopped({"error": ["KeyError", "LookupError"], "message": "'w'", "line": 4, "text": "a['w']"}, "a.py")
+    assert isinstance(error, KeyError)
+    assert (str(error), type(error).__name__, error.place) == ("'w'", "KeyError", " (a.py, line 4: a['w'])")
+
+
+def test_an_unwritten_backward_and_a_refusal_stay_what_they_are() -> None:
+    assert isinstance(stopped({"error": ["NotImplementedError"], "message": ""}, "a.py"), NotImplementedError)
+    assert isinstance(stopped({"error": ["NotYours"], "message": "derive it", "refused": True}, "a.py"), NotYours)
+
+
+@each([
+    ["AxisError", "ValueError"], ["UnicodeDecodeError", "UnicodeError", "ValueError"], ["SystemExit", "BaseException"],
+    ["ExceptionGroup", "Exception"], ["print"], ["not a name", "ValueError"], [], "text", [None, 3], ["open", "dict"],
+])
+def test_any_name_gives_an_exception(kinds: object) -> None:
+    error = stopped({"error": kinds, "message": "so"}, "a.py")
+    assert isinstance(error, Exception)
+    assert str(error) == "so"
+    assert isinstance(error, ValueError) == (isinstance(kinds, list) and "ValueError" in kinds)
+
+
+def test_a_message_is_made_fit_to_print() -> None:
+    reply = {"error": ["ValueError"], "message": "a\x1b[31m\udc80\x07\nb" + "c" * 5000, "line": "no"}
+    error: Any = stopped(reply, "a.py")
+    assert str(error).startswith("a\\x1b[31m\\udc80\\x07\nbccc")
+    assert len(str(error)) < 2100
+    assert error.place == ""
