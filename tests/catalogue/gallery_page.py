@@ -1,4 +1,4 @@
-"""The tables and counts of docs/gallery.md, and a count in docs/complex_step.md, written from the catalogue itself.
+"""The tables and counts of docs/gallery.md, and two counts in docs/complex_step.md, written from the catalogue itself.
 
     python -m tests.catalogue.gallery_page             run all weaker checks, and write all anew (some minutes)
     python -m tests.catalogue.gallery_page NAME ...    run them on these mistakes; the page knows the others
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numpy_attention.catalogue import GALLERY, catch
-from numpy_attention.catalogue.table import TRIALS
+from numpy_attention.catalogue.table import CATALOGUE, TRIALS
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from numpy_attention.gradcheck.curvature import symmetry
 from numpy_attention.gradcheck.problem import Problem
@@ -121,11 +121,12 @@ def symmetry_alone() -> tuple[int, int]:
     return sum(one != "" for one in said), sum(one.startswith("not symmetric") for one in said)
 
 
-def of_symmetry(text: str) -> str:
-    """docs/complex_step.md with its count new."""
+def of_complex_steps(text: str) -> str:
+    """docs/complex_step.md with its counts new."""
     caught, asymmetric = symmetry_alone()
     new = f"of the gallery's {len(GALLERY)} wrong backwards it catches {caught}: {asymmetric} because"
     text = counted(text, r"of the gallery's \d+ wrong backwards it catches \d+: \d+ because", new)
+    text = counted(text, r"each of the \d+ lines", f"each of the {len(CATALOGUE)} lines")
     return counted(text, r"not symmetric, \d+ because", f"not symmetric, {caught - asymmetric} because")
 
 
@@ -133,4 +134,4 @@ if __name__ == "__main__":
     names = list(GALLERY) if not sys.argv[1:] else [name for name in sys.argv[1:] if name != "known"]
     text = written(PAGE.read_text("utf-8"), missed_with(names))
     PAGE.write_text(with_block(text, "chapters", "\n".join(chapters.table())))
-    COMPLEX_STEP.write_text(of_symmetry(COMPLEX_STEP.read_text("utf-8")))
+    COMPLEX_STEP.write_text(of_complex_steps(COMPLEX_STEP.read_text("utf-8")))

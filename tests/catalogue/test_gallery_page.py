@@ -4,7 +4,7 @@ import pytest
 
 from numpy_attention.catalogue import GALLERY, catch
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
-from tests.catalogue.gallery_page import COMPLEX_STEP, PAGE, missed_on_the_page, of_symmetry, written
+from tests.catalogue.gallery_page import COMPLEX_STEP, PAGE, missed_on_the_page, of_complex_steps, written
 from tests.mutations import chapters
 
 SCRIPT = "the page is out of date: python -m tests.catalogue.gallery_page known, or with the names of new mistakes"
@@ -17,9 +17,9 @@ def test_the_page_is_what_the_script_writes() -> None:
     assert written(page, missed) == page, SCRIPT
 
 
-def test_symmetry_catches_as_many_mistakes_as_the_page_on_complex_steps_says() -> None:
+def test_the_page_on_complex_steps_counts_entries_and_mistakes() -> None:
     page = COMPLEX_STEP.read_text("utf-8")
-    assert of_symmetry(page) == page, SCRIPT
+    assert of_complex_steps(page) == page, SCRIPT
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Multi-head attention: Chapter 17."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,17 +24,11 @@ X = "x: B T d_model; d_model = H*d_k"
 X_MASK = "x: B T d_model, mask: bool B 1 T T; d_model = H*d_k"
 X_PADDING = "x: B T d_model, mask: bool B 1 1 T; d_model = H*d_k"
 CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_model = H*d_k"
-
-
 GROUPED = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
 
 
 def _entry(
-    variant: str,
-    spec: str,
-    wrong: str = "",
-    call: Options | None = None,
-    fixed: Mapping[str, int] = MappingProxyType({"H": 3}),
+    variant: str, spec: str, wrong: str = "", call: Options | None = None, fixed: Mapping[str, int] | None = None,
     **options: Any,
 ) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> MultiHeadAttention:
@@ -44,7 +37,7 @@ def _entry(
         d_model = 3 if "d_k" in options else H * size_of(sizes, "d_k")
         return MultiHeadAttention(d_model, H, rng, H_kv, dtype=dtype, **options)
 
-    fixed = {"B": 2, "d_k": 2, **fixed}
+    fixed = {"B": 2, "d_k": 2, **(fixed or {"H": 3})}
     return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong, fixed=fixed, options=call or {})
 
 
