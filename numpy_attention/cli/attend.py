@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention import plots
-from numpy_attention.cli.names import named_path
-from numpy_attention.cli.source import add_model, encoded, named, pretrained_path, trained
+from numpy_attention.cli.source import add_model, encoded, named, named_path, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
 from numpy_attention.pieces import non_finite

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.cli.names import named_path
-from numpy_attention.cli.source import add_model, encoded, load_model
+from numpy_attention.cli.source import add_model, encoded, load_model, named_path
 from numpy_attention.errors import InputError
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pieces import non_finite

@@ -1,4 +1,4 @@
-"""Which model a command means: a pretrained one, or what `train` has written."""
+"""Which model a command means: a pretrained one, or what `train` has written; and names of files that are typed."""
 
 import argparse
 import sys
@@ -22,6 +22,16 @@ from numpy_attention.tasks.fine_tuning import Start
 from numpy_attention.training.data import Vocabulary
 
 FILES = "a .gguf file, a folder in Hugging Face's layout, or what `train` has written"
+
+
+def named_path(name: str) -> Path:
+    """The path; an empty name would be that of the folder we are in.
+
+    Raises: ArgumentTypeError, which argparse tells with the option's name.
+    """
+    if not name:
+        raise argparse.ArgumentTypeError("must be a name, got ''; is a variable of the shell unset?")
+    return Path(name)
 
 
 def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES, shipped: bool = False) -> None:

@@ -23,8 +23,13 @@ every line has a dash and a marker of its own, so the pictures stay readable in 
 
 from numpy_attention.plots.attention import attention_heads, attention_layers, attention_map
 from numpy_attention.plots.curves import gradient_flow, largest_curvature, step_error, training_curves
-from numpy_attention.plots.inside import head_scores, head_scores_over_training, loss_by_position
-from numpy_attention.plots.lens import lens_table, patching_map
+from numpy_attention.plots.inside import (
+    head_scores,
+    head_scores_over_training,
+    lens_table,
+    loss_by_position,
+    patching_map,
+)
 from numpy_attention.plots.matrices import mask_map, matrix_map, positions_map
 from numpy_attention.plots.style import save
 

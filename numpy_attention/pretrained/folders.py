@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError
-from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped
-from numpy_attention.pretrained.safetensors_files import packages
+from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped, package
 
 KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 MAX_JSON = 4 * 2**20  # bytes of a settings file; Python makes up to thirty times as many of them
@@ -89,7 +88,7 @@ def json_bytes(path: Path, most: int) -> np.ndarray:
 
 
 def _read_safetensors(path: Path) -> Arrays:
-    safetensors, _ = packages()
+    safetensors = package("safetensors", "safetensors files")
     try:
         raw = mapped(path)
         start = 8 + int.from_bytes(raw[:8].tobytes(), "little")

@@ -23,6 +23,7 @@ compared with its size before anything is made of it: a list that claims 2^60 va
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from functools import partial
@@ -61,7 +62,7 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 
     Raises: InputError, in one line, without the package gguf, or for a file that is damaged or none.
     """
-    gguf = package()
+    gguf = package("gguf", "GGUF files")
     try:
         data = mapped(path)
         header = _Header(data)
@@ -187,13 +188,13 @@ def _read(gguf: Any, raw: np.ndarray, shape: tuple[int, ...], kind: Any) -> np.n
     return np.asarray(gguf.dequantize(raw.reshape(-1, together * size), kind), dtype=np.float32).reshape(shape)
 
 
-def package() -> Any:
-    """The package `gguf`.
+def package(name: str, needed_by: str) -> Any:
+    """A package of the extra `pretrained`, or a part of one.
 
     Raises: InputError where it is not installed.
     """
     try:
-        import gguf
+        return importlib.import_module(name)
     except ImportError:
-        raise InputError("GGUF files need the package gguf: pip install gguf") from None
-    return gguf
+        root = name.partition(".")[0]
+        raise InputError(f"{needed_by} need the package {root}: pip install {root}") from None

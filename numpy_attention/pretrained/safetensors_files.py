@@ -34,6 +34,7 @@ from numpy_attention.models.model import Model, require_finite_parameters
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
@@ -49,7 +50,8 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     be left out, in which more than the changes of low rank learns, or that holds a NaN or an infinity; OSError for a
     file that cannot be written.
     """
-    package, numpy_files = packages()
+    safetensors = package("safetensors", "safetensors files")
+    numpy_files = package("safetensors.numpy", "safetensors files")
     arrays = model.parameters()
     about: dict[str, Any] = {"class": type(model).__name__, "model": dataclasses.asdict(model.config)}
     if isinstance(model, (GPT, TextEncoder)) and (changes := low_rank_of(model)) is not None:
@@ -64,7 +66,7 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     with whole_or_not_at_all(path) as temporary:
         try:
             numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
-        except package.SafetensorError as error:  # a full disk, for example
+        except safetensors.SafetensorError as error:  # a full disk, for example
             raise OSError(str(error)) from None
 
 
@@ -77,15 +79,16 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     its class and sizes, or holds changes alone, when `into` is not given, and for one whose names, shapes or dtypes are
     not the model's.
     """
-    package, numpy_files = packages()
+    safetensors = package("safetensors", "safetensors files")
+    numpy_files = package("safetensors.numpy", "safetensors files")
     try:
         open_regular(path).close()
-        with package.safe_open(path, framework="numpy") as file:
+        with safetensors.safe_open(path, framework="numpy") as file:
             about = (file.metadata() or {}).get(KEY)
         arrays: dict[str, np.ndarray] = numpy_files.load_file(path)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (OSError, MemoryError, ValueError, TypeError, KeyError, package.SafetensorError) as error:
+    except (OSError, MemoryError, ValueError, TypeError, KeyError, safetensors.SafetensorError) as error:
         said = f"{type(error).__name__}: {error}"[:MAX_SAID]  # a KeyError: a dtype that NumPy does not have
         raise InputError(f"{path} is damaged, or no safetensors file that NumPy can hold ({said})") from None
     told = _description(path, about)
@@ -173,16 +176,3 @@ def _built(path: str | PathLike[str], told: dict[str, Any] | None, arrays: dict[
 
 def _no_description(path: str | PathLike[str], why: object) -> InputError:
     return InputError(f"{path} cannot be loaded: its description of a model does not hold: {str(why)[:MAX_SAID]}")
-
-
-def packages() -> tuple[Any, Any]:
-    """The package `safetensors`, and its part for NumPy.
-
-    Raises: InputError where it is not installed.
-    """
-    try:
-        import safetensors
-        import safetensors.numpy as numpy_files
-    except ImportError:
-        raise InputError("safetensors files need the package safetensors: pip install safetensors") from None
-    return safetensors, numpy_files

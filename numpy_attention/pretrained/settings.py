@@ -8,13 +8,14 @@ the others of its kind.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy_attention.errors import MAX_SAID, InputError, several, shown
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.text_encoder import TextEncoderConfig
 
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact", "relu": "relu", "silu": "silu"}
+Config = TypeVar("Config")
 MISSING: Any = object()
 LARGEST = 2**24  # of any size that a model has
 
@@ -45,7 +46,7 @@ class Settings:
         self.wrong.append(f"{name} is {shown(value)}, built here is {' or '.join(map(repr, allowed))}")
         return allowed[0]
 
-    def config(self, kind: Any, **fields: Any) -> Any:
+    def config(self, kind: type[Config], **fields: Any) -> Config:
         """The configuration.
 
         Raises: InputError where the settings allow none, with all that is wrong with them.
@@ -71,7 +72,7 @@ def llama_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:
     s.only("llama.rope.scaling.factor", 1.0)
     s.only("llama.rope.scale_linear", 1.0)
     s.only("llama.expert_count", 0)
-    config: GPTConfig = s.config(
+    return s.config(
         GPTConfig, vocab_size=_tokens(s), context_length=s.number("llama.context_length"), d_model=d_model,
         num_heads=num_heads, num_layers=s.number("llama.block_count"), d_ff=s.number("llama.feed_forward_length"),
         num_kv_heads=s.number("llama.attention.head_count_kv", num_heads), positions="rotary", norm="rms_norm",
@@ -79,19 +80,17 @@ def llama_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:
         rotary_base=float(s.number("llama.rope.freq_base", 1e4, float)),
         norm_eps=float(s.number("llama.attention.layer_norm_rms_epsilon", 1e-6, float)),
     )
-    return config
 
 
 def gpt2_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:
     """A GPT-2 in a GGUF file."""
-    config: GPTConfig = s.config(
+    return s.config(
         GPTConfig, vocab_size=_tokens(s), context_length=s.number("gpt2.context_length"),
         d_model=s.number("gpt2.embedding_length"), num_heads=s.number("gpt2.attention.head_count"),
         num_layers=s.number("gpt2.block_count"), d_ff=s.number("gpt2.feed_forward_length"),
         tie_weights="output.weight" not in tensors,
         norm_eps=float(s.number("gpt2.attention.layer_norm_epsilon", 1e-5, float)),
     )
-    return config
 
 
 def llama_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
@@ -101,7 +100,7 @@ def llama_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
     s.only("hidden_act", "silu")
     for name in ("mlp_bias", "attention_bias", "use_sliding_window"):
         s.only(name, False)
-    config: GPTConfig = s.config(
+    return s.config(
         GPTConfig, vocab_size=s.number("vocab_size"), context_length=s.number("max_position_embeddings"),
         d_model=d_model, num_heads=num_heads, num_layers=s.number("num_hidden_layers"),
         d_ff=s.number("intermediate_size"), num_kv_heads=s.number("num_key_value_heads", num_heads),
@@ -109,7 +108,6 @@ def llama_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
         qkv_bias=s.values.get("model_type") == "qwen2", tie_weights=s.only("tie_word_embeddings", False, True),
         rotary_base=_rotary_base(s), norm_eps=float(s.number("rms_norm_eps", 1e-6, float)),
     )
-    return config
 
 
 def gpt2_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
@@ -117,14 +115,13 @@ def gpt2_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
     s.only("scale_attn_by_inverse_layer_idx", False)
     s.only("scale_attn_weights", True)
     s.only("add_cross_attention", False)
-    config: GPTConfig = s.config(
+    return s.config(
         GPTConfig, vocab_size=s.number("vocab_size"), context_length=s.number("n_positions"),
         d_model=s.number("n_embd"), num_heads=s.number("n_head"), num_layers=s.number("n_layer"),
         d_ff=s.number("n_inner", None), activation=ACTIVATIONS[s.only("activation_function", *ACTIVATIONS)],
         tie_weights=s.only("tie_word_embeddings", True, False),
         norm_eps=float(s.number("layer_norm_epsilon", 1e-5, float)),
     )
-    return config
 
 
 def bert_folder(s: Settings, tensors: Collection[str]) -> TextEncoderConfig:
@@ -134,7 +131,7 @@ def bert_folder(s: Settings, tensors: Collection[str]) -> TextEncoderConfig:
     pad = s.values.get("pad_token_id", 0)
     if not (pad is None or (type(pad) is int and 0 <= pad <= LARGEST)):
         s.wrong.append(f"pad_token_id is {shown(pad)}")
-    config: TextEncoderConfig = s.config(
+    return s.config(
         TextEncoderConfig, vocab_size=s.number("vocab_size"), context_length=s.number("max_position_embeddings"),
         d_model=s.number("hidden_size"), num_heads=s.number("num_attention_heads"),
         num_layers=s.number("num_hidden_layers"), d_ff=s.number("intermediate_size"),
@@ -142,7 +139,6 @@ def bert_folder(s: Settings, tensors: Collection[str]) -> TextEncoderConfig:
         activation=ACTIVATIONS[s.only("hidden_act", "gelu", *ACTIVATIONS)],
         norm_eps=float(s.number("layer_norm_eps", 1e-12, float)),
     )
-    return config
 
 
 def _tokens(s: Settings) -> int:

@@ -18,10 +18,10 @@ import numpy as np
 from numpy_attention.files import whole_or_not_at_all
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.pretrained import gguf_files
-from numpy_attention.pretrained import tokenizer as tokenizers_of_files
 from numpy_attention.pretrained.chat import Chat
+from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.pretrained.names import LLAMA, their_name
+from numpy_attention.pretrained.tokenizer import CONTROL, tokenizer_of_gguf
 from numpy_attention.training.byte_pairs import BytePairVocabulary, count_chunks, learn_merges
 from numpy_attention.training.loop import train
 from numpy_attention.training.optimizers import AdamW
@@ -51,9 +51,9 @@ def write_stand_in(path: str | PathLike[str]) -> Path:
 
     Raises: InputError without the packages gguf and tokenizers.
     """
-    gguf = gguf_files.package()
+    gguf = package("gguf", "GGUF files")
     vocabulary = _tokenizer()
-    model = _taught(Chat(tokenizers_of_files.tokenizer_of_gguf(vocabulary)))
+    model = _taught(Chat(tokenizer_of_gguf(vocabulary)))
     c = model.config
     settings = {
         "llama.block_count": c.num_layers, "llama.context_length": c.context_length,
@@ -83,10 +83,10 @@ def _tokenizer() -> dict[str, Any]:
     words = {chunk: 2 * count for chunk, count in count_chunks([said]).items()}  # nothing is merged that stands once
     vocabulary = BytePairVocabulary(learn_merges(words, 2**16))
     spelled = [token.decode("latin-1").replace(" ", "Ġ") for token in vocabulary.tokens]  # as GPT-2 writes a space
-    tokenizers = tokenizers_of_files.package()
+    tokenizers = package("tokenizers", "pretrained models")
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     tokens = [*SPECIAL, *letters, *spelled[256:]]
-    kinds = [tokenizers_of_files.CONTROL if token in SPECIAL else 1 for token in tokens]
+    kinds = [CONTROL if token in SPECIAL else 1 for token in tokens]
     return {
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": np.array(kinds), "tokenizer.ggml.eos_token_id": SPECIAL.index("<|im_end|>"),

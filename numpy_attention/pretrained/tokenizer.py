@@ -23,6 +23,7 @@ import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError, shown
 from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
+from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.training.data import Vocabulary
 
 # how a text is cut into chunks, by the name that GGUF files give to the rule; None: GPT-2's own
@@ -106,7 +107,7 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
 
     Raises: InputError for one that is no byte-pair encoding, or splits by a rule that is not built here.
     """
-    tokenizers = package()
+    tokenizers = package("tokenizers", "pretrained models")
 
     def told(name: str) -> Any:
         return settings.get(f"tokenizer.ggml.{name}")
@@ -158,7 +159,7 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
 
     Raises: InputError, in one line, for a folder without one, or with a damaged one.
     """
-    tokenizers = package()
+    tokenizers = package("tokenizers", "pretrained models")
     file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
     json_bytes(file, MAX_TOKENIZER)  # that there is one, and of a size that makes sense
     with _refused(f"{file} cannot be read"):
@@ -181,15 +182,3 @@ def _refused(what: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise InputError(f"{what}: {' '.join(str(error).split())[:MAX_SAID]}") from None
-
-
-def package() -> Any:
-    """The package `tokenizers`.
-
-    Raises: InputError where it is not installed.
-    """
-    try:
-        import tokenizers
-    except ImportError:
-        raise InputError("pretrained models need the package tokenizers: pip install tokenizers") from None
-    return tokenizers

@@ -18,6 +18,7 @@ puts a fresh file in the place of such a lock.
 
 import contextlib
 import importlib
+import io
 import os
 import platform
 import time
@@ -28,9 +29,8 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import writing
 
 NAME = "run.lock"
-FAR = 2**30  # where the byte lies that Windows locks: nobody can read what is locked there
-MOST = 200  # bytes of what a holder says
-WHEN = "%Y-%m-%d %H:%M:%S"
+FAR = 2**30  # the byte that Windows locks lies here: nobody can read what is locked there
+MOST = 200  # bytes of what a holder writes
 
 
 @contextlib.contextmanager
@@ -39,63 +39,49 @@ def hold(directory: Path | str) -> Iterator[None]:
 
     Raises: InputError that says which run does, or why nobody can.
     """
-    path = Path(directory) / NAME
-    with contextlib.ExitStack() as handles:
-        alone = True
-        for folder in _folder(path.parent):
-            handles.callback(os.close, folder)
+    path, alone = Path(directory) / NAME, True
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # where a directory can be opened and locked
+            importlib.import_module("fcntl")
+            folder = os.open(path.parent, os.O_RDONLY)
+            stack.callback(os.close, folder)
             alone = _granted(folder)
         with writing(path):
-            handle = _opened(path, fresh=alone)
-        handles.callback(os.close, handle)
-        if not (alone and _granted(handle)):
-            raise InputError(f"{directory} is in use: {_holder(handle)}; wait for its end, or name another directory")
-        _write(handle, f"process {os.getpid()} on {platform.node()} has trained there since {time.strftime(WHEN)}")
-        try:
-            yield
-        finally:
-            _write(handle, "")
+            file = stack.enter_context(_opened(path, fresh=alone))
+        if not (alone and _granted(file.fileno())):
+            raise InputError(f"{directory} is in use: {_holder(file)}; wait for its end, or name another directory")
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        _write(file, f"process {os.getpid()} on {platform.node()} has trained there since {since}")
+        stack.callback(_write, file, "")
+        yield
 
 
-def _folder(directory: Path) -> list[int]:
-    """The directory, opened, where one can be locked."""
-    with contextlib.suppress(ImportError, OSError):
-        importlib.import_module("fcntl")
-        return [os.open(directory, os.O_RDONLY)]
-    return []
-
-
-def _opened(path: Path, fresh: bool) -> int:
+def _opened(path: Path, fresh: bool) -> io.FileIO:
     """The lock's file; with `fresh` another one in the place of one that has a second name."""
-    handle = _opened_as_it_is(path)
-    while fresh and os.fstat(handle).st_nlink > 1:
-        os.close(handle)
-        path.unlink(missing_ok=True)
-        handle = _opened_as_it_is(path)
-    return handle
-
-
-def _opened_as_it_is(path: Path) -> int:
     safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link is followed, no pipe waited for
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | safe, 0o666)
-    except PermissionError:
-        if not path.is_file():
-            raise
-        return os.open(path, os.O_RDONLY | safe)  # a lock needs no more
+    while True:
+        try:
+            file = io.FileIO(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT | safe, 0o666))
+        except PermissionError:
+            if not path.is_file():
+                raise
+            file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | safe))  # a lock needs no more
+        if not fresh or os.fstat(file.fileno()).st_nlink < 2:
+            return file
+        file.close()
+        path.unlink(missing_ok=True)
 
 
 def _granted(handle: int) -> bool:
     """Whether the kernel gives us the lock; where there is none to be had, nobody is refused."""
     try:
-        try:
+        with contextlib.suppress(ImportError):
             fcntl = importlib.import_module("fcntl")
-        except ImportError:
-            msvcrt = importlib.import_module("msvcrt")
-            os.lseek(handle, FAR, os.SEEK_SET)
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        msvcrt = importlib.import_module("msvcrt")
+        os.lseek(handle, FAR, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):
         return False
     except (OSError, ImportError):  # this file system, or this system, has no locks
@@ -103,20 +89,20 @@ def _granted(handle: int) -> bool:
     return True
 
 
-def _holder(handle: int) -> str:
+def _holder(file: io.FileIO) -> str:
     """What the holder has written, if it makes sense."""
     time.sleep(0.1)  # it may have the lock, but the words of a dead run still stand there
     with contextlib.suppress(OSError):
-        os.lseek(handle, 0, os.SEEK_SET)
-        said = os.read(handle, MOST).decode("ascii", "backslashreplace")
+        file.seek(0)
+        said = file.read(MOST).decode("ascii", "backslashreplace")
         if said and said.isprintable():
             return said
     return "another process trains there"
 
 
-def _write(handle: int, text: str) -> None:
+def _write(file: io.FileIO, text: str) -> None:
     """Put it in place of what the file holds; a file that may only be read, or a full disk, is no reason to stop."""
     with contextlib.suppress(OSError):
-        os.ftruncate(handle, 0)
-        os.lseek(handle, 0, os.SEEK_SET)
-        os.write(handle, text.encode("ascii", "replace"))
+        file.truncate(0)
+        file.seek(0)
+        file.write(text.encode("ascii", "replace"))

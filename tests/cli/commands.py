@@ -2,7 +2,7 @@
 
 import pytest
 
-from numpy_attention.cli import main
+from numpy_attention.cli import main, train
 
 SIZES = [
     "--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=8", "--eval-every=4",
@@ -20,9 +20,22 @@ def text(tmp_path):
 @pytest.fixture
 def run_directory(tmp_path, text, capsys):
     directory = tmp_path / "run"
-    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
+    trained("--text", text, "--out", directory, *SIZES)
     capsys.readouterr()
     return directory
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Drawing takes longer than a small run."""
+    monkeypatch.setattr(train, "pictures", lambda task, directory: "")
+
+
+def trained(*arguments):
+    """Train to the end and leave out the closing report and the pictures, which take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "_finish", lambda *_: None)
+        assert main(["train", *map(str, arguments)]) == 0
 
 
 def refused(capsys, *arguments):

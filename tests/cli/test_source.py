@@ -1,19 +1,19 @@
-"""Which model a command means: names, files, folders and runs."""
+"""Which model a command means: names, files, folders and runs; an empty name is none."""
 
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from numpy_attention.cli import main
 from numpy_attention.cli.source import encoded, load_model, pretrained_path
 from numpy_attention.errors import InputError
 from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.fetch import SOURCES
-from tests.cli.commands import refused, run_directory, text
+from tests.cli.commands import refused, run_directory, text, trained
 from tests.pretrained import tiny
 
 __all__ = ["run_directory", "text"]
@@ -95,7 +95,7 @@ def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
     base = tiny.write(tmp_path, "llama")
     run = tmp_path / "run"
     steps = ["--steps=2", "--eval-every=2", "--batch=2", "--context=9", "--workers=1", "--learning-rate=0.1"]
-    assert main(["train", "--from", str(base), "--text", str(text), "--out", str(run), *steps, *options]) == 0
+    trained("--from", base, "--text", text, "--out", run, *steps, *options)
     before, _ = load_model(str(base), GPT, "write")
     after, vocabulary = load_model(str(run), GPT, "write")
     assert len(vocabulary) == tiny.V
@@ -126,3 +126,19 @@ def test_a_parameter_that_is_no_number_is_named(
     options = {"sample": [run], "attend": [run, "--text", "The"], "train": ["--resume", run]}
     err = refused(capsys, command, *options[command])
     assert f"{name} holds nan at [3, 5]" in err
+
+
+@pytest.mark.parametrize("option", ["--out", "--resume", "--config", "--text", "--from"])
+def test_an_empty_name_is_not_the_folder_we_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    err = refused(capsys, "train", option, "")
+    assert option in err
+    assert "''" in err
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["embed", "minilm", "", "--query=a"], ["attend", "--out", ""]], ids=" ".join)
+def test_an_empty_name_is_told(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert "must be a name, got ''" in refused(capsys, *arguments)

@@ -1,4 +1,4 @@
-"""What becomes of a command whose output nobody reads, that has no room, or is closed: asked of a real shell."""
+"""What becomes of a command whose output nobody reads, that has no room, or is closed: in children, and in a shell."""
 
 import contextlib
 import io
@@ -8,12 +8,15 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from numpy_attention.cli.streams import standard_streams
 from tests.cli.commands import SIZES, text
+from tests.fuzz.processes import Child
+from tests.fuzz.test_streams import Streams
 from tests.pretrained import tiny
 
 __all__ = ["text"]
@@ -34,52 +37,78 @@ def shell(arguments: list[str], streams: str, **environment: str) -> tuple[int, 
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-@pytest.mark.parametrize(("streams", "said"), [
-    ("| head -c 1", ""),
-    ("> /dev/full", f"{FULL}; the training goes on without a word\n"),
-    (">&-", f"{CLOSED}; the training goes on without a word\n"),
-    ("2> /dev/full", ""),
-    ("<&- >&- 2>&-", ""),
-])
-def test_a_training_goes_on_to_its_end_whatever_becomes_of_its_words(
-    tmp_path: Path, text: Path, streams: str, said: str
-) -> None:
-    run = tmp_path / "run"
-    code, _, err = shell(["train", "--text", str(text), "--out", str(run), *SIZES], streams)
-    assert (code, err) == (0, said)
+def forked(arguments: list[str], cwd: Path, **streams: Any) -> tuple[int | None, str, str]:
+    """The same in a child that is forked with such streams: it takes no time to begin."""
+    how = Streams(**streams)
+    ended = Child(arguments, cwd, ends=how.ends).outcome(hear=how.hear if how.out == "left" else None)
+    return ended.code, ended.out.decode(), ended.said()
+
+
+def assert_trained_to_the_end(run: Path) -> None:
     with np.load(run / "checkpoint.npz") as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["step"] == 8
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG"), "and nothing was printed into the files"
     assert [json.loads(line)["step"] for line in (run / "log.jsonl").read_text("utf-8").splitlines()] == [1, 4, 8]
 
 
-ANSWERS = [
-    ["sample", "--tokens", "2000"], ["gradcheck", "softmax", "linear"], ["grade", EXERCISE, "--hint", "1"], ["--help"]
-]
+@pytest.mark.parametrize(("streams", "said"), [
+    ({"out": "left", "hear": 1}, ""),
+    ({"out": "full"}, f"{FULL}; the training goes on without a word\n"),
+    ({"out": "closed"}, f"{CLOSED}; the training goes on without a word\n"),
+    ({"err": "full"}, ""),
+    ({"stdin": "closed", "out": "closed", "err": "closed"}, ""),
+], ids=str)  # fmt: skip
+def test_a_training_goes_on_to_its_end_whatever_becomes_of_its_words(
+    tmp_path: Path, text: Path, streams: dict[str, Any], said: str
+) -> None:
+    code, _, err = forked(["train", "--text", str(text), "--out", "run", *SIZES], tmp_path, **streams)
+    assert (code, err) == (0, said)
+    assert_trained_to_the_end(tmp_path / "run")
 
 
-@pytest.mark.parametrize("arguments", ANSWERS, ids=lambda arguments: arguments[0])
-def test_a_command_that_has_nowhere_to_answer_says_so_in_one_line(arguments: list[str]) -> None:
-    for streams, said in (("> /dev/full", FULL), (">&-", CLOSED)):
-        code, _, err = shell(arguments, streams)
-        assert code == 2
-        assert err.splitlines()[-1] == said
-        assert "Traceback" not in err
+def test_a_training_that_a_shell_has_started_goes_on_too(tmp_path: Path, text: Path) -> None:
+    run = tmp_path / "run"
+    code, _, err = shell(["train", "--text", str(text), "--out", str(run), *SIZES], "> /dev/full <&-")
+    assert (code, err) == (0, f"{FULL}; the training goes on without a word\n")
+    assert_trained_to_the_end(run)
 
 
-@pytest.mark.parametrize("arguments", ANSWERS[:2], ids=lambda arguments: arguments[0])
-def test_a_command_ends_quietly_when_its_reader_has_had_enough(arguments: list[str]) -> None:
-    code, out, err = shell(arguments, "| head -c 3 2>&1")
+SAMPLE, CHECK = ["sample", "--tokens", "2000"], ["gradcheck", "softmax", "linear"]
+
+
+@pytest.mark.parametrize(("state", "said"), [("full", FULL), ("closed", CLOSED)])
+@pytest.mark.parametrize(
+    "arguments", [SAMPLE, CHECK, ["grade", EXERCISE, "--hint", "1"], ["--help"]], ids=lambda one: one[0]
+)
+def test_a_command_that_has_nowhere_to_answer_says_so_in_one_line(
+    tmp_path: Path, arguments: list[str], state: str, said: str
+) -> None:
+    code, _, err = forked(arguments, tmp_path, out=state)
+    assert code == 2
+    assert err.splitlines()[-1] == said
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", [SAMPLE, CHECK], ids=lambda one: one[0])
+def test_a_command_ends_quietly_when_its_reader_has_had_enough(tmp_path: Path, arguments: list[str]) -> None:
+    code, out, err = forked(arguments, tmp_path, out="left", hear=3)
     assert code == 0
     assert len(out) == 3
     assert [line for line in err.splitlines() if not line.startswith("no model is named")] == []
 
 
-def test_what_belongs_beside_the_output_does_not_come_into_it() -> None:
-    code, out, _ = shell(["sample", "--tokens", "5", "--prompt", "The "], "2>&-")
+def test_in_a_shell_too_a_command_ends_quietly_or_says_why() -> None:
+    code, out, _ = shell(SAMPLE, "| head -c 3")
+    assert (code, len(out)) == (0, 3)
+    code, _, err = shell(SAMPLE, ">&-")
+    assert (code, err.splitlines()[-1]) == (2, CLOSED)
+
+
+def test_what_belongs_beside_the_output_does_not_come_into_it(tmp_path: Path) -> None:
+    code, out, _ = forked(["sample", "--tokens", "5", "--prompt", "The "], tmp_path, err="closed")
     assert code == 0
     assert out.startswith("The ")
-    assert shell(["nothing"], "2>&-") == (2, "", "")
+    assert forked(["nothing"], tmp_path, err="closed") == (2, "", "")
 
 
 def test_an_input_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
@@ -94,12 +123,12 @@ def test_an_input_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> Non
 def test_what_a_stream_has_no_letters_for_is_escaped(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "tëxt→.txt"
     text.rename(file)
-    run = ["train", "--text", str(file), "--out", str(tmp_path / "run→"), *SIZES]
-    code, out, err = shell(run, "", PYTHONIOENCODING="ascii")
+    code, out, err = forked(["train", "--text", file.name, "--out", "run→", *SIZES], tmp_path, encoding="ascii")
     assert (code, err) == (0, "")
     assert r"t\xebxt\u2192.txt" in out
-    for encoding in ({"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
-        code, _, err = shell(["sample", "nowhere→"], "", **encoding)
+    nowhere = ["sample", "nowhere→"]
+    in_c = shell(nowhere, "", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    for code, _, err in in_c, forked(nowhere, tmp_path, encoding="cp1252"):
         assert code == 2
         assert "nowhere" in err
         assert "Traceback" not in err

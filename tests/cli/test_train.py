@@ -1,5 +1,6 @@
 """`train` from outside: what it writes, what it says, and how it refuses."""
 
+import dataclasses
 import json
 import os
 import re
@@ -13,9 +14,13 @@ import numpy as np
 import pytest
 
 from numpy_attention.cli import main
-from tests.cli.commands import SIZES, last_lines, refused, run_directory, text
+from numpy_attention.errors import InputError
+from numpy_attention.runs.config import TrainConfig
+from numpy_attention.runs.trainer import Trainer
+from numpy_attention.tasks import TASKS
+from tests.cli.commands import SIZES, last_lines, no_pictures, refused, run_directory, text, trained
 
-__all__ = ["run_directory", "text"]
+__all__ = ["no_pictures", "run_directory", "text"]
 
 
 def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys):
@@ -40,16 +45,17 @@ def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys)
 def test_the_default_directory_is_new_each_time(tmp_path, text, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert main(["train", "--text", str(text), *SIZES, "--steps", "1"]) == 0
+        trained("--text", text, *SIZES, "--steps", "1")
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 def test_a_clock_that_stands_still_keeps_no_training_from_its_end(tmp_path, text, monkeypatch, capsys):
     monkeypatch.setattr(time, "perf_counter", lambda: 5.0)
-    assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *SIZES]) == 0
+    trained("--text", text, "--out", tmp_path / "run", *SIZES)
     assert "0 tokens/s  0 s left" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, text, capsys):
     samples = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
@@ -63,12 +69,13 @@ def test_attention_in_tiles_can_be_asked_for_and_learns_the_same_also_from_one_t
     for how in ("dense", "tiled"):
         out = tmp_path / how
         one = ["--batch", "1", "--workers", "2", "--attention", how]
-        assert main(["train", "--text", str(text), "--out", str(out), *SIZES, *one]) == 0
+        trained("--text", text, "--out", out, *SIZES, *one)
         assert json.loads((out / "config.json").read_text("utf-8"))["model"]["attention"] == how
         last.append(json.loads((out / "log.jsonl").read_text("utf-8").splitlines()[-1])["val_loss"])
     assert last[0] == pytest.approx(last[1], rel=1e-3)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_smallest_run_of_all_trains_writes_and_is_looked_at(tmp_path, text, capsys):
     sizes = ["--layers=1", "--heads=1", "--d-model=3", "--positions=learned", "--context=1", "--batch=1", "--workers=3"]
     run = str(tmp_path / "run")
@@ -87,7 +94,7 @@ def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
         "--min-learning-rate=1e-4", "--warmup=100", "--positions=learned",
         "--beta2=0.99", "--dropout=0", "--weight-decay=0.1", "--steps=1",
     ]
-    assert main(["train", "--text", str(text), "--out", str(tmp_path / "run"), *setting]) == 0
+    trained("--text", text, "--out", tmp_path / "run", *setting)
     assert json.loads((tmp_path / "run" / "config.json").read_text("utf-8"))["beta2"] == 0.99
 
 
@@ -152,24 +159,19 @@ def test_a_resumed_run_is_that_of_the_lesson_or_is_not(run_directory, capsys):
     assert said in refused(capsys, "train", "--resume", run_directory, "--as-in-the-lesson")
 
 
-def test_a_run_that_diverges_says_so_in_one_line(tmp_path, text):
-    command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(tmp_path / "run")]
-    command += [*SIZES, "--workers=2", "--learning-rate=1e5", "--warmup=0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("numpy-attention: stopped at step 5: the loss is nan")
-    assert done.stderr.count("\n") == 1
+def test_a_run_that_diverges_says_so_in_one_line(tmp_path, text, capsys):
+    command = ["--text", text, "--out", tmp_path / "run", *SIZES, "--workers=2", "--learning-rate=1e5", "--warmup=0"]
+    err = last_lines(capsys, 1, "train", *command).err
+    assert err.startswith("numpy-attention: stopped at step 5: the loss is nan")
+    assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("odd", ['{"step": 1, "loss": "low"}', "[]", '{"step": 5, "val_loss": 1e400}'])
-def test_odd_lines_of_a_log_keep_a_run_from_nothing(run_directory, capsys, odd):
+def test_odd_lines_of_a_log_keep_a_run_from_nothing(run_directory, capsys):
     with open(run_directory / "log.jsonl", "a", encoding="utf-8") as log:
-        log.write(odd + "\n")
-    (run_directory / "loss.png").unlink()
-    assert main(["train", "--resume", str(run_directory)]) == 0
+        log.write('{"step": 1, "loss": "low"}\n[]\n{"step": 5, "val_loss": 1e400}\n')
+    err = last_lines(capsys, 0, "train", "--resume", run_directory).err
+    assert err == "numpy-attention: 2 lines of log.jsonl made no sense and were left out\n"
     assert (run_directory / "loss.png").exists()
-    told = "" if "1e400" in odd else "numpy-attention: 1 line of log.jsonl made no sense and was left out\n"
-    assert capsys.readouterr().err == told
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(run_directory, text, capsys):
@@ -182,8 +184,8 @@ def test_a_directory_that_holds_a_run_is_not_overwritten(run_directory, text, ca
 def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
     file = tmp_path / "run.toml"
     file.write_text('steps = 3\nd_model = 8\nheads = 1\nlayers = 1\ncontext = 4\nbatch = 2\nworkers = 1\n')
-    arguments = ["train", "--config", str(file), "--text", str(text), "--steps", "2", "--out", str(tmp_path / "run")]
-    assert main(arguments) == 0
+    arguments = ["--config", str(file), "--text", str(text), "--steps", "2", "--out", str(tmp_path / "run")]
+    trained(*arguments)
     config = json.loads((tmp_path / "run" / "config.json").read_text("utf-8"))
     assert (config["steps"], config["d_model"], config["text"]) == (2, 8, str(text))
 
@@ -233,6 +235,7 @@ def test_a_missing_settings_file_is_told(tmp_path, capsys):
     assert "cannot read" in refused(capsys, "train", "--config", tmp_path / "none.toml")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_directory, text, capsys):
     assert main(["train", "--resume", str(run_directory)]) == 0
     assert "this GPT" in capsys.readouterr().out
@@ -250,11 +253,10 @@ def test_recompute_is_a_switch_and_can_be_turned_on_and_off_for_the_rest_of_a_ru
 
     run, settings = tmp_path / "run", tmp_path / "run.toml"
     settings.write_text("recompute = true\n")
-    start = ["train", "--text", str(text), "--out", str(run), *SIZES, "--config", str(settings)]
-    assert main([*start, "--skip-bad-steps=1"]) == 0
+    trained("--text", text, "--out", run, *SIZES, "--config", settings, "--skip-bad-steps=1")
     assert setting(run) is True
     for flag in ("--no-recompute", "--recompute"):
-        assert main(["train", "--resume", str(run), flag]) == 0
+        trained("--resume", run, flag)
     capsys.readouterr()
     settings.write_text("recompute = 1\n")
     refusal = refused(capsys, "train", "--text", text, "--out", tmp_path / "other", "--config", settings)
@@ -287,11 +289,79 @@ def test_where_no_thread_can_be_started_the_run_stays_as_it_was(run_directory, t
     before = {path.name: path.read_bytes() for path in run_directory.iterdir()}
     with monkeypatch.context() as without:
         without.setattr(threading.Thread, "start", none)
-        command = ["train", "--workers=2", "--resume", run_directory]
-        said = last_lines(capsys, 2, *command).err
+        said = last_lines(capsys, 2, "train", "--workers=2", "--resume", run_directory).err
         assert said.startswith("numpy-attention: cannot start 2 threads")
         assert "--workers 1" in said
         assert said.count("\n") == 1
         assert {path.name: path.read_bytes() for path in run_directory.iterdir()} == before
-        assert main(["train", "--workers=1", "--resume", str(run_directory)]) == 0
-    assert main(list(map(str, command))) == 0
+        trained("--workers=1", "--resume", run_directory)
+    trained("--workers=2", "--resume", run_directory)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--task=reverse", "--text=/nonexistent"], "--text is for --task text, and here that is reverse; leave it out"),
+    (["--task=sum", "--text=t.txt"], "--text is for --task text, and here that is sum"),
+    (["--task=digits", "--vocabulary=byte"], "--vocabulary is for --task text, and here that is digits"),
+    (["--vocab-size=300"], "--vocab-size is for --vocabulary bpe, and here that is char"),
+    (["--task=copy", "--vocab-size=300"], "--vocab-size is for --vocabulary bpe, and here that is char"),
+    (["--optimizer=sgd", "--beta2=0.5"], "--beta2 is for --optimizer adamw or adam, and here that is sgd"),
+    (["--task=sum", "--weight-decay=0.5"], "--weight-decay is for --optimizer adamw, and here that is adam"),
+    (["--min-learning-rate=1"], "--min-learning-rate must be at most --learning-rate, the peak, which is 0.004, got 1"),
+    (["--task=dates", "--from=smollm2", "--text=t.txt"], "--text is for --task text, and here that is dates"),
+], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
+@pytest.mark.parametrize("place", ["options", "file"])
+def test_a_setting_that_would_do_nothing_is_refused_wherever_it_is_given(
+    tmp_path, monkeypatch, capsys, arguments, said, place
+):
+    monkeypatch.chdir(tmp_path)
+    if place == "file":
+        settings = [one.removeprefix("--").split("=") for one in arguments]
+        lines = [f"{name.replace('-', '_')} = {v if v[0].isdigit() else json.dumps(v)}" for name, v in settings]
+        (tmp_path / "run.toml").write_text("\n".join(lines))
+        arguments = ["--config", "run.toml"]
+    assert said in refused(capsys, "train", *arguments)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """The configurations of runs that would begin; none does."""
+    configs = []
+
+    def run(trainer):
+        configs.append(trainer.config)
+        raise InputError("enough")
+
+    monkeypatch.setattr(Trainer, "run", run)
+    return configs
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "digits"])
+def test_a_settings_file_may_hold_all_settings_with_their_usual_values(tmp_path, capsys, begun, task):
+    for usual in (TrainConfig(), TrainConfig(task=task, **TASKS[task].defaults)):
+        values = {name: value for name, value in dataclasses.asdict(usual).items() if value is not None}
+        positions = TASKS[task].defaults.get("positions", "rotary")
+        values |= {"task": task, "context": 40, "d_model": 8, "positions": positions}
+        (tmp_path / "run.toml").write_text("\n".join(f"{name} = {json.dumps(one)}" for name, one in values.items()))
+        assert "enough" in refused_late(capsys, "--config", tmp_path / "run.toml", "--out", tmp_path / "run")
+    assert [config.task for config in begun] == [task] * 2
+
+
+def refused_late(capsys, *arguments):
+    return last_lines(capsys, 2, "train", *arguments).err
+
+
+def test_a_peak_below_the_usual_end_of_the_cosine_stays_allowed(tmp_path, capsys, begun):
+    for number, task in enumerate([[], ["--task=sum", "--as-in-the-lesson"]]):
+        assert "enough" in refused_late(capsys, *task, "--learning-rate=1e-6", "--out", tmp_path / str(number))
+    assert [config.learning_rate for config in begun] == [1e-6] * 2
+    assert begun[0].min_learning_rate > 1e-6
+
+
+def test_sizes_that_do_not_fit_are_told_by_their_options(tmp_path, text, capsys):
+    even = "--d-model / --heads must be an even width per head for rotary positions, got 128 / 128"
+    for heads, said in ((3, "--d-model must be divisible by --heads, got 128 and 3"), (128, even)):
+        err = refused(capsys, "train", "--text", text, "--heads", heads, "--out", tmp_path / "run")
+        assert err == f"numpy-attention: {said}\n"
+    err = refused(capsys, "train", "--task=copy", "--positions=rotary", "--out", tmp_path / "run")
+    assert err.startswith("numpy-attention: --positions must be one of ")

@@ -7,14 +7,22 @@ import time
 
 import pytest
 
+from numpy_attention import plots
 from numpy_attention.cli import train
+from numpy_attention.runs import plot
+from numpy_attention.tasks.text import TextTask
 from tests.cli.commands import last_lines, run_directory, text
 
 __all__ = ["run_directory", "text"]
 
 
+@pytest.fixture(autouse=True)
+def short_report(monkeypatch):
+    """What is said of the model is not the point."""
+    monkeypatch.setattr(TextTask, "report", lambda *_: "the report")
+
+
 def test_a_picture_that_cannot_be_written_is_one_warning_and_the_training_is_complete(run_directory, capsys):
-    (run_directory / "loss.png").unlink()
     (run_directory / "loss.png").mkdir()
     out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
     assert err == "numpy-attention: there is no picture of the losses, loss.png: it is no regular file\n"
@@ -30,19 +38,21 @@ def test_whatever_matplotlib_raises_is_one_warning(run_directory, capsys, monkey
     def failing(*arguments):
         raise error
 
-    monkeypatch.setattr(train, "draw_losses", failing)
+    monkeypatch.setattr(plots, "training_curves", failing)
     err = last_lines(capsys, 0, "train", "--resume", run_directory).err
     assert said in err
     assert err.count("\n") == 1
     assert len(err) < 500
 
 
-@pytest.mark.parametrize("place", ["draw_losses", "read_log", "_finish"])
-def test_ctrl_c_at_the_end_is_one_line_and_the_training_is_saved(run_directory, capsys, monkeypatch, place):
+@pytest.mark.parametrize(
+    ("module", "place"), [(plots, "training_curves"), (plot, "read_log"), (train, "_finish")]
+)
+def test_ctrl_c_at_the_end_is_one_line_and_the_training_is_saved(run_directory, capsys, monkeypatch, module, place):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, place, interrupted)
+    monkeypatch.setattr(module, place, interrupted)
     err = last_lines(capsys, 130, "train", "--resume", run_directory).err
     assert err.count("\n") == 1
     assert "stopped by SIGINT; the training is complete and saved" in err
@@ -61,9 +71,8 @@ def test_a_signal_that_matplotlib_would_make_another_error_of_is_no_error(
             raise RuntimeError("Error calling __set_name__") from None
         return draw(*arguments)
 
-    draw = train.draw_losses
-    (run_directory / "loss.png").unlink()
-    monkeypatch.setattr(train, "draw_losses", importing)
+    draw = plots.training_curves
+    monkeypatch.setattr(plots, "training_curves", importing)
     out, err = last_lines(capsys, code, "train", "--resume", run_directory)
     assert (run_directory / "loss.png").exists()
     assert ", loss.png" in out
@@ -75,7 +84,7 @@ def test_a_result_that_cannot_be_written_is_an_error_that_tells_how_to_get_it(ru
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("numpy_attention.tasks.text.TextTask.write_result", full)
+    monkeypatch.setattr(TextTask, "write_result", full)
     err = last_lines(capsys, 2, "train", "--resume", run_directory).err
     assert err.count("\n") == 1
     again = f"make room, then python -m numpy_attention train --resume {run_directory}"

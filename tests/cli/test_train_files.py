@@ -16,7 +16,7 @@ from numpy_attention.cli import main, train
 from numpy_attention.runs import lock
 from numpy_attention.runs.checkpoint import load_arrays
 from numpy_attention.tasks.sums import SumTask
-from tests.cli.commands import SIZES, last_lines, refused, run_directory, text
+from tests.cli.commands import SIZES, last_lines, refused, run_directory, text, trained
 
 __all__ = ["run_directory", "text"]
 NOBODY = 65534
@@ -79,7 +79,7 @@ def test_a_directory_in_which_a_run_begins_after_the_first_look_is_looked_at_aga
     def another_is_quicker(trainer, arguments):
         begin(trainer, arguments)
         monkeypatch.setattr(train, "_begin", begin)
-        assert main(["train", "--text", str(text), "--out", str(out), *SIZES, "--seed=1"]) == 0
+        trained("--text", text, "--out", out, *SIZES, "--seed=1")
         capsys.readouterr()
 
     monkeypatch.setattr(train, "_begin", another_is_quicker)

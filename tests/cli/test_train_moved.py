@@ -16,7 +16,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.runs.trainer import Trainer
 from numpy_attention.tasks import text as text_task
 from numpy_attention.training.data import read_text
-from tests.cli.commands import SIZES, refused, text
+from tests.cli.commands import SIZES, refused, text, trained
 from tests.pretrained import tiny
 
 __all__ = ["text"]
@@ -28,8 +28,8 @@ def half_done(tmp_path, text, monkeypatch, *more):
     """The directories of a run that has ended, and of the same with the checkpoint from its middle."""
     monkeypatch.chdir(tmp_path)
     whole, half = tmp_path / "whole", tmp_path / "half"
-    command = ["train", "--text", text.name, *SIZES, *more, "--out"]
-    assert main([*command, str(whole)]) == 0
+    command = ["--text", text.name, *SIZES, *more, "--out"]
+    trained(*command, whole)
     saved = Trainer.save
 
     def save_and_stop(trainer):
@@ -39,7 +39,7 @@ def half_done(tmp_path, text, monkeypatch, *more):
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "save", save_and_stop)
-        assert main([*command, str(half)]) == 2
+        assert main(["train", *command, str(half)]) == 2
     return whole, half
 
 
@@ -58,13 +58,13 @@ def test_a_text_that_has_moved_is_named_and_the_run_goes_on_to_the_same_bits(tmp
     capsys.readouterr()
     assert said in refused(capsys, "train", "--resume", half)
     assert "; if it has moved, --text tells" in refused(capsys, "train", "--resume", half, "--text", "nowhere")
-    assert main(["train", "--resume", str(half), "--text", str(moved)]) == 0
+    trained("--resume", half, "--text", moved)
     assert str(moved) in capsys.readouterr().out.splitlines()[0]
     assert parameters(half) == parameters(whole)
     assert json.loads((half / "config.json").read_text("utf-8"))["text"] == str(moved)
     with np.load(half / "checkpoint.npz") as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["config"]["text"] == str(moved)
-    assert main(["train", "--resume", str(half)]) == 0  # which needs no telling any more
+    trained("--resume", half)  # which needs no telling any more
 
 
 def test_another_text_is_no_text_of_the_run(tmp_path, text, monkeypatch, capsys):
@@ -77,7 +77,7 @@ def test_another_text_is_no_text_of_the_run(tmp_path, text, monkeypatch, capsys)
     assert "the data, or the model of --from, is not that of the checkpoint" in err
     assert "--text and --from tell where they are" in err
     assert {path.name: path.read_bytes() for path in half.iterdir()} == before
-    assert main(["train", "--task=sum", "--steps=1", "--out", str(tmp_path / "sum")]) == 0
+    trained("--task=sum", "--steps=1", "--out", tmp_path / "sum")
     capsys.readouterr()
     assert "--text cannot change" in refused(capsys, "train", "--resume", tmp_path / "sum", "--text", text)
 
@@ -86,24 +86,24 @@ def test_a_pretrained_model_that_has_moved_is_named_too(tmp_path, text, monkeypa
     monkeypatch.chdir(tmp_path)
     tiny.folder(tiny.TIED)(tmp_path, "model")
     start = ["--from=model", "--steps=2", "--context=8", "--batch=1", "--workers=1", "--out=run"]
-    assert main(["train", "--text", str(text), *start]) == 0
+    trained("--text", text, *start)
     shutil.move("model", "elsewhere")
     capsys.readouterr()
     assert "if it has moved, --text or --from tells where it is now" in refused(capsys, "train", "--resume", "run")
-    assert main(["train", "--resume", "run", "--from", "elsewhere"]) == 0
+    trained("--resume", "run", "--from", "elsewhere")
 
 
 def test_a_run_on_the_default_text_of_another_python_goes_on_with_that_text_as_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as older:
         older.setattr(text_task, "default_text", lambda: "Help on another topic.\n" * 50)
-        assert main(["train", *SIZES, "--out", "run"]) == 0
+        trained(*SIZES, "--out", "run")
     capsys.readouterr()
     assert "docs/pythons.md" in refused(capsys, "train", "--resume", "run")
     (tmp_path / "other.txt").write_text("Help on some other topic.\n" * 50)
     assert "not that of the checkpoint" in refused(capsys, "train", "--resume", "run", "--text", "other.txt")
     (tmp_path / "topics.txt").write_text("Help on another topic.\n" * 50)
-    assert main(["train", "--resume", "run", "--text", "topics.txt"]) == 0
+    trained("--resume", "run", "--text", "topics.txt")
 
 
 def test_the_page_says_how_the_help_topics_become_a_file(tmp_path):

@@ -65,6 +65,8 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, where the parent has threads
             self.pid = os.fork()
         if self.pid == 0:
+            os.close(out[0])  # else its own words would always have a reader
+            os.close(err[0])
             in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         os.close(out[1])

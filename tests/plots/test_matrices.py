@@ -43,7 +43,7 @@ def test_labels_of_rows_say_nothing_of_columns() -> None:
         plots.matrix_map(np.eye(3), columns=["a"])
 
 
-@pytest.mark.parametrize("longest", [3, 8, 12, 20])
+@pytest.mark.parametrize("longest", [3, 20])
 def test_long_labels_of_rows_have_room(rng: np.random.Generator, longest: int) -> None:
     rows = [f"{'w' * (longest - 2)} {n}" for n in range(8)]
     figure = plots.matrix_map(rng.standard_normal((8, 6)), rows=rows)

@@ -12,7 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError
 from tests.pretrained import tiny
-from tests.runs.corruptions import OF_ANY_FILE, WRONG_VALUES
+from tests.runs.corruptions import OF_ANY_FILE, spoil_somewhere
 
 SECONDS = 20  # for what takes a hundredth of that, on a machine that has other work
 HUGE = (2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
@@ -49,18 +49,7 @@ def strange_number(data, rng):
 def wrong_value(data, rng):
     """A value somewhere within JSON changed for one that makes no sense, or lost."""
     found = json.loads(data)
-    place = found
-    while True:
-        keys = list(place) if isinstance(place, dict) else range(len(place))
-        key = keys[rng.integers(len(keys))]
-        if isinstance(place[key], (dict, list)) and place[key] and rng.integers(8):
-            place = place[key]
-            continue
-        break
-    if rng.integers(5):
-        place[key] = WRONG_VALUES[rng.integers(len(WRONG_VALUES))]
-    else:
-        del place[key]
+    spoil_somewhere(found, rng)
     return json.dumps(found).encode()
 
 
@@ -125,7 +114,7 @@ def assert_each_is_refused_or_loads(path, file, corruptions, beginning, count, r
     return refused
 
 
-COUNTS = [64, pytest.param(400, marks=pytest.mark.slow)]
+COUNTS = [24, pytest.param(400, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -204,11 +193,11 @@ def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(fi
 def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
     path = tiny.write(tmp_path, "llama")
     settings = (path / "config.json").read_text("utf-8")
-    (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 10**6 + "[]]}")
+    (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 2 * 10**5 + "[]]}")
     found, seconds, peak = outcome(path)
     assert not isinstance(found, str)
     assert seconds < SECONDS
-    assert peak < 150_000_000
+    assert peak < 30_000_000
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -1,6 +1,5 @@
 """Models as safetensors files: what the package reads is what we have, and what it writes we take back."""
 
-import builtins
 import copy
 import dataclasses
 import json
@@ -15,6 +14,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.layers.layer import Layer
 from tests.models.gradients import randomized
 from tests.models.twin_cases import CLASSES, MODELS, make
+from tests.pretrained.absent import without
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -270,15 +270,8 @@ def test_of_what_the_package_says_there_is_no_more_than_fits_into_a_line(tmp_pat
 
 
 def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
-    usual = builtins.__import__
-
-    def without(name, *arguments):
-        if name.startswith("safetensors"):
-            raise ImportError(name)
-        return usual(name, *arguments)
-
     model, _ = make("gpt")
-    monkeypatch.setattr(builtins, "__import__", without)
+    without(monkeypatch, "safetensors")
     with pytest.raises(InputError, match="pip install safetensors"):
         na.export_safetensors(model, tmp_path / "model.safetensors")
 

@@ -135,19 +135,21 @@ def wrong_description(data, rng):
     """A value of the description, somewhere within it, changed for one that makes no sense; every checksum agrees."""
     members = dict(members_of(data))
     meta = json.loads(array_of(members["meta.npy"]).tobytes())
-    place = meta
-    while True:
-        key = list(place)[rng.integers(len(place))]
-        if isinstance(place[key], dict) and place[key] and rng.integers(4):
-            place = place[key]
-            continue
-        break
-    if rng.integers(5):
+    spoil_somewhere(meta, rng)
+    members["meta.npy"] = description(meta)
+    return rebuilt(list(members.items()), true_checksums=False)
+
+
+def spoil_somewhere(place, rng):
+    """Change a value somewhere within dicts and lists for one that makes no sense, or remove it."""
+    keys = list(place) if isinstance(place, dict) else range(len(place))
+    key = keys[rng.integers(len(keys))]
+    if isinstance(place[key], (dict, list)) and place[key] and rng.integers(6):
+        spoil_somewhere(place[key], rng)
+    elif rng.integers(5):
         place[key] = WRONG_VALUES[rng.integers(len(WRONG_VALUES))]
     else:
         del place[key]
-    members["meta.npy"] = description(meta)
-    return rebuilt(list(members.items()), true_checksums=False)
 
 
 def reordered_lines(data, rng):

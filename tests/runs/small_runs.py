@@ -21,10 +21,22 @@ def text(tmp_path):
     return str(path)
 
 
-def trainer(directory, text, **settings):
+def trainer(directory, text, ranks=None, **settings):
     directory.mkdir(exist_ok=True)
     config = TrainConfig(**(TINY | {"text": text} | settings))
-    return Trainer(config, make_task(config), directory)
+    return Trainer(config, make_task(config), directory, ranks)
+
+
+def before_step(run, step, happens):
+    """Let something happen before a step of a run, counted from 0."""
+    step_once = run.one_step
+
+    def one_step():
+        if run.step == step:
+            happens()
+        return step_once()
+
+    run.one_step = one_step
 
 
 def log_without_times(directory):

@@ -8,7 +8,7 @@ import pytest
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.trainer import NonFiniteError
-from tests.runs.small_runs import log_without_times, resume, text, trainer
+from tests.runs.small_runs import before_step, log_without_times, resume, text, trainer
 
 __all__ = ["text"]
 
@@ -68,14 +68,7 @@ def test_a_resumed_run_remembers_how_many_it_has_left_out(tmp_path, text, monkey
     whole = poison(trainer(tmp_path / "whole", text, skip_bad_steps=3), bad, monkeypatch)
     whole.run()
     part = poison(trainer(tmp_path / "part", text, skip_bad_steps=3), bad, monkeypatch)
-    step_once = part.one_step
-
-    def step():
-        if part.step == 7:
-            part.signals.name = "SIGINT"
-        return step_once()
-
-    monkeypatch.setattr(part, "one_step", step)
+    before_step(part, 7, lambda: setattr(part.signals, "name", "SIGINT"))
     assert part.run() == "SIGINT"
     resumed = poison(resume(tmp_path / "part"), bad, monkeypatch)
     assert resumed.skipped == 2

@@ -11,15 +11,28 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import save_arrays
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.trainer import Trainer
+from tests.cli.commands import trained
 from tests.runs import corruptions
 
 SECONDS = 20  # for what takes a hundredth of that, on a machine that has other work
 SIZES = ["--layers=1", "--heads=2", "--d-model=64", "--context=16", "--batch=2", "--workers=1", "--steps=2"]
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The checkpoint of a run that has come to its end."""
+    folder = tmp_path_factory.mktemp("faults")
+    trained("--text", written(folder), "--out", folder / "run", *SIZES)
+    return folder / "run" / checkpoint.NAME
+
+
 @pytest.fixture
 def text(tmp_path):
-    path = tmp_path / "text.txt"
+    return written(tmp_path)
+
+
+def written(folder):
+    path = folder / "text.txt"
     goethe = "W\u00e4re nicht das Auge sonnenhaft, die Sonne k\u00f6nnt\u2019 es nie erblicken.\n"
     path.write_text(goethe * 30, encoding="utf-8")
     return path
@@ -61,14 +74,13 @@ def judge(result, honest_peak, right):
 
 
 @pytest.mark.parametrize("vocabulary", ["char", "bpe"])
-@pytest.mark.parametrize("count", [30, pytest.param(250, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(250, marks=pytest.mark.slow)])
 def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
     tmp_path, text, capsys, rng, monkeypatch, vocabulary, count
 ):
     directory = tmp_path / "run"
-    arguments = ["train", "--text", text, "--out", directory, *SIZES, "--vocabulary", vocabulary]
-    arguments += ["--vocab-size=280"] if vocabulary == "bpe" else []
-    assert main([str(a) for a in arguments]) == 0
+    more = ["--vocab-size=280"] if vocabulary == "bpe" else []
+    trained("--text", text, "--out", directory, *SIZES, "--vocabulary", vocabulary, *more)
     monkeypatch.setattr(Trainer, "run", only_build)
     path = directory / checkpoint.NAME
     whole = path.read_bytes()
@@ -173,15 +185,13 @@ def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
     ],
 )
 def test_a_description_of_the_wrong_type_or_size_is_refused_before_anything_is_built(
-    tmp_path, text, capsys, place, value, said
+    tmp_path, run, capsys, place, value, said
 ):
-    directory = tmp_path / "run"
-    assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
-    arrays, meta = checkpoint.load_arrays(directory / checkpoint.NAME)
+    arrays, meta = checkpoint.load_arrays(run)
     part, name = place
-    save_arrays(directory / checkpoint.NAME, arrays, meta | {part: meta[part] | {name: value}})
+    save_arrays(tmp_path / checkpoint.NAME, arrays, meta | {part: meta[part] | {name: value}})
     capsys.readouterr()
-    assert main(["sample", str(directory), "--prompt", "die"]) == 2
+    assert main(["sample", str(tmp_path), "--prompt", "die"]) == 2
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1

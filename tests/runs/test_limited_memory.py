@@ -20,7 +20,7 @@ from numpy_attention.training.data import default_text
 from tests.runs.small_runs import resume, trainer
 
 PROGRAM = Path(__file__).with_name("limited_memory.py")
-SHORT, LONG = 100_000, 500_000
+SHORT, LONG = 50_000, 350_000
 LIMIT = 400  # megabytes; more than half of it is for the n-grams, which are counted on four million ids at most
 SIZES = ["--layers=1", "--heads=2", "--d-model=32", "--context=32", "--batch=4", "--warmup=2", "--log-every=1"]
 
@@ -40,7 +40,7 @@ def peak_memory(directory, size, vocabulary):
     gc.collect()
     tracemalloc.start()
     try:
-        settings = {"vocabulary": vocabulary, "vocab_size": 270, "steps": 3, "eval_every": 3, "workers": 1}
+        settings = {"vocabulary": vocabulary, "vocab_size": 262, "steps": 3, "eval_every": 3, "workers": 1}
         trainer(directory / "run", str(directory / "text.txt"), **settings).run()
         run = resume(directory / "run")
         assert run.run() == "finished"

@@ -19,6 +19,13 @@ from tests.runs.small_runs import resume, text, trainer
 
 __all__ = ["text"]
 
+
+@pytest.fixture
+def no_wait(monkeypatch):
+    """Whoever is refused does not wait for the words of the holder."""
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
+
+
 HOLDER = "import sys; from numpy_attention.runs.lock import hold\nwith hold({!r}): print('held', flush=True); input()"
 
 
@@ -45,15 +52,14 @@ def test_whoever_comes_second_is_told_who_holds_it_and_gets_it_when_that_one_is_
 
 
 def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_it(tmp_path):
-    handle = os.open(tmp_path / NAME, os.O_RDWR | os.O_CREAT)
-    lock._write(handle, "the dead one")
-    assert lock._granted(handle)
-    writes = threading.Timer(0.02, lock._write, (handle, "the holder"))
-    writes.start()
-    with pytest.raises(InputError, match="is in use: the holder;"), hold(tmp_path):
-        pass
-    writes.join()
-    os.close(handle)
+    with open(tmp_path / NAME, "w+b", buffering=0) as file:
+        lock._write(file, "the dead one")
+        assert lock._granted(file.fileno())
+        writes = threading.Timer(0.02, lock._write, (file, "the holder"))
+        writes.start()
+        with pytest.raises(InputError, match="is in use: the holder;"), hold(tmp_path):
+            pass
+        writes.join()
 
 
 def test_of_many_at_once_one_holds_it(tmp_path):
@@ -134,6 +140,7 @@ def test_a_copy_by_links_is_another_directory_and_the_first_stays_in_use(tmp_pat
         pass
 
 
+@pytest.mark.usefixtures("no_wait")
 def test_of_many_at_once_one_holds_a_directory_whose_lock_has_a_second_name(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
@@ -199,6 +206,7 @@ def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypat
         pass
 
 
+@pytest.mark.usefixtures("no_wait")
 def test_two_trainers_in_one_process_do_not_share_a_directory(tmp_path, text, monkeypatch):
     first, second = (trainer(tmp_path / "run", text) for _ in range(2))
     step_once, refusals = first.one_step, []

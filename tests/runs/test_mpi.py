@@ -20,8 +20,11 @@ from numpy_attention.runs.parallel import Workers, loss_and_gradients, mean_loss
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
 from numpy_attention.tasks import make_task
+from tests.runs import small_runs
 from tests.runs.rank_threads import on_ranks, same
+from tests.runs.small_runs import text
 
+__all__ = ["text"]
 STEPS, B, T = 4, 7, 6
 
 
@@ -119,21 +122,9 @@ def test_more_ranks_than_shards_leave_some_with_zeros():
     assert grads.keys() == model.parameters().keys()
 
 
-TINY = {"layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 6, "warmup": 2, "workers": 1,
-        "log_every": 1, "eval_every": 3, "save_every": 2, "learning_rate": 1e-2}  # fmt: skip
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("one fish two fish red fish blue fish. " * 400, encoding="utf-8")
-    return str(path)
-
-
 def trainer(directory, ranks, text, **settings):
-    directory.mkdir(exist_ok=True)
-    config = TrainConfig(**(TINY | {"text": text} | settings))
-    return Trainer(config, make_task(config), directory, ranks)
+    fewer = {"steps": 6, "eval_every": 3, "save_every": 2, "workers": 1}
+    return small_runs.trainer(directory, text, ranks, **(fewer | settings))
 
 
 def losses_of(directory):
@@ -160,14 +151,8 @@ def test_runs_of_one_two_and_three_ranks_write_the_same_log_and_one_checkpoint(t
 def test_a_signal_to_one_rank_stops_all_and_another_number_of_ranks_goes_on(tmp_path, text):
     def stopped_at_step_3(ranks):
         run = trainer(tmp_path / "run", ranks, text)
-        step_once = run.one_step
-
-        def step():
-            if run.step == 2 and ranks.rank == 1:
-                run.signals.name = "SIGTERM"
-            return step_once()
-
-        run.one_step = step
+        if ranks.rank == 1:
+            small_runs.before_step(run, 2, lambda: setattr(run.signals, "name", "SIGTERM"))
         return run.run(), run.step
 
     assert on_ranks(2, stopped_at_step_3) == [("SIGTERM", 3)] * 2

@@ -17,7 +17,8 @@ import pytest
 
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.log import read_log
-from tests.runs.test_trainer import text
+from tests.cli.commands import trained
+from tests.runs.small_runs import text
 
 __all__ = ["text"]
 slow = pytest.mark.slow
@@ -62,7 +63,17 @@ def saved_step(directory):
     return checkpoint.load_arrays(directory / checkpoint.NAME)[1]["step"]
 
 
-@pytest.mark.parametrize("task", ["a few words", pytest.param("text", marks=slow), pytest.param("copy", marks=slow)])
+def test_two_ranks_train_as_one_process_does(tmp_path, text):
+    options = [*SIZES, *STEPS, "--text", text, "--workers=1"]
+    trained(*options, "--out", tmp_path / "1")
+    done = train(2, *options, "--out", tmp_path / "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("run: ") == 1  # rank 0 alone speaks
+    np.testing.assert_allclose(losses_of(tmp_path / "2"), losses_of(tmp_path / "1"), rtol=2e-5)
+
+
+@slow
+@pytest.mark.parametrize("task", ["a few words", "text", "copy"])
 def test_one_two_and_four_ranks_train_and_agree(tmp_path, text, task):
     extra = {"a few words": ["--text", text], "text": [], "copy": ["--task=copy", "--positions=sinusoidal"]}[task]
     for ranks in (1, 2, 4):

@@ -13,6 +13,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.cli import main
+from tests.cli.commands import trained
 
 RUNS = Path(__file__).parent / "before_the_move"
 MODELS = {"text": na.GPT, "sum": na.SequenceClassifier, "copy": na.Seq2Seq}
@@ -25,7 +26,7 @@ def test_a_run_saved_before_the_house_was_rebuilt_goes_on_to_the_same_end(
     directory = Path(shutil.copytree(RUNS / run, tmp_path / run))
     shutil.copy(RUNS / "text.txt", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "--resume", run]) == 0
+    trained("--resume", run)
 
     found = MODELS[run].load(directory / "checkpoint.npz").parameters()
     expected = dict(np.load(RUNS / run / "end.npz"))

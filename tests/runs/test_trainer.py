@@ -15,8 +15,8 @@ from numpy_attention.runs.config import KEEP, OPTIMIZERS, TrainConfig
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
-from numpy_attention.tasks import TASKS, digits, make_task
-from tests.runs.small_runs import TINY, log_without_times, resume, text, trainer
+from numpy_attention.tasks import TASKS, copying, dates, digits, make_task, reverse, sums
+from tests.runs.small_runs import TINY, before_step, log_without_times, resume, text, trainer
 from tests.tasks.trained import synthetic_digits
 
 __all__ = ["text"]
@@ -66,19 +66,12 @@ def test_a_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text)
         {"optimizer": "adam", "accumulate": 2, "positions": "rotary"},
     ],
 )
-def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_path, text, settings, monkeypatch):
+def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_path, text, settings):
     whole = trainer(tmp_path / "whole", text, **settings)
     assert whole.run() == "finished"
 
     parts = trainer(tmp_path / "parts", text, **settings)
-    step_once = parts.one_step
-
-    def step_and_signal():
-        if parts.step == 6:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return step_once()
-
-    monkeypatch.setattr(parts, "one_step", step_and_signal)
+    before_step(parts, 6, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert parts.run() == "SIGTERM"
     assert parts.step == 7
     resumed = resume(tmp_path / "parts")
@@ -130,18 +123,14 @@ def test_blocks_that_run_again_change_no_bit_of_a_run(tmp_path, text, task, monk
         np.testing.assert_array_equal(runs[1].model.parameters()[name], p)
 
 
-def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path, text, monkeypatch):
+def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path, text):
     whole = trainer(tmp_path / "whole", text)
     whole.run()
+    def die():
+        raise RuntimeError("as if killed")
+
     killed = trainer(tmp_path / "killed", text)
-    step_once = killed.one_step
-
-    def step_or_die():
-        if killed.step == 11:
-            raise RuntimeError("as if killed")
-        return step_once()
-
-    monkeypatch.setattr(killed, "one_step", step_or_die)
+    before_step(killed, 11, die)
     with pytest.raises(RuntimeError, match="as if killed"):
         killed.run()
     assert read_log(tmp_path / "killed" / "log.jsonl")[-1]["step"] == 11  # logged, but last saved at step 9
@@ -155,9 +144,13 @@ def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, task, optimizer, monkeypatch):
+def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, text, task, optimizer, monkeypatch):
     monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    monkeypatch.setattr(reverse, "EXAMPLES", 500)
+    for module in (copying, dates, reverse, sums):
+        monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
     sizes = TINY | {"context": 36, "batch": 4, "optimizer": optimizer, "dropout": 0.1}  # dates are 36 characters long
+    sizes |= {"text": text} if task == "text" else {}
     directory = tmp_path / "run"
     directory.mkdir()
     config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))

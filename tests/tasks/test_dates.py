@@ -9,8 +9,9 @@ from numpy_attention.tasks import dates
 from tests.tasks.trained import trained
 
 
-def test_dates_begin_to_be_learned(tmp_path):
-    settings = {"layers": 1, "d_model": 32, "d_ff": 64, "batch": 32, "steps": 120, "learning_rate": 4e-3}
+def test_dates_begin_to_be_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr(dates, "FRESH", 100)
+    settings = {"layers": 1, "d_model": 32, "d_ff": 32, "batch": 16, "steps": 100, "learning_rate": 1e-2, "warmup": 10}
     _, before = trained(tmp_path, "dates", **(settings | {"steps": 1}))
     _, after = trained(tmp_path, "dates", **settings)
     assert before["val_loss"] > 2.0

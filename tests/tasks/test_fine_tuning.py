@@ -13,11 +13,12 @@ from numpy_attention.pretrained.low_rank import low_rank_of
 from numpy_attention.runs.checkpoint import load_arrays
 from numpy_attention.runs.parallel import Workers
 from numpy_attention.tasks.fine_tuning import fingerprint
+from tests.cli.commands import no_pictures, trained
 from tests.pretrained import tiny
 from tests.runs.small_runs import resume
 from tests.tasks.small_pretrained import folder, run_from
 
-__all__ = ["folder"]
+__all__ = ["folder", "no_pictures"]
 
 
 @pytest.fixture
@@ -117,6 +118,7 @@ def test_the_change_counts_as_strongly_as_asked(tmp_path, folder, text, given, a
     assert low_rank_of(run_from(folder, tmp_path / "run", "text", text=text, lora_alpha=given).model) == (2, alpha)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("keep", ["adapter", "merged"])
 def test_what_is_written_at_the_end_makes_the_pretrained_model_this_one(tmp_path, folder, text, keep, capsys):
     out = tmp_path / "run"
@@ -170,5 +172,5 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path, folder, text, options, sai
 def test_a_settings_file_may_say_from(tmp_path, folder, text, capsys):
     file = tmp_path / "run.toml"
     file.write_text(f'from = "{folder}"\nlora = 2\ntext = "{text}"\ncontext = 12\nsteps = 2\n')
-    assert main(["train", "--config", str(file), "--out", str(tmp_path / "run")]) == 0
+    trained("--config", file, "--out", tmp_path / "run")
     assert resume(tmp_path / "run").config.from_ == str(folder)

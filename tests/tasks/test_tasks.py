@@ -7,7 +7,10 @@ import pytest
 from numpy_attention.cli import main
 from numpy_attention.runs.config import TASKS as NAMES
 from numpy_attention.runs.config import TrainConfig
-from numpy_attention.tasks import TASKS
+from numpy_attention.tasks import TASKS, copying, dates, induction, reverse, sums
+from tests.cli.commands import no_pictures
+
+__all__ = ["no_pictures"]
 
 
 def test_every_task_has_its_name_and_its_defaults_are_settings():
@@ -24,7 +27,10 @@ SMALL = ["--layers=1", "--heads=2", "--d-model=16", "--batch=4", "--workers=1", 
     [("sum", "fresh sequences"), ("reverse", "published"), ("copy", "exact copies"), ("dates", "exact"),
      ("induction", "the best head by each score")],
 )
-def test_a_task_runs_from_the_command_line_and_is_resumed(tmp_path, capsys, task, said):
+@pytest.mark.usefixtures("no_pictures")
+def test_a_task_runs_from_the_command_line_and_is_resumed(tmp_path, capsys, monkeypatch, task, said):
+    for module in (copying, dates, induction, reverse, sums):
+        monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
     directory = tmp_path / task
     assert main(["train", "--task", task, "--out", str(directory), *SMALL]) == 0
     assert said in capsys.readouterr().out

@@ -9,9 +9,10 @@ from numpy_attention.runs.restore import load_run
 from numpy_attention.tasks import make_task
 from numpy_attention.tasks import text as text_task
 from numpy_attention.training.data import read_text
+from tests.cli.commands import no_pictures
 from tests.runs.small_runs import log_without_times, resume, text, trainer
 
-__all__ = ["text"]
+__all__ = ["no_pictures", "text"]
 VOCABULARIES = [{"vocabulary": "char"}, {"vocabulary": "byte"}, {"vocabulary": "bpe", "vocab_size": 270}]
 
 
@@ -65,6 +66,7 @@ def test_a_resumed_run_finds_its_ids_and_writes_them_again_if_they_are_damaged(t
         assert path.read_bytes() == whole
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
 def test_a_checkpoint_keeps_its_vocabulary_and_sample_needs_no_text(tmp_path, text, capsys, settings):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
