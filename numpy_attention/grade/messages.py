@@ -12,7 +12,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -130,11 +130,18 @@ def pack(form: dict[str, Any], things: Iterable[Thing] = ()) -> bytes:
     return b"".join([HEADER.pack(len(text), size), text, *data])
 
 
-def unpack(read: Callable[[int], bytes]) -> tuple[dict[str, Any], list[Thing]]:
-    """The next message: its form and its things, which are fresh. `read(n)` gives n bytes, or raises EOFError.
+def unpack(stream: BinaryIO) -> tuple[dict[str, Any], list[Thing]]:
+    """The next message of a stream: its form and its things, which are fresh.
 
-    Raises: Garbled for what is no message, and for one beyond the bounds.
+    Raises: EOFError where the stream ends; Garbled for what is no message, and for one beyond the bounds.
     """
+
+    def read(n: int) -> bytes:
+        data = stream.read(n)
+        if len(data) < n:
+            raise EOFError
+        return data
+
     length, size = HEADER.unpack(read(HEADER.size))
     if length > MOST_JSON or size > MOST_BYTES:
         raise Garbled("what came is no message of the grader's")

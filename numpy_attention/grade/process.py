@@ -110,10 +110,8 @@ class Process:
         self.printed, self.size, self.broken = b"", 0, ""
         self._folder = temporary_folder()
         self._where = Path(self._folder.name, "where.txt")
-        command = [
-            sys.executable, "-W", "ignore", "-m", "numpy_attention.grade.worker", " ".join(exercise.answers),
-            " ".join(exercise.parts)
-        ]
+        guarded = " ".join(exercise.answers), " ".join(exercise.parts)
+        command = [sys.executable, "-W", "ignore", "-m", "numpy_attention.grade.worker", *guarded]
         root = str(Path(__file__).parents[2])
         environment = {
             **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
@@ -123,12 +121,11 @@ class Process:
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
-                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0,
-                start_new_session=GROUPS
-            )
+                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=GROUPS)
         except OSError as error:
             self._folder.cleanup()
             raise InputError(NO_MORE.format(f"Python: {error.strerror or error}")) from None
+        self._requests: Any = self._process.stdin
         self._replies: SimpleQueue[Any] = SimpleQueue()
         self._asked, self._number = threading.Semaphore(0), 0
         # A read cannot be given up, a thread that reads can be: some process out of reach may hold the pipe open.
@@ -154,8 +151,8 @@ class Process:
         self._asked.release()
         for thread in filter(threading.Thread.is_alive, self._threads):  # each closes its own pipe
             thread.join(timeout=1.0)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(OSError):  # what was not written yet nobody reads
+            self._requests.close()
         self._folder.cleanup()
 
     def _kill(self) -> None:
@@ -166,30 +163,18 @@ class Process:
                 self._process.kill()
 
     def _receive(self) -> None:
-        stream = self._process.stdout
-        assert stream is not None
-
-        def read(n: int) -> bytes:
-            data = bytearray()
-            while len(data) < n:
-                more = stream.read(min(n - len(data), 1 << 20))
-                if not more:
-                    raise EOFError
-                data += more
-            return bytes(data)
-
+        stream: Any = self._process.stdout
         with stream:
             try:
                 while self._asked.acquire():  # no more replies than requests
-                    self._replies.put(unpack(read))
+                    self._replies.put(unpack(stream))
             except (EOFError, OSError, Garbled) as error:
                 self._replies.put(error)
 
     def _listen(self) -> None:
-        stream = self._process.stderr
-        assert stream is not None
+        stream: Any = self._process.stderr
         with stream, contextlib.suppress(OSError):
-            while data := stream.read(1 << 16):
+            while data := stream.read1(1 << 16):
                 self.size += len(data)
                 self.printed = (self.printed + data)[:SHOWN] if len(self.printed) < SHOWN else self.printed
                 if self.size > FLOOD:
@@ -283,14 +268,12 @@ class Process:
         Raises: Ended where none comes; what the function raised, where it raised.
         """
         free, self.released = self.released, []
-        stream = self._process.stdin
-        assert stream is not None
         self._number += 1
-        data = memoryview(pack({**form, "number": self._number, "free": free}, things or []))
+        message = pack({**form, "number": self._number, "free": free}, things or [])
         self._asked.release()
         try:
-            while data:
-                data = data[stream.write(data):]
+            self._requests.write(message)
+            self._requests.flush()
         except OSError:
             raise Ended from None
         reply = self._reply()
@@ -322,11 +305,10 @@ class Process:
 
     def why(self) -> str:
         """Where it stood when its time was over, as it said itself; "" where it ended for another reason."""
-        late = time.monotonic() >= self._deadline
         with contextlib.suppress(OSError), self._where.open(encoding="utf-8", errors="replace") as where:
-            said = where.read(1 << 16)
-            return said or ("Timeout" if late else "")
-        return "Timeout" if late else ""
+            if said := where.read(1 << 16):
+                return said
+        return "Timeout" if time.monotonic() >= self._deadline else ""
 
 
 def stopped(reply: Mapping[str, Any], file: str) -> Exception:

@@ -229,13 +229,6 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer requests until there are no more."""
-
-    def read(n: int) -> bytes:
-        data = requests.read(n)
-        if len(data) < n:
-            raise EOFError
-        return data
-
     worker, process = Worker(), os.getpid()
     answers: dict[str, Callable[..., Reply]] = {
         "ready": worker.ready, "load": worker.load, "call": worker.call, "copy": worker.copy, "same": worker.same
@@ -243,7 +236,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     # Nobody listens any more, or the file has written where it should not: no word of that is the student's.
     with contextlib.suppress(EOFError, OSError, Garbled):
         while True:
-            request, things = unpack(read)
+            request, things = unpack(requests)
             to = {"to": request["number"]}
             for number in request["free"]:
                 worker.kept.pop(number, None)

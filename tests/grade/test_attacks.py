@@ -108,7 +108,7 @@ def test_a_forward_that_is_computed_anew_once_is_no_difference(tmp_path: Path) -
 @pytest.mark.parametrize("after", [
     "np.abs = lambda x: 0.0 * x",
     "np.array_equal = np.allclose = lambda *args, **kwargs: True\nnp.max = np.median = lambda *args, **kwargs: 0.0",
-    "import numpy_attention.catalogue.properties as properties\nproperties.check = lambda *args, **kwargs: None",
+    "import numpy_attention.catalogue.compare as compare\ncompare.same = compare.close = lambda *args, **kwargs: True",
     ("import sys\nfor name, module in list(sys.modules.items()):\n    if name.startswith('numpy_attention'):\n"
     "        for one in ('check', 'close', 'same'): setattr(module, one, lambda *args, **kwargs: True)"),
     ("class Anything:\n    __eq__ = __le__ = __lt__ = __ge__ = lambda *_: True\n"

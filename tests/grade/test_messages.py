@@ -13,7 +13,7 @@ from tests.every import each
 
 def through(value: Any) -> Any:
     sent = Things()
-    form, things = unpack(io.BytesIO(pack({"value": sent.tree(value)}, sent.things)).read)
+    form, things = unpack(io.BytesIO(pack({"value": sent.tree(value)}, sent.things)))
     return Things(things).value(form["value"])
 
 
@@ -101,7 +101,7 @@ BITS = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32"
 ])
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises(Garbled):
-        unpack(io.BytesIO(data).read)
+        unpack(io.BytesIO(data))
 
 
 @each([
