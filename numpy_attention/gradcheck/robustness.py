@@ -30,7 +30,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -111,6 +111,22 @@ class Asked:
             self.round_off = {one.name: ROUND_OFF * (one.base + one.lenient + largest(one.jitter)) for one in found}
         return self.round_off.get(name, 0.0)
 
+    def require(
+        self, dy: Outputs, cache: Any, expected: Mapping[str, Any], raises: str, differs: str,
+        size: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Run the backward and compare; the messages name the `{kind}` and text of an `{error}`, and the gradient.
+
+        Raises: GradientError
+        """
+        try:
+            found = self.backward(dy, cache)
+        except Exception as error:
+            raise self.error(raises.format(kind=type(error).__name__, error=error)) from error
+        name = self.differing(found, expected, size)
+        if name is not None:
+            raise self.error(differs.format(name=name))
+
     def error(self, text: str) -> GradientError:
         return GradientError(f"gradcheck {self.problem.name}: {text}; repeat with seed={self.seed}")
 
@@ -157,13 +173,8 @@ def _require_kept(asked: Asked, returned: Given, kept: Given) -> None:
 
 def _require_same(asked: Asked, cache: Any) -> None:
     advice = "when called a few times with one cache: is the cache, or anything outside it, changed by a call?"
-    try:
-        grads = asked.backward(asked.dy, cache)
-    except Exception as error:
-        raise asked.error(f"the backward raises {type(error).__name__} ({error}) {advice}") from error
-    name = asked.differing(grads, {name: grad for name, grad in asked.grads.items() if grad is not None})
-    if name is not None:
-        raise asked.error(f"the backward gives another d{name} {advice}")
+    raises, differs = "the backward raises {kind} ({error}) " + advice, "the backward gives another d{name} " + advice
+    asked.require(asked.dy, cache, asked.grads, raises, differs)
 
 
 def _require_own_memory(asked: Asked, grads: Given) -> None:
@@ -245,13 +256,9 @@ def _require_separate(asked: Asked) -> None:
         "new arrays"
     )
     answers: list[tuple[Any, Mapping[str, Any]]] = [(first, asked.grads), (second, alone), (first, asked.grads)]
+    raises, differs = "the backward raises {kind} ({error}) " + advice, "d{name} changes " + advice
     for cache, expected in answers:
-        try:
-            name = asked.differing(asked.backward(dy, cache), expected)
-        except Exception as error:
-            raise asked.error(f"the backward raises {type(error).__name__} ({error}) {advice}") from error
-        if name is not None:
-            raise asked.error(f"d{name} changes {advice}")
+        asked.require(dy, cache, expected, raises, differs)
 
 
 def others(problem: Problem) -> Iterator[tuple[Problem, Arrays]]:
@@ -349,12 +356,8 @@ def _check_broadcast(asked: Asked) -> None:
     dy = tuple(broadcast(one) for one in asked.dy)
     plain = {name: grad.copy() for name, grad in asked.backward(tuple(one.copy() for one in dy), cache).items()}
     where = "where dy is made by np.broadcast_to, as behind a sum,"
-    try:
-        name = asked.differing(asked.backward(dy, cache), plain, asked.grads)
-    except Exception as error:
-        raise asked.error(f"{where} the backward raises {type(error).__name__}: {error}") from error
-    if name is not None:
-        raise asked.error(f"{where} d{name} holds other numbers; {STRIDES}")
+    raises, differs = "the backward raises {kind}: {error}", "d{name} holds other numbers; "
+    asked.require(dy, cache, plain, f"{where} {raises}", f"{where} {differs}{STRIDES}", asked.grads)
 
 
 def _named(asked: Asked, fault: str) -> Exception:
@@ -394,20 +397,13 @@ def _frozen(x: np.ndarray) -> np.ndarray:
     return x
 
 
-class Allowed(NamedTuple):
-    """What an element of a gradient may be off by, absolute and relative."""
-
-    absolute: float
-    relative: float
-
-
 def check_small_sizes(problem: Problem, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0) -> None:
     """Cut each length that occurs to 1, and check what the forward accepts; `grads` are those of the whole.
 
     Raises: GradientError, where a gradient is wrong that is right with more than one element along the axis.
     """
     size = max((largest(np.asarray(grad)) for grad in grads.values() if grad is not None), default=0.0)
-    allowed = Allowed(CLOSE * size + atol, CLOSE + rtol)
+    allowed = (CLOSE * size + atol, CLOSE + rtol)
     exact = in_float64(problem.inputs)
     for n in lengths(problem)[:MOST_SIZES]:
         cut = resized(exact, n, [0])
@@ -449,7 +445,7 @@ def another_length(arrays: Arrays, n: int) -> Arrays | None:
     return None if square else resized(arrays, n, [0, 0, 1])
 
 
-def _fault_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> str | None:
+def _fault_at(problem: Problem, arrays: Arrays, allowed: tuple[float, float], seed: int) -> str | None:
     """What is wrong at these arrays, in words; "" where nothing is, None where that cannot be judged."""
     arrays = in_float64(arrays)
     try:
@@ -477,8 +473,8 @@ def _fault_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> 
     return _compared(Scalar(problem.bind(arrays), y, dy), arrays, judged, allowed, seed)
 
 
-def _compared(scalar: Scalar, arrays: Arrays, grads: dict[str, np.ndarray], allowed: Allowed, seed: int) -> str | None:
-    """Hold the gradients against the difference along one direction through all arrays."""
+def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: tuple[float, float], seed: int) -> str | None:
+    """Compare the gradients with the difference along one direction; errors are `allowed` absolute and relative."""
     rng = np.random.default_rng([seed, 23])
     directions = {}
     for name, grad in grads.items():  # uphill as far as the backward knows, so that the terms do not cancel
@@ -486,12 +482,12 @@ def _compared(scalar: Scalar, arrays: Arrays, grads: dict[str, np.ndarray], allo
         directions[name] = signs * rng.uniform(1.0, 1.5, grad.shape)
     line = scalar.through((arrays[name] for name in grads), directions.values())
     claimed = sum(float(np.sum(grad * directions[name])) for name, grad in grads.items())
-    least = allowed.absolute * sum(float(np.abs(v).sum()) for v in directions.values())
+    least = allowed[0] * sum(float(np.abs(v).sum()) for v in directions.values())
     h = 0.25 * first_step(0.0, max((rms(arrays[name]) for name in grads), default=0.0))
     if abs((line(h) - line(-h)) / (2 * h) - claimed) <= ROUGH * claimed + least:
         return ""
     found = refined(line, h)
-    if abs(found.value - claimed) <= 8 * found.error + allowed.relative * claimed + least:
+    if abs(found.value - claimed) <= 8 * found.error + allowed[1] * claimed + least:
         return ""
     if not found.error <= RESOLVED * (claimed + abs(found.value)) or is_kink(line, found, h):
         return None
