@@ -39,7 +39,7 @@ from numpy_attention.gradcheck.trees import Arrays
 
 
 def diagnose(evidence: Evidence) -> str:
-    """Fill in the pattern of each wrong argument, and say what the likely mistake is."""
+    """Fill in the pattern of each wrong argument, and return the likely mistake."""
     if ties := [report.tie for report in evidence.wrong if report.tie]:
         return "; ".join(ties[:2])
     points = [at_one_value(report, _arrays(evidence)) for report in evidence.wrong]
@@ -47,7 +47,7 @@ def diagnose(evidence: Evidence) -> str:
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
     if swapped := _exchanged(evidence):
         return swapped
-    if len(evidence.scalar.dy) > 1:  # whoever ignores one of several outputs seems to lack a term, or to take a mean
+    if len(evidence.scalar.dy) > 1:  # without one of several outputs a term seems to be missing
         deaf = "; ".join(deaf_to_outputs(evidence, [report.name for report in evidence.wrong]))
         if deaf:
             for report in evidence.wrong:
@@ -87,7 +87,7 @@ def _arrays(evidence: Evidence) -> Arrays:
 
 
 def _of_a_layers_input(evidence: Evidence) -> str:
-    """What it tells that all parameters' gradients are right, and an input's is not."""
+    """The mistake, if all parameters' gradients are right, and an input's is not."""
     parameters = evidence.problem.parameters
     wrong = {report.name for report in evidence.wrong}
     if not parameters or wrong & parameters:
@@ -100,7 +100,7 @@ def _of_a_layers_input(evidence: Evidence) -> str:
 
 
 def _of_one_parameter(evidence: Evidence) -> str:
-    """What it tells that of a layer's many gradients only one is wrong."""
+    """The mistake, if of a layer's many gradients only one is wrong."""
     wrong = [report.name for report in evidence.wrong]
     if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.report.arguments) < 2:
         return ""

@@ -31,7 +31,7 @@ SMALL = 1e-4  # an error below this share is below what the experiments see
 
 
 def experiments(evidence: Evidence) -> Iterator[str]:
-    """What each experiment has to say, the most telling first."""
+    """The sentence of each experiment that finds something, the most telling first."""
     wrong = evidence.wrong
     names = [report.name for report in wrong]
     if all(report.error < SMALL for report in wrong):
@@ -186,7 +186,7 @@ REPEATED = (
 )
 
 
-OTHER = 1.37  # a constant that stands in no formula
+OTHER = 1.37  # a constant that no formula contains
 FEW = 8  # arguments; with more of them, as in a layer, only vectors are set to ones
 
 
@@ -212,7 +212,7 @@ def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
 
 
 def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
-    """Whether a mask stands upside down in the backward, or hides there what it does not hide in the function."""
+    """Whether the backward inverts a mask, or hides what the function does not hide."""
     try:
         other = evidence.problem.gradients({**evidence.exact, name: ~value}, evidence.scalar.dy)
     except (ValueError, IndexError, ArithmeticError):

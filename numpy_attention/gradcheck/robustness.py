@@ -50,7 +50,7 @@ OUTPUT = 1e-5  # of an output's size: round-off of a sum in another order is les
 MOST_SIZES = 3
 ROUGH = 1e-4  # what a single central difference must agree to; else it is looked at closely
 CLOSE = 1e-6
-RESOLVED = 1e-3  # a difference whose error is a larger share of the terms judges nothing
+RESOLVED = 1e-3  # a difference whose error is a larger share of the terms is not used
 
 Given = dict[str, np.ndarray]
 Layout = Callable[[np.ndarray], np.ndarray]
@@ -63,7 +63,7 @@ def root_of_eps(x: np.ndarray) -> float:
 
 @dataclass
 class Asked:
-    """What was asked once, and what counts as the same answer."""
+    """The first answer of a backward, and what counts as the same answer."""
 
     problem: Problem
     outputs: Outputs
@@ -75,22 +75,22 @@ class Asked:
     round_off: dict[str, float] = field(default_factory=dict)
 
     def backward(self, dy: Outputs, cache: Any) -> Given:
-        """The gradients that there are, just as the backward returns them."""
+        """The gradients that exist, exactly as the backward returns them."""
         returned = self.problem.pull_back(dy, cache)
         names = (name for name, grad in self.grads.items() if grad is not None)
         return {name: np.asarray(returned[name]) for name in names if returned.get(name) is not None}
 
     def fits(self, found: Given, name: str) -> bool:
-        """Whether this gradient is there, in the shape and the kind of numbers in which it came at first."""
+        """Whether this gradient exists, in the shape and the kind of numbers of the first one."""
         first = np.asarray(self.grads[name])
         return name in found and (found[name].shape, found[name].dtype.kind) == (first.shape, first.dtype.kind)
 
     def differing(
         self, found: Given, expected: Mapping[str, Any], size: Mapping[str, Any] | None = None, times: float = 1.0
     ) -> str | None:
-        """The first gradient that is another, by more than round-off, of so many `times` a dy.
+        """The first gradient that differs by more than round-off, for a dy so many `times` as large.
 
-        What they are off by is seen relative to the gradients `size`.
+        Differences are relative to the gradients `size`.
         """
         for name, grad in expected.items():
             if grad is None:
@@ -134,9 +134,9 @@ class Asked:
 def check_structure(
     problem: Problem, dy: Outputs, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0
 ) -> list[str]:
-    """Ask forward and backward in other circumstances; `grads` is what they say at `dy`. Return notes.
+    """Run forward and backward in all these ways; `grads` are the gradients at `dy`. Return notes.
 
-    Raises: GradientError, in one sentence, for the first thing that is not as it should be.
+    Raises: GradientError, in one sentence, for the first failure.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -316,7 +316,7 @@ def _within(x: np.ndarray, along: Callable[[int], slice]) -> np.ndarray:
 
 
 def laid(value: Any, layout: Layout) -> Any:
-    """An array in another layout; whatever is none as it is."""
+    """An array in another layout; any other value unchanged."""
     return layout(value) if type(value) is np.ndarray else value
 
 
@@ -374,7 +374,7 @@ def _named(asked: Asked, fault: str) -> Exception:
 
 
 def _fault(asked: Asked, arrays: Arrays, dy: Outputs, may_refuse: bool) -> str | None:
-    """What goes wrong, in words; "" where nothing does, None where the forward refuses."""
+    """What goes wrong; "" if nothing does, None if the forward refuses."""
     try:
         y, cache = asked.problem.run(arrays)
     except Exception as error:
@@ -446,7 +446,7 @@ def another_length(arrays: Arrays, n: int) -> Arrays | None:
 
 
 def _fault_at(problem: Problem, arrays: Arrays, allowed: tuple[float, float], seed: int) -> str | None:
-    """What is wrong at these arrays, in words; "" where nothing is, None where that cannot be judged."""
+    """What is wrong at these arrays; "" if nothing is, None if that cannot be decided."""
     arrays = in_float64(arrays)
     try:
         y, cache = problem.run(arrays)
@@ -477,7 +477,7 @@ def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: tuple[float
     """Compare the gradients with the difference along one direction; errors are `allowed` absolute and relative."""
     rng = np.random.default_rng([seed, 23])
     directions = {}
-    for name, grad in grads.items():  # uphill as far as the backward knows, so that the terms do not cancel
+    for name, grad in grads.items():  # along the gradient, so that the terms do not cancel
         signs = np.where(grad == 0, rng.choice([-1.0, 1.0], grad.shape), np.sign(grad))
         directions[name] = signs * rng.uniform(1.0, 1.5, grad.shape)
     line = scalar.through((arrays[name] for name in grads), directions.values())

@@ -104,7 +104,7 @@ def spread(value: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
 
 
 def slack_of(report: ArgumentReport, part: np.ndarray) -> np.ndarray:
-    """How well a relation must explain a part: to its resolution, and a small share of the error in it."""
+    """How well a relation must explain a part: to its tolerance, and a small share of the error in it."""
     off = largest(report.analytic[part] - report.numeric[part])
     slack: np.ndarray = 4 * report.resolution[part] + min(1e-6 * largest(report.numeric[part]), 1e-3 * off)
     return slack
