@@ -33,6 +33,7 @@ class Mistake:
     covers: str
     wrong: str
     hides: str
+    page: str  # the module that holds it
     says: str = ""
     op: Callable[..., Any] | None = None
     op_backward: Callable[..., Any] | None = None
@@ -96,7 +97,7 @@ def _enter(covers: str, part: str, **others: Any) -> Callable[[Made], Made]:
         assert hides, f"mistake {name}: its docstring must say, after 'Hides:', how it goes unnoticed"
         assert name not in MISTAKES, f"two mistakes are called {name}"
         parts: dict[str, Any] = {part: made, **others}
-        MISTAKES[name] = Mistake(name, covers, wrong, hides, **parts)
+        MISTAKES[name] = Mistake(name, covers, wrong, hides, made.__module__, **parts)
         return made
 
     return add

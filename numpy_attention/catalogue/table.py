@@ -29,12 +29,16 @@ from numpy_attention.backend import NumPyBackend
 from numpy_attention.catalogue import pages
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.exercise import Check, Exercise
+from numpy_attention.catalogue.mistake import MISTAKES
 from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 
 _FOUND = [importlib.import_module(f"{pages.__name__}.{one.name}") for one in pkgutil.iter_modules(pages.__path__)]
 PAGES = sorted(_FOUND, key=lambda page: page.CHAPTER)  # of one chapter in the order of their names
+_PLACES = {page.__name__: place for place, page in enumerate(PAGES)}
+for _name in sorted(MISTAKES, key=lambda name: _PLACES.get(MISTAKES[name].page, len(PAGES))):
+    MISTAKES[_name] = MISTAKES.pop(_name)  # pages import each other, so they entered in another order
 
 
 def _all(name: str) -> list[Any]:

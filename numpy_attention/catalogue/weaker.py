@@ -90,6 +90,11 @@ def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolera
             raise GradientError(f"d{name} differs")
 
 
+def a_hundred_elements(problem: Problem, seed: int) -> None:
+    """The full check of so many elements: with all sizes equal, attention has thousands of parameters."""
+    check(problem, seed, sample=100, structure=False)
+
+
 def the_loss_falls(problem: Problem, seed: int) -> None:
     """Fifty small steps along the gradient of a squared distance: does it shrink?
 
@@ -203,7 +208,8 @@ WEAKER: tuple[Weakness, ...] = (
     Weakness("dy of ones", dy_of_ones),
     Weakness("gamma of ones, beta of zeros", change=lambda entry: _prepare(entry, _gammas_of_one)),
     Weakness(
-        "all sizes equal", sizes=_EQUAL, trials={"causal_mask": partial(trial_of_causal_mask, square=True)}
+        "all sizes equal", a_hundred_elements, sizes=_EQUAL,
+        trials={"causal_mask": partial(trial_of_causal_mask, square=True)},
     ),
     Weakness(
         "a batch of one, one leading axis", change=lambda entry: None if "4 leading" in entry.name else entry,

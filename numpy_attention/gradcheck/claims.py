@@ -25,7 +25,7 @@ from numpy_attention.gradcheck.trees import Arrays
 
 
 class Move(NamedTuple):
-    """What the backward says when inputs and dy are moved by a few last bits."""
+    """The gradients when inputs and dy are moved by a few last bits."""
 
     arrays: Arrays
     dy: Outputs
@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 @dataclass
 class Claim:
-    """What a backward says about one argument, and the round-off to allow in it."""
+    """The analytic gradient of one argument, and the round-off to allow in it."""
 
     name: str
     gradient: np.ndarray  # in float64, whatever it came in
@@ -55,7 +55,10 @@ class Point:
 
 
 def ask_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
-    """Run forward and backward with a random dy; return it with the gradients, or refuse an answer out of order."""
+    """Run forward and backward with a random dy; return dy and the gradients.
+
+    Raises: GradientError for gradients that are not in order
+    """
     arrays = problem.inputs
     for name in problem.differentiable:
         _require_finite(problem, f"the input {name}", arrays[name], seed)
@@ -208,7 +211,7 @@ def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) ->
 def moved_by(
     ulps: Iterable[int], problem: Problem, arrays: Arrays, dy: Outputs, rng: np.random.Generator
 ) -> list[Move]:
-    """The backward asked at arrays that are moved by up to so many last bits, dy by two; where that can be done."""
+    """The backward run at arrays that are moved by up to so many last bits, dy by two; where that can be done."""
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
@@ -259,7 +262,7 @@ def _require_shape(problem: Problem, name: str, grad: np.ndarray) -> None:
 def explain_shape(
     got: tuple[int, ...], expected: tuple[int, ...], others: Mapping[str, tuple[int, ...]] | None = None
 ) -> str:
-    """What a gradient of another shape than its argument tells; `others` are the shapes of the other arguments."""
+    """The likely mistake behind a gradient of another shape; `others` are the shapes of the other arguments."""
     for other, shape in (others or {}).items():
         if shape == got:
             return f"this is the shape of {other}: are the arguments, or the gradients, in the right order?"

@@ -37,9 +37,12 @@ from numpy_attention.gradcheck.terms import (
 )
 from numpy_attention.gradcheck.trees import Arrays
 
+ZERO = 1e-13  # of the right gradient: the round-off of what cancels
+NOISE = 1e-6  # what is off by a smaller share, and by no factor, is likelier noise than a mistake
+
 
 def diagnose(evidence: Evidence) -> str:
-    """Fill in the pattern of each wrong argument, and say what the likely mistake is."""
+    """Fill in the pattern of each wrong argument, and return the likely mistake."""
     if ties := [report.tie for report in evidence.wrong if report.tie]:
         return "; ".join(ties[:2])
     points = [at_one_value(report, _arrays(evidence)) for report in evidence.wrong]
@@ -47,7 +50,7 @@ def diagnose(evidence: Evidence) -> str:
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
     if swapped := _exchanged(evidence):
         return swapped
-    if len(evidence.scalar.dy) > 1:  # whoever ignores one of several outputs seems to lack a term, or to take a mean
+    if len(evidence.scalar.dy) > 1:  # without one of several outputs a term seems to be missing
         deaf = "; ".join(deaf_to_outputs(evidence, [report.name for report in evidence.wrong]))
         if deaf:
             for report in evidence.wrong:
@@ -87,7 +90,7 @@ def _arrays(evidence: Evidence) -> Arrays:
 
 
 def _of_a_layers_input(evidence: Evidence) -> str:
-    """What it tells that all parameters' gradients are right, and an input's is not."""
+    """The mistake, if all parameters' gradients are right, and an input's is not."""
     parameters = evidence.problem.parameters
     wrong = {report.name for report in evidence.wrong}
     if not parameters or wrong & parameters:
@@ -100,7 +103,7 @@ def _of_a_layers_input(evidence: Evidence) -> str:
 
 
 def _of_one_parameter(evidence: Evidence) -> str:
-    """What it tells that of a layer's many gradients only one is wrong."""
+    """The mistake, if of a layer's many gradients only one is wrong."""
     wrong = [report.name for report in evidence.wrong]
     if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.report.arguments) < 2:
         return ""
@@ -108,10 +111,6 @@ def _of_one_parameter(evidence: Evidence) -> str:
         f"all other gradients are right: the mistake stands where d{wrong[0]} is put together "
         "(used twice, its two gradients must be added)"
     )
-
-
-ZERO = 1e-13  # of the right gradient: the round-off of what cancels
-NOISE = 1e-6  # what is off by a smaller share, and by no factor, is likelier noise than a mistake
 
 
 def find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation | None:

@@ -43,11 +43,14 @@ RATIO = 1.6  # of one step to the next
 OUTSIDE = 40  # so many steps outside the domain do not count among the levels
 GOOD = 1e-6  # relative error of a derivative that needs no other scale
 OTHER_SCALES = (2.0**-14, 2.0**6)
-SETTLED = 1e-4  # relative error of a one-sided slope that is good enough to judge by
+SETTLED = 1e-4  # relative error of a one-sided slope that is good enough
+PIECES = 16  # so many pieces around a corner are looked at
+SLACK = 1e-3  # slopes next to a corner are known so well
+AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
 
 
 class Derivative(NamedTuple):
-    """A derivative along a line, its error bar, and the slopes to the left and right (they differ at a kink)."""
+    """A derivative along a line, its error, and the slopes to the left and right (they differ at a kink)."""
 
     value: float
     error: float
@@ -59,7 +62,7 @@ UNKNOWN = Derivative(math.nan, math.inf, math.nan, math.nan)
 
 
 def first_step(value: float, usual: float) -> float:
-    """A step small beside a value and the usual size of its neighbours, not large beside 1, not lost in round-off."""
+    """A step small compared with a value and the usual size of its neighbours, at most 2^-9, not lost in round-off."""
     scale = max(abs(value), usual) or 1.0
     return max(2.0**-9 * min(1.0, scale), 2.0**-24 * scale)
 
@@ -128,7 +131,7 @@ def one_sided(line: Line, h: float) -> Derivative:
                 continue
             steps.append(step)
             row = [change / step]
-            for order, above in enumerate(previous[:6], start=1):  # here every power of h stands in the error
+            for order, above in enumerate(previous[:6], start=1):  # here every power of h is in the error
                 row.append(row[-1] + (row[-1] - above) / (steps[-1 - order] / step - 1))
                 error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.noise / step
                 if error < best.error:
@@ -258,15 +261,10 @@ def taylor_slope(line: Line, claimed: float) -> float | None:
     return math.log2(remainders[-3] / remainders[-1]) / 2
 
 
-PIECES = 16  # so many pieces around a corner are looked at
-SLACK = 1e-3  # slopes beside a corner are known so well
-AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
-
-
 def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
-    """Whether there is a corner at element i, and the claim is one of the slopes beside it or in between.
+    """Whether there is a corner at element i, and the gradient is one of the slopes next to it or in between.
 
-    Of three equal numbers one may move alone without the median's noticing: then the corner is seen from beside only.
+    Of three equal numbers one may move alone without changing the median: then only nearby points show the corner.
     """
     low, high = sorted((found.left, found.right))
     if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):

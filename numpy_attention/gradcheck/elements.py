@@ -315,7 +315,7 @@ def confirmed(
 
 
 class Search:
-    """The derivatives along pieces of one random direction, beside what the backward claims for them."""
+    """Pieces of one random direction: derivatives along them, and the analytic gradient along them."""
 
     def __init__(
         self, scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator, step: ComplexStep | None,
@@ -343,7 +343,7 @@ class Search:
         return found.value, found.error
 
     def disagreement(self, low: int, high: int) -> tuple[float, float]:
-        """Claim minus derivative along the piece, and what can be resolved."""
+        """Gradient minus derivative along the piece, and what can be resolved."""
         claimed = self.claim.gradient.reshape(-1)[low:high]
         value, error = self.derivative(low, high)
         terms = claimed * self.v[low:high]
@@ -357,8 +357,8 @@ def check_directions(
 ) -> ArgumentReport:
     """Test the whole array by directions, by complex steps if there are any, by differences if not.
 
-    If that fails, name elements, in at most about `most_calls` calls. Some of the elements at which the claim jumps
-    when it is moved, as at corners, are looked at one by one.
+    If that fails, name elements, in at most about `most_calls` calls. Some of the elements at which the
+    gradient jumps when inputs move, as at corners, are looked at one by one.
     """
     x = point.exact[claim.name]
     corners = at_corners(x, claim)
@@ -391,7 +391,7 @@ def check_directions(
             f"error of {resolution:.1e} in one element would show (typical size {rms(claim.gradient):.1e})"
         )
     elif not found.wrong.any():
-        # The differences disagree with the claim as a whole, but no single element could be blamed.
+        # The derivative disagrees with the gradient as a whole, but no single element could be named.
         report.notes.append(
             f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
         )
@@ -408,7 +408,7 @@ def check_directions(
 
 
 def at_corners(x: np.ndarray, claim: Claim, known: np.ndarray | None = None) -> np.ndarray:
-    """Where the claim jumps when inputs move by a few last bits, and wherever else such a number stands."""
+    """Where the gradient jumps when inputs move by a few last bits, and all other elements with the same values."""
     flat = x.reshape(-1)
     jumping = jumps(claim.jitter.reshape(-1), largest(claim.gradient))
     jumping = jumping if known is None else jumping | known

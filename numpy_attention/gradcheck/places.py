@@ -16,6 +16,8 @@ from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.terms import spread
 
 MOST = 6  # places that are listed one by one
+OWN = 100  # so many ways there must be, to accept a threshold on the argument's own value
+OTHER = 500  # and on another
 
 
 def place(wrong: np.ndarray, seen: np.ndarray) -> str:
@@ -86,7 +88,7 @@ def _others(x: np.ndarray, axis: int) -> tuple[int, ...]:
 
 
 def place_in_words(report: ArgumentReport) -> str:
-    """The mistake that a place suggests; of two places neither says more than itself."""
+    """The mistake that a place suggests."""
     pattern, symbol = report.pattern, report.symbol
     if pattern == "a single element":
         index = ", ".join(map(str, report.worst))
@@ -107,15 +109,11 @@ def place_in_words(report: ArgumentReport) -> str:
     return f"{symbol} is wrong by no simple rule; derive it again, or check the parts of the function one by one"
 
 
-OWN = 100  # so many ways there must be, to believe a threshold on the argument's own value
-OTHER = 500  # and on another
-
-
 def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy: tuple[np.ndarray, ...]) -> str:
-    """Where the wrong elements are, in terms of a value; nothing if no simple value tells."""
+    """Where the wrong elements are, in terms of a value; "" if there is no simple condition."""
     wrong = report.wrong
     fine = np.isfinite(report.numeric) & ~wrong & ~report.kinks
-    telling = fine & ((report.numeric != 0) | (report.analytic != 0))  # zero on both branches tells nothing
+    telling = fine & ((report.numeric != 0) | (report.analytic != 0))  # zero on both branches shows nothing
     if not wrong.any() or not fine.any():
         return ""
     found = [
@@ -157,7 +155,7 @@ def _values(
 
 
 def _parted(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
-    """The words that part the values where the gradient is wrong from those where it is right."""
+    """The condition that separates the values where the gradient is wrong from those where it is right."""
     for special in (0, 1, -1):
         if np.all(wrong == special) and np.any(right > special) and np.any(right < special):
             return "" if np.any(right == special) else f"{name} is {special}"

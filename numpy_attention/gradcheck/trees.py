@@ -39,6 +39,7 @@ from numpy_attention.gradcheck.report import GradientError
 Arrays = dict[str, Any]
 
 DEEPEST = 100  # containers within containers
+Gradients = dict[str, np.ndarray | None]
 
 
 def children(value: Any) -> dict[str, Any] | None:
@@ -207,9 +208,6 @@ def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
     return tree_map(one, y)
 
 
-Gradients = dict[str, np.ndarray | None]
-
-
 class TreeError(ValueError):
     """A gradient has not the form of its argument; the message says where."""
 
@@ -269,7 +267,7 @@ def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], 
 def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
     """The gradient of a tree, which must have its form, taken apart by the names of its arrays.
 
-    None may stand for a whole branch. Keys of a dict may be missing; whoever asks will miss them.
+    None may stand for a whole branch. Keys of a dict may be missing here; `ask_backward` refuses them.
 
     Raises: TreeError
     """

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from numpy_attention.catalogue import MISTAKES
 from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
@@ -37,3 +39,35 @@ def test_after_the_first_wrong_property_no_other_is_tried() -> None:
     grade = grade_module(EXERCISES["heads"], module, examples=3)
     assert (grade.state, grade.passed, grade.of) == ("wrong", 6, 8)  # two of split_heads, all of concat_heads
     assert grade.text.count("WRONG") == 1
+
+
+def right_of_softmax(dy: Any, cache: Any) -> Any:
+    y, axis = cache["y"], cache["axis"]
+    return y * (dy - (dy * y).sum(axis=axis, keepdims=True))
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    y = ours().softmax(x, axis)[0]
+    return y, {"y": y.copy(), "x": x, "axis": axis}
+
+
+def last_call_kept(x: Any, axis: int = -1) -> Any:
+    y, KEPT["last"] = softmax(x, axis)
+    return y, None
+
+
+KEPT: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(("forward", "backward", "words"), [
+    (softmax, lambda dy, cache: (right_of_softmax(dy, cache), dy.fill(0))[0], "backward changed dy in place"),
+    (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache["x"].fill(0))[0], "the input x was changed in"),
+    (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache["y"].fill(0))[0], "does it change its cache"),
+    (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache.update(seen=1))[0], "backward changed its cache"),
+    (last_call_kept, lambda dy, _: right_of_softmax(dy, KEPT["last"]), "is something kept outside the cache"),
+], ids=["dy", "input", "cache", "no matter", "global"])
+def test_right_numbers_are_not_enough(forward: Any, backward: Any, words: str) -> None:
+    module = SimpleNamespace(softmax=forward, softmax_backward=backward)
+    grade = grade_module(EXERCISES["softmax"], module, examples=5)
+    assert (grade.state, grade.passed) == ("wrong", 2)
+    assert words in " ".join(grade.text.split())
