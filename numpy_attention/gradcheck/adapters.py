@@ -1,4 +1,4 @@
-"""Functions of other libraries' arrays, checked as they are: PyTorch's, JAX's, autograd's, CuPy's.
+"""Functions of other libraries' arrays, checked without changes: PyTorch's, JAX's, autograd's, CuPy's.
 
     check_torch(f, inputs)         f: a torch.autograd.Function, a Module, or any function of tensors
     check_jax(f, inputs)           f: a jax.custom_vjp function, or any function of JAX's arrays
@@ -7,12 +7,8 @@
 
 The gradient under test is the one that the library finds, through the backward that was written for it. Inputs are
 arrays of the library or of NumPy, in trees if need be; for every call they are copied there, and outputs and gradients
-are copied back. The witnesses move float64, whatever the dtype of the inputs. No library is imported until one of its
-functions is checked. All other keywords are those of `gradcheck_vjp`, and the report is the same.
-
-PyTorch's functions, checked as they are; see `adapters`.
-
-From NumPy to another library and back: `gradcheck_vjp` for a function of that library's arrays.
+are copied back. Derivatives are taken in float64, whatever the dtype of the inputs. No library is imported until one of
+its functions is checked. All other keywords are those of `gradcheck_vjp`, and the report is the same.
 """
 
 import contextlib

@@ -1,11 +1,11 @@
-"""The check itself: ask the backward, ask two witnesses, and believe none without an error bar.
+"""The whole check: run the backward, compare each gradient with derivatives found in two other ways, and report.
 
-    |claim - derivative|  <=  8 (error bar of the derivative + round-off of the claim)        for every element
+    |analytic gradient - derivative|  <=  8 (error of the derivative + round-off of the gradient) + floor
 
-So there is no tolerance to choose. Complex steps give the derivative to the last digits; where differences do not
-confirm them, since the function is not analytic or cannot take complex numbers, differences judge. A gradient in
-float32 is held to float32's round-off, and where a witness resolves ten digits, ten digits must agree. What neither
-resolves to four digits is not called right.
+for every element, so there is no tolerance to choose (`tolerance`). Complex steps give the derivative to the last
+digits; where differences do not confirm them, because the function is not analytic or cannot take complex numbers,
+differences are used. A gradient in float32 may have float32's round-off; where a derivative is known to ten digits, ten
+digits must agree. A gradient whose derivative is known to fewer than four digits is not called right.
 """
 
 import contextlib
@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import Claim, ask_backward, claims
+from numpy_attention.gradcheck.claims import Claim, Point, ask_backward, measured
 from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep
 from numpy_attention.gradcheck.diagnosis import diagnose
 from numpy_attention.gradcheck.differences import check_ties, measure_stairs, taylor_slope
 from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_exactly, confirmed
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.line import Outputs, Scalar, largest, sizes
+from numpy_attention.gradcheck.line import sizes
 from numpy_attention.gradcheck.problem import (
     FunctionProblem,
-    Gradients,
     Inputs,
     LayerProblem,
     OpProblem,
@@ -31,16 +30,14 @@ from numpy_attention.gradcheck.problem import (
     Problem,
     checked,
     forward_of,
-    in_float64,
     split_options,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 from numpy_attention.gradcheck.robustness import check_structure
-from numpy_attention.gradcheck.tolerance import SAFETY, Point, hold_to_float64, in_double
+from numpy_attention.gradcheck.tolerance import allow, hold_to_float64, mark_unresolved
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one
-RESOLVED = 1e-4  # what a witness must resolve, relative to the gradient's size, or the element is not called right
 
 
 def gradcheck(
@@ -117,48 +114,31 @@ def check(
     problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_calls: int = MOST_CALLS,
     sample: int | None = None, witness: str = "both", rtol: float = 0.0, atol: float = 0.0, structure: bool = True,
 ) -> Report:
-    """Check a problem: first the form of what the backward claims, then its numbers; unless `structure` is off, then
-    whether it says the same in other circumstances.
+    """Check a problem: the form of the gradients, then their numbers and, unless `structure` is off, their robustness.
 
-    Arrays of up to `exhaustive` elements are checked element by element, larger ones by random directions and
+    Arrays of up to `exhaustive` elements are compared element by element, larger ones by random directions and
     bisection in at most about `most_calls` calls. `sample` is for checks by the thousand: of the arrays that go element
     by element, so many elements altogether, drawn from `seed`.
+
+    Raises: GradientError, when a gradient is wrong or cannot be resolved
     """
     seed, rtol, atol = checked(problem.name, seed, witness, rtol, atol)
     dy, grads = ask_backward(problem, seed)
-    point, found, low = _take_stock(problem, dy, grads)
+    point, found, low = measured(problem, dy, grads)
     for claim in found:
-        claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
+        allow(claim, rtol, atol)
     rng = np.random.default_rng([seed, 11])
-    names = [claim.name for claim in found]
-    arrays = [point.exact[name] for name in names]
-    measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
-
-    chosen = _sample({claim.name: claim.gradient.size for claim in found}, sample, seed)
-    smooth = {
-        claim.name: ~at_corners(point.exact[claim.name], claim)
-        for claim in found if claim.gradient.size > exhaustive
-    }
-    believed, why_not, calls = _believed(point, names, witness, rng, chosen | smooth)
-    reports: dict[str, ArgumentReport] = {}
-    for claim in found:
-        some, step = chosen.get(claim.name), believed.get(claim.name)
-        report = None
-        if claim.gradient.size > exhaustive:
-            report = check_directions(point, claim, rng, most_calls, step)
-        elif step is not None:
-            report = check_exactly(point, claim, step, some)
-        reports[claim.name] = report or check_elements(point, claim, some)
+    reports, calls, why_not = _compare(point, found, rng, witness, exhaustive, most_calls, _sample(found, sample, seed))
     calls += check_ties(point, reports)
     for claim in low:
         hold_to_float64(reports[claim.name], claim)
-    _mark_unresolved(point.scalar, found, reports, rtol, atol)
+    mark_unresolved(point.scalar, found, reports, rtol, atol)
 
     calls += sum(report.calls for report in reports.values())
     result = Report(problem.name, reports, seed, calls, why_not=why_not)
     if result.wrong:
         evidence = Evidence(problem, point.exact, point.scalar, result)
-        # What is asked for the words only must not stop the report: a function may raise beside its inputs.
+        # The diagnosis must not stop the report: a function may raise at other inputs.
         with np.errstate(all="ignore"):
             with contextlib.suppress(Exception):
                 result.slope = _second_opinion(evidence, rng)
@@ -171,21 +151,30 @@ def check(
     return result
 
 
-def _take_stock(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
-    """The point at which it is checked, in float64, and what is claimed there; and what is in a lower precision."""
-    exact = in_float64(problem.inputs)
-    evaluate = problem.bind(exact)
-    scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
-    low: list[Claim] = []
-    double = in_double(problem, exact, scalar.dy, grads)
-    if double is not None:
-        low, _ = claims(problem, dy, grads, scalar.terms)
-        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
-    found, moves = claims(problem, dy, grads, scalar.terms)
-    return Point(problem, exact, scalar, moves), found, low
+def _compare(
+    point: Point, found: list[Claim], rng: np.random.Generator, witness: str, exhaustive: int, most_calls: int,
+    chosen: dict[str, np.ndarray],
+) -> tuple[dict[str, ArgumentReport], int, str]:
+    """Compare each gradient with its derivative; also the calls so far, and why there is no complex step if so."""
+    names = [claim.name for claim in found]
+    arrays = [point.exact[name] for name in names]
+    measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
+    large = {claim.name: claim for claim in found if claim.gradient.size > exhaustive}
+    smooth = {name: ~at_corners(point.exact[name], claim) for name, claim in large.items()}
+    steps, why_not, calls = _complex_steps(point, names, witness, rng, chosen | smooth)
+    reports: dict[str, ArgumentReport] = {}
+    for claim in found:
+        some, step = chosen.get(claim.name), steps.get(claim.name)
+        report = None
+        if claim.name in large:
+            report = check_directions(point, claim, rng, most_calls, step)
+        elif step is not None:
+            report = check_exactly(point, claim, step, some)
+        reports[claim.name] = report or check_elements(point, claim, some)
+    return reports, calls, why_not
 
 
-def _believed(
+def _complex_steps(
     point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: dict[str, np.ndarray]
 ) -> tuple[dict[str, ComplexStep], str, int]:
     """The complex step for each array in which differences confirm it, all at once or one by one; why not; calls."""
@@ -198,32 +187,21 @@ def _believed(
             name = point.problem.name
             raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
         return {}, str(error), 0
-    believed = dict.fromkeys(names, step)
+    steps = dict.fromkeys(names, step)
     doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
     why_not = ""
     for name in names if doubt else ():
         doubt, more = confirmed(point, [name], step, rng, moving)
         calls += more
         if doubt:
-            del believed[name]
+            del steps[name]
             why_not = doubt
-    return believed, why_not, calls
+    return steps, why_not, calls
 
 
-def _mark_unresolved(
-    scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
-) -> None:
-    """Say to what errors are relative, and which elements no witness can tell from wrong ones."""
-    of_all = max((report.largest for report in reports.values()), default=0.0)
-    for claim in found:
-        report = reports[claim.name]
-        report.size = max(report.largest, 1e-3 * of_all, 1e-6 * scalar.terms) or 1.0
-        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
-        report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)
-
-
-def _sample(elements: dict[str, int], sample: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Which elements of each array are looked at; nothing where all are."""
+def _sample(found: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
+    """Which elements of each array are compared; nothing where all are."""
+    elements = {claim.name: claim.gradient.size for claim in found}
     total = sum(elements.values())
     if sample is None or total <= sample:
         return {}

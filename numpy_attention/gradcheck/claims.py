@@ -1,14 +1,14 @@
-"""What the backward claims: asked with care, and how much round-off an honest answer may hold.
+"""The analytic gradients, and the round-off in each of them.
 
 dy is drawn at random for every output: a dy of ones would hide whatever sums to zero, such as a gradient behind a
-softmax. Before any number is compared, the answer must be in order: no NaN, inputs and dy as they were, the same
-answer when asked twice, and each gradient in the shape of its argument.
+softmax. Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same
+result when the backward is called twice, and each gradient in the shape of its argument.
 
-An honest backward is off by its round-off, which nobody can derive for an unknown function. So it is measured:
+A right backward is off by its round-off, which cannot be derived for an unknown function. So it is measured:
 
     jitter    inputs and dy are moved by a few last bits, and the answer jitters as its rounding does
     base      eps sqrt(K) max|dx|, for K terms of a sum rounded each on its own; K is the longest axis of any input
-    lenient   eps sqrt(K) |dy y| / |x|, for large terms that cancel; allowed in low precision (`low_precision.py`)
+    lenient   eps sqrt(K) |dy y| / |x|, for large terms that cancel; allowed in low precision (`tolerance.py`)
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.gradcheck.line import Outputs, largest, rms
-from numpy_attention.gradcheck.problem import Gradients, Problem, is_float
+from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
+from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.trees import Arrays
 
 
 class Move(NamedTuple):
-    """What the backward says when inputs and dy are moved by a few last bits."""
+    """The gradients when inputs and dy are moved by a few last bits."""
 
     arrays: Arrays
     dy: Outputs
@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 @dataclass
 class Claim:
-    """What a backward says about one argument, and the round-off to allow in it."""
+    """The analytic gradient of one argument, and the round-off to allow in it."""
 
     name: str
     gradient: np.ndarray  # in float64, whatever it came in
@@ -44,8 +44,21 @@ class Claim:
     lenient: float
 
 
+@dataclass
+class Point:
+    """Where a problem is checked: its arrays in float64, L there, and what the backward returns close by."""
+
+    problem: Problem
+    exact: Arrays
+    scalar: Scalar
+    moves: list[Move]
+
+
 def ask_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
-    """Run forward and backward with a random dy; return it with the gradients, or refuse an answer out of order."""
+    """Run forward and backward with a random dy; return dy and the gradients.
+
+    Raises: GradientError for gradients that are not in order
+    """
     arrays = problem.inputs
     for name in problem.differentiable:
         _require_finite(problem, f"the input {name}", arrays[name], seed)
@@ -140,6 +153,20 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
     )
 
 
+def measured(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
+    """The point in float64 and the gradients there with their round-off; and those in a lower precision, if any."""
+    exact = in_float64(problem.inputs)
+    evaluate = problem.bind(exact)
+    scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
+    low: list[Claim] = []
+    double = in_double(problem, exact, scalar.dy, grads)
+    if double is not None:
+        low, _ = claims(problem, dy, grads, scalar.terms)
+        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
+    found, moves = claims(problem, dy, grads, scalar.terms)
+    return Point(problem, exact, scalar, moves), found, low
+
+
 def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
     """Each gradient with the round-off to expect in it, and the moves by which that was measured; `terms` is |dy y|."""
     arrays = problem.inputs
@@ -166,10 +193,25 @@ def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tup
     return found, moves
 
 
+def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) -> Gradients | None:
+    """What the same backward returns in float64; None if that is what it has returned, or if it cannot run there."""
+    if all(np.array_equal(exact[name].dtype, problem.inputs[name].dtype) for name in problem.differentiable):
+        return None
+    try:
+        again = problem.gradients(exact, dy)
+    except (TypeError, ValueError):  # written for one dtype only
+        return None
+    fits = all(
+        grad is None or ((one := np.asarray(again.get(name))).shape, one.dtype.kind) == (grad.shape, "f")
+        for name, grad in grads.items()
+    )
+    return {name: None if grad is None else np.array(grad) for name, grad in again.items()} if fits else None
+
+
 def moved_by(
     ulps: Iterable[int], problem: Problem, arrays: Arrays, dy: Outputs, rng: np.random.Generator
 ) -> list[Move]:
-    """The backward asked at arrays that are moved by up to so many last bits, dy by two; where that can be done."""
+    """The backward run at arrays that are moved by up to so many last bits, dy by two; where that can be done."""
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
@@ -220,7 +262,7 @@ def _require_shape(problem: Problem, name: str, grad: np.ndarray) -> None:
 def explain_shape(
     got: tuple[int, ...], expected: tuple[int, ...], others: Mapping[str, tuple[int, ...]] | None = None
 ) -> str:
-    """What a gradient of another shape than its argument tells; `others` are the shapes of the other arguments."""
+    """The likely mistake behind a gradient of another shape; `others` are the shapes of the other arguments."""
     for other, shape in (others or {}).items():
         if shape == got:
             return f"this is the shape of {other}: are the arguments, or the gradients, in the right order?"

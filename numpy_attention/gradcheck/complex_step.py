@@ -1,17 +1,17 @@
-"""The second witness: a step into the complex plane, where nothing is subtracted
+"""The second way to a derivative: a step into the complex plane, where nothing is subtracted
 
-A difference takes two numbers from each other that are nearly equal, and half of the digits are lost. Go sideways
-instead, by i h v with h = 1e-100:
+A difference subtracts two numbers that are nearly equal, and half of the digits are lost. Go sideways instead, by
+i h v with h = 1e-100:
 
     y(x + i h v) = y(x) + i h J v - h^2 (...)        so        J v = Im y(x + i h v) / h
 
-The real part goes on computing y, the imaginary part carries the derivative beside it, and h^2 is below the last digit
-of everything. What comes out is J v to the round-off of the function itself: no step to choose, no bar to estimate.
+The real part computes y as before, the imaginary part carries the derivative, and h^2 is below the last digit of
+everything. The result is J v up to the round-off of the function itself: no step to choose, no error to estimate.
 
-The function runs as it stands, on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
+The function runs unchanged, on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
 comparison and a mask take the branch that they take on the real line. But abs, sign or a variance of NumPy's are not
-analytic: there the imaginary part is something else. So this witness is believed only where it agrees with
-differences, along random directions through all elements at once (`exactly.py`).
+analytic: there the imaginary part is something else. So the complex step is used only where it agrees with
+differences, along random directions through all elements at once (`elements.py`).
 
 Source: Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998).
 """
@@ -37,7 +37,7 @@ class NoComplexStep(Exception):
 
 
 class ComplexStep:
-    """Derivatives of L = sum(dy y) by complex steps, on arrays of its own.
+    """Derivatives of L = sum(dy y) by complex steps, on copies of the arrays.
 
     Raises: NoComplexStep for a function that does not take complex arrays, or gives another result for them.
     """

@@ -1,27 +1,16 @@
-"""The likely mistake, in words: what turns the true gradient into the one the backward gave?
+"""The likely mistake: what turns the right gradient g into the analytic gradient c?
 
-Three ways to know. Relations: the wrong gradient is minus, twice, the transpose of the right one, or differs from it by
-something that stands in the formula. Experiments: run the backward again with gamma all ones, with nothing masked,
-with ids that do not repeat, and see when it becomes right. Places: only the last row is wrong, only the diagonal.
+    relations      element by element, from the simplest:
+        c = a g        is it a factor? -1 is a sign, 2 a term added twice, n a mean that became a sum, sqrt(n) a scale
+        where          is it wrong only where x < 0, and what is it there?
+        c = f(g)       is it the right gradient transposed, shifted, reversed, or times a factor from the formula?
+        c - g          what must be added to g: dy, the same number for each row, a multiple of x, of the output?
+    experiments    run the backward again with gamma all ones, with nothing masked, with ids that do not repeat, and see
+                   when it becomes right
+    places         only the last row is wrong, only the diagonal
 
-How a wrong gradient relates to the right one, element by element.
-
-The differences know the right gradient g, the backward said c. Four questions, from the simplest:
-
-    c = a g        is it a factor? -1 is a sign, 2 a term added twice, n a mean that became a sum, sqrt(n) a scale
-    where          is it wrong only where x < 0, and what is it there?
-    c = f(g)       is it the right gradient transposed, shifted, reversed, or by a factor that stands in the formula?
-    c - g          what must be added to g: dy, the same number for each row, a multiple of x, of the output?
-
-A relation counts only if it explains every element that was looked at, and the error in it, however small: what is off
-by 1e-12 is not explained by what is good to 1e-6.
-
-Is a complex gradient right, but in the convention of another library?
-
-    here and in PyTorch      dz = dL/dRe z + i dL/dIm z        f analytic:  dz = conj(f'(z)) dy
-    JAX and autograd         the conjugate of it, to the conjugate of dy:       f'(z) dy
-
-So one that is right there becomes right here when dy goes in conjugated, and what comes out is conjugated.
+A relation counts only if it explains every element that was compared, and the error in it, however small: an error of
+1e-12 is not explained by a relation that is good to 1e-6.
 """
 
 import itertools
@@ -50,17 +39,15 @@ from numpy_attention.gradcheck.trees import Arrays
 
 
 def diagnose(evidence: Evidence) -> str:
-    """Fill in the pattern of each wrong argument, and say what the likely mistake is."""
+    """Fill in the pattern of each wrong argument, and return the likely mistake."""
     if ties := [report.tie for report in evidence.wrong if report.tie]:
         return "; ".join(ties[:2])
     points = [at_one_value(report, _arrays(evidence)) for report in evidence.wrong]
     if all(points):
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
-    if other := in_the_other_convention(evidence):
-        return other
     if swapped := _exchanged(evidence):
         return swapped
-    if len(evidence.scalar.dy) > 1:  # whoever ignores one of several outputs seems to lack a term, or to take a mean
+    if len(evidence.scalar.dy) > 1:  # without one of several outputs a term seems to be missing
         deaf = "; ".join(deaf_to_outputs(evidence, [report.name for report in evidence.wrong]))
         if deaf:
             for report in evidence.wrong:
@@ -100,7 +87,7 @@ def _arrays(evidence: Evidence) -> Arrays:
 
 
 def _of_a_layers_input(evidence: Evidence) -> str:
-    """What it tells that all parameters' gradients are right, and an input's is not."""
+    """The mistake, if all parameters' gradients are right, and an input's is not."""
     parameters = evidence.problem.parameters
     wrong = {report.name for report in evidence.wrong}
     if not parameters or wrong & parameters:
@@ -113,7 +100,7 @@ def _of_a_layers_input(evidence: Evidence) -> str:
 
 
 def _of_one_parameter(evidence: Evidence) -> str:
-    """What it tells that of a layer's many gradients only one is wrong."""
+    """The mistake, if of a layer's many gradients only one is wrong."""
     wrong = [report.name for report in evidence.wrong]
     if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.report.arguments) < 2:
         return ""
@@ -176,7 +163,7 @@ def _find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mappi
         return Relation(f"just where {where}", words, weak=not there)
     if not seen.all() or not enough:
         return None
-    words = _by_element(report, seen, scalar, arrays, terms) or _by_a_matrix(report, scalar, arrays)
+    words = _by_element(report, seen, scalar, arrays, terms)
     if words:
         return Relation("by a factor of its own each", words, weak=True)
     relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
@@ -237,29 +224,6 @@ def _by_element(
     return by_a_term(report, part, terms)
 
 
-def _by_a_matrix(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> str:
-    """Whether a matrix of the formula is missing at one side, or stands there once too often."""
-    c, g = report.analytic, report.numeric
-    if c.ndim != 2:
-        return ""
-    slack = slack_of(report, np.ones(c.shape, dtype=bool)).reshape(c.shape)
-    known = [*(("y", y) for y in scalar.y), *arrays.items()]
-    for name, z in known:
-        if z.ndim != 2 or z.shape[0] != z.shape[1] or z.dtype.kind != "f":
-            continue
-        for words, m in ((name, z), (f"{name}.T", z.T)):
-            for side, a, b in (("right", c, g), ("left", c.T, g.T)):
-                if m.shape[0] != a.shape[1]:
-                    continue
-                n, close = (m if side == "right" else m.T), 10 * len(m) * (1 + largest(m)) * largest(slack)
-                for sign in (1, -1):
-                    if largest(sign * a @ n - b) <= close:
-                        return f"the matrix {words}, a factor at the {side}, is left out"
-                    if largest(sign * b @ n - a) <= close:
-                        return f"the matrix {words}, a factor at the {side}, is one too many"
-    return ""
-
-
 def _candidates(
     report: ArgumentReport, scalar: Scalar, arrays: Arrays
 ) -> Iterator[tuple[Relation, np.ndarray]]:
@@ -301,27 +265,3 @@ def _candidates(
                             f"it is sum(dy * {name}): {name} stands where what the forward multiplied {report.name} "
                             "by belongs (made of it: normalized, cut, or of another step)"
                         ), total
-
-
-OTHER = (
-    "right in the convention of JAX and autograd, dz = f'(z) dy; here, as in PyTorch, dz = dL/dRe z + i dL/dIm z, "
-    "which is conj(f'(z)) dy for an analytic f: conjugate the derivative"
-)
-
-
-def in_the_other_convention(evidence: Evidence) -> str:
-    """What it tells that all gradients are right once dy and they are conjugated; nothing if they are not."""
-    problem, dy = evidence.problem, evidence.scalar.dy
-    if not problem.complex:
-        return ""
-    _, cache = problem.run(evidence.exact)
-    grads = problem.pull_back(problem.conjugate(dy, cache), cache)
-    for report in evidence.report.arguments.values():
-        grad, seen = grads.get(report.name), np.isfinite(report.numeric)
-        if grad is None or np.shape(grad) != report.shape:
-            return ""
-        there = -grad if report.name.endswith(".imag") else grad
-        slack = 1e-6 * report.size + report.resolution[seen]
-        if not np.all(np.abs(there[seen] - report.numeric[seen]) <= slack):
-            return ""
-    return OTHER

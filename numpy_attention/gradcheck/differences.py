@@ -1,37 +1,32 @@
-"""Derivatives by differences, each with an honest estimate of its own error.
+"""Derivatives by differences, each with an estimate of its own error; corners and ties.
 
 Central differences: L(h) and L(-h) have the even terms of their Taylor series in common, and these cancel:
 
-    D(h) = (L(h) - L(-h)) / 2h = L' + c_2 h^2 + c_4 h^4 + ...     and round-off / h on top of it
+    D(h) = (L(h) - L(-h)) / 2h = L' + c_2 h^2 + c_4 h^4 + ...     with round-off / h added
 
-A large h suffers from c_2, a small one from round-off: alone, D is good for ten digits, at the best h, if one knew it.
+A large h suffers from c_2, a small one from round-off: D alone is good for ten digits, at the best h.
 
-Richardson: two values of D at h and h/2 know c_2 between them, and it cancels; at three steps c_4 as well, and so on:
+Richardson: two values of D at h and h/2 determine c_2, which cancels; with three steps c_4 cancels too, and so on:
 
     (4 D(h/2) - D(h)) / 3 = L' - c_4 h^4 / 4 + ...
 
-Ridders lays these values out in a tableau: a row for each step, ever higher powers cancelled to the right. Neighbours
-that disagree tell how far to trust either, so the entry with the least disagreement wins, and its disagreement plus
-the round-off is the error bar. `quick` is the first row or two, `refined` the whole tableau.
+Ridders puts these values into a tableau: a row for each step, ever higher powers cancelled to the right. The difference
+between neighbours estimates the error of both, so the entry with the smallest one is taken, and its error is that
+difference plus the round-off. `quick` is the first row or two, `refined` the whole tableau.
 
-Where the domain ends there is but one side, and all powers of h stand in the error. Two more questions are asked of a
-line. Do the slopes to the left and to the right stay apart, however small the step? Then there is a corner, and no
-derivative. And how fast does |L(h) - h L'| fall? Like h^2 for the right L', like h for a wrong one: a second opinion,
-which needs no tableau.
+At the end of the domain there is only one side, and all powers of h remain in the error (`one_sided`). How fast does
+|L(h) - h L'| fall? Like h^2 for the right L', like h for a wrong one: a second opinion without a tableau.
 
-Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
-
-Corners: where a function has no derivative, what may a backward say?
-
-At a corner (relu at zero, a tie in a maximum) the slope to the left is another than the slope to the right, however
-small the step. Any slope between the two is accepted; and, where several corners meet in one point, as in a sort with
-three equal numbers, any between the slopes of the smooth pieces around it.
-
-A tie has a derivative all the same along the direction that moves all equal numbers together:
+At a corner (relu at zero, a tie in a maximum) the slopes to the left and to the right stay apart, however small the
+step, and there is no derivative. Any slope between the two is accepted; and, where several corners meet in one point,
+as in a sort with three equal numbers, any between the slopes of the smooth pieces around it. A tie has a derivative all
+the same along the direction that moves all equal numbers together:
 
     max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them gets it, or they share it
 
-A backward that hands dy to both is right for each of the two alone, and wrong for both at once.
+A backward that gives dy to both is right for each of the two alone, and wrong for both at once.
+
+Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
 """
 
 import math
@@ -39,20 +34,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from numpy_attention.gradcheck.claims import Point
 from numpy_attention.gradcheck.line import Line, Scalar, rms
 from numpy_attention.gradcheck.report import ArgumentReport
-from numpy_attention.gradcheck.tolerance import Point
 
 LEVELS = 20  # steps of a refined derivative
 RATIO = 1.6  # of one step to the next
 OUTSIDE = 40  # so many steps outside the domain do not count among the levels
 GOOD = 1e-6  # relative error of a derivative that needs no other scale
 OTHER_SCALES = (2.0**-14, 2.0**6)
-SETTLED = 1e-4  # relative error of a one-sided slope that is good enough to judge by
+SETTLED = 1e-4  # relative error of a one-sided slope that is good enough
 
 
 class Derivative(NamedTuple):
-    """A derivative along a line, its error bar, and the slopes to the left and right (they differ at a kink)."""
+    """A derivative along a line, its error, and the slopes to the left and right (they differ at a kink)."""
 
     value: float
     error: float
@@ -64,7 +59,7 @@ UNKNOWN = Derivative(math.nan, math.inf, math.nan, math.nan)
 
 
 def first_step(value: float, usual: float) -> float:
-    """A step small beside a value and the usual size of its neighbours, not large beside 1, not lost in round-off."""
+    """A step small compared with a value and the usual size of its neighbours, at most 2^-9, not lost in round-off."""
     scale = max(abs(value), usual) or 1.0
     return max(2.0**-9 * min(1.0, scale), 2.0**-24 * scale)
 
@@ -133,7 +128,7 @@ def one_sided(line: Line, h: float) -> Derivative:
                 continue
             steps.append(step)
             row = [change / step]
-            for order, above in enumerate(previous[:6], start=1):  # here every power of h stands in the error
+            for order, above in enumerate(previous[:6], start=1):  # here every power of h is in the error
                 row.append(row[-1] + (row[-1] - above) / (steps[-1 - order] / step - 1))
                 error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.noise / step
                 if error < best.error:
@@ -264,14 +259,14 @@ def taylor_slope(line: Line, claimed: float) -> float | None:
 
 
 PIECES = 16  # so many pieces around a corner are looked at
-SLACK = 1e-3  # slopes beside a corner are known so well
+SLACK = 1e-3  # slopes next to a corner are known so well
 AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
 
 
 def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
-    """Whether there is a corner at element i, and the claim is one of the slopes beside it or in between.
+    """Whether there is a corner at element i, and the gradient is one of the slopes next to it or in between.
 
-    Of three equal numbers one may move alone without the median's noticing: then the corner is seen from beside only.
+    Of three equal numbers one may move alone without changing the median: then only nearby points show the corner.
     """
     low, high = sorted((found.left, found.right))
     if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):

@@ -1,8 +1,8 @@
-"""What a failed check hands on to whoever looks for the mistake: what is known, and three ways to ask further.
+"""What the diagnosis starts from: what a failed check knows, and three further questions.
 
-The backward may be asked again, with another dy; the function, whether an output truly depends on an argument; and both
-at other arrays. Each costs a few calls, for there may be many questions and the check itself has cost enough.
-Where the two disagree, a path is missing in the backward, or one is there that the forward does not have.
+The backward can be run again, with another dy; the function shows whether an output really depends on an argument; and
+both can be run at other arrays. Each question costs only a few calls. Where backward and function disagree, a path is
+missing in the backward, or it has one that the forward does not have.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from numpy_attention.gradcheck.report import ArgumentReport, Report
 
 @dataclass
 class Evidence:
-    """All that a failed check knows: the problem, its arrays in float64, and the report so far."""
+    """The problem, its arrays in float64, L there, and the report so far."""
 
     problem: Problem
     exact: Arrays
@@ -30,11 +30,11 @@ class Evidence:
         return self.report.wrong
 
     def gradients(self, dy: Outputs | None = None) -> Gradients:
-        """What the backward says, to another dy perhaps."""
+        """The analytic gradients, for another dy if given."""
         return self.problem.gradients(self.exact, self.scalar.dy if dy is None else dy)
 
     def moves(self, name: str, dy: Outputs, direction: np.ndarray) -> bool:
-        """Whether sum(dy * y) truly changes when an argument moves along a direction: two calls."""
+        """Whether sum(dy * y) really changes when an argument moves along a direction: two calls."""
         scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
         x = self.exact[name]
         line, step = scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x))
@@ -42,7 +42,7 @@ class Evidence:
             return max(abs(line(step)), abs(line(-step))) > 1e-9 * step * scalar.terms + 200 * scalar.noise
 
     def disagreement(self, name: str, dy: Outputs, direction: np.ndarray) -> tuple[float, float, float]:
-        """Claim minus difference along a direction, the difference, and the size of the gradient: four calls."""
+        """Gradient minus difference along a direction, the difference, and the size of the gradient: four calls."""
         grad, x = self.gradients(dy)[name], self.exact[name]
         scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
         with np.errstate(all="ignore"):

@@ -1,31 +1,19 @@
 """Experiments on a wrong backward: change one thing at a time, and see when it becomes right, or what it depends on.
 
-    dy                 twice the dy must give twice the gradient; what comes of parts of it: see `paths`
-    an argument        at the value where it has nothing to say: a mask that hides nothing, a gamma of ones, ids that
-                       do not repeat. A backward that is right there only has left that argument out
+    dy                 twice the dy must give twice the gradient
+    parts of dy        dy is cut to one output, or to one place along an axis. A part that the backward ignores although
+                       the forward depends on it is a use that was not added, or a sum that became an assignment; a
+                       place that it takes in although the forward keeps it apart is a sum along the wrong axis
+    an argument        set to a value at which it has no effect: a mask that hides nothing, a gamma of ones, ids that do
+                       not repeat, a symmetric matrix. A backward that is right only there has left that argument out
     an option          the same without it
-    sums and lengths   a gradient behind a softmax sums to zero, a rotation keeps lengths: which of these is broken?
-
-Each has its sentence ready; the first that speaks is the diagnosis, so the most telling come first.
-
-Experiments at other values: where does the backward become right, and where not?
-
-    a mask that hides nothing, ids that do not repeat      what the backward leaves out is nothing there
-    a mask upside down                                     right there, if the backward takes it so
-    an argument of ones                                    a factor that is left out is one there
-    a matrix that is symmetric                             so is its transpose
-    a kernel that reads the same in both directions        to reverse it does nothing
+    sums and lengths   a gradient behind a softmax sums to zero, a rotation keeps lengths: which of these fails?
 
 An experiment needs a control. At ones a missing factor does nothing, but neither does a square for a cube, and a branch
-at zero is never seen: so the backward is also asked at other constants and at random positive values, where the factor
+at zero is never seen: so the backward is also run at other constants and at random positive values, where the factor
 that is left out shows.
 
-Which part of dy reaches which part of a gradient? The paths of the backward beside those of the forward.
-
-dy is cut to one output, to one place along an axis, and the backward is asked again: what does it make of that part
-alone? Whether anything must come of it, the differences tell. A part that the backward is deaf to, though the forward
-depends on it, is a use that was not added or a sum that became an assignment; a place that it hears, though the
-forward keeps it apart, is a sum along the wrong axis.
+Each experiment yields a sentence. The first one is the diagnosis, so the most telling experiments come first.
 """
 
 from collections.abc import Iterator
@@ -43,7 +31,7 @@ SMALL = 1e-4  # an error below this share is below what the experiments see
 
 
 def experiments(evidence: Evidence) -> Iterator[str]:
-    """What each experiment has to say, the most telling first."""
+    """The sentence of each experiment that finds something, the most telling first."""
     wrong = evidence.wrong
     names = [report.name for report in wrong]
     if all(report.error < SMALL for report in wrong):
@@ -198,7 +186,7 @@ REPEATED = (
 )
 
 
-OTHER = 1.37  # a constant that stands in no formula
+OTHER = 1.37  # a constant that no formula contains
 FEW = 8  # arguments; with more of them, as in a layer, only vectors are set to ones
 
 
@@ -224,7 +212,7 @@ def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
 
 
 def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
-    """Whether a mask stands upside down in the backward, or hides there what it does not hide in the function."""
+    """Whether the backward inverts a mask, or hides what the function does not hide."""
     try:
         other = evidence.problem.gradients({**evidence.exact, name: ~value}, evidence.scalar.dy)
     except (ValueError, IndexError, ArithmeticError):

@@ -1,12 +1,12 @@
-"""What is differenced: L = sum(dy * y), a single number, along a line through one of the arrays.
+"""L = sum(dy * y), a single number, along a line through one of the arrays.
 
-With a dy drawn at random, dL/dx = J^T dy is just what a backward must return. So one number tells of all outputs:
+With a random dy, dL/dx = J^T dy is exactly what a backward must return. So one number stands for all outputs:
 
     t  ->  L(x + t v) - L(x) = sum(dy * (y(x + t v) - y(x)))
 
 where v is a unit vector (one element) or a random direction (all elements at once). The difference is taken output by
-output before it is summed, so that outputs which stay still bring no round-off. Everything here is float64, but for
-what the function itself does in less. Where it raises, as a logarithm of less than zero may, L is NaN.
+output before it is summed, so that outputs which do not change add no round-off. Everything here is float64, except
+what the function itself computes in less. Where it raises, as a logarithm of a negative number may, L is NaN.
 """
 
 import math

@@ -1,11 +1,9 @@
-"""Where the wrong elements lie, in a few words: the last row, the diagonal, the edges, places 3 to 5 along an axis.
+"""Where the wrong elements lie: the last row, the diagonal, the edges, places 3 to 5 along an axis, or where x < 0.
 
-A backward that is wrong only where a value is: where x < 0, where x > 1 or x < -1, where two branches meet.
-
-The simplest threshold, sign or equality on the argument's own value, or on what stands beside it, that parts the wrong
-elements from the right ones. Chance parts a few elements easily: of the binomial(n, k) ways in which k of n can be
-wrong a threshold explains two, at an integer hardly any. So there must be many ways, and more for a number of more
-digits.
+A condition on values is the simplest threshold, sign or equality on the argument's own value, or on a value with the
+same index, that separates the wrong elements from the right ones. A few elements are easily separated by chance: of the
+binomial(n, k) ways in which k of n can be wrong a threshold explains two, at an integer hardly any. So there must be
+many ways, and more for a number with more digits.
 """
 
 import math
@@ -88,7 +86,7 @@ def _others(x: np.ndarray, axis: int) -> tuple[int, ...]:
 
 
 def place_in_words(report: ArgumentReport) -> str:
-    """The mistake that a place suggests; of two places neither says more than itself."""
+    """The mistake that a place suggests."""
     pattern, symbol = report.pattern, report.symbol
     if pattern == "a single element":
         index = ", ".join(map(str, report.worst))
@@ -109,15 +107,15 @@ def place_in_words(report: ArgumentReport) -> str:
     return f"{symbol} is wrong by no simple rule; derive it again, or check the parts of the function one by one"
 
 
-OWN = 100  # so many ways there must be, to believe a threshold on the argument's own value
+OWN = 100  # so many ways there must be, to accept a threshold on the argument's own value
 OTHER = 500  # and on another
 
 
 def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy: tuple[np.ndarray, ...]) -> str:
-    """Where the wrong elements are, in terms of a value; nothing if no simple value tells."""
+    """Where the wrong elements are, in terms of a value; "" if there is no simple condition."""
     wrong = report.wrong
     fine = np.isfinite(report.numeric) & ~wrong & ~report.kinks
-    telling = fine & ((report.numeric != 0) | (report.analytic != 0))  # zero on both branches tells nothing
+    telling = fine & ((report.numeric != 0) | (report.analytic != 0))  # zero on both branches shows nothing
     if not wrong.any() or not fine.any():
         return ""
     found = [
@@ -126,16 +124,6 @@ def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy
     ]
     if any(found):  # the plainest number is the likeliest
         return min(filter(None, found), key=lambda words: len(words.split()[-1].lstrip("-")))
-    for name, value, ways in _values(report, arrays, y, dy) if telling.any() else ():
-        words = _between(name, value[wrong], value[telling], ways)
-        if words:
-            return words
-    own = arrays[report.name]
-    for axis, n in enumerate(own.shape):
-        if n > 2 and n ** (own.size / n) >= OTHER:
-            for word, extreme in (("largest", np.max), ("smallest", np.min)):
-                if np.array_equal(wrong, own == extreme(own, axis=axis, keepdims=True)):
-                    return f"{report.name} is the {word} along axis {axis}"
     return ""
 
 
@@ -169,22 +157,13 @@ def _values(
 
 
 def _parted(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
-    """The words that part the values where the gradient is wrong from those where it is right."""
+    """The condition that separates the values where the gradient is wrong from those where it is right."""
     for special in (0, 1, -1):
         if np.all(wrong == special) and np.any(right > special) and np.any(right < special):
             return "" if np.any(right == special) else f"{name} is {special}"
     words = _threshold(name, wrong, right) or _threshold(f"|{name}|", np.abs(wrong), np.abs(right))
     decimals = len(words.partition(".")[2])  # of more numbers one is more easily right by chance
     return words if math.comb(wrong.size + right.size, wrong.size) >= ways * 5**min(decimals, 2) else ""
-
-
-def _between(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
-    """The same for an interval, of which there are many more."""
-    low, high, n = wrong.min(), wrong.max(), wrong.size + right.size
-    below, above = right[right < low], right[right > high]
-    if below.size + above.size < right.size or not below.size or not above.size or math.comb(n, wrong.size) < ways * n:
-        return ""
-    return f"{_below(below.max(), low):.6g} < {name} < {_above(high, above.min()):.6g}"
 
 
 def _threshold(name: str, wrong: np.ndarray, right: np.ndarray) -> str:

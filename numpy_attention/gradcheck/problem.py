@@ -41,7 +41,6 @@ from numpy_attention.gradcheck.trees import (
     outputs_of,
     put_together_each,
     taken_apart,
-    tree_map,
 )
 
 __all__ = [
@@ -57,9 +56,9 @@ WITNESSES = ("both", "complex", "differences")
 
 
 def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
-    """The seed and the two tolerances as plain numbers, for a check of what goes by that name.
+    """The seed and the two tolerances as plain numbers; `name` is for messages.
 
-    Raises: TypeError or ValueError, in one line, for a value that the check can do nothing with.
+    Raises: TypeError or ValueError, in one line, for a value that is not valid.
     """
 
     def require(option: str, value: Any, expected: str, kind: bool, range: bool) -> None:
@@ -116,7 +115,7 @@ def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_own_generators(options: Options) -> dict[str, Any]:
-    """The options with copies of the generators, each where it stands now."""
+    """The options with copies of the generators, each in its present state."""
     return {
         name: copy.deepcopy(value) if isinstance(value, (np.random.Generator, np.random.RandomState)) else value
         for name, value in options.items()
@@ -124,7 +123,7 @@ def with_own_generators(options: Options) -> dict[str, Any]:
 
 
 def parameters_of(f: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a function by name; nothing where it does not tell, as some written in C do not."""
+    """The parameters of a function by name; none where it has no signature, as some functions in C."""
     if isinstance(f, np.ufunc):  # before NumPy 2.4 inspect.signature refuses them
         names = ["x"] if f.nin == 1 else [f"x{i + 1}" for i in range(f.nin)]
         return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names}
@@ -135,7 +134,7 @@ def parameters_of(f: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def name_of(f: Any) -> str:
-    """What a function is called: in messages it goes by this name."""
+    """The name of a function in messages."""
     return str(getattr(f, "__name__", None) or getattr(getattr(f, "func", None), "__name__", None) or type(f).__name__)
 
 
@@ -211,10 +210,6 @@ class Problem:
 
     def use_again(self, cache: Any, arrays: Arrays) -> None:
         """Another forward of the layer that made this cache; `run` makes a new copy of the layer each time."""
-
-    def conjugate(self, dy: Outputs, cache: Any) -> Outputs:
-        """The conjugate of dy, for the outputs that belong to this cache."""
-        return outputs_of(tree_map(lambda _, one: None if one is None else np.conj(one), cotangent_of(cache[0], dy)))
 
 
 class OpProblem(Problem):
@@ -326,7 +321,7 @@ def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[s
 
 
 def is_meant(leaf: str, name: str) -> bool:
-    """Whether a leaf goes by that name: its own, or that of a branch it hangs on."""
+    """Whether a name means this leaf: it is the leaf's own, or that of a branch above it."""
     return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
 
 
@@ -398,7 +393,7 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any]
 
 
 def arrays_of(layer: Any) -> Arrays:
-    """The parameters of a layer by name, and behind them what else it computes with, if it has `arrays` to tell."""
+    """The parameters of a layer by name, then its other arrays, if it has a method `arrays`."""
     found: Arrays = dict(layer.parameters())
     known = {id(p) for p in found.values()}
     others = layer.arrays() if hasattr(layer, "arrays") else ()
@@ -413,6 +408,6 @@ def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
 
 
 def forward_of(layer: Any) -> Callable[..., Any]:
-    """What is differentiated: the loss of a model, the forward of a layer."""
+    """The function to differentiate: the loss of a model, the forward of a layer."""
     forward: Callable[..., Any] = layer.loss if hasattr(layer, "loss") else layer.forward
     return forward

@@ -54,7 +54,7 @@ class Example:
 
     def __str__(self) -> str:
         how = "".join(f", {name}={value!r}" for name, value in self.how.items())
-        return f"numpy_attention.gradcheck.examples.draw_example({self.spec!r}, {self.seed}{how})"
+        return f"numpy_attention.gradcheck.spec.draw_example({self.spec!r}, {self.seed}{how})"
 
 
 class Checker:

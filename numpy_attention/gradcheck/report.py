@@ -1,9 +1,9 @@
-"""What a check found, said in words: at most a screen.
+"""The result of a check, as text: at most a screen.
 
     gradcheck softmax: dx wrong (relative to the gradient's size: 1.2e+00)
     dx (3, 5): 15 of 15 elements wrong: the sign                              how many, and what they have in common
       dx[0, 3]   backward says -0.2   differences say 0.2   ratio -1 ...      the worst of them in numbers
-    second opinion: the Taylor remainder falls with slope 1.00 ...            by another road
+    second opinion: the Taylor remainder falls with slope 1.00 ...            another method
     likely mistake: dx: the sign is wrong                                     the diagnosis
     60 calls of softmax; repeat with seed=0
 """
@@ -24,7 +24,7 @@ class GradientError(AssertionError):
 
 @dataclass
 class ArgumentReport:
-    """One argument's gradient: what the backward said, what the differences say, and what they can resolve.
+    """One argument's gradient: the analytic gradient, the reference derivative, and the tolerance.
 
     Elements that were not visited one by one (in a large array) are NaN in `numeric`.
     """
@@ -40,10 +40,22 @@ class ArgumentReport:
     pattern: str = ""
     notes: list[str] = field(default_factory=list)
     by_direction: float | None = None  # the relative disagreement along a direction, of a large array
-    doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # what the witness leaves open, for each element
+    doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # how far the reference derivative may be off
     unresolved: np.ndarray = field(default_factory=lambda: np.zeros((), dtype=bool))
     witness: str = "differences"
     tie: str = ""  # what is wrong about a tie
+
+    @classmethod
+    def unseen(cls, name: str, analytic: np.ndarray) -> "ArgumentReport":
+        """A gradient that has not been compared yet, flattened."""
+        nan, no = np.full(analytic.size, np.nan), np.zeros(analytic.size, dtype=bool)
+        return cls(name, analytic.reshape(-1), nan, nan.copy(), no, no.copy(), 0, doubt=np.zeros(analytic.size))
+
+    def shaped(self, shape: tuple[int, ...]) -> "ArgumentReport":
+        """The same in the shape of the argument."""
+        for one in ("analytic", "numeric", "resolution", "wrong", "kinks", "doubt"):
+            setattr(self, one, getattr(self, one).reshape(shape))
+        return self
 
     @property
     def symbol(self) -> str:
@@ -81,7 +93,7 @@ class ArgumentReport:
         return tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), self.shape))
 
     def open_question(self) -> str:
-        """One line: how much of the gradient the witness cannot resolve, and what to do."""
+        """One line: which derivatives are known too badly, and what to do."""
         count, of = int(self.unresolved.sum()), self.analytic.size
         doubt = float(np.max(np.where(self.unresolved, self.doubt, 0.0)))
         return (
@@ -113,7 +125,7 @@ class Report:
     calls: int
     diagnosis: str = ""
     slope: float | None = None
-    why_not: str = ""  # differences judge, and not the complex step
+    why_not: str = ""  # the complex step was not used
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -127,7 +139,7 @@ class Report:
 
     @property
     def unresolved(self) -> list[ArgumentReport]:
-        """The arguments with elements that no witness can tell from wrong ones."""
+        """The arguments with elements whose derivative is known too badly to call them right."""
         return [argument for argument in self.arguments.values() if argument.unresolved.any()]
 
     @property

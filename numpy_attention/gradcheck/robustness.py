@@ -30,7 +30,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +50,7 @@ OUTPUT = 1e-5  # of an output's size: round-off of a sum in another order is les
 MOST_SIZES = 3
 ROUGH = 1e-4  # what a single central difference must agree to; else it is looked at closely
 CLOSE = 1e-6
-RESOLVED = 1e-3  # a difference whose error is a larger share of the terms judges nothing
+RESOLVED = 1e-3  # a difference whose error is a larger share of the terms is not used
 
 Given = dict[str, np.ndarray]
 Layout = Callable[[np.ndarray], np.ndarray]
@@ -63,7 +63,7 @@ def root_of_eps(x: np.ndarray) -> float:
 
 @dataclass
 class Asked:
-    """What was asked once, and what counts as the same answer."""
+    """The first answer of a backward, and what counts as the same answer."""
 
     problem: Problem
     outputs: Outputs
@@ -75,22 +75,22 @@ class Asked:
     round_off: dict[str, float] = field(default_factory=dict)
 
     def backward(self, dy: Outputs, cache: Any) -> Given:
-        """The gradients that there are, just as the backward returns them."""
+        """The gradients that exist, exactly as the backward returns them."""
         returned = self.problem.pull_back(dy, cache)
         names = (name for name, grad in self.grads.items() if grad is not None)
         return {name: np.asarray(returned[name]) for name in names if returned.get(name) is not None}
 
     def fits(self, found: Given, name: str) -> bool:
-        """Whether this gradient is there, in the shape and the kind of numbers in which it came at first."""
+        """Whether this gradient exists, in the shape and the kind of numbers of the first one."""
         first = np.asarray(self.grads[name])
         return name in found and (found[name].shape, found[name].dtype.kind) == (first.shape, first.dtype.kind)
 
     def differing(
         self, found: Given, expected: Mapping[str, Any], size: Mapping[str, Any] | None = None, times: float = 1.0
     ) -> str | None:
-        """The first gradient that is another, by more than round-off, of so many `times` a dy.
+        """The first gradient that differs by more than round-off, for a dy so many `times` as large.
 
-        What they are off by is seen relative to the gradients `size`.
+        Differences are relative to the gradients `size`.
         """
         for name, grad in expected.items():
             if grad is None:
@@ -111,6 +111,22 @@ class Asked:
             self.round_off = {one.name: ROUND_OFF * (one.base + one.lenient + largest(one.jitter)) for one in found}
         return self.round_off.get(name, 0.0)
 
+    def require(
+        self, dy: Outputs, cache: Any, expected: Mapping[str, Any], raises: str, differs: str,
+        size: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Run the backward and compare; the messages name the `{kind}` and text of an `{error}`, and the gradient.
+
+        Raises: GradientError
+        """
+        try:
+            found = self.backward(dy, cache)
+        except Exception as error:
+            raise self.error(raises.format(kind=type(error).__name__, error=error)) from error
+        name = self.differing(found, expected, size)
+        if name is not None:
+            raise self.error(differs.format(name=name))
+
     def error(self, text: str) -> GradientError:
         return GradientError(f"gradcheck {self.problem.name}: {text}; repeat with seed={self.seed}")
 
@@ -118,9 +134,9 @@ class Asked:
 def check_structure(
     problem: Problem, dy: Outputs, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0
 ) -> list[str]:
-    """Ask forward and backward in other circumstances; `grads` is what they say at `dy`. Return notes.
+    """Run forward and backward in all these ways; `grads` are the gradients at `dy`. Return notes.
 
-    Raises: GradientError, in one sentence, for the first thing that is not as it should be.
+    Raises: GradientError, in one sentence, for the first failure.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -157,13 +173,8 @@ def _require_kept(asked: Asked, returned: Given, kept: Given) -> None:
 
 def _require_same(asked: Asked, cache: Any) -> None:
     advice = "when called a few times with one cache: is the cache, or anything outside it, changed by a call?"
-    try:
-        grads = asked.backward(asked.dy, cache)
-    except Exception as error:
-        raise asked.error(f"the backward raises {type(error).__name__} ({error}) {advice}") from error
-    name = asked.differing(grads, {name: grad for name, grad in asked.grads.items() if grad is not None})
-    if name is not None:
-        raise asked.error(f"the backward gives another d{name} {advice}")
+    raises, differs = "the backward raises {kind} ({error}) " + advice, "the backward gives another d{name} " + advice
+    asked.require(asked.dy, cache, asked.grads, raises, differs)
 
 
 def _require_own_memory(asked: Asked, grads: Given) -> None:
@@ -245,13 +256,9 @@ def _require_separate(asked: Asked) -> None:
         "new arrays"
     )
     answers: list[tuple[Any, Mapping[str, Any]]] = [(first, asked.grads), (second, alone), (first, asked.grads)]
+    raises, differs = "the backward raises {kind} ({error}) " + advice, "d{name} changes " + advice
     for cache, expected in answers:
-        try:
-            name = asked.differing(asked.backward(dy, cache), expected)
-        except Exception as error:
-            raise asked.error(f"the backward raises {type(error).__name__} ({error}) {advice}") from error
-        if name is not None:
-            raise asked.error(f"d{name} changes {advice}")
+        asked.require(dy, cache, expected, raises, differs)
 
 
 def others(problem: Problem) -> Iterator[tuple[Problem, Arrays]]:
@@ -309,7 +316,7 @@ def _within(x: np.ndarray, along: Callable[[int], slice]) -> np.ndarray:
 
 
 def laid(value: Any, layout: Layout) -> Any:
-    """An array in another layout; whatever is none as it is."""
+    """An array in another layout; any other value unchanged."""
     return layout(value) if type(value) is np.ndarray else value
 
 
@@ -349,12 +356,8 @@ def _check_broadcast(asked: Asked) -> None:
     dy = tuple(broadcast(one) for one in asked.dy)
     plain = {name: grad.copy() for name, grad in asked.backward(tuple(one.copy() for one in dy), cache).items()}
     where = "where dy is made by np.broadcast_to, as behind a sum,"
-    try:
-        name = asked.differing(asked.backward(dy, cache), plain, asked.grads)
-    except Exception as error:
-        raise asked.error(f"{where} the backward raises {type(error).__name__}: {error}") from error
-    if name is not None:
-        raise asked.error(f"{where} d{name} holds other numbers; {STRIDES}")
+    raises, differs = "the backward raises {kind}: {error}", "d{name} holds other numbers; "
+    asked.require(dy, cache, plain, f"{where} {raises}", f"{where} {differs}{STRIDES}", asked.grads)
 
 
 def _named(asked: Asked, fault: str) -> Exception:
@@ -371,7 +374,7 @@ def _named(asked: Asked, fault: str) -> Exception:
 
 
 def _fault(asked: Asked, arrays: Arrays, dy: Outputs, may_refuse: bool) -> str | None:
-    """What goes wrong, in words; "" where nothing does, None where the forward refuses."""
+    """What goes wrong; "" if nothing does, None if the forward refuses."""
     try:
         y, cache = asked.problem.run(arrays)
     except Exception as error:
@@ -394,20 +397,13 @@ def _frozen(x: np.ndarray) -> np.ndarray:
     return x
 
 
-class Allowed(NamedTuple):
-    """What an element of a gradient may be off by, absolute and relative."""
-
-    absolute: float
-    relative: float
-
-
 def check_small_sizes(problem: Problem, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0) -> None:
     """Cut each length that occurs to 1, and check what the forward accepts; `grads` are those of the whole.
 
     Raises: GradientError, where a gradient is wrong that is right with more than one element along the axis.
     """
     size = max((largest(np.asarray(grad)) for grad in grads.values() if grad is not None), default=0.0)
-    allowed = Allowed(CLOSE * size + atol, CLOSE + rtol)
+    allowed = (CLOSE * size + atol, CLOSE + rtol)
     exact = in_float64(problem.inputs)
     for n in lengths(problem)[:MOST_SIZES]:
         cut = resized(exact, n, [0])
@@ -449,8 +445,8 @@ def another_length(arrays: Arrays, n: int) -> Arrays | None:
     return None if square else resized(arrays, n, [0, 0, 1])
 
 
-def _fault_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> str | None:
-    """What is wrong at these arrays, in words; "" where nothing is, None where that cannot be judged."""
+def _fault_at(problem: Problem, arrays: Arrays, allowed: tuple[float, float], seed: int) -> str | None:
+    """What is wrong at these arrays; "" if nothing is, None if that cannot be decided."""
     arrays = in_float64(arrays)
     try:
         y, cache = problem.run(arrays)
@@ -477,21 +473,21 @@ def _fault_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> 
     return _compared(Scalar(problem.bind(arrays), y, dy), arrays, judged, allowed, seed)
 
 
-def _compared(scalar: Scalar, arrays: Arrays, grads: dict[str, np.ndarray], allowed: Allowed, seed: int) -> str | None:
-    """Hold the gradients against the difference along one direction through all arrays."""
+def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: tuple[float, float], seed: int) -> str | None:
+    """Compare the gradients with the difference along one direction; errors are `allowed` absolute and relative."""
     rng = np.random.default_rng([seed, 23])
     directions = {}
-    for name, grad in grads.items():  # uphill as far as the backward knows, so that the terms do not cancel
+    for name, grad in grads.items():  # along the gradient, so that the terms do not cancel
         signs = np.where(grad == 0, rng.choice([-1.0, 1.0], grad.shape), np.sign(grad))
         directions[name] = signs * rng.uniform(1.0, 1.5, grad.shape)
     line = scalar.through((arrays[name] for name in grads), directions.values())
     claimed = sum(float(np.sum(grad * directions[name])) for name, grad in grads.items())
-    least = allowed.absolute * sum(float(np.abs(v).sum()) for v in directions.values())
+    least = allowed[0] * sum(float(np.abs(v).sum()) for v in directions.values())
     h = 0.25 * first_step(0.0, max((rms(arrays[name]) for name in grads), default=0.0))
     if abs((line(h) - line(-h)) / (2 * h) - claimed) <= ROUGH * claimed + least:
         return ""
     found = refined(line, h)
-    if abs(found.value - claimed) <= 8 * found.error + allowed.relative * claimed + least:
+    if abs(found.value - claimed) <= 8 * found.error + allowed[1] * claimed + least:
         return ""
     if not found.error <= RESOLVED * (claimed + abs(found.value)) or is_kink(line, found, h):
         return None

@@ -1,37 +1,31 @@
-"""One array of each kind that a spec can ask for.
-
-    float        normal numbers                              positive     their exponentials
-    distinct     no two alike, none near another or zero     sorted       rows that rise
-    simplex      rows of positive numbers that sum to one    unit         rows of length one
-    orthogonal   square matrices, Q Q^T = 1                  spd          Q diag(positive) Q^T
-    complex      real and imaginary part like float          bool, int    masks and ids
-
-A row is what lies along the last axis. Normal numbers are never zero, never one, never alike and hardly ever beyond
-three, and a backward that errs only there would pass. So there are special values: whole rows of small integers, of
-zeros of both signs, of a few values again and again, of one sign, large rows and small ones, each mixed with usual
-ones. Kinds made from others (spd from positive and orthogonal) become special with them: diagonal, or the identity.
-
-A little language for the inputs of a function: kinds and shapes that agree by name.
+"""A small language for the inputs of a function: kinds and shapes that agree by name; and arrays drawn from it.
 
     q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v, mask: bool T_q T_k
     x: ... d, gamma: d, b?: d                      `...` is any number of leading axes, `b?` may be absent
     ids: int<V> B T, targets: int<V|-100> B T      integers below V, with repeats; a few of them -100
     q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or a sum of others
 
-A kind is one of
-
-    float (the default)  positive  distinct  sorted  simplex  unit  complex      an array, or rows of it (`draws.py`)
-    spd  orthogonal                                                              matrices; the last two sizes are alike
-    bool  int<limit>  int<limit|extra>                                           masks, some rows all False; ids
-
-In front of sizes a word of four or more small letters is a kind, and an error if there is none of that name: a kind
-that is misspelt must not become a size. A size of such a name needs its kind in front: `x: float batch time d`.
-
-Examples of a spec: arrays that fit together, with the sizes and the seed that make them again.
-
     >>> example = draw_example("x: B T d, w: d", seed=3)
     >>> sorted(example), example["x"].shape[-1] == example["w"].shape[0]
     (['w', 'x'], True)
+
+A kind is one of
+
+    float        normal numbers (the default)                positive     their exponentials
+    distinct     all different, none near another or zero    sorted       rows that rise
+    simplex      rows of positive numbers that sum to one    unit         rows of length one
+    orthogonal   square matrices, Q Q^T = 1                  spd          Q diag(positive) Q^T
+    complex      real and imaginary part like float          bool         masks, some rows all False
+    int<limit>, int<limit|extra>                             ids
+
+A row lies along the last axis. In front of sizes a word of four or more small letters is a kind, and an error if no
+kind has that name: a misspelt kind must not become a size. A size of such a name needs its kind in front:
+`x: float batch time d`.
+
+Normal numbers are never zero, never one, never equal and hardly ever beyond three, and a backward that errs only there
+would pass. So there are special values: whole rows of small integers, of zeros of both signs, of a few values again and
+again, of one sign, large rows and small ones, each mixed with usual ones. Kinds made from others (spd from positive and
+orthogonal) become special with them: diagonal, or the identity.
 """
 
 import difflib

@@ -1,19 +1,16 @@
-"""What the wrong gradient is made of, element by element: which factor is missing, which stands there in its place?
+"""What a wrong gradient is made of: the right one times a factor, plus a term, or with other numbers in their place.
 
-    c = g z^p          z an argument, the output, a length: a factor that was left out, or stands there once too often
-    c = dy f(z)        beside g = dy f'(z'): 1 - y where 1 - y**2 belongs, x where y belongs
+    c = a g            a number: a sign, a mean for a sum, a scale left out (`factor_in_words`)
+    c = g z^p          z an argument, the output, a length: a factor that is left out, or one too many (`by_a_term`)
+    c = dy f(z)        where g = dy f'(z'): 1 - y where 1 - y**2 belongs, x where y belongs (`by_a_function`)
+    c = g + ...        (`added`)
+        dy, dy * z                        a term of a sum or of the product rule, left out or with the wrong sign
+        the same number for each row      a mean or a sum that is missing
+        a multiple of x, of the output    the path through a variance, a length, a softmax
+        other places                      shifted by one, in another order
 
 All of it on any part of a gradient: on all, or only where it is wrong. Two numbers are always related by some factor,
 so a relation needs several elements, and must explain the error in each of them.
-
-What it tells that a wrong gradient is the right one times a number: a sign, a mean for a sum, a scale left out.
-
-What must be added to the right gradient to give the wrong one: c - g, or the same numbers in other places.
-
-    dy, dy * z                          a term of a sum or of the product rule, left out or with the wrong sign
-    the same number for each row        a mean or a sum that is missing
-    a multiple of x, of the output      the path through a variance, a length, a softmax
-    other places                        shifted by one, in another order
 """
 
 import itertools
@@ -107,7 +104,7 @@ def spread(value: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
 
 
 def slack_of(report: ArgumentReport, part: np.ndarray) -> np.ndarray:
-    """How well a relation must explain a part: to its resolution, and a small share of the error in it."""
+    """How well a relation must explain a part: to its tolerance, and a small share of the error in it."""
     off = largest(report.analytic[part] - report.numeric[part])
     slack: np.ndarray = 4 * report.resolution[part] + min(1e-6 * largest(report.numeric[part]), 1e-3 * off)
     return slack
@@ -258,12 +255,7 @@ def _known_factors(
             where = f"a mean over all {n} of {name}, where only {counted} count?"
             yield counted / n, f"{counted} / {n} of what it should be: {where}"
     if len(scalar.dy) == 1 and scalar.dy[0].size == 1:
-        y = float(scalar.y[0].reshape(()))
         yield 1 / float(scalar.dy[0].reshape(())), "dy itself, a single number here, is left out: multiply by it"
-        for words, value in (("y, the output", y), ("exp(y), of the output", math.exp(min(y, 700.0)))):
-            if abs(value) > 1e-3:
-                yield value, f"the factor {words}, is one too many"
-                yield 1 / value, f"the factor {words}, is left out"
     for where, n in shapes.items():
         if n > 3:
             yield (n - 1) / n, f"{n - 1} / {n} of what it should be: n for n - 1, of the {n} of {where}"

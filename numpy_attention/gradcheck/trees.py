@@ -269,7 +269,7 @@ def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], 
 def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
     """The gradient of a tree, which must have its form, taken apart by the names of its arrays.
 
-    None may stand for a whole branch. Keys of a dict may be missing; whoever asks will miss them.
+    None may stand for a whole branch. Keys of a dict may be missing here; `ask_backward` refuses them.
 
     Raises: TreeError
     """

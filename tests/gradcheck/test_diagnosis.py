@@ -12,10 +12,10 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_vjp
-from numpy_attention.gradcheck.diagnosis import OTHER, diagnose
+from numpy_attention.gradcheck.diagnosis import diagnose
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.layers import Embedding, LayerNorm, Linear
-from tests.gradcheck.planted import caught, spoilt, times, told
+from tests.gradcheck.planted import caught, spoilt, times
 
 
 def test_only_the_last_row(rng: np.random.Generator) -> None:
@@ -248,32 +248,6 @@ def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
     assert "a mean over all 7 of targets, where only 6 count?" in message
 
 
-@pytest.mark.parametrize("words", ["left out", "one too many"])
-@pytest.mark.parametrize("name", ["w", "w.T"])
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_a_matrix_of_a_product(side: str, name: str, words: str, rng: np.random.Generator) -> None:
-    """The gradient of sin(x m) is dy cos(x m) m.T, that of sin(m x) is m.T dy cos(m x)."""
-    w, count = rng.standard_normal((4, 4)), 0 if words == "left out" else 2
-
-    def times(x: np.ndarray, m: np.ndarray) -> np.ndarray:
-        return m @ x if side == "left" else x @ m
-
-    def m(w: np.ndarray) -> np.ndarray:
-        return w if name == "w.T" else w.T
-
-    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
-        d = dy * np.cos(times(x, m(w)))
-        dm = d @ x.T if side == "left" else x.T @ d
-        for _ in range(count):
-            d = times(d, m(w).T)
-        return d, m(dm)
-
-    x = rng.standard_normal((4, 3) if side == "left" else (3, 4))
-    assert f"dx: the matrix {name}, a factor at the {side}, is {words}" in told(
-        lambda x, w: np.sin(times(x, m(w))), vjp, x, w
-    )
-
-
 def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
     inputs = {"logits": rng.standard_normal((7, 4)), "targets": rng.integers(0, 4, 7)}
     message, _ = caught(
@@ -356,20 +330,7 @@ def inputs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal(4) + 1j * rng.standard_normal(4), rng.standard_normal(4)
 
 
-def test_the_other_convention_is_named(inputs: Any) -> None:
+def test_a_gradient_in_the_convention_of_jax_and_autograd_is_wrong_here(inputs: Any) -> None:
     assert gradcheck_vjp(f, ours, inputs).ok
-    with pytest.raises(GradientError) as caught:
+    with pytest.raises(GradientError):
         gradcheck_vjp(f, theirs, inputs)
-    assert f"likely mistake: {OTHER}" in str(caught.value)
-
-
-def test_what_is_wrong_in_both_is_not_excused(inputs: Any) -> None:
-    with pytest.raises(GradientError) as caught:
-        gradcheck_vjp(f, lambda dy, z, x: (theirs(dy, z, x)[0], ours(dy, z, x)[1]), inputs)
-    assert OTHER not in str(caught.value)
-
-
-def test_real_functions_are_not_asked(rng: np.random.Generator) -> None:
-    with pytest.raises(GradientError) as caught:
-        gradcheck_vjp(np.sin, lambda dy, x: -dy * np.cos(x), (rng.standard_normal(3),))
-    assert OTHER not in str(caught.value)

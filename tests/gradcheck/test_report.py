@@ -68,3 +68,13 @@ def test_another_gradient_fits_where_the_differences_were_taken_and_only_there()
         assert not report.fits(odd)
     nowhere = ArgumentReport("x", np.zeros(1), np.full(1, np.nan), np.zeros(1), ~no[:1], no[:1], 0)
     assert not nowhere.fits(np.zeros(1))
+
+
+def test_a_gradient_that_was_not_compared_is_nan_and_takes_the_shape_of_its_argument() -> None:
+    found = ArgumentReport.unseen("x", np.arange(6.0).reshape(2, 3))
+    found.numeric[4], found.resolution[4], found.wrong[4] = 2.0, 0.5, True
+    assert not found.kinks.any(), "two arrays, not one"
+    report = found.shaped((2, 3))
+    assert report.worst == (1, 1)
+    assert np.isnan(report.numeric).sum() == np.isnan(report.resolution).sum() == 5
+    assert report.shape == report.resolution.shape == report.doubt.shape == (2, 3)

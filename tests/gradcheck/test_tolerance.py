@@ -13,21 +13,19 @@ import pytest
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_vjp
 from numpy_attention.gradcheck.claims import Claim
-from numpy_attention.gradcheck.tolerance import Verdict
+from numpy_attention.gradcheck.tolerance import allow, floor_of, tolerance
 
 
-def test_a_verdict_without_a_look_is_nothing_and_its_report_has_the_shape_of_the_argument() -> None:
-    found = Verdict.nothing(6)
-    found.numeric[4], found.bar[4], found.wrong[4] = 2.0, 0.5, True
-    claim = Claim("x", np.arange(6.0).reshape(2, 3), 2.0**-52, 0.0, np.zeros((2, 3)), 0.0)
-    report = found.report(claim, calls=7, witness="complex step")
-    assert (report.worst, report.calls, report.witness) == ((1, 1), 7, "complex step")
-    assert np.isnan(report.numeric).sum() == 5
-    assert not report.kinks.any()
-    assert report.resolution.shape == report.doubt.shape == (2, 3)
-    found.wrong[0] = True
-    assert found.wrong.sum() == 2
-    assert not found.kinks.any(), "two arrays, not one"
+def test_errors_count_eight_times_and_the_floor_once() -> None:
+    assert tolerance(0.5, 0.25, 1.0) == 7.0
+    assert tolerance(0.0, np.array([1.0, 2.0])).tolist() == [8.0, 16.0]
+    assert floor_of(0.25, 2.0, 3.0) == 24.0
+
+
+def test_what_the_caller_allows_is_added_to_the_tolerance_as_it_is() -> None:
+    claim = Claim("x", np.array([1.0, -4.0]), 2.0**-52, 0.5, np.zeros(2), 0.0)
+    allow(claim, rtol=0.25, atol=3.0)
+    assert tolerance(0.0, claim.base) == 8.0
 
 
 CUBE = np.array([0.0, 1.0, 2.0])
