@@ -17,11 +17,14 @@ import importlib
 import os
 import platform
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
 NAMES = ("numpy", "cupy")
+# While it is true, complex numbers count as floats: so a derivative can be taken by a step into the complex plane.
+COMPLEX: ContextVar[bool] = ContextVar("COMPLEX", default=False)
 
 
 class BackendError(ValueError):

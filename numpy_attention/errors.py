@@ -8,14 +8,13 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.backend import on_host
-from numpy_attention.gradcheck.complex_step import COMPLEX
+from numpy_attention.backend import COMPLEX, on_host
 
 LONGEST = 470  # characters of a refusal, without the name of the program before it or of a rank behind it
 MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
@@ -71,7 +70,6 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
         if type(array) is not np.ndarray:  # nearly all are, and a step asks hundreds of times
             require_array(op, name, array, "an array of floats")
         dtype = array.dtype
-        # The checker alone moves arrays into the complex plane: there "c" is a kind of floats.
         if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
             odd = dtype.kind == "f"
             expected = "an array of float16, float32 or float64" if odd else "an array of floats"
@@ -199,6 +197,26 @@ def require_number(
         got = f"an integer of {came.bit_length()} bits" if long else came
         raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), got, fix)
     return int(came) if whole else float(came)
+
+
+def require_choice(op: str, argument: str, value: object, choices: Iterable[str], expected: str = "") -> None:
+    """Refuse a value that is none of the choices; `expected` says them in other words than "one of ..."."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise value_error(op, argument, expected or f"one of {', '.join(choices)}", repr(value))
+
+
+def require_bools(op: str, argument: str, array: Any, expected: str, fix: str = "", kind: str = "an array") -> None:
+    """Refuse what is not an array of bool: masks of 0 and 1 mean different things to different libraries."""
+    require_array(op, argument, array, kind)
+    if array.dtype != np.bool_:
+        raise dtype_error(op, argument, expected, array.dtype, fix)
+
+
+def require_sizes(op: str, **sizes: object) -> None:
+    """Refuse, by name, what cannot be the length of an axis."""
+    for name, size in sizes.items():
+        require_size(op, name, size)
 
 
 def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> int:

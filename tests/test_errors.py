@@ -8,15 +8,19 @@ import pytest
 
 from numpy_attention.errors import (
     MAX_SAID,
+    broadcasts_to,
     dtype_error,
     printable,
     require_array,
+    require_bools,
+    require_choice,
     require_cotangent,
     require_float,
     require_generator,
     require_integers,
     require_number,
     require_size,
+    require_sizes,
     several,
     shape_error,
     shown,
@@ -165,3 +169,33 @@ def test_a_seed_is_told_how_it_becomes_a_generator() -> None:
         require_generator("op", "rng", 7)
     with pytest.raises(TypeError, match=r"got RandomState; np\.random\.default_rng"):
         require_generator("op", "rng", np.random.RandomState(1))
+
+
+def test_sizes_are_refused_by_name() -> None:
+    require_sizes("op", d_in=3, d_out=1)
+    with pytest.raises(ValueError, match=r"^op: d_out must be at least 1, got 0$"):
+        require_sizes("op", d_in=3, d_out=0)
+
+
+def test_a_choice_is_one_of_those_there_are() -> None:
+    require_choice("op", "kind", "a", {"a": 1, "b": 2})
+    with pytest.raises(ValueError, match=r"^op: kind must be one of a, b, got 'c'$"):
+        require_choice("op", "kind", "c", ("a", "b"))
+    with pytest.raises(ValueError, match=r'^op: kind must be "a", the usual one, or "b", got None$'):
+        require_choice("op", "kind", None, ("a", "b"), '"a", the usual one, or "b"')
+
+
+def test_a_mask_of_numbers_is_refused() -> None:
+    require_bools("op", "mask", np.ones(2, bool), "of bool")
+    with pytest.raises(TypeError, match=r"^op: mask must be of bool, got int64; compare: mask > 0$"):
+        require_bools("op", "mask", np.ones(2, np.int64), "of bool", "compare: mask > 0")
+    with pytest.raises(TypeError, match=r"^op: mask must be a boolean array, got list; wrap it: np.asarray\(mask\)$"):
+        require_bools("op", "mask", [True], "of bool", kind="a boolean array")
+
+
+@pytest.mark.parametrize(("shape", "other", "fits"), [
+    ((), (3, 5), True), ((5,), (3, 5), True), ((3, 1), (3, 5), True), ((1, 1), (3, 5), True),
+    ((3,), (3, 5), False), ((2, 3, 5), (3, 5), False), ((3, 5), (1, 5), False), ((1, 3, 5), (3, 5), False),
+])
+def test_broadcasting_that_widens_neither_side(shape: tuple[int, ...], other: tuple[int, ...], fits: bool) -> None:
+    assert broadcasts_to(shape, other) == fits

@@ -106,10 +106,10 @@ def test_imports_run_one_way(path: Path) -> None:
 
 
 @each([path for path in FILES if "gradcheck" in path.parent.parts], name_of)
-def test_the_checker_knows_nothing_of_this_package_but_how_to_reach_a_gpu(path: Path) -> None:
-    gpu = ("numpy_attention.backend",) if path.name == "adapters.py" else ()
+def test_the_checker_knows_nothing_of_this_package_but_where_arrays_live(path: Path) -> None:
+    backend = ("numpy_attention.backend",) if path.name in ("adapters.py", "complex_step.py") else ()
     for module in ours(path):
-        assert module.startswith(("numpy_attention.gradcheck", *gpu)), f"{name_of(path)} imports {module}"
+        assert module.startswith(("numpy_attention.gradcheck", *backend)), f"{name_of(path)} imports {module}"
 
 
 def circle(imports: dict[str, list[str]]) -> str:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from numpy_attention.backend import BackendError
 from numpy_attention.cli import attend, chat, embed, fetch, gradcheck, grade, sample, train
-from numpy_attention.cli.streams import Output, OutputError, reason, standard_streams
+from numpy_attention.cli.streams import Output, OutputError, standard_streams
 from numpy_attention.errors import InputError, one_line
 from numpy_attention.runs.mpi import started_ranks
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OutputError as error:
             if isinstance(error.__cause__, ConnectionError):  # the reader, `head` for example, has had enough
                 return 0
-            print(f"numpy-attention: {reason(error.__cause__)}", file=sys.stderr)
+            print(f"numpy-attention: {error}", file=sys.stderr)
             return 2
 
 

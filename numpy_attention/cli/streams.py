@@ -26,7 +26,7 @@ STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, b
 
 
 class OutputError(Exception):
-    """Nothing more can be printed; its cause says why. A failed write elsewhere, of a file, is of another kind."""
+    """Nothing more can be printed. A failed write elsewhere, of a file, is of another kind."""
 
 
 class Output:
@@ -39,15 +39,11 @@ class Output:
 
         Raises: OutputError where the command ends with its output.
         """
+        why = f"cannot print: {error.strerror or error}"
         if not self.optional:
-            raise OutputError from error
+            raise OutputError(why) from error
         if not isinstance(error, ConnectionError):
-            print(f"numpy-attention: {reason(error)}; the training goes on without a word", file=sys.stderr, flush=True)
-
-
-def reason(error: object) -> str:
-    """Why nothing can be printed, in a few words."""
-    return f"cannot print: {getattr(error, 'strerror', None) or error}"
+            print(f"numpy-attention: {why}; the training goes on without a word", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -19,17 +19,15 @@ Source: Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real F
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
 
 import numpy as np
 
+from numpy_attention.backend import COMPLEX
 from numpy_attention.gradcheck.line import EPS, Outputs, largest
 from numpy_attention.gradcheck.problem import Arrays, Problem, is_float
 
 H = 1e-100
 SAME = 1e-3  # of the largest output: results for real and for complex arrays may differ by so much
-# While it is true, the ops of this book take complex arrays, which they refuse from anyone else (errors.py).
-COMPLEX: ContextVar[bool] = ContextVar("COMPLEX", default=False)
 
 
 class NoComplexStep(Exception):

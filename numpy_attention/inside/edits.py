@@ -28,14 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import (
-    broadcasts_to,
-    dtype_error,
-    require_array,
-    require_cotangent,
-    require_float,
-    shape_error,
-)
+from numpy_attention.errors import broadcasts_to, require_bools, require_cotangent, require_float, shape_error
 from numpy_attention.ops.sums import sum_to_shape
 
 
@@ -73,8 +66,6 @@ def edit(
     >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> edit(x, keep=np.array([[True], [False]]), add=np.array([0.5, 0.0]))[0].tolist()
     [[1.5, 2.0], [0.5, 0.0]]
-
-    Derivation: Chapter 38, the head of numpy_attention/inside/edits.py.
     """
     _check_edit(x, keep, add)
     y = x if keep is None else np.where(keep, x, 0.0)  # a NaN that is thrown away is gone
@@ -96,9 +87,7 @@ def edit_backward(dy: np.ndarray, cache: EditCache) -> tuple[np.ndarray, np.ndar
 def _check_edit(x: np.ndarray, keep: np.ndarray | None, add: np.ndarray | None) -> None:
     require_float("edit", optional="add", x=x, add=add)
     if keep is not None:
-        require_array("edit", "keep", keep)
-        if keep.dtype != np.bool_:
-            raise dtype_error("edit", "keep", "of bool, True = stays", keep.dtype, "compare: keep > 0")
+        require_bools("edit", "keep", keep, "of bool, True = stays", "compare: keep > 0")
     for name, array in (("keep", keep), ("add", add)):
         if array is not None and not broadcasts_to(array.shape, x.shape):
             raise shape_error("edit", name, f"broadcastable to x {x.shape}", array.shape)

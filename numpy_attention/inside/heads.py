@@ -37,7 +37,7 @@ from numpy_attention.layers.layer import Layer
 from numpy_attention.layers.linear import Matrix, project
 from numpy_attention.layers.normalization import LayerNorm, Norm
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.head import token_vectors
+from numpy_attention.models.head import Head
 
 
 def prefix_matching_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -95,7 +95,7 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
     if not model.config.pre_norm:
         raise value_error("copying_scores", "model", "a GPT with pre_norm", "one without")
     E = _wide(model.token_embedding.table)  # (V, d_model)
-    U = _wide(token_vectors(model.token_embedding.table, model.head))  # (V, d_model)
+    U = _wide(Head(model.token_embedding, model.head).vectors())  # (V, d_model)
     B = _without_mean(U * _wide(model.norm.gamma), model.norm).T  # (d_model, V)
     through = B @ E  # (d_model, d_model): the sum over all tokens, which is the same for every head
     scores = {}

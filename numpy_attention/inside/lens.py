@@ -34,7 +34,7 @@ from numpy_attention.inside.heads import matrix_of, require_gpt
 from numpy_attention.inside.places import require_unedited
 from numpy_attention.layers.normalization import LayerNorm
 from numpy_attention.models.gpt import GPT
-from numpy_attention.models.head import run_head, token_vectors
+from numpy_attention.models.head import Head
 
 
 def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
@@ -56,7 +56,7 @@ def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
     if x.ndim < 1 or x.shape[-1] != model.config.d_model:
         raise shape_error("logit_lens", "x", f"(..., {model.config.d_model}), a residual stream", x.shape)
     h, _ = model.norm.forward(x)
-    logits, _ = run_head(h, model.token_embedding.table, model.head)
+    logits, _ = Head(model.token_embedding, model.head).forward(h)
     return logits
 
 
@@ -68,7 +68,7 @@ def unembedding(model: GPT) -> np.ndarray:
     Raises: TypeError for another model.
     """
     require_gpt("unembedding", model)
-    return token_vectors(model.token_embedding.table, model.head)
+    return Head(model.token_embedding, model.head).vectors()
 
 
 def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,8 +1,7 @@
 """Chapter 38, continued. Places: a layer that lets through what flows, and may change it
 
-A place stands before a block or a norm, behind a feed-forward network, or between the heads of an attention and w_o.
-For the last the attention of Chapter 17 is run with the identity in the place of w_o: then it gives out what its heads
-say. That passes the place, and is multiplied with the real w_o afterwards.
+A place stands before a block or a norm, behind a feed-forward network, or between the two halves of an attention
+(Chapter 17), its heads and w_o.
 
 A layer with a place returns the cache, the parameters and the names of the layer alone, so that a block calls it as it
 would call that.
@@ -10,7 +9,6 @@ would call that.
 
 from __future__ import annotations
 
-import copy
 import difflib
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -20,10 +18,8 @@ import numpy as np
 from numpy_attention.backend import on_host
 from numpy_attention.errors import shown, value_error
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
-from numpy_attention.layers.layer import Layer, Parameters, named
-from numpy_attention.layers.linear import project, project_backward
-from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
-from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads
+from numpy_attention.layers.layer import Layer
+from numpy_attention.layers.multi_head_attention import MultiHeadAttentionCache
 
 Activations = dict[str, np.ndarray]
 FEW = 8  # places that an error names
@@ -106,36 +102,11 @@ class WatchedHeads(Watched):
     """An attention, with a place between its heads and w_o."""
 
     def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        o, cache = self._heads().forward(x, **options)  # (B, T_q, H d_v)
-        o, _ = split_heads(o, self.layer.num_heads)  # (B, H, T_q, d_v)
-        o = self.place.forward(o)
-        o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
-        y, linear_o = project(o, self.layer.w_o, self.layer.b_o)  # (B, T_q, d_model)
-        return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
+        o, cache = self.layer.heads(x, **options)  # (B, H, T_q, d_v)
+        y, cache = self.layer.output(self.place.forward(o), cache)
+        return y, cache
 
     def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        # y = o @ w_o + b_o
-        do, dw_o, db_o = project_backward(dy, self.layer.w_o, cache.linear_o)  # (B, T_q, H d_v)
-        # o = concat_heads(place(o))
-        do = self.place.backward(concat_heads_backward(do, cache.heads_o))  # (B, H, T_q, d_v)
-        # o = split_heads(heads(x))
-        do = concat_heads(do)[0]  # (B, T_q, H d_v)
-        heads = self._heads()
-        *dx, grads = heads.backward(do, cache._replace(linear_o=project(do, heads.w_o)[1]))
-        return *dx, {**grads, **named({"w_o": dw_o, "b_o": db_o})}
-
-    def _heads(self) -> MultiHeadAttention:
-        """The attention with the identity in the place of w_o: what it gives is what its heads say."""
-        heads = copy.copy(self.layer)
-        heads.w_o, heads.b_o = Identity(), None
-        return heads
-
-
-class Identity(Layer):
-    """y = x: multiplying by a matrix would carry a NaN from one head to all."""
-
-    def forward(self, x: np.ndarray) -> tuple[np.ndarray, None]:
-        return x, None
-
-    def backward(self, dy: np.ndarray, cache: None) -> tuple[np.ndarray, Parameters]:
-        return dy, {}
+        do, of_output = self.layer.output_backward(dy, cache)  # (B, H, T_q, d_v)
+        *dx, of_heads = self.layer.heads_backward(self.place.backward(do), cache)
+        return *dx, {**of_output, **of_heads}

@@ -27,7 +27,7 @@ import numpy as np
 
 from numpy_attention.errors import (
     dtype_error,
-    require_array,
+    require_bools,
     require_cotangent,
     require_float,
     require_size,
@@ -131,9 +131,7 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     Raises: TypeError when where is not an array of bool, or value not one of floats; ValueError for shapes that do not
     fit.
     """
-    require_array("replacing", "where", where, "an array of bool")
-    if where.dtype != np.bool_:
-        raise dtype_error("replacing", "where", "an array of bool", where.dtype)
+    require_bools("replacing", "where", where, "an array of bool", kind="an array of bool")
     if value is None:
         return Edit(~where)
     require_float("replacing", value=value)

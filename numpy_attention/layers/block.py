@@ -27,7 +27,7 @@ import numpy as np
 from numpy_attention.errors import require_number, value_error
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.layer import Layer, named
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.residual import ResidualCache, residual, residual_backward
@@ -133,7 +133,7 @@ class Block(Layer):
 
     def backward(self, dy: np.ndarray, cache: BlockCache) -> tuple[Any, ...]:
         """dx, grads; in a block with cross-attention dx, dcontext, grads."""
-        grads: dict[str, Parameters] = {}
+        grads: dict[str, Any] = {}
         dcontext: list[np.ndarray] = []
 
         # y = residual(h, norm_2, feed_forward)
@@ -150,10 +150,8 @@ class Block(Layer):
             dh, cache.residual_1, self.norm_1, self.attention.backward, self.pre_norm
         )
 
-        flat: Parameters = {}
-        for part in vars(self):  # in the order of the parameters
-            flat |= prefixed(part, grads.get(part, {}))
-        return dx, *dcontext, flat
+        in_order = dict(reversed(grads.items()))  # the parameters stand in the order of the forward
+        return dx, *dcontext, named(in_order)
 
     def _check_context(self, context: np.ndarray | None) -> None:
         if (context is None) != (self.cross_attention is None):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import require_number
-from numpy_attention.layers.layer import Layer, Parameters, normal, require_sizes
+from numpy_attention.errors import require_number, require_sizes
+from numpy_attention.layers.layer import Layer, Parameters, normal
 from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_number, value_error
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal, require_sizes
+from numpy_attention.errors import require_choice, require_number, require_sizes
+from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.activations import (
     ActivationCache,
@@ -92,8 +92,7 @@ class FeedForward(Layer):
         dropout: float = 0.0,
         dtype: Any = np.float32,
     ) -> None:
-        if activation not in tuple(ACTIVATIONS):
-            raise value_error("FeedForward", "activation", f"one of {', '.join(ACTIVATIONS)}", repr(activation))
+        require_choice("FeedForward", "activation", activation, ACTIVATIONS)
         require_sizes("FeedForward", d_model=d_model, d_ff=d_ff)
         self.activation = activation
         self.dropout = require_number("FeedForward", "dropout", dropout, at_least=0, below=1)

@@ -36,7 +36,6 @@ from numpy_attention.errors import (
     dtype_error,
     require_array,
     require_generator,
-    require_size,
     several,
 )
 
@@ -108,12 +107,6 @@ class Layer:
         """Put `replace(name, p)` in the place of every array p, frozen or not: arrays on a GPU, or another dtype."""
         for dotted, owner, name in list(self.arrays()):
             setattr(owner, name, replace(dotted, getattr(owner, name)))
-
-
-def require_sizes(layer: str, **sizes: int) -> None:
-    """Refuse, by name, what cannot be the length of an axis of a parameter: a layer without width does nothing."""
-    for name, size in sizes.items():
-        require_size(layer, name, size)
 
 
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.layer import Layer, Parameters, glorot, normal, require_sizes
+from numpy_attention.errors import require_sizes
+from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
 from numpy_attention.ops.linear import LinearCache, linear, linear_backward
 from numpy_attention.ops.sums import as_rows, sum_over_rows
 

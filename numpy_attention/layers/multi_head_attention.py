@@ -38,9 +38,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_array, require_number, value_error
+from numpy_attention.errors import require_array, require_number, require_sizes, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, glorot, named, normal, require_sizes
+from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.attention import (
     AttentionCache,
@@ -76,9 +76,9 @@ class MultiHeadAttentionCache(NamedTuple):
     rotary_q: RotaryCache | None  # None without rotary positions
     keys_values: SourceCache | None  # None if they were stored: then there is no backward
     attention: AttentionCache | TiledAttentionCache
-    heads_o: HeadsCache
-    linear_o: ProjectionCache
     cross: bool  # keys and values came from a context
+    heads_o: Any = None  # a HeadsCache and a ProjectionCache, from `output`
+    linear_o: Any = None
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); those of tiles, which were never held, are made again."""
@@ -152,6 +152,24 @@ class MultiHeadAttention(Layer):
         With a `band` attention goes in tiles: it stands in the place of scores_bias and of a mask of T x T.
         Rotary positions count from 0 unless they are given; with `past`, give them.
         """
+        o, cache = self.heads(x, context, mask, scores_bias, positions, past, rng, band)  # (B, H, T_q, d_v)
+        return self.output(o, cache)
+
+    def heads(
+        self,
+        x: np.ndarray,
+        context: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        scores_bias: np.ndarray | None = None,
+        positions: np.ndarray | None = None,
+        past: KeyValueCache | None = None,
+        rng: np.random.Generator | None = None,
+        band: Band | None = None,
+    ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
+        """The first half of the forward: the answer of every head.
+
+        Shapes: as `forward` -> o (B, H, T_q, d_v)
+        """
         q, linear_q = project(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
         q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
         q, rotary_q = self._rotate(q, positions)
@@ -167,14 +185,35 @@ class MultiHeadAttention(Layer):
             o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng)
         else:
             o, attention = tiled_attention(q, k, v, mask, **band._asdict(), dropout=self.dropout, rng=rng)
+        return o, MultiHeadAttentionCache(linear_q, heads_q, rotary_q, keys_values, attention, context is not None)
+
+    def output(self, o: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[np.ndarray, MultiHeadAttentionCache]:
+        """The second half: w_o puts the answers together.
+
+        Shapes: o (B, H, T_q, d_v) -> y (B, T_q, d_model)
+        """
         o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
         y, linear_o = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
-        return y, MultiHeadAttentionCache(
-            linear_q, heads_q, rotary_q, keys_values, attention, heads_o, linear_o, cross=context is not None
-        )
+        return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
 
     def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
         """dx, grads; with a context dx, dcontext, grads. scores_bias (ALiBi's) is constant: it gets no gradient.
+
+        Raises: ValueError for the cache of a forward that read stored keys.
+        """
+        do, of_output = self.output_backward(dy, cache)  # (B, H, T_q, d_v)
+        *dx, of_heads = self.heads_backward(do, cache)
+        return *dx, {**of_output, **of_heads}
+
+    def output_backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[np.ndarray, Parameters]:
+        """do (B, H, T_q, d_v), and the gradients of w_o and b_o."""
+        # y = o @ w_o + b_o
+        do, dw_o, db_o = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
+        # o = concat_heads(o)
+        return concat_heads_backward(do, cache.heads_o), named({"w_o": dw_o, "b_o": db_o})
+
+    def heads_backward(self, do: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
+        """dx, with a context dcontext too, and the gradients of the other parameters.
 
         Raises: ValueError for the cache of a forward that read stored keys.
         """
@@ -182,10 +221,7 @@ class MultiHeadAttention(Layer):
         if keys_values is None:
             raise ValueError("MultiHeadAttention: no backward leads through stored keys; leave `past` out")
         grads: dict[str, Any] = {}
-        # y = o @ w_o + b_o
-        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
-        # o = concat_heads(attention(q, k, v))
-        do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
+        # o = attention(q, k, v)
         dq, dk, dv = attention_backward(do, cache.attention)  # as q, k, v
         # v = split_heads(source @ w_v + b_v)
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
@@ -199,11 +235,10 @@ class MultiHeadAttention(Layer):
         dq = self._rotate_back(dq, cache.rotary_q)
         dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
         dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
-        grads = named(grads)
         if cache.cross:
-            return dx, dsource, grads
+            return dx, dsource, named(grads)
         dx += dsource  # x was query, key and value
-        return dx, grads
+        return dx, named(grads)
 
     def _keys_and_values(
         self, source: np.ndarray, positions: np.ndarray | None

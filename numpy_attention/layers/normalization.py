@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import require_number, value_error
-from numpy_attention.layers.layer import Layer, Parameters, require_sizes
+from numpy_attention.errors import require_number, require_sizes, value_error
+from numpy_attention.layers.layer import Layer, Parameters
 from numpy_attention.ops.normalization import NormCache, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 
 

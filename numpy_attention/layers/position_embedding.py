@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error, value_error
-from numpy_attention.layers.layer import Layer, Parameters, normal, require_sizes
+from numpy_attention.errors import require_choice, require_cotangent, require_float, require_sizes, shape_error
+from numpy_attention.layers.layer import Layer, Parameters, normal
 from numpy_attention.ops.embedding import EmbeddingCache, embedding, embedding_backward
 from numpy_attention.ops.positions import sinusoidal_positions
 
@@ -42,8 +42,7 @@ class PositionEmbedding(Layer):
     def __init__(
         self, kind: str, length: int, d_model: int, rng: np.random.Generator | None, dtype: Any = np.float32
     ) -> None:
-        if kind not in KINDS:
-            raise value_error("PositionEmbedding", "kind", f"one of {', '.join(KINDS)}", repr(kind))
+        require_choice("PositionEmbedding", "kind", kind, KINDS)
         require_sizes("PositionEmbedding", length=length, d_model=d_model)
         self.length = int(length)
         self.table = normal(rng, (length, d_model), 0.02, dtype) if kind == "learned" else None

@@ -32,10 +32,12 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.generate import generate
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.models.head import HeadCache, head_gradients, loss_gradients, run_head, run_loss
+from numpy_attention.models.head import Head, HeadCache, LossByRows
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch
 from numpy_attention.models.stack import (
+    BlockInputs,
+    Parts,
     StackCache,
     Stream,
     attention_weights,
@@ -44,7 +46,6 @@ from numpy_attention.models.stack import (
     stack_gradients,
 )
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
-from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiles import Band
@@ -112,7 +113,7 @@ class GPT(Model):
         Long texts are attended to in tiles, as `config.attention` says; with a mask of T x T, all weights are held.
         """
         x, token, stack = self._states(ids, mask, positions, past, last_only, rng)
-        logits, head = run_head(x, self.token_embedding.table, self.head)  # (B, T, V)
+        logits, head = self._head().forward(x)  # (B, T, V)
         return logits, GPTCache(token, stack, head)
 
     def _states(
@@ -130,36 +131,23 @@ class GPT(Model):
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         if self.config.positions == "sinusoidal":
             x *= math.sqrt(self.config.d_model)  # x is ours; the sines, as tall as 1, would drown it
-        band = scores_bias = None
         if mask is None and self.config.in_tiles(x, x.shape[1]):
-            band = self._band(x)
+            inputs = BlockInputs(positions=positions, band=self._band(x))
         else:
             mask = self._mask(x, T_past) if mask is None else mask
-            scores_bias = self._scores_bias(x, T_past)
+            inputs = BlockInputs(mask=mask, scores_bias=self._scores_bias(x, T_past), positions=positions)
+        pairs = None if past is None else [(of_block, None) for of_block in past]
         x, stack = run_stack(
-            x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
-            mask=mask, scores_bias=scores_bias, positions=positions, last_only=last_only, rng=rng, band=band,
-            past=None if past is None else [(of_block, None) for of_block in past], recompute=self.recompute,
+            x, self._parts(), inputs, past=pairs, last_only=last_only, rng=rng, recompute=self.recompute
         )
         return x, token, stack
 
-    def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray) -> Stream:
+    def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray | LossByRows) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
         # logits = head(x)
-        table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
-        return self._gradients(cache, head_gradients(dlogits, cache.head, table, self.head, frozen))
-
-    def gradients_without_logits(self, cache: GPTCache, of_loss: LinearCrossEntropyCache, dloss: float) -> Stream:
-        """The same stream where the loss was taken without logits."""
-        # loss = linear_cross_entropy(x, table, targets)
-        table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
-        return self._gradients(cache, loss_gradients(dloss, of_loss, table, self.head, frozen))
-
-    def _gradients(self, cache: GPTCache, of_head: Stream) -> Stream:
-        """The stream from the head's gradients on, which end with dx and dtable."""
-        dx, dtable = yield from of_head
+        dx, dtable = yield from self._head().gradients(dlogits, cache.head)
         # x = stack(x)
-        dx, _ = yield from stack_gradients(dx, cache.stack, self.position_embedding, self.blocks, self.norm)
+        dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
         if self.config.positions == "sinusoidal":
             # x *= sqrt(d_model)
             dx = dx * math.sqrt(self.config.d_model)
@@ -173,8 +161,7 @@ class GPT(Model):
     ) -> tuple[np.ndarray, LossCache]:
         """The mean of -log p(target) in nats; targets (B, T) are the ids one step later, -100 where none counts."""
         x, token, stack = self._states(ids, rng=rng if training else None)
-        table, frozen = self.token_embedding.table, bool(self.token_embedding.frozen)
-        loss, head, cache = run_loss(x, table, self.head, targets, self.logits_at_once, frozen=frozen)
+        loss, head, cache = self._head().loss(x, targets, self.logits_at_once)
         return loss, LossCache(GPTCache(token, stack, head), cache)
 
     def attention_weights(self, ids: np.ndarray, layers: Collection[str] | None = None) -> Parameters:
@@ -183,6 +170,12 @@ class GPT(Model):
         return attention_weights({"": cache.stack}, layers)
 
     generate = generate  # model.generate(prompt_ids, num_tokens, ...)
+
+    def _head(self) -> Head:
+        return Head(self.token_embedding, self.head)
+
+    def _parts(self) -> Parts:
+        return Parts(self.position_embedding, self.blocks, self.norm, self.config.dropout)
 
     def _band(self, x: np.ndarray) -> Band:
         """What `_mask` and `_scores_bias` say, without T x T numbers."""

@@ -14,15 +14,14 @@ without them, row by row (Chapter 12, appendix), and so are dx and dtable.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import require_cotangent
-from numpy_attention.layers.layer import prefixed
+from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.linear import Linear
 from numpy_attention.models.stack import Stream
-from numpy_attention.ops.linear import LinearCache
 from numpy_attention.ops.linear_cross_entropy import (
     LinearCrossEntropyCache,
     linear_cross_entropy,
@@ -49,80 +48,73 @@ class HeadCache(NamedTuple):
     """What backward needs of a head."""
 
     x: np.ndarray  # (B, T, d_model)
-    linear: LinearCache | None  # None with tied weights
 
 
-def run_head(x: np.ndarray, table: np.ndarray, head: Linear | None) -> tuple[np.ndarray, HeadCache]:
-    """The logits (B, T, V), by the head where there is one, by the table (V, d_model) otherwise."""
-    if head is not None:
-        logits, linear = head.forward(x)  # (B, T, V)
-        return logits, HeadCache(x, linear)
-    logits = as_rows(x) @ table.T  # (B T, V)
-    return logits.reshape(*x.shape[:-1], len(table)), HeadCache(x, None)
+class LossByRows(NamedTuple):
+    """What stands for dlogits where no logits were made: the loss itself gives dx and dtable."""
+
+    dloss: float
+    cache: LinearCrossEntropyCache
 
 
-def head_gradients(
-    dlogits: np.ndarray, cache: HeadCache, table: np.ndarray, head: Linear | None, frozen: bool = False
-) -> Stream:
-    """Yield the gradients of a head that is no table; return dx, and dtable for the embedding to add to.
+class Head(NamedTuple):
+    """The last product of a model, with the matrix of `linear`, or where weights are tied with the table.
 
-    A `frozen` table does not learn (Chapter 37), nor does a head that is frozen: dtable is None, no gradient is
-    yielded, and with it a product as large as that of the forward is saved.
+    Shapes: x (B, T, d_model) -> logits (B, T, V)
     """
-    require_cotangent("head", "dlogits", dlogits, (*cache.x.shape[:-1], len(table)), cache.x.dtype)
-    if head is None or cache.linear is None:
-        # logits = x @ table.T
-        dx = as_rows(dlogits) @ table  # (B T, d_model)
-        dtable = None if frozen else as_rows(dlogits).T @ as_rows(cache.x)  # (V, d_model)
-        return dx.reshape(cache.x.shape), dtable
-    # logits = head(x)
-    if head.frozen:
-        dx = (as_rows(dlogits) @ head.w.T).reshape(cache.x.shape)  # (B, T, d_model)
-    else:
-        dx, grads = head.backward(dlogits, cache.linear)
-        yield from prefixed("head", grads).items()
-    return dx, None if frozen else np.zeros_like(table)
 
+    embedding: Embedding
+    linear: Linear | None  # None with tied weights; a head has no bias
 
-def token_vectors(table: np.ndarray, head: Linear | None) -> np.ndarray:
-    """The vectors (V, d_model) that x is multiplied with, one for each token: a head has no bias."""
-    return table if head is None else head.w.T
+    def vectors(self) -> np.ndarray:
+        """The vectors (V, d_model) that x is multiplied with, one for each token."""
+        return self.embedding.table if self.linear is None else self.linear.w.T
 
+    def frozen(self) -> bool:
+        """Whether these vectors do not learn (Chapter 37): then a product as large as the forward's is saved."""
+        return bool((self.embedding if self.linear is None else self.linear).frozen)
 
-def run_loss(
-    x: np.ndarray,
-    table: np.ndarray,
-    head: Linear | None,
-    targets: np.ndarray,
-    logits_at_once: int,
-    label_smoothing: float = 0.0,
-    frozen: bool = False,
-) -> tuple[np.ndarray, HeadCache, LossOfHead]:
-    """The loss of the head's scores, with no more of them in memory at a time than `logits_at_once`.
+    def forward(self, x: np.ndarray) -> tuple[np.ndarray, HeadCache]:
+        vectors = self.vectors()
+        logits = as_rows(x) @ vectors.T  # (B T, V)
+        return logits.reshape(*x.shape[:-1], len(vectors)), HeadCache(x)
 
-    Shapes: x (B, T, d_model), targets (B, T) -> loss, a single number; `frozen` as in `head_gradients`.
-    """
-    vectors = token_vectors(table, head)  # (V, d_model)
-    V = len(vectors)
-    if len(as_rows(x)) * V <= logits_at_once:
-        logits, cache = run_head(x, table, head)  # (B, T, V)
-        loss, of_loss = cross_entropy(logits, targets, label_smoothing=label_smoothing)
-        return loss, cache, of_loss
-    rows, without_gradient = max(1, logits_at_once // V), bool(frozen if head is None else head.frozen)
-    options: dict[str, Any] = {"label_smoothing": label_smoothing, "block_size": rows, "frozen": without_gradient}
-    loss, by_rows = linear_cross_entropy(x, vectors, targets, **options)
-    return loss, HeadCache(x, None if head is None else LinearCache(x, head.w, has_bias=False)), by_rows
+    def gradients(self, dlogits: np.ndarray | LossByRows, cache: HeadCache) -> Stream:
+        """Yield the gradient of the head's own matrix; return dx, and dtable for the embedding to add to.
 
+        dtable is None where the table is frozen, and zeros where only the embedding uses the table.
+        """
+        x, vectors = cache.x, self.vectors()
+        if isinstance(dlogits, LossByRows):
+            # loss = linear_cross_entropy(x, vectors, targets)
+            dx, dvectors = linear_cross_entropy_backward(*dlogits)  # (B, T, d_model), (V, d_model)
+        else:
+            require_cotangent("head", "dlogits", dlogits, (*x.shape[:-1], len(vectors)), x.dtype)
+            # logits = x @ vectors.T
+            dx = (as_rows(dlogits) @ vectors).reshape(x.shape)  # (B, T, d_model)
+            dvectors = None if self.frozen() else as_rows(dlogits).T @ as_rows(x)  # (V, d_model)
+        if self.linear is None:
+            # vectors = table
+            return dx, dvectors
+        # vectors = w.T
+        if dvectors is not None:
+            yield "head.w", dvectors.T.copy()
+        return dx, None if self.embedding.frozen else np.zeros_like(self.embedding.table)
 
-def loss_gradients(
-    dloss: float, cache: LinearCrossEntropyCache, table: np.ndarray, head: Linear | None, frozen: bool = False
-) -> Stream:
-    """`head_gradients` where no logits were made: those of the loss itself."""
-    # loss = linear_cross_entropy(x, vectors, targets)
-    dx, dvectors = linear_cross_entropy_backward(dloss, cache)  # (B, T, d_model), (V, d_model)
-    if head is None:
-        return dx, dvectors
-    # vectors = w.T
-    if dvectors is not None:
-        yield "head.w", dvectors.T.copy()
-    return dx, None if frozen else np.zeros_like(table)
+    def loss(
+        self, x: np.ndarray, targets: np.ndarray, logits_at_once: int, label_smoothing: float = 0.0
+    ) -> tuple[np.ndarray, HeadCache, LossOfHead]:
+        """The loss of the scores, with no more of them in memory at a time than `logits_at_once`.
+
+        Shapes: x (B, T, d_model), targets (B, T) -> loss, a single number
+        """
+        vectors = self.vectors()  # (V, d_model)
+        if len(as_rows(x)) * len(vectors) <= logits_at_once:
+            logits, cache = self.forward(x)  # (B, T, V)
+            loss, of_loss = cross_entropy(logits, targets, label_smoothing=label_smoothing)
+            return loss, cache, of_loss
+        rows = max(1, logits_at_once // len(vectors))
+        loss, by_rows = linear_cross_entropy(
+            x, vectors, targets, label_smoothing=label_smoothing, block_size=rows, frozen=self.frozen()
+        )
+        return loss, HeadCache(x), by_rows

@@ -20,7 +20,7 @@ import numpy as np
 
 from numpy_attention.errors import InputError, differences, several, value_error
 from numpy_attention.layers.layer import Layer, Parameters
-from numpy_attention.models.head import LOGITS_AT_ONCE, LossOfHead
+from numpy_attention.models.head import LOGITS_AT_ONCE, LossByRows, LossOfHead
 from numpy_attention.models.stack import Stream
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.losses import cross_entropy_backward
@@ -52,21 +52,20 @@ class Model(Layer):
     def __init__(self, config: Any, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         raise NotImplementedError(f"{type(self).__name__} must build its layers")
 
-    def gradients_from_logits(self, cache: Any, dlogits: np.ndarray) -> Stream:
-        """A stream of the gradient of every parameter with its name, given that of the logits."""
-        raise NotImplementedError(f"{type(self).__name__} must know its own backward")
+    def gradients_from_logits(self, cache: Any, dlogits: Any) -> Stream:
+        """A stream of the gradient of every parameter with its name, given that of the logits.
 
-    def gradients_without_logits(self, cache: Any, of_loss: LinearCrossEntropyCache, dloss: float) -> Stream:
-        """The same stream where the loss was taken without logits."""
-        raise NotImplementedError(f"{type(self).__name__} takes no loss without logits")
+        `dlogits` is an array, or for a model whose loss makes no logits also a `LossByRows`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must know its own backward")
 
     def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
         """A stream of the gradients of dloss * loss, each with its name, as soon as it is known."""
-        if isinstance(cache.cross_entropy, LinearCrossEntropyCache):
-            return self.gradients_without_logits(cache.forward, cache.cross_entropy, dloss)
+        of_loss = cache.cross_entropy
+        if isinstance(of_loss, LinearCrossEntropyCache):
+            return self.gradients_from_logits(cache.forward, LossByRows(dloss, of_loss))
         # loss = cross_entropy(logits, targets)
-        dlogits = cross_entropy_backward(dloss, cache.cross_entropy)
-        return self.gradients_from_logits(cache.forward, dlogits)
+        return self.gradients_from_logits(cache.forward, cross_entropy_backward(dloss, of_loss))
 
     def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
         """All gradients of dloss * loss, named and ordered like the parameters."""

@@ -34,14 +34,13 @@ from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import stored_length
 from numpy_attention.layers.layer import Parameters, prefixed
 from numpy_attention.layers.linear import Linear
-from numpy_attention.models.head import HeadCache, head_gradients, loss_gradients, run_head, run_loss
+from numpy_attention.models.head import Head, HeadCache, LossByRows
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, visible_tokens
 from numpy_attention.models.search import beam_search, greedy_search
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.stack import Past, Stack, StackCache, Stream, attention_weights
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
-from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.masks import causal_mask
 from numpy_attention.ops.tiles import Band
 
@@ -103,7 +102,7 @@ class Seq2Seq(Model):
     ) -> tuple[np.ndarray, Seq2SeqCache]:
         """The logits; padding is what comes after the lengths (B,), or the ids that are the pad_token."""
         x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
-        logits, head = run_head(x, self.target_embedding.table, self.head)  # (B, T, V)
+        logits, head = self._head().forward(x)  # (B, T, V)
         return logits, Seq2SeqCache(encoder, DecodeCache(target, stack, head))
 
     def _states(
@@ -146,7 +145,7 @@ class Seq2Seq(Model):
     ) -> tuple[np.ndarray, DecodeCache]:
         """Logits for every target position; with `past` target_ids are the new tokens alone (no backward)."""
         x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
-        logits, head = run_head(x, self.target_embedding.table, self.head)  # (B, T, V)
+        logits, head = self._head().forward(x)  # (B, T, V)
         return logits, DecodeCache(target, stack, head)
 
     def _decoder_states(
@@ -174,33 +173,25 @@ class Seq2Seq(Model):
         x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng, band, self.recompute)
         return x, target, stack
 
-    def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray) -> Stream:
+    def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray | LossByRows) -> Stream:
         """Yield the gradient of every parameter with its name, given that of the logits."""
-        # logits = head(x)
-        table = self.target_embedding.table
-        return self._gradients(cache, head_gradients(dlogits, cache.decoder.head, table, self.head))
-
-    def gradients_without_logits(self, cache: Seq2SeqCache, of_loss: LinearCrossEntropyCache, dloss: float) -> Stream:
-        """The same stream where the loss was taken without logits."""
-        # loss = linear_cross_entropy(x, table, targets)
-        return self._gradients(cache, loss_gradients(dloss, of_loss, self.target_embedding.table, self.head))
-
-    def _gradients(self, cache: Seq2SeqCache, of_head: Stream) -> Stream:
-        """The stream from the head's gradients on, which end with dx and dtable."""
         encoder, decoder = cache
         scale = math.sqrt(self.config.d_model)
-        dx, dtable = yield from of_head
+        # logits = head(x)
+        dx, dtable = yield from self._head().gradients(dlogits, decoder.head)
         # x = decoder(scale * table[target_ids], context)
         dx, dcontext = yield from self.decoder.gradients(dx, decoder.stack, "decoder.")
-        add_at(dtable, decoder.target.ids, dx * scale)  # adds to what the head gave
+        if dtable is not None:
+            add_at(dtable, decoder.target.ids, dx * scale)  # adds to what the head gave
         # context = encoder(scale * source_table[source_ids])
         dx, _ = yield from self.encoder.gradients(dcontext, encoder.stack, "encoder.")
-        if self.source_embedding is None:
-            add_at(dtable, encoder.source.ids, dx * scale)  # the table's third use
-        else:
+        if self.source_embedding is not None:
             _, grads = self.source_embedding.backward(dx * scale, encoder.source)
             yield from prefixed("source_embedding", grads).items()
-        yield "target_embedding.table", dtable
+        elif dtable is not None:
+            add_at(dtable, encoder.source.ids, dx * scale)  # the table's third use
+        if dtable is not None:
+            yield "target_embedding.table", dtable
 
     def loss(
         self,
@@ -219,8 +210,7 @@ class Seq2Seq(Model):
         rng = rng if training else None
         x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
         smoothing = self.config.label_smoothing if training else 0.0
-        table = self.target_embedding.table
-        loss, head, cache = run_loss(x, table, self.head, targets, self.logits_at_once, smoothing)
+        loss, head, cache = self._head().loss(x, targets, self.logits_at_once, smoothing)
         return loss, LossCache(Seq2SeqCache(encoder, DecodeCache(target, stack, head)), cache)
 
     def attention_weights(
@@ -238,6 +228,9 @@ class Seq2Seq(Model):
 
     greedy = greedy_search  # model.greedy(source_ids, start_token, stop_token, ...)
     beam_search = beam_search
+
+    def _head(self) -> Head:
+        return Head(self.target_embedding, self.head)
 
     def padding(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids"

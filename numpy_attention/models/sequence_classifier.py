@@ -31,6 +31,8 @@ from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
 from numpy_attention.models.stack import (
+    BlockInputs,
+    Parts,
     StackCache,
     Stream,
     attention_weights,
@@ -137,10 +139,8 @@ class SequenceClassifier(Model):
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         # unlike in GPT and Seq2Seq, x is not multiplied by sqrt(d_model): small beside the sines, it has to grow
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
-        x, stack = run_stack(
-            x, self.position_embedding, self.blocks, self.norm, self.config.dropout,
-            mask=mask, rng=rng, band=band, recompute=self.recompute,
-        )
+        inputs = BlockInputs(mask=mask, band=band)
+        x, stack = run_stack(x, self._parts(), inputs, rng=rng, recompute=self.recompute)
         share = None
         if self.config.pooling == "mean":
             share = share_of_the_visible(x, visible)  # (B, T)
@@ -162,7 +162,7 @@ class SequenceClassifier(Model):
             # x = share @ x
             dx = cache.share[:, :, None] * dx[:, None, :]  # (B, T, d_model)
         # x = stack(x)
-        dx, _ = yield from stack_gradients(dx, cache.stack, self.position_embedding, self.blocks, self.norm)
+        dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
         if self.class_token is not None:
             # x = concatenate([class_token, x])
             yield "class_token", dx[:, 0].sum(axis=0)
@@ -195,3 +195,6 @@ class SequenceClassifier(Model):
         """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights({"": cache.stack}, layers)
+
+    def _parts(self) -> Parts:
+        return Parts(self.position_embedding, self.blocks, self.norm, self.config.dropout)

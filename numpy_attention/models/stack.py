@@ -49,17 +49,38 @@ Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: o
 Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
 
 
-class BlockInput(NamedTuple):
+class Parts(NamedTuple):
+    """What a stack is made of."""
+
+    position: PositionEmbedding | None
+    blocks: list[Block]
+    norm: Norm | None
+    dropout: float  # of what goes into the first block
+    position_name: str = "position_embedding"  # in the names of the gradients
+
+
+class BlockInputs(NamedTuple):
+    """What every block of a stack is given besides x, by the names of `Block.forward`."""
+
+    context: np.ndarray | None = None  # (B, T_k, d_model)
+    mask: np.ndarray | None = None
+    context_mask: np.ndarray | None = None
+    scores_bias: np.ndarray | None = None
+    positions: np.ndarray | None = None  # the default counts from 0, or goes on after the stored keys
+    band: Band | None = None  # with one the blocks attend in tiles (Chapter 12), and the masks hide padding alone
+
+
+class KeptInput(NamedTuple):
     """What is kept of a block that will run again."""
 
     block: Block
     x: np.ndarray  # (B, T, d_model)
-    options: dict[str, Any]  # the other arguments, which all blocks share
+    inputs: BlockInputs
     rng: np.random.Generator | None  # a copy, as it stood before the block
 
     def cache(self) -> BlockCache:
         """Run the block again; the generator is copied once more, for this may not be the last time."""
-        _, cache = self.block.forward(self.x, **self.options, rng=copy.deepcopy(self.rng))
+        _, cache = self.block.forward(self.x, **self.inputs._asdict(), rng=copy.deepcopy(self.rng))
         return cache
 
 
@@ -68,80 +89,61 @@ class StackCache(NamedTuple):
 
     position: PositionCache | None
     dropout: DropoutCache | None  # None without a generator
-    blocks: list[BlockCache | BlockInput]
+    blocks: list[BlockCache | KeptInput]
     norm: NormCache | None
 
 
-def cache_of(kept: BlockCache | BlockInput) -> BlockCache:
+def cache_of(kept: BlockCache | KeptInput) -> BlockCache:
     """The cache of a block, made again where only the input was kept."""
-    return kept.cache() if isinstance(kept, BlockInput) else kept
+    return kept.cache() if isinstance(kept, KeptInput) else kept
 
 
 def run_stack(
     x: np.ndarray,
-    position: PositionEmbedding | None,
-    blocks: list[Block],
-    norm: Norm | None,
-    rate: float,
+    parts: Parts,
+    inputs: BlockInputs,
     *,
-    context: np.ndarray | None = None,
-    mask: np.ndarray | None = None,
-    context_mask: np.ndarray | None = None,
-    scores_bias: np.ndarray | None = None,
-    positions: np.ndarray | None = None,
     past: Past | None = None,
     last_only: bool = False,
     rng: np.random.Generator | None = None,
-    band: Band | None = None,
     recompute: bool = False,
 ) -> tuple[np.ndarray, StackCache]:
     """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
 
-    With a `band` the blocks attend in tiles (Chapter 12); the masks then hide padding alone.
-
-    Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
+    Shapes: x (B, T, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
 
     Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
     """
     require_float("stack", x=x)
-    if positions is None:
+    if inputs.positions is None:
         T_past = 0 if past is None else past[0][0].length
-        positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)
+        inputs = inputs._replace(positions=np.arange(T_past, T_past + x.shape[1], like=x))  # (T,)
     position_cache = dropout_cache = norm_cache = None
-    if position is not None:
-        x, position_cache = position.forward(x, positions)
+    if parts.position is not None:
+        x, position_cache = parts.position.forward(x, inputs.positions)
     if rng is not None:  # in training
-        x, dropout_cache = dropout(x, rate, rng)
-    options: dict[str, Any] = {"context": context, "mask": mask, "context_mask": context_mask}
-    options |= {"scores_bias": scores_bias, "positions": positions, "band": band}
-    caches: list[BlockCache | BlockInput] = []
-    for i, block in enumerate(blocks):
+        x, dropout_cache = dropout(x, parts.dropout, rng)
+    caches: list[BlockCache | KeptInput] = []
+    for i, block in enumerate(parts.blocks):
         stored = None if past is None else past[i]
-        before = BlockInput(block, x, options, copy.deepcopy(rng)) if recompute else None
-        x, cache = block.forward(x, **options, past=stored, rng=rng)
+        before = KeptInput(block, x, inputs, copy.deepcopy(rng)) if recompute else None
+        x, cache = block.forward(x, **inputs._asdict(), past=stored, rng=rng)
         if past is None:  # with stored keys there is no backward, and what it would need fills memory
             caches.append(cache if before is None else before)
         del cache  # else it would be held while the next block runs
     if last_only:  # the norm and the head of the other rows would serve nobody
         x = x[:, -1:]  # (B, 1, d_model)
-    if norm is not None:
-        x, norm_cache = norm.forward(x)
+    if parts.norm is not None:
+        x, norm_cache = parts.norm.forward(x)
     return x, StackCache(position_cache, dropout_cache, caches, norm_cache)
 
 
-def stack_gradients(
-    dy: np.ndarray,
-    cache: StackCache,
-    position: PositionEmbedding | None,
-    blocks: list[Block],
-    norm: Norm | None,
-    position_name: str = "position_embedding",
-    prefix: str = "",
-) -> Stream:
+def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str = "") -> Stream:
     """Yield the gradients of `run_stack`, the last block's first; return dx and dcontext (None without a context).
 
     Raises: ValueError for the cache of a forward that stored keys and values.
     """
+    position, blocks, norm, *_ = parts
     if len(cache.blocks) != len(blocks):
         raise ValueError("stack_gradients: no backward leads through stored keys; leave `past` out of the forward")
     dx, dcontext = dy, None
@@ -162,7 +164,7 @@ def stack_gradients(
     if position is not None and cache.position is not None:
         # x = x + positions
         dx, grads = position.backward(dx, cache.position)
-        yield from prefixed(prefix + position_name, grads).items()
+        yield from prefixed(prefix + parts.position_name, grads).items()
     return dx, dcontext
 
 
@@ -229,14 +231,12 @@ class Stack(Layer):
         band: Band | None = None,
         recompute: bool = False,
     ) -> tuple[np.ndarray, StackCache]:
-        return run_stack(
-            x, self.position, self.blocks, self.norm, self.dropout,
-            context=context, mask=mask, context_mask=context_mask, past=past, rng=rng, band=band, recompute=recompute,
-        )
+        inputs = BlockInputs(context, mask, context_mask, band=band)
+        return run_stack(x, self._parts(), inputs, past=past, rng=rng, recompute=recompute)
 
     def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:
         """Yield the gradients by name; return dx and dcontext."""
-        return stack_gradients(dy, cache, self.position, self.blocks, self.norm, "position", prefix)
+        return stack_gradients(dy, cache, self._parts(), prefix)
 
     def backward(self, dy: np.ndarray, cache: StackCache) -> tuple[Any, ...]:
         """dx, grads; in a decoder dx, dcontext, grads."""
@@ -248,3 +248,6 @@ class Stack(Layer):
             except StopIteration as end:  # what the generator returns
                 return *(d for d in end.value if d is not None), grads
             grads[name] = gradient
+
+    def _parts(self) -> Parts:
+        return Parts(self.position, self.blocks, self.norm, self.dropout, "position")

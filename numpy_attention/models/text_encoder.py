@@ -33,7 +33,16 @@ from numpy_attention.layers.position_embedding import KINDS, PositionCache, Posi
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
-from numpy_attention.models.stack import StackCache, Stream, attention_weights, make_blocks, run_stack, stack_gradients
+from numpy_attention.models.stack import (
+    BlockInputs,
+    Parts,
+    StackCache,
+    Stream,
+    attention_weights,
+    make_blocks,
+    run_stack,
+    stack_gradients,
+)
 from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.normalization import NormCache
@@ -132,10 +141,8 @@ class TextEncoder(Model):
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
-        x, stack = run_stack(
-            x, None, self.blocks, self.norm, self.config.dropout,
-            mask=mask, rng=rng, band=band, recompute=self.recompute,
-        )
+        inputs = BlockInputs(mask=mask, band=band)
+        x, stack = run_stack(x, self._parts(), inputs, rng=rng, recompute=self.recompute)
         share = share_of_the_visible(x, visible)  # (B, T)
         u = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(wide(u), wide(u))).astype(u.dtype)  # (B, 1)
@@ -152,7 +159,7 @@ class TextEncoder(Model):
         # u = share @ x
         dx = cache.share[:, :, None] * du[:, None, :]  # (B, T, d_model)
         # x = stack(x)
-        dx, _ = yield from stack_gradients(dx, cache.stack, None, self.blocks, self.norm)
+        dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
         # x = norm(x)
         dx, grads = self.embedding_norm.backward(dx, cache.norm)
         yield from prefixed("embedding_norm", grads).items()
@@ -199,3 +206,6 @@ class TextEncoder(Model):
         """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights({"": cache.stack}, layers)
+
+    def _parts(self) -> Parts:
+        return Parts(None, self.blocks, self.norm, self.config.dropout)

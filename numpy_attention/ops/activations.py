@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, value_error
+from numpy_attention.errors import require_choice, require_cotangent, require_float
 from numpy_attention.ops.erf import erf
 from numpy_attention.ops.sums import wide
 from numpy_attention.pieces import in_pieces
@@ -61,8 +61,6 @@ def relu(x: np.ndarray) -> tuple[np.ndarray, ReluCache]:
 
     >>> relu(np.array([-1.0, 2.0]))[0]
     array([0., 2.])
-
-    Derivation: Chapter 10, the head of numpy_attention/ops/activations.py.
     """
     require_float("relu", x=x)
     return np.maximum(x, 0.0), ReluCache(x > 0.0, x.dtype)
@@ -93,10 +91,9 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     >>> gelu(np.array([-1.0, 0.0, 3.0]))[0].round(4)
     array([-0.1588,  0.    ,  2.9964])
-
-    Derivation: Chapter 10, the head of numpy_attention/ops/activations.py.
     """
-    _check_gelu(x, approximate)
+    require_float("gelu", x=x)
+    require_choice("gelu", "approximate", approximate, ("tanh", "none"), '"tanh" or "none" (the exact form, by erf)')
     normal = _normal_by_tanh if approximate == "tanh" else _normal_by_erf
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
@@ -132,8 +129,6 @@ def silu(x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
 
     >>> silu(np.array([-1000.0, 0.0, 2.0]))[0].round(4)
     array([-0.    ,  0.    ,  1.7616])
-
-    Derivation: Chapter 10, the head of numpy_attention/ops/activations.py.
     """
     require_float("silu", x=x)
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
@@ -182,9 +177,3 @@ def _normal_by_erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     P = 0.5 + 0.5 * erf(x * math.sqrt(0.5))
     dP = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
     return P, dP
-
-
-def _check_gelu(x: np.ndarray, approximate: str) -> None:
-    require_float("gelu", x=x)
-    if approximate not in ("tanh", "none"):
-        raise value_error("gelu", "approximate", '"tanh" or "none" (the exact form, by erf)', repr(approximate))

@@ -48,10 +48,9 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     >>> y, cache = dropout(np.ones(8), rate=0.5, rng=np.random.default_rng(0))
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
-
-    Derivation: Chapter 5, the head of numpy_attention/ops/dropout.py.
     """
-    _check_dropout(x, rate, rng)
+    require_float("dropout", x=x)
+    check_rate("dropout", "rate", rate, rng)
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
@@ -76,11 +75,6 @@ def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
     dx = dy * kept
     dx *= scale
     return dx
-
-
-def _check_dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> None:
-    require_float("dropout", x=x)
-    check_rate("dropout", "rate", rate, rng)
 
 
 def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> None:

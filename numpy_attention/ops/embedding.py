@@ -59,8 +59,6 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
     array([[1., 1.],
            [0., 0.],
            [2., 2.]])
-
-    Derivation: Chapter 2, the head of numpy_attention/ops/embedding.py.
     """
     _check_embedding(ids, table)
     ids = np.asarray(ids, like=table)  # moved, if the table lives on a GPU
@@ -105,7 +103,6 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
 
 def _check_embedding(ids: np.ndarray, table: np.ndarray) -> None:
     require_float("embedding", table=table)
-    require_integers("embedding", "ids", ids)
     if table.ndim != 2:
         raise shape_error("embedding", "table", "(V, d_model)", table.shape)
     fix = f"table {table.shape} has a row for each; was it made for another vocabulary, or is padding marked by -1?"

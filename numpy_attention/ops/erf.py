@@ -80,8 +80,6 @@ def erf(x: np.ndarray) -> np.ndarray:
 
     >>> erf(np.array([0.0, 0.5, -2.0])).round(12).tolist()
     [0.0, 0.520499877813, -0.995322265019]
-
-    Derivation: Chapter 10, appendix, the head of numpy_attention/ops/erf.py.
     """
     require_float("erf", x=x)
     y = np.empty_like(x, order="C")

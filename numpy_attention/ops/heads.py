@@ -42,8 +42,6 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
 
     >>> split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)[0].tolist()
     [[[0.0, 1.0], [4.0, 5.0]], [[2.0, 3.0], [6.0, 7.0]]]
-
-    Derivation: Chapter 7, the head of numpy_attention/ops/heads.py.
     """
     _check_split(x, num_heads)
     y = _split(x, num_heads)
@@ -74,10 +72,10 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
     >>> heads, _ = split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)
     >>> concat_heads(heads)[0].tolist()
     [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
-
-    Derivation: Chapter 7, the head of numpy_attention/ops/heads.py.
     """
-    _check_concat(x)
+    require_float("concat_heads", x=x)
+    if x.ndim < 3 or x.shape[-3] == 0:
+        raise shape_error("concat_heads", "x", "(..., H, T, d_v) with H at least 1", x.shape)
     return _concat(x), HeadsCache(x.shape, x.dtype)
 
 
@@ -111,9 +109,3 @@ def _check_split(x: np.ndarray, num_heads: int) -> None:
     if x.shape[-1] % num_heads:
         expected = f"a divisor of d_model = {x.shape[-1]}"
         raise value_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
-
-
-def _check_concat(x: np.ndarray) -> None:
-    require_float("concat_heads", x=x)
-    if x.ndim < 3 or x.shape[-3] == 0:
-        raise shape_error("concat_heads", "x", "(..., H, T, d_v) with H at least 1", x.shape)

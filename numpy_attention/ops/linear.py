@@ -47,8 +47,6 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[n
     >>> y, cache = linear(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 4.0]]))
     >>> y
     array([[ 1.,  2., 11.]])
-
-    Derivation: Chapter 1, the head of numpy_attention/ops/linear.py.
     """
     _check_linear(x, w, b)
     d_out = w.shape[1]

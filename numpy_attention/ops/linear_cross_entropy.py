@@ -85,8 +85,6 @@ def linear_cross_entropy(
     >>> loss, cache = linear_cross_entropy(x, table, targets, block_size=2)
     >>> float(loss) == float(np.log(8.0))
     True
-
-    Derivation: Chapter 12, appendix, the head of numpy_attention/ops/linear_cross_entropy.py.
     """
     _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
     rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)

@@ -61,10 +61,9 @@ def cross_entropy(
 
     >>> float(cross_entropy(np.zeros((3, 8)), np.array([1, 7, -100]))[0]) == float(np.log(8.0))
     True
-
-    Derivation: Chapter 11, the head of numpy_attention/ops/losses.py.
     """
-    _check_cross_entropy(logits, targets, ignore_index, label_smoothing)
+    require_float("cross_entropy", logits=logits)
+    check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)
     x = wide(as_rows(logits))  # (N_all, V)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=x)
     surprise, p, _, total = surprise_in_rows(x, safe_targets, label_smoothing)
@@ -178,8 +177,3 @@ def check_dloss(name: str, dloss: np.ndarray | float) -> None:
     number = isinstance(dloss, (int, float)) or getattr(getattr(dloss, "dtype", None), "kind", "") in tuple("fiuc")
     if not number or np.ndim(dloss) != 0:
         raise shape_error(name, "dloss", "a single number", np.shape(dloss) or repr(dloss), "1.0 for a plain loss")
-
-
-def _check_cross_entropy(logits: np.ndarray, targets: np.ndarray, ignore_index: int, label_smoothing: float) -> None:
-    require_float("cross_entropy", logits=logits)
-    check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)

@@ -40,8 +40,6 @@ def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = N
     >>> causal_mask(2, 3).astype(int)
     array([[1, 1, 0],
            [1, 1, 1]])
-
-    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
     T_q, T_k = query_and_key_lengths("causal_mask", T_q, T_k)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
@@ -66,11 +64,9 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
            [1, 1, 0, 0],
            [0, 1, 1, 0],
            [0, 0, 1, 1]])
-
-    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
     T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
-    window = _checked_window(window)
+    window = require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
@@ -92,8 +88,6 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     >>> padding_mask(np.array([1, 3]), T=3)[:, 0, 0].astype(int)
     array([[1, 0, 0],
            [1, 1, 1]])
-
-    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
     lengths = np.array(lengths, None if lengths else int) if isinstance(lengths, list) else lengths
     _check_padding(lengths, T)
@@ -113,8 +107,6 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
 
     >>> mask_from_blocked(np.array([[0, 0, 1]]))
     array([[ True,  True, False]])
-
-    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
     _check_blocked(blocked)
     return blocked == 0
@@ -134,8 +126,6 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
 
     >>> mask_from_additive(np.array([[0.0, -1e9, -np.inf]]))
     array([[ True, False, False]])
-
-    Derivation: Chapter 4, the head of numpy_attention/ops/masks.py.
     """
     _check_additive(additive)
     return additive == 0
@@ -148,10 +138,6 @@ def query_and_key_lengths(op: str, T_q: int, T_k: int | None) -> tuple[int, int]
     """
     T_q = require_size(op, "T_q", T_q, at_least=0)
     return T_q, T_q if T_k is None else require_size(op, "T_k", T_k, at_least=0)
-
-
-def _checked_window(window: int) -> int:
-    return require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
 
 
 def _check_padding(lengths: np.ndarray, T: int) -> None:

@@ -64,8 +64,6 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     >>> y, cache = layer_norm(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2))
     >>> y.round(4)
     array([[-1.,  1.]])
-
-    Derivation: Chapter 9, the head of numpy_attention/ops/normalization.py.
     """
     _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
     d = x.shape[-1]
@@ -92,18 +90,13 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
 
     # y = x_hat * gamma + beta
     dbeta = sum_over_rows(as_rows(dy_wide))  # (d,)
-    dy_x_hat = dy_wide * x_hat
-    dgamma = sum_over_rows(as_rows(dy_x_hat))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy_wide * x_hat))  # (d,)
+    dx_hat = dy_wide * gamma  # (..., d)
 
     # x_hat = (x - mean) * r
-    gamma_column = wide(gamma)[:, None] / d  # a row times this column is the mean of row * gamma
-    mean_dx_hat = dy_wide @ gamma_column  # (..., 1)
-    along_x_hat = dy_x_hat @ gamma_column  # mean(dx_hat * x_hat), (..., 1)
-    not_let_through = np.multiply(x_hat, along_x_hat, out=dy_x_hat)  # in its place: it is not needed again
-    not_let_through += mean_dx_hat
-    dx = dy_wide * gamma  # for now dx_hat, (..., d)
-    dx -= not_let_through
-    dx *= r
+    mean_dx_hat = sum_in_rows(dx_hat) / d  # (..., 1)
+    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
+    dx = r * (dx_hat - mean_dx_hat - x_hat * along_x_hat)
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False), dbeta.astype(dy.dtype, copy=False)
 
 
@@ -122,8 +115,6 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
     array([[0.8485, 1.1314]])
-
-    Derivation: Chapter 9, the head of numpy_attention/ops/normalization.py.
     """
     _check_norm("rms_norm", x, eps, gamma=gamma)
     x_wide = wide(x)
@@ -146,14 +137,12 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     d = dy.shape[-1]
 
     # y = x_hat * gamma
-    dy_x_hat = dy_wide * x_hat
-    dgamma = sum_over_rows(as_rows(dy_x_hat))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy_wide * x_hat))  # (d,)
+    dx_hat = dy_wide * gamma  # (..., d)
 
     # x_hat = x * r
-    along_x_hat = dy_x_hat @ (wide(gamma)[:, None] / d)  # mean(dx_hat * x_hat), (..., 1)
-    dx = dy_wide * gamma  # for now dx_hat, (..., d)
-    dx -= np.multiply(x_hat, along_x_hat, out=dy_x_hat)  # in its place: it is not needed again
-    dx *= r
+    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
+    dx = r * (dx_hat - x_hat * along_x_hat)
     return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False)
 
 

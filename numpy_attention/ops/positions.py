@@ -34,12 +34,12 @@ from numpy_attention.errors import (
     broadcasts_to,
     dtype_error,
     require_array,
+    require_choice,
     require_cotangent,
     require_float,
     require_number,
     require_size,
     shape_error,
-    value_error,
 )
 from numpy_attention.ops.masks import query_and_key_lengths
 
@@ -59,10 +59,9 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 
     >>> sinusoidal_positions(2, 3, dtype=np.float64).round(4).tolist()
     [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    _check_sinusoidal(length, d_model)
+    require_size("sinusoidal_positions", "length", length, at_least=0)
+    require_size("sinusoidal_positions", "d_model", d_model)
     frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
     angles = np.arange(length)[:, None] * frequencies  # (length, ceil(d_model / 2))
     table = np.empty((length, d_model))
@@ -98,8 +97,6 @@ def rotary(
 
     >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
     array([[0.5403, 0.8415]])
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
     _check_rotary(x, positions, base, pairing)
     d_k = x.shape[-1]
@@ -137,10 +134,8 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 
     >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    _check_alibi("alibi_slopes", num_heads)
+    require_size("alibi_slopes", "num_heads", num_heads)
     lower = 2 ** int(math.log2(num_heads))
     slopes = 2.0 ** (-8.0 * np.arange(1, lower + 1) / lower)
     between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))
@@ -162,10 +157,8 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | n
 
     >>> alibi_bias(1, 3).tolist()[0][2]
     [-0.0078125, -0.00390625, 0.0]
-
-    Derivation: Chapter 8, the head of numpy_attention/ops/positions.py.
     """
-    _check_alibi("alibi_bias", num_heads)
+    require_size("alibi_bias", "num_heads", num_heads)
     T_q, T_k = query_and_key_lengths("alibi_bias", T_q, T_k)
     distance = np.abs(np.arange(T_q)[:, None] + (T_k - T_q) - np.arange(T_k))  # (T_q, T_k)
     return (alibi_slopes(num_heads)[:, None, None] * -distance).astype(dtype)
@@ -183,24 +176,14 @@ def _turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.n
     return y
 
 
-def _check_sinusoidal(length: int, d_model: int) -> None:
-    require_size("sinusoidal_positions", "length", length, at_least=0)
-    require_size("sinusoidal_positions", "d_model", d_model)
-
-
 def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, pairing: str) -> None:
     require_float("rotary", x=x)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
     require_number("rotary", "base", base, above=0)
-    if pairing not in ("half", "interleaved"):
-        raise value_error("rotary", "pairing", '"half" or "interleaved"', repr(pairing))
+    require_choice("rotary", "pairing", pairing, ("half", "interleaved"), '"half" or "interleaved"')
     require_array("rotary", "positions", positions, "an array of numbers")
     if positions.dtype.kind not in "iuf":
         raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
     if positions.ndim == 0 or not broadcasts_to(positions.shape, x.shape[:-1]):
         raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
-
-
-def _check_alibi(op: str, num_heads: int) -> None:
-    require_size(op, "num_heads", num_heads)

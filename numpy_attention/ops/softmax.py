@@ -57,8 +57,6 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
 
     >>> softmax(np.array([10000.0, 10000.0, -np.inf]))[0]
     array([0.5, 0.5, 0. ])
-
-    Derivation: Chapter 3, the head of numpy_attention/ops/softmax.py.
     """
     _check_softmax(x, axis, out)
     y = np.empty_like(x) if out is None else out

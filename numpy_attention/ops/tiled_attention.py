@@ -38,8 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import dtype_error, require_cotangent, require_float, require_size, shape_error, value_error
-from numpy_attention.ops.attention import fold_heads
-from numpy_attention.ops.attention_arguments import check_attention_arguments
+from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
 from numpy_attention.ops.tiles import (
@@ -107,8 +106,6 @@ def tiled_attention(
     >>> y, cache = tiled_attention(q, k, v, causal=True, block_size=2)
     >>> bool(np.allclose(y[0], v[0]))  # the first query sees the first key only
     True
-
-    Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
     """
     _check_tiled(q, k, v, mask, Band(causal, window, slopes), scale, block_size)
     band = Band(causal, window if window is None else int(window), slopes)
@@ -218,8 +215,6 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     >>> _, cache = tiled_attention(q, k, v, mask=np.array([True, True, False]))
     >>> tiled_attention_weights(cache)
     array([[0.5, 0.5, 0. ]])
-
-    Derivation: Chapter 12, the head of numpy_attention/ops/tiled_attention.py.
     """
     q, k = cache.q, cache.k
     qg, kg, _ = _group(q, k, cache.v)

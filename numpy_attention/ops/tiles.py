@@ -36,8 +36,6 @@ class Band(NamedTuple):
 
     >>> Band(causal=True, window=128)
     Band(causal=True, window=128, slopes=None)
-
-    Derivation: Chapter 12, appendix, the head of numpy_attention/ops/tiles.py.
     """
 
     causal: bool = False

@@ -56,10 +56,7 @@ def training_curves(
             axes.plot(steps, values, **look, marker=marker, markersize=4, label=NAMES[name])
         if not accuracy:
             for name, level in (levels or {}).items():
-                axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2)
-                beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-                font: dict[str, Any] = {"fontsize": 8, "color": INK, "family": FONT}
-                axes.annotate(name, (1, level), xytext=(4, 0), va="center", **beside, **font)
+                _draw_level(axes, level, name, COLOURS[4], INK)
         else:
             axes.set_ylim(-0.02, 1.02)
         what, unit = ("accuracy", "") if accuracy else ("loss", " (nats)")
@@ -156,13 +153,18 @@ def largest_curvature(
         _require_one_each("largest_curvature", f"curvatures[{rate}]", np.asarray(values), steps)
         axes.plot(steps, values, **_look(n), label=f"learning rate {rate:g}")
         colour = _look(n)["color"]
-        axes.axhline(2 / rate, color=colour, linestyle=":", linewidth=1.2)
-        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        font: dict[str, Any] = {"fontsize": 8, "color": colour, "family": FONT}
-        axes.annotate(f"2 / {rate:g}", (1, 2 / rate), xytext=(4, 0), va="center", **beside, **font)
+        _draw_level(axes, 2 / rate, f"2 / {rate:g}", colour, colour)
     dress(axes, title, "step", "largest curvature", grid=True)
     legend(axes)
     return figure
+
+
+def _draw_level(axes: Any, level: float, name: str, colour: str, of_name: str) -> None:
+    """A dotted line across the picture, with its name on the right of it."""
+    axes.axhline(level, color=colour, linestyle=":", linewidth=1.2)
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    font: dict[str, Any] = {"fontsize": 8, "color": of_name, "family": FONT}
+    axes.annotate(name, (1, level), xytext=(4, 0), va="center", **beside, **font)
 
 
 def _require_one_each(op: str, argument: str, values: np.ndarray, steps: np.ndarray) -> None:

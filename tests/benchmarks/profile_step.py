@@ -19,6 +19,7 @@ from typing import Any
 
 from numpy_attention.files import whole_or_not_at_all
 from numpy_attention.layers import feed_forward
+from numpy_attention.models.head import Head
 from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients, single_threaded_blas
 from numpy_attention.training.optimizers import AdamW
@@ -28,7 +29,7 @@ FOUND = Path(__file__).with_suffix(".json")
 STEPS = {"nano": 400, "micro": 40, "small": 6, "gpt2": 8}
 PARTS = {
     "linear maps": ("linear",),
-    "logits of the tied table": ("run_head", "head_gradients"),
+    "logits of the tied table": (),  # the methods of Head
     "attention": ("scaled_dot_product_attention", "tiled_attention"),
     "GELU": ("gelu",),
     "layer norm": ("layer_norm",),
@@ -49,6 +50,8 @@ def put_clocks(spent: dict[str, float]) -> None:
             if name in clocks and callable(value):
                 setattr(module, name, _timed(value, clocks[name], spent))
     forward, backward = feed_forward.ACTIVATIONS["gelu"]
+    for method in ("forward", "gradients"):
+        setattr(Head, method, _timed(getattr(Head, method), "logits of the tied table", spent))
     feed_forward.ACTIVATIONS["gelu"] = _timed(forward, "GELU", spent), _timed(backward, "GELU", spent)
 
 

@@ -4,33 +4,34 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.head import head_gradients, run_head
+from numpy_attention.models.head import Head
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_table_serves_as_the_matrix_of_a_head(dtype: type) -> None:
     rng = np.random.default_rng(3)
     B, T, V, d_model = 2, 3, 7, 5
-    table = rng.standard_normal((V, d_model)).astype(dtype)
+    embedding = na.Embedding(V, d_model, rng, dtype=dtype)
     x = rng.standard_normal((T, B, d_model)).astype(dtype).swapaxes(0, 1)  # not contiguous
     dlogits = rng.standard_normal((B, T, V)).astype(dtype)
     head = na.Linear(d_model, V, None, bias=False, dtype=dtype)
-    head.w[...] = table.T
+    head.w[...] = embedding.table.T
+    by_table, by_matrix = Head(embedding, None), Head(embedding, head)
 
-    tied, tied_cache = run_head(x, table, None)
-    untied, untied_cache = run_head(x, table, head)
+    tied, tied_cache = by_table.forward(x)
+    untied, untied_cache = by_matrix.forward(x)
     rounding = 1e-5 if dtype is np.float32 else 1e-13
     assert tied.shape == (B, T, V)
     assert tied.dtype == dtype
     np.testing.assert_allclose(tied, untied, rtol=0, atol=rounding)
 
-    of_table, (dx, dtable) = run(head_gradients(dlogits, tied_cache, table, None))
-    of_head, (dx_untied, nothing) = run(head_gradients(dlogits, untied_cache, table, head))
+    of_table, (dx, dtable) = run(by_table.gradients(dlogits, tied_cache))
+    of_head, (dx_untied, nothing) = run(by_matrix.gradients(dlogits, untied_cache))
     assert of_table == {}
     assert list(of_head) == ["head.w"]
     np.testing.assert_allclose(dx, dx_untied, rtol=0, atol=rounding)
     np.testing.assert_allclose(dtable, of_head["head.w"].T, rtol=0, atol=rounding)
-    assert nothing.shape == table.shape
+    assert nothing.shape == embedding.table.shape
     assert not nothing.any()  # the embedding has something to add to all the same
 
 
@@ -41,14 +42,17 @@ def test_what_is_frozen_gets_no_gradient_and_what_is_not_the_same(
     tied: bool, head_frozen: bool, table_frozen: bool, rng: np.random.Generator
 ) -> None:
     B, T, V, d_model = 2, 3, 7, 5
-    table, x = rng.standard_normal((V, d_model)), rng.standard_normal((B, T, d_model))
+    embedding, x = na.Embedding(V, d_model, rng, dtype=np.float64), rng.standard_normal((B, T, d_model))
     dlogits = rng.standard_normal((B, T, V))
     head = None if tied else na.Linear(d_model, V, rng, bias=False, dtype=np.float64)
-    _, cache = run_head(x, table, head)
-    of_all, (dx_of_all, dtable_of_all) = run(head_gradients(dlogits, cache, table, head))
+    scores = Head(embedding, head)
+    _, cache = scores.forward(x)
+    of_all, (dx_of_all, dtable_of_all) = run(scores.gradients(dlogits, cache))
     if head is not None and head_frozen:
         head.freeze()
-    yielded, (dx, dtable) = run(head_gradients(dlogits, cache, table, head, table_frozen))
+    if table_frozen:
+        embedding.freeze()
+    yielded, (dx, dtable) = run(scores.gradients(dlogits, cache))
     np.testing.assert_array_equal(dx, dx_of_all)
     assert yielded.keys() == (set() if tied or head_frozen else {"head.w"})
     for name, gradient in yielded.items():
@@ -73,6 +77,20 @@ def test_of_a_model_any_part_can_be_frozen(tied: bool, part: str, rng: np.random
     assert frozen or (tied and part == "head")
     assert grads.keys() == of_all.keys() - frozen
     for name, gradient in grads.items():
+        np.testing.assert_allclose(gradient, of_all[name], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("logits_at_once", [1, 2**25])
+@pytest.mark.parametrize("options", [{"tie_weights": True, "share_embeddings": True}, {}], ids=["one table", "three"])
+def test_a_frozen_table_of_an_encoder_decoder_changes_no_other_gradient(options, logits_at_once, rng) -> None:
+    model = na.Seq2Seq(na.Seq2SeqConfig(7, 7, 5, 6, 2, 1, **options), rng, np.float64)
+    model.logits_at_once = logits_at_once
+    inputs = rng.integers(0, 7, (3, 2, 5))
+    of_all = model.backward(model.loss(*inputs)[1])
+    model.target_embedding.freeze()
+    found = dict(model.gradients(model.loss(*inputs)[1]))
+    assert found.keys() == of_all.keys() - {"target_embedding.table"}
+    for name, gradient in found.items():
         np.testing.assert_allclose(gradient, of_all[name], rtol=0, atol=1e-15)
 
 

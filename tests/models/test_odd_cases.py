@@ -129,11 +129,3 @@ def test_no_sequences_give_no_answers(rng):
     assert built(SEQ2SEQ, rng).greedy(none, START, STOP) == []
     assert built(SEQ2SEQ, rng).beam_search(none, START, STOP) == []
     assert built(CLASSIFIER, rng).predict(none).shape == (0,)
-
-
-@pytest.mark.parametrize("config", [GPT, SEQ2SEQ, CLASSIFIER], ids=lambda config: type(config).__name__)
-def test_a_list_of_ids_is_told_to_become_an_array(config, rng):
-    model = built(config, rng)
-    inputs = ([[1, 2]],) * (2 if config is SEQ2SEQ else 1)
-    with pytest.raises(TypeError, match=r"ids must be an array, got list; wrap it: np.asarray\((source_)?ids\)"):
-        model.forward(*inputs)

@@ -1,8 +1,9 @@
-"""Gradients of logits that have none, numbers that are no settings, and weights too large to compute with."""
+"""What every model refuses in one sentence of ours, or takes rightly: ids, lengths, settings, gradients, weights."""
 
 import dataclasses
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,76 @@ def test_the_callers_own_warnings_stay_as_they_were_while_a_stream_waits() -> No
     tokens = stream(built("GPT"), [1, 2], 3, temperature=0.0)
     next(tokens)
     assert np.geterr() == before
+
+
+GPT, SEQ2SEQ, PADDED = built("GPT"), built("Seq2Seq"), built("Seq2Seq", pad_token=0)
+CLASSIFIER, ENCODER = built("SequenceClassifier"), built("TextEncoder")
+PAIR = np.array([[1, 2, 3], [4, 0, 1]])
+CLASSES = np.array([0, 2])
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "gpt": lambda ids: GPT.forward(ids)[0],
+    "gpt, targets": lambda ids: GPT.loss(PAIR, ids)[0],
+    "source": lambda ids: SEQ2SEQ.forward(ids, PAIR)[0],
+    "target": lambda ids: SEQ2SEQ.forward(PAIR, ids)[0],
+    "source with padding": lambda ids: PADDED.forward(ids, PAIR)[0],
+    "target with padding": lambda ids: PADDED.forward(PAIR, ids)[0],
+    "seq2seq, targets": lambda ids: SEQ2SEQ.loss(PAIR, PAIR, ids)[0],
+    "encode": lambda ids: SEQ2SEQ.encode(ids)[0],
+    "decode": lambda ids: SEQ2SEQ.decode(ids, SEQ2SEQ.encode(PAIR)[0])[0],
+    "classifier": lambda ids: CLASSIFIER.forward(ids)[0],
+    "text encoder": lambda ids: ENCODER.forward(ids)[0],
+    "text encoder, targets": lambda ids: ENCODER.loss(PAIR, ids)[0],
+    "text encoder, types": lambda ids: ENCODER.forward(PAIR, types=ids % 2 if isinstance(ids, np.ndarray) else ids)[0],
+}
+WRONG = {
+    "nothing": None, "a list": PAIR.tolist(), "a tuple": tuple(map(tuple, PAIR)), "a number": 3, "0-D": np.array(3),
+    "an id": np.int64(3), "one sequence": PAIR[0], "one too many axes": PAIR[None], "floats": PAIR.astype(float),
+    "bool": PAIR > 1, "masked": np.ma.array(PAIR), "a matrix": PAIR.view(np.matrix), "none in a row": PAIR[:, :0],
+    "below 0": -PAIR, "beyond the table": PAIR + 5, "far beyond": PAIR.astype(np.uint64) + np.uint64(2**63),
+}
+DTYPES = ["i1", "u1", "i2", "u2", ">i4", "<u4", ">i8", "<i8", ">u8", "<u8"]
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ids_may_be_integers_of_any_size_and_order(name: str, dtype: str) -> None:
+    np.testing.assert_array_equal(CALLS[name](PAIR.astype(dtype)), CALLS[name](PAIR))
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "text encoder, types"])
+@pytest.mark.parametrize("what", WRONG)
+def test_ids_that_are_none_are_refused_in_one_sentence(name: str, what: str) -> None:
+    refused(CALLS[name], WRONG[what])
+
+
+@pytest.mark.parametrize("call", [
+    lambda ids: SEQ2SEQ.greedy(ids, 1, 2), lambda ids: PADDED.beam_search(ids, 1, 2),
+], ids=["greedy", "beam"])
+@pytest.mark.parametrize("what", WRONG)
+def test_a_search_refuses_such_sources_too(call: Callable[[Any], Any], what: str) -> None:
+    assert "ids" in refused(call, WRONG[what])
+
+
+@pytest.mark.parametrize("lengths", [
+    [3], [1, 2, 3], [[1, 2]], 2, [1.0, 2.0], [-1, 2], [1, 4], np.array([True, False]), np.array(1),
+], ids=str)
+@pytest.mark.parametrize("forward", [
+    lambda lengths: SEQ2SEQ.forward(PAIR, PAIR, lengths),
+    lambda lengths: SEQ2SEQ.forward(PAIR, PAIR, None, lengths),
+    lambda lengths: CLASSIFIER.forward(PAIR, lengths),
+    lambda lengths: ENCODER.forward(PAIR, lengths),
+], ids=["source", "target", "classifier", "text encoder"])
+def test_lengths_are_one_integer_a_sequence(forward: Callable[[Any], Any], lengths: Any) -> None:
+    assert "lengths" in refused(forward, lengths)
+
+
+@pytest.mark.parametrize("model", [GPT, SEQ2SEQ, CLASSIFIER, ENCODER], ids=lambda model: type(model).__name__)
+def test_a_batch_of_no_sequences_has_a_loss_and_gradients_of_zero(model: Any) -> None:
+    none = PAIR[:0]
+    inputs = {GPT: (none, none), SEQ2SEQ: (none, none, none), CLASSIFIER: (none, CLASSES[:0])}.get(model)
+    if inputs is None:  # of texts without others to be told from there is no loss
+        assert model.forward(none)[0].shape == (0, 4)
+        return
+    loss, cache = model.loss(*inputs)
+    assert loss == 0.0
+    assert not any(grad.any() for grad in model.backward(cache).values())

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from numpy_attention.models.stack import Stack, attention_weights, run_stack, stack_gradients
+from numpy_attention.models.stack import BlockInputs, Parts, Stack, attention_weights, run_stack, stack_gradients
 from tests.layers.gradients import assert_gradients, randomized
 from tests.models.test_seq2seq import CONFIG
 
@@ -65,13 +65,14 @@ def test_weights_have_the_names_of_their_layers(rng):
 
 def test_dropout_falls_on_what_goes_into_the_first_block_in_training_alone(rng):
     x = rng.standard_normal((3, 5, 12))
-    y, cache = run_stack(x, None, [], None, 0.75, rng=rng)
+    parts = Parts(None, [], None, 0.75)
+    y, cache = run_stack(x, parts, BlockInputs(), rng=rng)
     kept = y != 0
     assert 0.1 < kept.mean() < 0.4
     np.testing.assert_array_equal(y[kept], 4 * x[kept])
     dy = rng.standard_normal(y.shape)
-    np.testing.assert_array_equal(returned_by(stack_gradients(dy, cache, None, [], None))[0], 4 * dy * kept)
-    y, cache = run_stack(x, None, [], None, 0.75)
+    np.testing.assert_array_equal(returned_by(stack_gradients(dy, cache, parts))[0], 4 * dy * kept)
+    y, cache = run_stack(x, parts, BlockInputs())
     np.testing.assert_array_equal(y, x)
     assert cache.dropout is None
 

@@ -83,7 +83,27 @@ def test_a_single_target_out_of_range_is_refused_too() -> None:
     np.testing.assert_allclose(na.cross_entropy(np.ones(7), np.int64(3))[0], np.log(7.0))
 
 
-def test_the_gradient_of_a_loss_is_a_single_number() -> None:
-    _, cache = na.cross_entropy(np.ones((2, 7)), np.array([1, 2]))
-    with pytest.raises(ValueError, match=r"dloss must be a single number, got \(2,\); 1.0 for a plain loss"):
-        na.cross_entropy_backward(np.ones(2), cache)
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", ">i4", "<u4", ">i8", "<i8", ">u8", "<u8"])
+def test_losses_and_their_gradients_take_targets_of_any_integers(dtype: str) -> None:
+    logits, table = np.random.default_rng(1).standard_normal((2, 3, 3))
+    targets = np.array([0, 2, 1])
+    for op, back, inputs in (
+        (na.cross_entropy, na.cross_entropy_backward, (logits,)),
+        (na.linear_cross_entropy, na.linear_cross_entropy_backward, (logits, table)),
+    ):
+        loss, cache = op(*inputs, targets)
+        same, of_these = op(*inputs, targets.astype(dtype))
+        assert loss == same
+        for one, other in zip(np.atleast_1d(back(1.0, cache)), np.atleast_1d(back(1.0, of_these)), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dloss", [None, "1", [1.0], np.ones(1), {}], ids=str)
+def test_the_gradient_of_a_loss_is_a_number(dloss: Any) -> None:
+    for op, back, inputs in (
+        (na.cross_entropy, na.cross_entropy_backward, (np.eye(3),)),
+        (na.linear_cross_entropy, na.linear_cross_entropy_backward, (np.eye(3), np.eye(3))),
+    ):
+        _, cache = op(*inputs, np.array([0, 2, 1]))
+        with pytest.raises(ValueError, match=rf"^{back.__name__}: dloss must be a single number, got .*; 1.0 for a"):
+            back(dloss, cache)
