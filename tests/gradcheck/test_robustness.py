@@ -114,11 +114,6 @@ def notes_of_function(f: Any, vjp: Any, *arrays: Any) -> list[str]:
     return notes_of(FunctionProblem(f, vjp, arrays, {}))
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_no_false_alarm_and_no_note_in_the_catalogue(name: str) -> None:
-    assert notes_of(CATALOGUE[name].case(1).problem(), seed=1) == []
-
-
 def test_state_in_a_global_is_told(rng: np.random.Generator) -> None:
     kept = {}
 

@@ -1,6 +1,6 @@
 """What is known of the drawn mutations, stored in strength.json: of each its name, its kind and the test that notices.
 
-`table` is what docs/gallery.md shows of it, written by tests/gallery/page.py.
+`table` is what docs/gallery.md shows of it, written by tests/catalogue/gallery_page.py.
 """
 
 import json
