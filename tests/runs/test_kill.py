@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("killed_runs.py")
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(4, 1), pytest.param(50, 2, marks=pytest.mark.slow)], ids=str
+    ("count", "seed"), [(4, 1), pytest.param(20, 2, marks=pytest.mark.slow)], ids=str
 )
 def test_killed_runs_resume_and_end_bit_for_bit_as_the_unkilled_one(tmp_path, count, seed):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAM.parents[2])}
