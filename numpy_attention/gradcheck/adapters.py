@@ -28,6 +28,7 @@ from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.gradcheck.trees import is_scalar, kind_of, leaves, tree_map
 
 __all__ = ["check_autograd", "check_cupy", "check_jax", "check_torch"]
+Pull = Callable[[Callable[[Arrays], Any], Arrays, Any], Mapping[str, Any]]
 
 
 def check_jax(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **options: Any) -> Report:
@@ -221,9 +222,6 @@ def _of_torch_module(module: Any) -> Callable[..., Any]:
 
     call.__name__ = type(module).__name__
     return call
-
-
-Pull = Callable[[Callable[[Arrays], Any], Arrays, Any], Mapping[str, Any]]
 
 
 def check_there(

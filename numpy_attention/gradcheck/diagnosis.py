@@ -37,6 +37,9 @@ from numpy_attention.gradcheck.terms import (
 )
 from numpy_attention.gradcheck.trees import Arrays
 
+ZERO = 1e-13  # of the right gradient: the round-off of what cancels
+NOISE = 1e-6  # what is off by a smaller share, and by no factor, is likelier noise than a mistake
+
 
 def diagnose(evidence: Evidence) -> str:
     """Fill in the pattern of each wrong argument, and return the likely mistake."""
@@ -108,10 +111,6 @@ def _of_one_parameter(evidence: Evidence) -> str:
         f"all other gradients are right: the mistake stands where d{wrong[0]} is put together "
         "(used twice, its two gradients must be added)"
     )
-
-
-ZERO = 1e-13  # of the right gradient: the round-off of what cancels
-NOISE = 1e-6  # what is off by a smaller share, and by no factor, is likelier noise than a mistake
 
 
 def find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation | None:

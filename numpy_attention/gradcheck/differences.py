@@ -44,6 +44,9 @@ OUTSIDE = 40  # so many steps outside the domain do not count among the levels
 GOOD = 1e-6  # relative error of a derivative that needs no other scale
 OTHER_SCALES = (2.0**-14, 2.0**6)
 SETTLED = 1e-4  # relative error of a one-sided slope that is good enough
+PIECES = 16  # so many pieces around a corner are looked at
+SLACK = 1e-3  # slopes next to a corner are known so well
+AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
 
 
 class Derivative(NamedTuple):
@@ -256,11 +259,6 @@ def taylor_slope(line: Line, claimed: float) -> float | None:
     if len(remainders) < 3:
         return None
     return math.log2(remainders[-3] / remainders[-1]) / 2
-
-
-PIECES = 16  # so many pieces around a corner are looked at
-SLACK = 1e-3  # slopes next to a corner are known so well
-AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
 
 
 def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:

@@ -28,6 +28,13 @@ from numpy_attention.gradcheck.problem import Arrays, is_float
 
 UNDONE = "a backward is the transpose of it (the matrix transposed, the sum from the other end, the angle turned back)"
 SMALL = 1e-4  # an error below this share is below what the experiments see
+REPEATED = (
+    "rows of repeated {name} get only one of their contributions: d[{name}] += dy keeps the last; add them up "
+    "with np.add.at (a scatter-add), or sort and np.add.reduceat"
+)
+OTHER = 1.37  # a constant that no formula contains
+FEW = 8  # arguments; with more of them, as in a layer, only vectors are set to ones
+MANY = 16  # axes longer than this are not taken apart place by place
 
 
 def experiments(evidence: Evidence) -> Iterator[str]:
@@ -180,16 +187,6 @@ def _near(a: np.ndarray, b: np.ndarray, slack: float) -> bool:
     return bool(np.all(np.abs(a - b) <= slack))
 
 
-REPEATED = (
-    "rows of repeated {name} get only one of their contributions: d[{name}] += dy keeps the last; add them up "
-    "with np.add.at (a scatter-add), or sort and np.add.reduceat"
-)
-
-
-OTHER = 1.37  # a constant that no formula contains
-FEW = 8  # arguments; with more of them, as in a layer, only vectors are set to ones
-
-
 def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
     """Whether the backward is right where one of the arguments has nothing to say."""
     for name, value in evidence.exact.items():
@@ -279,9 +276,6 @@ def _tells(evidence: Evidence, names: list[str], name: str, changed: np.ndarray)
     value, rng = evidence.exact[name], np.random.default_rng([evidence.report.seed, 19])
     shuffled = rng.permutation(value.reshape(-1)).reshape(value.shape)
     return not evidence.right_at(names, {**evidence.exact, name: shuffled})
-
-
-MANY = 16  # axes longer than this are not taken apart place by place
 
 
 def deaf_to_outputs(evidence: Evidence, names: list[str]) -> Iterator[str]:

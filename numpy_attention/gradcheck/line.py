@@ -40,30 +40,27 @@ class Scalar:
 
     def line(self, x: np.ndarray, where: slice, direction: np.ndarray) -> "Line":
         """L along a line through a stretch of the flattened x."""
-        return Line(self, [Piece(x, where, direction)])
+        return Line(self, [(x, where, direction)])
 
     def through(self, arrays: Iterable[np.ndarray], directions: Iterable[np.ndarray]) -> "Line":
         """L along a line through several arrays at once."""
-        pieces = [Piece(x, slice(None), v.reshape(-1)) for x, v in zip(arrays, directions, strict=True)]
-        return Line(self, pieces)
-
-
-class Piece:
-    """A stretch of the flattened x, and how far each of its elements goes per unit of t."""
-
-    def __init__(self, x: np.ndarray, where: slice, direction: np.ndarray) -> None:
-        if not x.flags.c_contiguous:
-            raise ValueError("Piece: x must be C-contiguous, or moving it would move a copy")
-        self.x, self.direction = x.reshape(-1)[where], direction
-        self.start = self.x.copy()
+        return Line(self, [(x, slice(None), v.reshape(-1)) for x, v in zip(arrays, directions, strict=True)])
 
 
 class Line:
-    """t -> L(x + t v) - L(x), where x is moved in place and always put back."""
+    """t -> L(x + t v) - L(x), where x is moved in place and always put back.
 
-    def __init__(self, scalar: Scalar, pieces: list[Piece]) -> None:
-        self.scalar, self.pieces = scalar, pieces
-        self.calls = 0
+    Each piece is an array, the stretch of it (flattened) that moves, and how far its elements move per unit of t.
+
+    Raises: ValueError for an array that is not C-contiguous
+    """
+
+    def __init__(self, scalar: Scalar, pieces: list[tuple[np.ndarray, slice, np.ndarray]]) -> None:
+        if not all(x.flags.c_contiguous for x, _, _ in pieces):
+            raise ValueError("Line: x must be C-contiguous, or moving it would move a copy")
+        self.scalar, self.calls = scalar, 0
+        views = [(x.reshape(-1)[where], direction) for x, where, direction in pieces]
+        self.moved = [(x, x.copy(), direction) for x, direction in views]
 
     @property
     def noise(self) -> float:
@@ -72,24 +69,24 @@ class Line:
 
     @property
     def last_bit(self) -> float:
-        """The last bit of the largest number that is likely to stand in the computation of L."""
-        one = max([1.0, *(largest(piece.start) for piece in self.pieces), *map(largest, self.scalar.y)])
+        """The last bit of the largest number that is likely to occur in the computation of L."""
+        one = max([1.0, *(largest(start) for _, start, _ in self.moved), *map(largest, self.scalar.y)])
         return self.scalar.eps * one * max(map(largest, self.scalar.dy), default=0.0)
 
     def __call__(self, t: float) -> float:
         """The change of L at t; NaN outside the domain, which a function may tell by an error."""
         self.calls += 1
         try:
-            for piece in self.pieces:
-                np.add(piece.start, t * piece.direction, out=piece.x)
-            moved = self.scalar.evaluate()
+            for x, start, direction in self.moved:
+                np.add(start, t * direction, out=x)
+            outputs = self.scalar.evaluate()
         except Exception:  # at t = 0 it was fine
             return math.nan
         finally:
-            for piece in self.pieces:
-                piece.x[...] = piece.start
+            for x, start, _ in self.moved:
+                x[...] = start
         change = 0.0
-        for y_t, y, dy in zip(moved, self.scalar.y, self.scalar.dy):
+        for y_t, y, dy in zip(outputs, self.scalar.y, self.scalar.dy):
             if y_t.shape != y.shape:
                 return math.nan
             y_t -= y

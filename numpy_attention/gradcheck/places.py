@@ -16,6 +16,8 @@ from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.terms import spread
 
 MOST = 6  # places that are listed one by one
+OWN = 100  # so many ways there must be, to accept a threshold on the argument's own value
+OTHER = 500  # and on another
 
 
 def place(wrong: np.ndarray, seen: np.ndarray) -> str:
@@ -105,10 +107,6 @@ def place_in_words(report: ArgumentReport) -> str:
     if pattern:
         return f"{symbol} is wrong in {pattern}, by no simple rule"
     return f"{symbol} is wrong by no simple rule; derive it again, or check the parts of the function one by one"
-
-
-OWN = 100  # so many ways there must be, to accept a threshold on the argument's own value
-OTHER = 500  # and on another
 
 
 def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy: tuple[np.ndarray, ...]) -> str:

@@ -54,6 +54,10 @@ RESOLVED = 1e-3  # a difference whose error is a larger share of the terms is no
 
 Given = dict[str, np.ndarray]
 Layout = Callable[[np.ndarray], np.ndarray]
+STRIDES = (
+    "np.empty_like keeps the order of its argument, and reshape or ravel of such an array is a copy: make results by "
+    "np.zeros(x.shape, x.dtype), and count on no strides"
+)
 
 
 def root_of_eps(x: np.ndarray) -> float:
@@ -326,10 +330,6 @@ LAYOUTS: dict[str, tuple[Layout, str]] = {
     "has gaps between its elements": (spaced, ""),
     "has negative strides": (strided, ""),
 }
-STRIDES = (
-    "np.empty_like keeps the order of its argument, and reshape or ravel of such an array is a copy: make results by "
-    "np.zeros(x.shape, x.dtype), and count on no strides"
-)
 
 
 def check_layouts(asked: Asked) -> None:

@@ -37,6 +37,25 @@ from typing import Any
 import numpy as np
 
 Shape = tuple[int, ...]
+_SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = (
+    lambda row, rng: row,
+    lambda row, rng: rng.integers(-2, 3, row.size),
+    lambda row, rng: rng.integers(-1, 2, row.size) * rng.choice([-1.0, 1.0], row.size),  # -0.0 among them
+    lambda row, rng: np.where(rng.random(row.size) < 0.5, rng.choice([0.0, -0.0, 1.0, -1.0], row.size), row),
+    lambda row, rng: rng.choice(row[:2], row.size),
+    lambda row, rng: np.full(row.size, row[0]),
+    lambda row, rng: np.zeros(row.size) * rng.choice([-1.0, 1.0], row.size),
+    lambda row, rng: row * rng.choice([4.0, 12.0]),
+    lambda row, rng: row * rng.choice([1e-3, 1e-6]),
+    lambda row, rng: -np.abs(row),
+    lambda row, rng: np.abs(row),
+)
+Sizes = dict[str, int | tuple[int, ...]]
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
+_LONG = re.compile(r"[a-z]{4,}")  # what reads as a word rather than as a size
+_OF_ROWS, _OF_MATRICES = ("sorted", "simplex", "unit"), ("spd", "orthogonal")
+FEW = 400  # numbers altogether, where sizes can be so small
 
 
 def _floats(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
@@ -51,21 +70,6 @@ def _floats(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray
         if rng.random() < 0.3:  # or all negative
             x[...] = np.abs(x) * rng.choice([-1.0, 1.0])
     return x
-
-
-_SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = (
-    lambda row, rng: row,
-    lambda row, rng: rng.integers(-2, 3, row.size),
-    lambda row, rng: rng.integers(-1, 2, row.size) * rng.choice([-1.0, 1.0], row.size),  # -0.0 among them
-    lambda row, rng: np.where(rng.random(row.size) < 0.5, rng.choice([0.0, -0.0, 1.0, -1.0], row.size), row),
-    lambda row, rng: rng.choice(row[:2], row.size),
-    lambda row, rng: np.full(row.size, row[0]),
-    lambda row, rng: np.zeros(row.size) * rng.choice([-1.0, 1.0], row.size),
-    lambda row, rng: row * rng.choice([4.0, 12.0]),
-    lambda row, rng: row * rng.choice([1e-3, 1e-6]),
-    lambda row, rng: -np.abs(row),
-    lambda row, rng: np.abs(row),
-)
 
 
 def _positive(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
@@ -160,13 +164,7 @@ def draw_ids(
     return ids
 
 
-Sizes = dict[str, int | tuple[int, ...]]
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
 _KINDS = [*NUMBERS, "bool", "int"]
-_LONG = re.compile(r"[a-z]{4,}")  # what reads as a word rather than as a size
-_OF_ROWS, _OF_MATRICES = ("sorted", "simplex", "unit"), ("spd", "orthogonal")
 
 
 @dataclass(frozen=True)
@@ -258,12 +256,8 @@ def parse(text: str) -> Spec:
 
 
 def draw_sizes(
-    spec: Spec | str,
-    rng: np.random.Generator,
-    *,
-    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    largest: int = 5,
+    spec: Spec | str, rng: np.random.Generator, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None, largest: int = 5,
 ) -> Sizes:
     """Draw sizes that are all different (equal sizes hide transposes), one in four times with a single 1 among them."""
     spec = parse(spec) if isinstance(spec, str) else spec
@@ -283,12 +277,8 @@ def draw_sizes(
 
 
 def draw_inputs(
-    spec: Spec | str,
-    sizes: Mapping[str, int | tuple[int, ...]],
-    seed: int | np.random.Generator = 0,
-    dtype: np.typing.DTypeLike = np.float64,
-    *,
-    special: bool = False,
+    spec: Spec | str, sizes: Mapping[str, int | tuple[int, ...]], seed: int | np.random.Generator = 0,
+    dtype: np.typing.DTypeLike = np.float64, *, special: bool = False,
 ) -> dict[str, np.ndarray]:
     """Draw one array per argument: normal floats, masks with rows that see nothing, ids with repeats.
 
@@ -378,9 +368,6 @@ def _free_names(expression: str, defined: Mapping[str, str]) -> list[str]:
     return names
 
 
-FEW = 400  # numbers altogether, where sizes can be so small
-
-
 class DrawnInputs(dict[str, Any]):
     """The drawn arrays by argument name; `sizes`, `seed` and `special` made them, and are what a failure prints."""
 
@@ -395,12 +382,8 @@ class DrawnInputs(dict[str, Any]):
 
 
 def example_sizes(
-    spec: Spec | str,
-    seed: int,
-    *,
-    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    largest: int = 5,
+    spec: Spec | str, seed: int, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None, largest: int = 5,
 ) -> Sizes:
     """The sizes of the example of this seed: the first of twelve draws with few numbers, or else the smallest."""
     spec = parse(spec) if isinstance(spec, str) else spec
@@ -412,14 +395,8 @@ def example_sizes(
 
 
 def draw_example(
-    spec: Spec | str,
-    seed: int,
-    *,
-    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    largest: int = 5,
-    dtype: Any = np.float64,
-    special: bool = True,
+    spec: Spec | str, seed: int, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None, largest: int = 5, dtype: Any = np.float64, special: bool = True,
 ) -> DrawnInputs:
     """The example of this seed. Three in four hold special values; an optional argument is None in one of three."""
     spec = parse(spec) if isinstance(spec, str) else spec

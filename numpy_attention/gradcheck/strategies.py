@@ -29,13 +29,8 @@ from numpy_attention.gradcheck.spec import DrawnInputs, Sizes, Spec, draw_inputs
 
 @st.composite
 def sizes_of(
-    draw: st.DrawFn,
-    spec: Spec | str,
-    *,
-    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    largest: int = 5,
-    most: int = 400,
+    draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None, largest: int = 5, most: int = 400,
 ) -> Sizes:
     """Sizes for a spec, mostly all different; arrays of more than `most` numbers together are made smaller."""
     spec = parse(spec) if isinstance(spec, str) else spec
@@ -74,14 +69,8 @@ def sizes_of(
 
 @st.composite
 def inputs(
-    draw: st.DrawFn,
-    spec: Spec | str,
-    *,
-    fixed: Mapping[str, int | tuple[int, ...]] | None = None,
-    at_least: Mapping[str, int] | None = None,
-    largest: int = 5,
-    most: int = 400,
-    dtype: Any = np.float64,
+    draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    at_least: Mapping[str, int] | None = None, largest: int = 5, most: int = 400, dtype: Any = np.float64,
     special: bool = True,
 ) -> DrawnInputs:
     """Arrays for a spec, by argument name; an optional argument (`b?: d`) is None now and then.

@@ -25,15 +25,6 @@ from numpy_attention.gradcheck.problem import Arrays, is_float
 from numpy_attention.gradcheck.report import ArgumentReport
 
 ENOUGH = 3  # different values that a relation with a free constant must explain
-
-
-class Term(NamedTuple):
-    """A quantity of the formula, spread to the shape of a gradient."""
-
-    name: str
-    value: np.ndarray
-
-
 # The functions of one number that derivatives are made of.
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "1": np.ones_like,
@@ -64,6 +55,17 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "(log({u}) + 1)": lambda u: np.log(u) + 1,
 }
 POWERS = {1.0: "{z}", -1.0: "1 / {z}", 2.0: "{z}**2", -2.0: "1 / {z}**2", 0.5: "sqrt({z})", -0.5: "1 / sqrt({z})"}
+CONSTANTS = {
+    "pi": math.pi, "2 pi": 2 * math.pi, "sqrt(pi)": math.sqrt(math.pi), "sqrt(2 pi)": math.sqrt(2 * math.pi),
+    "sqrt(2)": math.sqrt(2), "ln 2": math.log(2), "ln 10": math.log(10), "e": math.e,
+}
+
+
+class Term(NamedTuple):
+    """A quantity of the formula, spread to the shape of a gradient."""
+
+    name: str
+    value: np.ndarray
 
 
 def terms_of(report: ArgumentReport, arrays: Arrays, outputs: tuple[np.ndarray, ...]) -> list[Term]:
@@ -170,12 +172,6 @@ def _fits(wanted: np.ndarray, made: np.ndarray, slack: np.ndarray) -> float:
 def _different(values: np.ndarray) -> int:
     """How many values differ by more than round-off."""
     return 0 if not values.size else 1 + int(np.sum(np.diff(np.sort(values)) > 1e-3 * largest(values)))
-
-
-CONSTANTS = {
-    "pi": math.pi, "2 pi": 2 * math.pi, "sqrt(pi)": math.sqrt(math.pi), "sqrt(2 pi)": math.sqrt(2 * math.pi),
-    "sqrt(2)": math.sqrt(2), "ln 2": math.log(2), "ln 10": math.log(10), "e": math.e,
-}
 
 
 class Relation(NamedTuple):

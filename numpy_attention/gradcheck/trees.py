@@ -39,6 +39,7 @@ from numpy_attention.gradcheck.report import GradientError
 Arrays = dict[str, Any]
 
 DEEPEST = 100  # containers within containers
+Gradients = dict[str, np.ndarray | None]
 
 
 def children(value: Any) -> dict[str, Any] | None:
@@ -205,9 +206,6 @@ def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
         return next(rest) if kind_of(leaf) else None
 
     return tree_map(one, y)
-
-
-Gradients = dict[str, np.ndarray | None]
 
 
 class TreeError(ValueError):

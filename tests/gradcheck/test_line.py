@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.line import EPS, Piece, Scalar, largest, rms
+from numpy_attention.gradcheck.line import EPS, Scalar, largest, rms
 
 
 def squares(x: np.ndarray) -> Scalar:
@@ -25,7 +25,7 @@ def test_the_array_is_put_back_and_a_strided_one_refused() -> None:
     line(0.5)
     assert x.tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="C-contiguous"):
-        Piece(np.ones((4, 4))[::2, ::2], slice(0, 1), np.ones(1))
+        squares(x).line(np.ones((4, 4))[::2, ::2], slice(0, 1), np.ones(1))
 
 
 def test_where_the_function_stops_it_is_nan_and_the_array_is_put_back() -> None:

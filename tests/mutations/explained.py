@@ -83,7 +83,7 @@ OF_ROOMS = (
     Explained("gradcheck/differences.refined",
               ("found.error < 0.5 * best.error -> found.error <= 0.5 * best.error",),
               "The seam of a tolerance; what is unknown twice is the same."),
-    Explained("gradcheck/elements.SecondLookExactly.__call__",
+    Explained("gradcheck/elements._look_with_differences",
               ("np.zeros(found.wrong.size, dtype=bool) -> np.zeros(found.wrong.size)",),
               "Marks: what is not zero is looked at."),
     Explained("gradcheck/differences.check_ties", ("found.error <= slack -> found.error < slack",),

@@ -184,12 +184,12 @@ def test_one_text_cannot_be_cut_so_its_heads_are_shared(monkeypatch):
             np.testing.assert_array_equal(ours, theirs)
 
 
+def blas_threads():
+    info = pytest.importorskip("threadpoolctl").threadpool_info()
+    return {one["num_threads"] for one in info if one["user_api"] == "blas"}
+
+
 def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
-    threadpoolctl = pytest.importorskip("threadpoolctl")
-
-    def blas_threads():
-        return {one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"}
-
     before, within = blas_threads(), []
     with Workers(2) as pool:
         with pool.lent():
@@ -203,10 +203,6 @@ def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
 
 def test_one_worker_alone_on_its_machine_leaves_blas_its_threads():
     threadpoolctl = pytest.importorskip("threadpoolctl")
-
-    def blas_threads():
-        return {one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"}
-
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         with Workers(1):
             assert blas_threads() == {2}

@@ -55,12 +55,16 @@ def test_a_text_model_comes_back_with_its_vocabulary(tmp_path, text):
         np.testing.assert_array_equal(model.parameters()[name], p)
 
 
+def saved(run):
+    """The checkpoint of a run at its beginning: its path, its arrays, its description."""
+    run.save()
+    path = run.directory / checkpoint.NAME
+    return path, *checkpoint.load_arrays(path)
+
+
 @pytest.mark.parametrize("key", ["config", "model", "task", "step"])
 def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key):
-    run = trainer(tmp_path / "run", text)
-    run.save()
-    path = tmp_path / "run" / checkpoint.NAME
-    arrays, meta = checkpoint.load_arrays(path)
+    path, arrays, meta = saved(trainer(tmp_path / "run", text))
     save_arrays(path, arrays, meta | {key: None})
     with pytest.raises(InputError, match=f"its description has no '{key}'"):
         load_run(tmp_path / "run")
@@ -69,9 +73,7 @@ def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key
 @pytest.mark.parametrize("name", ["layers", "d_ff", "context"])
 def test_a_description_may_claim_no_more_numbers_than_the_file_holds(tmp_path, text, name):
     run = trainer(tmp_path / "run", text, positions="learned")
-    run.save()
-    path = tmp_path / "run" / checkpoint.NAME
-    arrays, meta = checkpoint.load_arrays(path)
+    path, arrays, meta = saved(run)
     c = run.config
     of_one = {"layers": c.d_model * max(c.d_model, c.d_ff), "d_ff": c.layers * c.d_model, "context": c.d_model}[name]
     of_the_rest = {"context": c.layers * c.d_model * max(c.d_model, c.d_ff)}.get(name, c.context * c.d_model)
@@ -106,10 +108,7 @@ def test_a_state_in_which_no_run_can_be_is_refused(tmp_path, text, name, value, 
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32, np.complex64])
 def test_an_optimizers_state_of_another_kind_is_refused(tmp_path, text, kind):
-    run = trainer(tmp_path / "run", text)
-    run.save()
-    path = tmp_path / "run" / checkpoint.NAME
-    arrays, meta = checkpoint.load_arrays(path)
+    path, arrays, meta = saved(trainer(tmp_path / "run", text))
     save_arrays(path, arrays | {"optimizer.steps": arrays["optimizer.steps"].astype(kind)}, meta)
     with pytest.raises(InputError, match=r"steps is|not numbers in C order"):
         resume(tmp_path / "run")
