@@ -37,6 +37,7 @@ import numpy as np
 from numpy_attention.gradcheck.claims import Point
 from numpy_attention.gradcheck.line import Line, Scalar, rms
 from numpy_attention.gradcheck.report import ArgumentReport
+from numpy_attention.gradcheck.tolerance import tolerance
 
 LEVELS = 20  # steps of a refined derivative
 RATIO = 1.6  # of one step to the next
@@ -319,7 +320,7 @@ def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
             slack = AGREE * max(scalar.terms, abs(claimed), abs(found.value))
             smooth = found.error <= slack and not is_kink(line, found, step)
         calls += line.calls
-        if not smooth or abs(claimed - found.value) <= slack + 8 * found.error:
+        if not smooth or abs(claimed - found.value) <= tolerance(found.error, 0.0, slack):
             continue
         for name in tied:
             report, where = reports[name], at_kinks[name]

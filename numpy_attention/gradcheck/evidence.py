@@ -13,6 +13,7 @@ from numpy_attention.gradcheck.differences import first_step, quick, refined
 from numpy_attention.gradcheck.line import Outputs, Scalar, rms
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport, Report
+from numpy_attention.gradcheck.tolerance import tolerance
 
 
 @dataclass
@@ -76,12 +77,13 @@ class Evidence:
                 claimed, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
                 line, step = scalar.line(x, slice(None), v), first_step(0.0, rms(x)) / 4
                 found = quick(line, step)
-                if not abs(claimed - found.value) <= 1e-6 * (size + abs(found.value)) + 8 * found.error:
+                if not abs(claimed - found.value) <= tolerance(found.error, 0.0, 1e-6 * (size + abs(found.value))):
                     return False
                 if found.error > 1e-7 * size:
                     found = refined(line, step, levels=8, measure=False)
                 size += abs(found.value)
-                if not found.error <= 1e-5 * size or not abs(claimed - found.value) <= 1e-6 * size + 8 * found.error:
+                close = abs(claimed - found.value) <= tolerance(found.error, 0.0, 1e-6 * size)
+                if not (close and found.error <= 1e-5 * size):
                     return False
                 if abs(found.value) <= 1e-8 * (scalar.terms + size):
                     return False

@@ -39,6 +39,7 @@ from numpy_attention.gradcheck.differences import first_step, is_kink, refined
 from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
 from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float, is_number
 from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.tolerance import tolerance
 from numpy_attention.gradcheck.trees import Arrays
 
 LOOSE = 1e-5  # of the gradient's size, or the root of a last bit
@@ -487,7 +488,7 @@ def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: tuple[float
     if abs((line(h) - line(-h)) / (2 * h) - claimed) <= ROUGH * claimed + least:
         return ""
     found = refined(line, h)
-    if abs(found.value - claimed) <= 8 * found.error + allowed[1] * claimed + least:
+    if abs(found.value - claimed) <= tolerance(found.error, 0.0, allowed[1] * claimed + least):
         return ""
     if not found.error <= RESOLVED * (claimed + abs(found.value)) or is_kink(line, found, h):
         return None

@@ -16,7 +16,9 @@ next to no scatter.
 
 A gradient in float32 or float16 must be close to what the same backward returns in float64, which differences and
 complex steps have checked to the last digits (`hold_to_float64`). The tolerance is the round-off of the dtype, measured
-and, in an array of many elements, no more than most of them need: one wrong element of 100,000 stands out.
+and, in an array of many elements, no more than most of them need, so one wrong element of 100,000 is seen.
+
+Two answers of the same backward, at other layouts or after other calls, have looser limits of their own (`robustness`).
 """
 
 from collections.abc import Callable

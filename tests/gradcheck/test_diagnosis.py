@@ -1,9 +1,4 @@
-"""The diagnosis: the most telling of what relations, experiments and places have to say.
-
-A wrong gradient that is the right one but for a sign, a factor, a transpose or a term is told so.
-
-A complex gradient in JAX's convention is told apart from one that is merely wrong.
-"""
+"""The diagnosis names a sign, a factor, a transpose or a term, and takes the most telling of all that is found."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Differences know how far to trust themselves.
-
-At a corner any slope in between may stand; along a tie the derivative exists, and is asked for.
-"""
+"""Differences estimate their own error; at a corner any slope in between is right; along a tie one exists."""
 
 import math
 from collections.abc import Callable

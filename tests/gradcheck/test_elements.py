@@ -1,8 +1,7 @@
-"""Small arrays: each element is held to its own error bar, and corners are no errors.
+"""Every element is compared: small arrays one by one, large ones by directions.
 
-The complex step judges to the last digits, and only where differences confirm it.
-
-Large arrays: one wrong element of a million is found in a bounded number of calls.
+The complex step finds errors in the last digits, and is used only where differences confirm it. Corners are no errors,
+and one wrong element of a million is found in a bounded number of calls.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
-"""A backward that is right only where nothing is masked, repeated or scaled is told what it left out.
+"""A backward that is right only where nothing is masked, repeated or scaled: the diagnosis says what it left out.
 
-A backward that is right at ones, or at a symmetric matrix, says what it left out; a control keeps chance out.
-
-A backward that does not hear part of dy, or hears what the forward keeps apart, is told which part.
+So it does for a backward that is right at ones or at a symmetric matrix, with a control against chance; and for one
+that ignores part of dy, or mixes what the forward keeps apart.
 """
 
 from typing import Any

@@ -1,7 +1,4 @@
-"""Where no rule explains a mistake, its place does, in words that say no more than is known.
-
-Of a backward that is wrong only where a value is, the words name the value, a plain threshold, and what is there.
-"""
+"""The place of the wrong elements is named where no rule explains them: an index, or a plain condition on a value."""
 
 from typing import Any
 

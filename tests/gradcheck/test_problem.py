@@ -1,8 +1,6 @@
-"""Options reach the function, whatever they are called, and the checker's own do not by mistake.
+"""Ops, functions and layers in one form: inputs by name or place, gradients in order, trees, complex numbers, options.
 
-Ops and functions in one form: inputs by name or place, options, gradients in their order, trees, complex numbers.
-
-A layer or a model as a problem: every input, every parameter, and the layer stays as it is.
+Options reach the function whatever their names are. A layer is checked for every input and parameter, and not changed.
 """
 
 import copy

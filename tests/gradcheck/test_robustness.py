@@ -1,10 +1,7 @@
-"""Two answers of one backward are the same up to its round-off, and no further.
+"""Right numbers are not enough: no state outside the cache, no array used twice, nothing but sums of dy.
 
-Right numbers are not enough: no state outside the cache, no array used twice, nothing but sums of dy.
-
-Arrays in other layouts hold the same numbers: whoever gets others from them is told, by the name of the array.
-
-Axes of length 1: what fails there alone is told, what is bound to a length is let be.
+Two answers of one backward are the same up to its round-off. Arrays in other layouts and axes of length 1 must give
+right gradients too; what needs a certain length is not reported.
 """
 
 from typing import Any

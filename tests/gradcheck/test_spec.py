@@ -1,8 +1,7 @@
-"""Arrays of each kind are what they say, at every size; special values come often enough to be met.
+"""Specs: sizes agree by name, masks have rows that see nothing, ids repeat; a mistake in a spec is quoted.
 
-Specs: sizes agree by name, masks have rows that see nothing, ids repeat; a mistake in one is quoted.
-
-Examples: a seed makes the same one again; of 25, most mistakes about single values show in one.
+Arrays of each kind are what they are called, at every size, and special values come often enough. A seed makes the same
+example again, and one of 25 shows most mistakes at single values.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,4 @@
-"""A factor of the formula that is missing, or another in its place, is named.
-
-A gradient that is the right one times a number: what that number tells.
-
-What a wrong gradient has more, or less, than the right one is named; so is where its numbers belong.
-"""
+"""A number, a factor or a term by which a gradient is off is named, and so are right numbers in wrong places."""
 
 import re
 

@@ -1,8 +1,6 @@
-"""What a judge finds, flat, becomes a report in the shape of the argument.
+"""The tolerance excuses round-off, and not a gradient that is wrong at one point only and jumps there.
 
-Round-off excuses what it must, and a claim that is wrong at one point only is not excused by its jump.
-
-float32 and float16: held to what the same backward says in float64, element by element.
+A gradient in float32 or float16 is compared with the same backward in float64, element by element.
 """
 
 from typing import Any

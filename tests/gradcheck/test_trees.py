@@ -1,6 +1,6 @@
 """Trees are taken apart by name and put together in the same containers, and numbers keep their kinds.
 
-Gradients in any of the forms that people return, and one line that says where a form is wrong.
+Gradients may come in any of the usual forms; otherwise one line says where a form is wrong.
 """
 
 import re
