@@ -59,7 +59,7 @@ class Things:
         if isinstance(value, str):
             return value[:LONGEST]
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in NUMBERS:
-            return {"thing" if isinstance(value, np.ndarray) else "scalar": self._add(value)}
+            return {"thing" if isinstance(value, np.ndarray) else "scalar": self._add(np.asanyarray(value))}
         if isinstance(value, np.random.Generator) and type(value.bit_generator) is np.random.PCG64:
             return {"thing": self._add(value)}
         if (isinstance(value, np.dtype) and value.kind in NUMBERS) or (kind is type and issubclass(value, np.number)):

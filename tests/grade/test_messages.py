@@ -46,6 +46,12 @@ def test_nan_and_signed_zeros_arrive_too() -> None:
     sent = np.array([np.nan, -0.0, np.inf])
     assert through(sent).tobytes() == sent.tobytes()
     assert np.isnan(through(float("nan")))
+
+
+def test_a_single_number_goes_as_an_array_and_arrives_as_what_it_was() -> None:
+    sent = Things()
+    assert sent.tree(np.float32(0.1)) == {"scalar": 0}
+    assert isinstance(sent.things[0], np.ndarray)
     assert type(through(np.float32(0.1))) is np.float32
 
 
