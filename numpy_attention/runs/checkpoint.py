@@ -8,11 +8,14 @@ the same run, bit for bit, if it goes on with as many threads and ranks.
 What lies in the directory of a run, and how a save moves it on; every arrow is one rename, which happens or does not:
 
     config.json                 the settings, for people; a run goes on from checkpoint.npz
-    log.jsonl                   a line every few steps
-    run.lock                    whoever trains here holds it, and a second run is refused
+    log.jsonl                   a line every few steps (runs/log.py)
+    run.lock                    the run that trains here holds it, and a second run is refused (runs/lock.py)
     checkpoint.npz              step 600  <-  .93b1f0c2a4d85e67.tmp/checkpoint.npz, when all of it is on the disk
     checkpoint.previous.npz     step 400  <-  .0c58e1d77b90a3f2.tmp/checkpoint.previous.npz, after that
     checkpoint.best.npz         step 400  <-  a second name of checkpoint.npz, given after the best evaluation so far
+    ids-....npy                 the ids of a text too long for memory (training/long_texts.py)
+    loss.png, ...               pictures of the log, with matplotlib, at the end (runs/plot.py and the task)
+    adapter.safetensors         what fine-tuning has learned, or merged.safetensors, at the end (tasks/fine_tuning.py)
 
 Before the save the file of step 400 gets a second name, out of the way, and keeps it when `checkpoint.npz` becomes
 that of step 600. Only then does it become the previous one. So these two are never the same file, and a save that
@@ -40,7 +43,8 @@ NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
 BEST = "checkpoint.best.npz"
 OF_A_RUN = re.compile(
-    r"checkpoint(\.previous|\.best)?\.npz|ids-\w+\.npy|config\.json|log\.jsonl|loss\.png|(adapter|merged)\.safetensors"
+    r"checkpoint(\.previous|\.best)?\.npz|ids-\w+\.npy|config\.json|log\.jsonl|(adapter|merged)\.safetensors"
+    r"|(loss|positions|heads)\.png"
 )
 
 

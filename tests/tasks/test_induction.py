@@ -7,6 +7,7 @@ import pytest
 
 from numpy_attention.cli import main
 from numpy_attention.errors import InputError
+from numpy_attention.runs.checkpoint import OF_A_RUN
 from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.parallel import Workers
@@ -99,6 +100,7 @@ def test_beside_the_losses_lie_two_pictures_and_the_log_is_read_again(tmp_path, 
     assert out.endswith("checkpoint.npz, loss.png, positions.png, heads.png\n")
     for name in ("loss.png", "positions.png", "heads.png"):
         assert (run / name).read_bytes().startswith(b"\x89PNG")
+        assert OF_A_RUN.fullmatch(name), "what a kill leaves of it is swept away"
     log = read_log(run / "log.jsonl")
     assert [line["step"] for line in log] == [1, 2]
     assert sum(name.startswith("loss_at_") for name in log[-1]) == 16
