@@ -2,7 +2,7 @@
 
     |analytic gradient - derivative|  <=  8 (error of the derivative + round-off of the gradient) + floor
 
-for every element, so there is no tolerance to choose (`tolerance`). Complex steps give the derivative to the last
+for every element, so there is no tolerance to choose (`claims`). Complex steps give the derivative to the last
 digits; where differences do not confirm them, because the function is not analytic or cannot take complex numbers,
 differences are used. A gradient in float32 may have float32's round-off; where a derivative is known to ten digits, ten
 digits must agree. A gradient whose derivative is known to fewer than four digits is not called right.
@@ -14,13 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import Claim, Point, ask_backward, measured
-from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep
+from numpy_attention.gradcheck.claims import (
+    Claim,
+    Point,
+    allow,
+    ask_backward,
+    hold_to_float64,
+    mark_unresolved,
+    measured,
+)
+from numpy_attention.gradcheck.complex_step import check_exactly, complex_steps
 from numpy_attention.gradcheck.diagnosis import diagnose
-from numpy_attention.gradcheck.differences import check_ties, measure_stairs, taylor_slope
-from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_exactly, confirmed
+from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_ties
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.line import sizes
+from numpy_attention.gradcheck.line import measure_stairs, sizes, taylor_slope
 from numpy_attention.gradcheck.problem import (
     FunctionProblem,
     Inputs,
@@ -34,7 +41,6 @@ from numpy_attention.gradcheck.problem import (
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 from numpy_attention.gradcheck.robustness import check_structure
-from numpy_attention.gradcheck.tolerance import allow, hold_to_float64, mark_unresolved
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one
@@ -129,7 +135,8 @@ def check(
         allow(claim, rtol, atol)
     rng = np.random.default_rng([seed, 11])
     reports, calls, why_not = _compare(point, found, rng, witness, exhaustive, most_calls, _sample(found, sample, seed))
-    calls += check_ties(point, reports)
+    if any(report.kinks.any() for report in reports.values()):
+        calls += check_ties(point, reports)
     for claim in low:
         hold_to_float64(reports[claim.name], claim)
     mark_unresolved(point.scalar, found, reports, rtol, atol)
@@ -161,52 +168,26 @@ def _compare(
     measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
     large = {claim.name: claim for claim in found if claim.gradient.size > exhaustive}
     smooth = {name: ~at_corners(point.exact[name], claim) for name, claim in large.items()}
-    steps, why_not, calls = _complex_steps(point, names, witness, rng, chosen | smooth)
+    steps, why_not, calls = complex_steps(point, names, witness, rng, chosen | smooth)
     reports: dict[str, ArgumentReport] = {}
     for claim in found:
-        some, step = chosen.get(claim.name), steps.get(claim.name)
+        some, step = chosen[claim.name], steps.get(claim.name)
         report = None
         if claim.name in large:
-            report = check_directions(point, claim, rng, most_calls, step)
+            report = check_directions(point, claim, rng, most_calls, step.along if step else None)
         elif step is not None:
             report = check_exactly(point, claim, step, some)
         reports[claim.name] = report or check_elements(point, claim, some)
     return reports, calls, why_not
 
 
-def _complex_steps(
-    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: dict[str, np.ndarray]
-) -> tuple[dict[str, ComplexStep], str, int]:
-    """The complex step for each array in which differences confirm it, all at once or one by one; why not; calls."""
-    if witness == "differences":
-        return {}, "", 0
-    try:
-        step = ComplexStep(point.problem, point.exact, point.scalar.y, point.scalar.dy)
-    except NoComplexStep as error:
-        if witness == "complex":
-            name = point.problem.name
-            raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
-        return {}, str(error), 0
-    steps = dict.fromkeys(names, step)
-    doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
-    why_not = ""
-    for name in names if doubt else ():
-        doubt, more = confirmed(point, [name], step, rng, moving)
-        calls += more
-        if doubt:
-            del steps[name]
-            why_not = doubt
-    return steps, why_not, calls
-
-
 def _sample(found: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Which elements of each array are compared; nothing where all are."""
+    """Which elements of each array are compared: all, or so many of them altogether."""
     elements = {claim.name: claim.gradient.size for claim in found}
     total = sum(elements.values())
-    if sample is None or total <= sample:
-        return {}
-    chosen = np.zeros(total, dtype=bool)
-    chosen[np.random.default_rng([seed, 13]).choice(total, sample, replace=False)] = True
+    chosen = np.full(total, sample is None or total <= sample)
+    if not chosen.all():
+        chosen[np.random.default_rng([seed, 13]).choice(total, sample, replace=False)] = True
     return dict(zip(elements, np.split(chosen, np.cumsum(list(elements.values()))[:-1])))
 
 

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.differences import first_step
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.line import Outputs, rms
+from numpy_attention.gradcheck.line import Outputs, first_step, rms
 from numpy_attention.gradcheck.problem import Arrays, is_float
 
 UNDONE = "a backward is the transpose of it (the matrix transposed, the sum from the other end, the angle turned back)"

@@ -34,12 +34,10 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import claims, random_cotangent
-from numpy_attention.gradcheck.differences import first_step, is_kink, refined
-from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
+from numpy_attention.gradcheck.claims import claims, random_cotangent, tolerance
+from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, is_kink, largest, refined, rms
 from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float, is_number
 from numpy_attention.gradcheck.report import GradientError
-from numpy_attention.gradcheck.tolerance import tolerance
 from numpy_attention.gradcheck.trees import Arrays
 
 LOOSE = 1e-5  # of the gradient's size, or the root of a last bit

@@ -83,7 +83,7 @@ def test_a_failure_is_repeated_by_its_seed(mine: pytest.Pytester) -> None:
     node, seed = re.findall(r'pytest "(.*)" --gradcheck-seed (\d+)', said)[-1]
     result = mine.runpytest(*PLUGIN, node, "--gradcheck-seed", seed)
     result.assert_outcomes(failed=1)
-    assert f"gradcheck.examples.draw_example('x: ... d, w: d', {seed})" in result.stdout.str()
+    assert f"gradcheck.spec.draw_example('x: ... d, w: d', {seed})" in result.stdout.str()
 
 
 def test_the_command_line_chooses_seed_and_number(mine: pytest.Pytester) -> None:
