@@ -18,10 +18,10 @@ from numpy_attention.gradcheck.claims import (
     Claim,
     Point,
     allow,
-    ask_backward,
     hold_to_float64,
     mark_unresolved,
-    measured,
+    measure_round_off,
+    run_backward,
 )
 from numpy_attention.gradcheck.complex_step import check_exactly, complex_steps
 from numpy_attention.gradcheck.diagnosis import diagnose
@@ -129,17 +129,17 @@ def check(
     Raises: GradientError, when a gradient is wrong or cannot be resolved
     """
     seed, rtol, atol = checked(problem.name, seed, witness, rtol, atol)
-    dy, grads = ask_backward(problem, seed)
-    point, found, low = measured(problem, dy, grads)
-    for claim in found:
+    dy, grads = run_backward(problem, seed)
+    point, claims, in_low_precision = measure_round_off(problem, dy, grads)
+    for claim in claims:
         allow(claim, rtol, atol)
-    rng = np.random.default_rng([seed, 11])
-    reports, calls, why_not = _compare(point, found, rng, witness, exhaustive, most_calls, _sample(found, sample, seed))
+    rng, chosen = np.random.default_rng([seed, 11]), _sample(claims, sample, seed)
+    reports, calls, why_not = _compare(point, claims, rng, witness, exhaustive, most_calls, chosen)
     if any(report.kinks.any() for report in reports.values()):
         calls += check_ties(point, reports)
-    for claim in low:
+    for claim in in_low_precision:
         hold_to_float64(reports[claim.name], claim)
-    mark_unresolved(point.scalar, found, reports, rtol, atol)
+    mark_unresolved(point.scalar, claims, reports, rtol, atol)
 
     calls += sum(report.calls for report in reports.values())
     result = Report(problem.name, reports, seed, calls, why_not=why_not)
@@ -159,31 +159,30 @@ def check(
 
 
 def _compare(
-    point: Point, found: list[Claim], rng: np.random.Generator, witness: str, exhaustive: int, most_calls: int,
+    point: Point, claims: list[Claim], rng: np.random.Generator, witness: str, exhaustive: int, most_calls: int,
     chosen: dict[str, np.ndarray],
 ) -> tuple[dict[str, ArgumentReport], int, str]:
     """Compare each gradient with its derivative; also the calls so far, and why there is no complex step if so."""
-    names = [claim.name for claim in found]
+    names = [claim.name for claim in claims]
     arrays = [point.exact[name] for name in names]
     measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
-    large = {claim.name: claim for claim in found if claim.gradient.size > exhaustive}
+    large = {claim.name: claim for claim in claims if claim.gradient.size > exhaustive}
     smooth = {name: ~at_corners(point.exact[name], claim) for name, claim in large.items()}
     steps, why_not, calls = complex_steps(point, names, witness, rng, chosen | smooth)
     reports: dict[str, ArgumentReport] = {}
-    for claim in found:
+    for claim in claims:
         some, step = chosen[claim.name], steps.get(claim.name)
-        report = None
         if claim.name in large:
             report = check_directions(point, claim, rng, most_calls, step.along if step else None)
-        elif step is not None:
-            report = check_exactly(point, claim, step, some)
-        reports[claim.name] = report or check_elements(point, claim, some)
+        else:
+            report = (step and check_exactly(point, claim, step, some)) or check_elements(point, claim, some)
+        reports[claim.name] = report
     return reports, calls, why_not
 
 
-def _sample(found: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
+def _sample(claims: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
     """Which elements of each array are compared: all, or so many of them altogether."""
-    elements = {claim.name: claim.gradient.size for claim in found}
+    elements = {claim.name: claim.gradient.size for claim in claims}
     total = sum(elements.values())
     chosen = np.full(total, sample is None or total <= sample)
     if not chosen.all():

@@ -85,7 +85,7 @@ class Point:
     moves: list[Move]
 
 
-def ask_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
+def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
     """Run forward and backward with a random dy; return dy and the gradients.
 
     Raises: GradientError for gradients that are not in order
@@ -184,7 +184,7 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
     )
 
 
-def measured(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
+def measure_round_off(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
     """The point in float64 and the gradients there with their round-off; and those in a lower precision, if any."""
     exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
@@ -192,13 +192,13 @@ def measured(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, li
     low: list[Claim] = []
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
-        low, _ = claims(problem, dy, grads, scalar.terms)
+        low, _ = with_round_off(problem, dy, grads, scalar.terms)
         problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
-    found, moves = claims(problem, dy, grads, scalar.terms)
+    found, moves = with_round_off(problem, dy, grads, scalar.terms)
     return Point(problem, exact, scalar, moves), found, low
 
 
-def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
+def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
     """Each gradient with the round-off to expect in it, and the moves by which that was measured; `terms` is |dy y|."""
     arrays = problem.inputs
     given = {name: grad for name, grad in grads.items() if grad is not None and name in problem.differentiable}

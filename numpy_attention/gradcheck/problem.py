@@ -33,11 +33,12 @@ from numpy_attention.gradcheck.trees import (
     Arrays,
     Gradients,
     are_real,
-    by_argument,
     cotangent_of,
     has_complex,
+    is_scalar,
+    kind_of,
     leaves,
-    name_gradients,
+    match_gradients,
     outputs_of,
     put_together_each,
     taken_apart,
@@ -107,11 +108,8 @@ def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     numbers = [array for array in arrays.values() if getattr(getattr(array, "dtype", None), "kind", "") in ("f", "c")]
     dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first with axes
-    found: dict[str, Any] = {}
-    for name, value in with_own_generators(options).items():
-        is_array = not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
-        found[name] = value.astype(dtype) if is_array else value
-    return found
+    copied = with_own_generators(options)
+    return {name: value.astype(dtype) if is_float(value) else value for name, value in copied.items()}
 
 
 def with_own_generators(options: Options) -> dict[str, Any]:
@@ -193,7 +191,8 @@ class Problem:
     def pull_back(self, dy: Outputs, cache: Any) -> Gradients:
         """The gradients by name, from a cache of `run`."""
         y, real, inner = cache
-        grads = name_gradients(self.name, self.backward(cotangent_of(y, dy, split=real), inner), self.arguments)
+        returned = self.backward(cotangent_of(y, dy, split=real), inner)
+        _, grads = match_gradients(self.name, returned, self.arguments)
         return {one: None if one in self.without else grad for one, grad in grads.items()}
 
     def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
@@ -295,12 +294,12 @@ class LayerProblem(Problem):
 
 def is_float(value: object) -> bool:
     """Whether this input is an array of floats, which alone are differentiated."""
-    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
+    return kind_of(value) == "f" and not is_scalar(value)
 
 
 def is_number(value: object) -> bool:
     """The same for floats and complex numbers."""
-    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") in ("f", "c")
+    return kind_of(value) in ("f", "c") and not is_scalar(value)
 
 
 def in_float64(arrays: Mapping[str, Any]) -> Arrays:
@@ -387,7 +386,8 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any]
         if hasattr(bound, "loss"):  # the loss is the end of the line: its cotangent is a factor
             return {name: grad * dy.astype(grad.dtype) for name, grad in bound.backward(inner).items()}
         *of_inputs, of_parameters = bound.backward(dy, inner)
-        return {**by_argument(type(layer).__name__, tuple(of_inputs), given), **of_parameters}
+        by_argument, _ = match_gradients(type(layer).__name__, tuple(of_inputs), given)
+        return {**by_argument, **of_parameters}
 
     return op, op_backward
 

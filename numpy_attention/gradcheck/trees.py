@@ -212,18 +212,8 @@ class TreeError(ValueError):
     """A gradient has not the form of its argument; the message says where."""
 
 
-def name_gradients(name: str, returned: Any, arguments: Arrays) -> Gradients:
-    """What a backward returned, by the names of the arrays."""
-    return _read(name, returned, arguments)[1]
-
-
-def by_argument(name: str, returned: Any, arguments: Arrays) -> dict[str, Any]:
-    """What a backward returned, by the names of the arguments."""
-    return _read(name, returned, arguments)[0]
-
-
-def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
-    """The gradient of each argument, and of each array; or a refusal.
+def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
+    """What a backward returned: the gradient of each argument, and of each array.
 
     Formula: the first of these readings that fits: by name, in order without the Nones, one for each input, a tree
 
@@ -267,7 +257,7 @@ def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], 
 def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
     """The gradient of a tree, which must have its form, taken apart by the names of its arrays.
 
-    None may stand for a whole branch. Keys of a dict may be missing here; `ask_backward` refuses them.
+    None may stand for a whole branch. Keys of a dict may be missing here; `run_backward` refuses them.
 
     Raises: TreeError
     """

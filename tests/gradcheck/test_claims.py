@@ -15,12 +15,12 @@ from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer,
 from numpy_attention.gradcheck.claims import (
     Claim,
     allow,
-    ask_backward,
-    claims,
     explain_shape,
     floor_of,
     random_cotangent,
+    run_backward,
     tolerance,
+    with_round_off,
 )
 from numpy_attention.gradcheck.problem import OpProblem
 from numpy_attention.layers import Linear
@@ -132,8 +132,8 @@ def test_dy_is_random_repeatable_and_of_the_outputs_dtype() -> None:
 def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type, rng: np.random.Generator) -> None:
     x = rng.standard_normal((5, 7)).astype(dtype)
     problem = OpProblem(ops.silu, ops.silu_backward, {"x": x}, {})
-    dy, grads = ask_backward(problem, 0)
-    (claim,), moves = claims(problem, dy, grads, terms=1.0)
+    dy, grads = run_backward(problem, 0)
+    (claim,), moves = with_round_off(problem, dy, grads, terms=1.0)
     last_bit = float(np.finfo(dtype).eps) * np.abs(claim.gradient).max()
     assert last_bit < claim.base < 8 * last_bit
     assert 0 < claim.jitter.max() < 200 * last_bit
