@@ -1,8 +1,8 @@
 """The analytic gradients: are they in order, what round-off is in them, and how far may they be off?
 
-dy is drawn at random for every output: a dy of ones would hide whatever sums to zero, such as a gradient behind a
-softmax. Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same
-result when the backward is called twice, and each gradient in the shape of its argument.
+dy is drawn at random for every output: a dy of ones would hide a gradient that sums to zero, such as that of a softmax.
+Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same result when the
+backward is called twice, and each gradient in the shape of its argument.
 
 Then every element may differ from the derivative by
 
@@ -77,7 +77,7 @@ class Claim:
 
 @dataclass
 class Point:
-    """Where a problem is checked: its arrays in float64, L there, and what the backward returns close by."""
+    """Where a problem is checked: its arrays in float64, L there, and the gradients at arrays close by."""
 
     problem: Problem
     exact: Arrays
@@ -149,7 +149,7 @@ def _require_function(problem: Problem, y: Outputs) -> None:
 
 
 def _same(one: np.ndarray, again: np.ndarray) -> bool:
-    """Equal, but for what the order of a sum may change; NaN is refused elsewhere."""
+    """Equal up to the round-off of a sum in another order; NaN is refused elsewhere."""
     if one.shape != again.shape or one.dtype.kind != again.dtype.kind:
         return False
     few = 64 * float(np.finfo(one.dtype).eps) * largest(one) if one.dtype.kind in "fc" else 0.0
@@ -184,8 +184,10 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
     )
 
 
-def measure_round_off(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
-    """The point in float64 and the gradients there with their round-off; and those in a lower precision, if any."""
+def measure_round_off(
+    problem: Problem, dy: Outputs, grads: Gradients, rtol: float = 0.0, atol: float = 0.0
+) -> tuple[Point, list[Claim], list[Claim]]:
+    """The point in float64; the gradients there with their round-off; and those in a lower precision, if any."""
     exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
     scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
@@ -195,6 +197,8 @@ def measure_round_off(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[
         low, _ = with_round_off(problem, dy, grads, scalar.terms)
         problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
     found, moves = with_round_off(problem, dy, grads, scalar.terms)
+    for claim in found:  # the caller's tolerances are added to ours, and not multiplied
+        claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
     return Point(problem, exact, scalar, moves), found, low
 
 
@@ -225,7 +229,7 @@ def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float
 
 
 def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) -> Gradients | None:
-    """What the same backward returns in float64; None if that is what it has returned, or if it cannot run there."""
+    """The gradients of the same backward in float64; None if they are in float64 already, or it cannot run there."""
     if all(np.array_equal(exact[name].dtype, problem.inputs[name].dtype) for name in problem.differentiable):
         return None
     try:
@@ -242,7 +246,7 @@ def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) ->
 def moved_by(
     ulps: Iterable[int], problem: Problem, arrays: Arrays, dy: Outputs, rng: np.random.Generator
 ) -> list[Move]:
-    """The backward run at arrays that are moved by up to so many last bits, dy by two; where that can be done."""
+    """Run the backward at arrays moved by up to `ulps` last bits, and dy by two; without the runs that fail."""
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
@@ -330,11 +334,6 @@ def floor_of(eps: float, *terms: float) -> float:
     return 32 * eps * max(terms)
 
 
-def allow(claim: Claim, rtol: float, atol: float) -> None:
-    """Add the caller's tolerances, relative to the largest element and absolute."""
-    claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
-
-
 def jumps(jitter: Any, size: float) -> Any:
     """Where the jitter is large compared with the size of the gradient."""
     return jitter > JUMP * size
@@ -344,7 +343,7 @@ def judge(
     found: ArgumentReport, claim: Claim, looked: np.ndarray, error: Any, jitter: np.ndarray, floor: float,
     lost: Any = 0.0,
 ) -> None:
-    """Which of the elements that were looked at are further from the derivative than the tolerance."""
+    """Mark the elements, of those that were looked at, that are further from the derivative than the tolerance."""
     found.doubt = tolerance(error, jitter, floor)
     found.resolution = tolerance(error, claim.base + jitter, floor) + lost
     found.wrong = looked & ~(np.abs(found.analytic - found.numeric) <= found.resolution) & ~found.kinks

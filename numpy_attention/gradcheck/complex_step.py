@@ -73,10 +73,10 @@ class ComplexStep:
         self.dy, self.calls = dy, 0
         try:
             at_rest = self._run()
-        except Exception as error:  # whatever a function may raise that was not written for complex numbers
+        except Exception as error:  # any error, in a function that was not written for complex numbers
             raise NoComplexStep(f"{type(error).__name__}: {error}") from None
         for one, real in zip(at_rest, y, strict=True) if y is not None else ():
-            # Close is enough: round-off may be large, and what is another function is found out by differences.
+            # Close is enough: round-off may be large, and differences will show whether it is another function.
             close = SAME * largest(real) + 64 * EPS
             if one.shape != real.shape or not largest(one.real - real) <= close:
                 raise NoComplexStep("it gives another result for complex arrays")
@@ -122,7 +122,7 @@ def complex_numbers() -> Iterator[None]:
 
 
 def in_complex(arrays: Arrays) -> Arrays:
-    """Copies of the arrays of floats in complex128; all else as it is."""
+    """Copies of the arrays of floats in complex128; all else unchanged."""
     return {
         name: np.array(value, dtype=np.complex128, order="C") if is_float(value) else value
         for name, value in arrays.items()

@@ -7,7 +7,7 @@ tableau; those still in doubt are looked at for a corner and for round-off (`cla
 
 At a corner there is no derivative. Any slope between the slopes to the left and to the right is accepted; and, where
 several corners meet in one point, as in a sort with three equal numbers, any between the slopes of the smooth pieces
-around it. A tie has a derivative all the same along the direction that moves all equal numbers together:
+around it. A tie still has a derivative along the direction that moves all equal numbers together:
 
     max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them gets it, or they share it
 
@@ -95,7 +95,7 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentRe
         known = np.where(chosen, found.numeric, found.analytic)
         size = largest(known[np.isfinite(known)])
         floor = floor_of(scalar.eps, scalar.terms) + 1e-11 * size
-        # In doubt: off by more than a tight tolerance, or than an error that four calls may have too short by luck.
+        # In doubt: off by more than a tight tolerance, since four calls may estimate their error too small by luck.
         off = np.abs(found.analytic - found.numeric)
         tight = np.minimum(1e-8 * np.abs(found.numeric), tolerance(error, jitter))
         in_doubt = ~(off <= tight + tolerance(0.0, claim.base, floor)) | jumps(jitter, size) | ~(error <= 1e-6 * size)
@@ -108,8 +108,8 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentRe
             wrong += not look.kink and not abs(found.analytic[i] - look.derivative) <= allowed
             if wrong >= ENOUGH:
                 break
-        # Not a bit has moved, or as good as none: what happens below the last bit of a 1 inside the function, as in
-        # log(1 + 1e-20), is lost.
+        # Next to no bit has moved: a change below the last bit of a 1 inside the function, as in log(1 + 1e-20), is
+        # lost.
         unmoved = EPS * max(map(largest, scalar.dy), default=0.0)
         lost = np.where(np.abs(found.numeric) <= 16 * unmoved, SAFETY * unmoved / steps, 0.0)
         judge(found, claim, chosen, error, jitter, floor, lost)
@@ -132,7 +132,7 @@ def _look_closer(
     finite = np.isfinite(derivative.value)
     value, error = (derivative.value, derivative.error) if finite else (first.derivative, first.error)
     jitter, kink = first.jitter, False
-    # At a corner the backward itself jumps when x moves by a last bit: leave that jitter out of the question.
+    # At a corner the backward itself jumps when x moves by a last bit: ignore that jitter.
     agrees = abs(claimed - value) <= tolerance(error, claim.base, floor)
     jumping = jumps(jitter, size)
     corner = (jumping or not agrees) and is_kink(line, derivative, step)
@@ -150,7 +150,7 @@ def _look_closer(
 def _edges(lines: dict[int, Line], steps: np.ndarray, found: ArgumentReport) -> int:
     """Excuse elements where the function ends and its slope grows beyond bounds; return how many there are.
 
-    Where it cannot be computed to either side, nothing is known: that is no excuse.
+    An element is not excused, but unresolved, if the function can be computed on neither side of it.
     """
     edges = 0
     for i in map(int, np.flatnonzero(found.wrong & ~np.isfinite(found.numeric))):
@@ -211,11 +211,11 @@ def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
 
 
 def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
-    """Mark claims at kinks whose sum over equal numbers is wrong though it has a derivative; return the calls."""
+    """Mark gradients at kinks whose sum over equal numbers is wrong where it has a derivative; return the calls."""
     exact, scalar, calls = point.exact, point.scalar, 0
     for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
         at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
-        # All equal numbers move, those too that are at no kink alone: one of three in the middle of a sort, say.
+        # All equal numbers move, also one that is at no kink by itself, such as the middle one of three in a sort.
         tied = {name: exact[name] == value for name, where in at_kinks.items() if where.any()}
         if sum(int(where.sum()) for where in tied.values()) < 2:
             continue

@@ -1,8 +1,8 @@
-"""What the diagnosis starts from: what a failed check knows, and three further questions.
+"""What the diagnosis starts from: the results of a failed check, and three further measurements.
 
 The backward can be run again, with another dy; the function shows whether an output really depends on an argument; and
-both can be run at other arrays. Each question costs only a few calls. Where backward and function disagree, a path is
-missing in the backward, or it has one that the forward does not have.
+both can be run at other arrays. Each costs only a few calls. Where backward and function disagree, the backward lacks a
+path that the forward has, or has one that the forward lacks.
 """
 
 from dataclasses import dataclass

@@ -187,7 +187,7 @@ def _near(a: np.ndarray, b: np.ndarray, slack: float) -> bool:
 
 
 def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
-    """Whether the backward is right where one of the arguments has nothing to say."""
+    """Whether the backward is right where one of the arguments has no effect."""
     for name, value in evidence.exact.items():
         if not isinstance(value, np.ndarray) or not value.size:
             continue

@@ -102,13 +102,13 @@ class Line:
         return self.scalar.eps * one * max(map(largest, self.scalar.dy), default=0.0)
 
     def __call__(self, t: float) -> float:
-        """The change of L at t; NaN outside the domain, which a function may tell by an error."""
+        """The change of L at t; NaN outside the domain, where a function may raise."""
         self.calls += 1
         try:
             for x, start, direction in self.moved:
                 np.add(start, t * direction, out=x)
             outputs = self.scalar.evaluate()
-        except Exception:  # at t = 0 it was fine
+        except Exception:  # outside the domain, since it was computed at t = 0
             return math.nan
         finally:
             for x, start, _ in self.moved:
@@ -129,7 +129,7 @@ def largest(x: np.ndarray) -> float:
 
 
 def sizes(x: np.ndarray) -> np.ndarray:
-    """How large each element is; a zero as large as is usual in x."""
+    """How large each element is; a zero counts as large as the root mean square of x."""
     size = np.abs(x)
     return np.where(size > 0, size, rms(x) or 1.0)
 
@@ -234,7 +234,7 @@ def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
     """The height of the stair where L, straight over the smallest steps, first jumps; 0 where it bends smoothly.
 
     Round-off inside a function makes stairs of it: far to the left gelu is x times a few last bits of a 1. A jump of
-    many last bits is none of these, but a corner such as that of a relu that is off: there the small steps are right.
+    many last bits is not round-off but a corner, such as that of a relu nearby: there the small steps are right.
     """
     if not changes:
         return 0.0
@@ -290,9 +290,9 @@ def _measured_noise(line: Line, smallest: float) -> float:
 
 
 def measure_stairs(line: Line) -> None:
-    """Learn the round-off of a function that computes in less than float64, inside or at its end.
+    """Measure the round-off of a function that computes in less than float64, inside or at its end.
 
-    It does not move when the arrays move by a millionth of a millionth, and it does when they move by more.
+    Such a function does not change when the arrays move by 2^-40 of themselves, and changes when they move by 2^-9.
     """
     if line(2.0**-40) == 0.0 and line(2.0**-9) != 0.0:
         line.scalar.noise = _measured_noise(line, 2.0**-18)

@@ -12,9 +12,9 @@ A layer becomes a function of its inputs and all its parameters: a copy of the l
 which the differences may move, and the layer itself does not change. Its other arrays, such as frozen parameters, are
 inputs without a gradient, so they too are converted to float64 or moved to a GPU.
 
-Options are passed to the function as they are, and never differentiated. A function may have an option with the name of
-one of the checker's own, `seed` or `rtol`: as a keyword that name is the checker's, and the function's own goes in by
-`options={"seed": 3}`.
+Options are passed to the function unchanged, and never differentiated. A function may have an option with the name of a
+checker's option, such as `seed` or `rtol`. Then the keyword sets the checker's option, and `options={"seed": 3}` sets
+the function's.
 """
 
 import copy
@@ -82,7 +82,7 @@ def split_options(
 ) -> dict[str, Any]:
     """The options of f: those given by keyword, `more`, and those in `options`. `own` are the checker's, as given.
 
-    Raises: TypeError for an option given twice, and for one that f and the checker both may be meant to have.
+    Raises: TypeError for an option given twice, and for one that may be meant for f or for the checker.
     """
     name = name_of(f)
     if options is not None and not isinstance(options, Mapping):
@@ -303,7 +303,7 @@ def is_number(value: object) -> bool:
 
 
 def in_float64(arrays: Mapping[str, Any]) -> Arrays:
-    """Copies of the arrays of floats in float64, made to be moved in place; all else as it is."""
+    """Copies of the arrays of floats in float64 and C order, to be changed in place; all else unchanged."""
     return {
         name: np.array(value, np.float64, order="C") if is_float(value) or isinstance(value, np.floating) else value
         for name, value in arrays.items()
@@ -311,7 +311,7 @@ def in_float64(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
-    """The names of the arrays that were said to have no gradient."""
+    """The names of the arrays for which `no_gradient` says that they have none."""
     names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
     for one in names:
         if not any(is_meant(leaf, one) for leaf in flat):
@@ -320,7 +320,7 @@ def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[s
 
 
 def is_meant(leaf: str, name: str) -> bool:
-    """Whether a name means this leaf: it is the leaf's own, or that of a branch above it."""
+    """Whether this is the name of the leaf, or of a branch that holds the leaf."""
     return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
 
 
@@ -350,7 +350,7 @@ def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str
         one for one, parameter in parameters.items()
         if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     ]
-    if isinstance(inputs, Mapping):  # in argument order, for so the gradients come
+    if isinstance(inputs, Mapping):  # gradients come in argument order
         named = {name: inputs[name] for name in [*names, *inputs] if name in inputs}
         unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds]
         if not unknown:
@@ -383,7 +383,7 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any]
 
     def op_backward(dy: Any, cache: Any) -> dict[str, Any]:
         bound, inner, given = cache
-        if hasattr(bound, "loss"):  # the loss is the end of the line: its cotangent is a factor
+        if hasattr(bound, "loss"):  # nothing follows the loss: its cotangent is a factor
             return {name: grad * dy.astype(grad.dtype) for name, grad in bound.backward(inner).items()}
         *of_inputs, of_parameters = bound.backward(dy, inner)
         by_argument, _ = match_gradients(type(layer).__name__, tuple(of_inputs), given)
@@ -403,7 +403,7 @@ def arrays_of(layer: Any) -> Arrays:
 
 def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
     """A copy of the layer on other arrays, which it shares with the caller."""
-    # deepcopy takes what its memo already holds for an object: here each array's stand-in.
+    # deepcopy looks an object up in its memo before it copies: here it finds the new array for each old one.
     return copy.deepcopy(layer, {id(old): arrays[name] for name, old in arrays_of(layer).items()})
 
 

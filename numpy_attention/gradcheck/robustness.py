@@ -10,11 +10,11 @@ All functions whose numbers are right are checked, in some thirty calls. A gradi
 It may not share memory with an input, which an optimizer's step would change. Two gradients that share memory are right
 until the caller adds to one of them in place, so the report notes it.
 
-Two answers are the same up to a share of the gradient's size, far less than what another call or another layout spoils.
-A gradient that is all round-off, as that of a key's bias, moves by more than a share of itself: there the measured
-jitter of the backward decides (`claims.py`).
+Two gradients count as the same if they differ by a small share of their size, far less than a mistake of this kind
+changes them. A gradient that is all round-off, such as that of a key's bias, changes by more than that: there the
+measured jitter of the backward decides (`claims`).
 
-What goes wrong with layouts: a write into dy or an input, and code that counts on the order of the elements in memory.
+What goes wrong with layouts: a write into dy or an input, and code that relies on the order of the elements in memory.
 `np.empty_like(x)` keeps the order of x, so `dx.reshape(-1)` may be a copy, and what is written there is lost;
 `dy.flatten("A")` gives the elements in memory order. A forward may refuse a layout by an error, as code in C does; a
 backward must take the dy it gets, except for negative strides, which some libraries lack.
@@ -66,7 +66,7 @@ def root_of_eps(x: np.ndarray) -> float:
 
 @dataclass
 class FirstRun:
-    """The first answer of a backward, and what counts as the same answer."""
+    """The first run of forward and backward, and how far the gradients of a later run may differ."""
 
     problem: Problem
     outputs: Outputs
@@ -360,7 +360,7 @@ def _check_broadcast(run: FirstRun) -> None:
 
 
 def _narrowed_down(run: FirstRun, fault: str) -> Exception:
-    """The error, with the one array and the one layout that bring it about, where one alone does."""
+    """The error; it names the array and the layout, if one of each is enough to cause it."""
     inputs = run.problem.inputs
     for who in ("", *(name for name, value in inputs.items() if type(value) is np.ndarray)):  # "": dy
         for words, (layout, fix) in LAYOUTS.items():

@@ -13,16 +13,15 @@ import pytest
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp
 from numpy_attention.gradcheck.claims import (
-    Claim,
-    allow,
     explain_shape,
     floor_of,
+    measure_round_off,
     random_cotangent,
     run_backward,
     tolerance,
     with_round_off,
 )
-from numpy_attention.gradcheck.problem import OpProblem
+from numpy_attention.gradcheck.problem import FunctionProblem, OpProblem
 from numpy_attention.layers import Linear
 from tests.gradcheck.planted import spoilt
 
@@ -167,9 +166,11 @@ def test_errors_count_eight_times_and_the_floor_once() -> None:
 
 
 def test_what_the_caller_allows_is_added_to_the_tolerance_as_it_is() -> None:
-    claim = Claim("x", np.array([1.0, -4.0]), 2.0**-52, 0.5, np.zeros(2), 0.0)
-    allow(claim, rtol=0.25, atol=3.0)
-    assert tolerance(0.0, claim.base) == 8.0
+    problem = FunctionProblem(lambda x: x, lambda dy, x: dy, (np.array([1.0, -4.0]),), {})
+    (dy,), grads = run_backward(problem, 0)
+    (strict,), (allowed,) = (measure_round_off(problem, (dy,), grads, *more)[1] for more in ((), (0.25, 3.0)))
+    expected = tolerance(0.0, strict.base) + 0.25 * float(np.abs(dy).max()) + 3.0
+    assert tolerance(0.0, allowed.base) == pytest.approx(expected, rel=1e-14)
 
 
 CUBE = np.array([0.0, 1.0, 2.0])
