@@ -6,6 +6,13 @@ for every element, so there is no tolerance to choose (`claims`). Complex steps 
 digits; where differences do not confirm them, because the function is not analytic or cannot take complex numbers,
 differences are used. A gradient in float32 may have float32's round-off; where a derivative is known to ten digits, ten
 digits must agree. A gradient whose derivative is known to fewer than four digits is not called right.
+
+The steps of `check`:
+
+    run_backward         `claims`          forward and backward at a random dy: shapes, NaN, arrays changed in place
+    measure_round_off    `claims`          how far a right gradient may be off
+    _compare             `complex_step`    each gradient with its derivative; by differences in `elements`, if need be
+    check_structure      `robustness`      forward and backward again, in other layouts, orders and sizes
 """
 
 import contextlib

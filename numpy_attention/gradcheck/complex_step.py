@@ -130,9 +130,9 @@ def in_complex(arrays: Arrays) -> Arrays:
 
 
 def complex_steps(
-    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: dict[str, np.ndarray]
+    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, ComplexStep], str, int]:
-    """The complex step for each array in which differences confirm it, all at once or one by one; why not; calls."""
+    """The complex step for each array in which differences confirm it; why not for the others; and the calls."""
     if witness == "differences":
         return {}, "", 0
     try:
@@ -192,9 +192,7 @@ def confirmed(
     return f"differences {finds} of {' and '.join(names[:3])}", calls
 
 
-def check_exactly(
-    point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray
-) -> ArgumentReport | None:
+def check_exactly(point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray) -> ArgumentReport | None:
     """Compare the elements that `chosen` marks with complex steps; the others are NaN in the report.
 
     None where differences contradict the complex step.
@@ -215,7 +213,7 @@ def check_exactly(
     left = np.flatnonzero(found.wrong)
     left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
     round_off = RoundOff(point, _complex_steps_at(point, claim.name))
-    while left.size:  # a few at a time: where all of them are wrong, the others need no second look
+    while left.size:  # a few at a time: if all of these are wrong, the others need no second look
         some, left = left[:ENOUGH], left[ENOUGH:]
         look = _look_with_differences(point, claim, found, some, jumping[some], jitter[some], size, floor, round_off)
         if look is None:

@@ -70,7 +70,7 @@ SAMPLE = 48  # elements looked at one by one once something is wrong
 Along = Callable[[str, slice, np.ndarray], tuple[float, float]]  # `ComplexStep.along`
 
 
-class Look(NamedTuple):
+class Element(NamedTuple):
     """What is known of one element."""
 
     derivative: float
@@ -101,7 +101,7 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentRe
         in_doubt = ~(off <= tight + tolerance(0.0, claim.base, floor)) | jumps(jitter, size) | ~(error <= 1e-6 * size)
         doubtful, wrong = np.flatnonzero(in_doubt & chosen), 0
         for i in map(int, doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))]):
-            first = Look(found.numeric[i], error[i], jitter[i], False)
+            first = Element(found.numeric[i], error[i], jitter[i], False)
             look = _look_closer(point, claim, i, lines[i], steps[i], first, size, floor, round_off)
             found.numeric[i], error[i], jitter[i], found.kinks[i] = look
             allowed = tolerance(look.error, claim.base + look.jitter, floor)
@@ -123,9 +123,9 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentRe
 
 
 def _look_closer(
-    point: Point, claim: Claim, i: int, line: Line, step: float, first: Look, size: float, floor: float,
+    point: Point, claim: Claim, i: int, line: Line, step: float, first: Element, size: float, floor: float,
     round_off: RoundOff,
-) -> Look:
+) -> Element:
     """A whole tableau for an element in doubt; and if it is still off, is it a corner, or round-off?"""
     x, claimed = point.exact[claim.name], float(claim.gradient.reshape(-1)[i])
     derivative = refined(line, step)
@@ -144,7 +144,7 @@ def _look_closer(
         jitter = 0.0
     elif jumping and not kink:
         jitter = round_off(claim, np.array([i]))[0]
-    return Look(value, error, jitter, kink)
+    return Element(value, error, jitter, kink)
 
 
 def _edges(lines: dict[int, Line], steps: np.ndarray, found: ArgumentReport) -> int:
@@ -170,7 +170,7 @@ def _tied(exact: Arrays, value: float) -> bool:
 
 
 def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
-    """Whether there is a corner at element i, and the gradient is one of the slopes next to it or in between.
+    """Whether there is a corner at element i, and the gradient is one of the slopes next to it, or between them.
 
     Of three equal numbers one may move alone without changing the median: then only nearby points show the corner.
     """
@@ -184,10 +184,7 @@ def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: De
 
 
 def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
-    """The derivative by element i at places close by, chosen at random: on the smooth pieces that meet here.
-
-    And how far round-off alone may drive them apart.
-    """
+    """The derivative by element i at random places nearby, on the smooth pieces that meet here, and its round-off."""
     exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
     names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
     kept = {other: exact[other].copy() for other in names}
@@ -198,10 +195,10 @@ def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
             for other, x in kept.items():
                 exact[other][...] = x + step * rng.standard_normal(x.shape)
             try:
-                beside = Scalar(scalar.evaluate, scalar.evaluate(), scalar.dy)
+                nearby = Scalar(scalar.evaluate, scalar.evaluate(), scalar.dy)
             except Exception:  # outside the domain
                 continue
-            line = beside.line(exact[name], slice(i, i + 1), np.ones(1))
+            line = nearby.line(exact[name], slice(i, i + 1), np.ones(1))
             slopes.append((line(step / 64) - line(-step / 64)) / (step / 32))
             known = 16 * line.last_bit / (step / 64)
     finally:
@@ -317,9 +314,9 @@ def check_directions(
             _bisect(search, off, resolution, found, most_calls - calls)
         calls += search.calls
         if failed and found.wrong.any():  # a corner that the moves did not find?
-            beside = check_elements(point, claim, found.wrong)
-            calls += beside.calls
-            met = found.wrong & beside.kinks.reshape(-1)
+            by_elements = check_elements(point, claim, found.wrong)
+            calls += by_elements.calls
+            met = found.wrong & by_elements.kinks.reshape(-1)
             found.kinks |= met
             found.wrong &= ~met
             corners = at_corners(x, claim, met | corners)
@@ -344,11 +341,11 @@ def check_directions(
     if corners.any():
         some = np.zeros(x.size, dtype=bool)
         some[np.flatnonzero(corners)[:CORNERS]] = True
-        beside = check_elements(point, claim, some)
+        by_elements = check_elements(point, claim, some)
         looked = some.reshape(x.shape)
         for field in ("numeric", "resolution", "wrong", "kinks", "doubt"):
-            setattr(report, field, np.where(looked, getattr(beside, field), getattr(report, field)))
-        report.calls += beside.calls
+            setattr(report, field, np.where(looked, getattr(by_elements, field), getattr(report, field)))
+        report.calls += by_elements.calls
     return report
 
 

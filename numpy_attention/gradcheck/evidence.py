@@ -25,6 +25,11 @@ class Evidence:
     report: Report
 
     @property
+    def arrays(self) -> Arrays:
+        """The arguments that are arrays."""
+        return {name: value for name, value in self.exact.items() if isinstance(value, np.ndarray)}
+
+    @property
     def wrong(self) -> list[ArgumentReport]:
         """The arguments whose gradients are wrong."""
         return self.report.wrong

@@ -275,8 +275,7 @@ class LayerProblem(Problem):
             self.without |= frozenset(self.inputs) - frozenset(held)
 
     def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
-        y, cache = self.op(**arguments, **options)
-        return y, cache
+        return self.op(**arguments, **options)
 
     def backward(self, dy: Any, cache: Any) -> Any:
         return self.op_backward(dy, cache)
@@ -311,7 +310,7 @@ def in_float64(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
-    """The names of the arrays for which `no_gradient` says that they have none."""
+    """The names of the arrays that `no_gradient` names."""
     names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
     for one in names:
         if not any(is_meant(leaf, one) for leaf in flat):
@@ -369,7 +368,7 @@ def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str
     return named, list(named)
 
 
-def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., tuple[Any, Any]], Callable[..., Any]]:
     """A layer in the contract of an op whose arguments are its inputs and all its arrays, by name.
 
     The backward returns its gradients as a dict by argument name. The layer itself is not changed.

@@ -93,7 +93,7 @@ OF_ROOMS = (
               "A NamedTuple holds as many values as it has fields."),
     Explained("gradcheck/experiments._near", ("np.abs(a - b) <= slack -> np.abs(a - b) < slack",),
               "The seam of a tolerance that is never zero."),
-    Explained("gradcheck/experiments.deaf_to_places_of_dy", ("0 < len(deaf) < n -> 0 <= len(deaf) < n",),
+    Explained("gradcheck/experiments.ignored_places_of_dy", ("0 < len(ignored) < n -> 0 <= len(ignored) < n",),
               "By no part of dy nothing is moved: it costs two calls."),
     Explained("layers/feed_forward.FeedForward.backward",
               ("gated is None or self.w_gate is None -> gated is None and self.w_gate is None",),
