@@ -7,20 +7,20 @@
 Each returns a report or raises GradientError, an AssertionError whose message is the report.
 The package can itself be called: `numpy_attention.gradcheck(...)` is `numpy_attention.gradcheck.gradcheck(...)`.
 
-How it works:
+A right gradient passes through these, in this order:
 
     check           the whole check in turn: begin here
     problem         an op, a function or a layer in one form: a function of named arrays, and its analytic gradients
     trees           dicts, lists and dataclasses of arrays, taken apart and put together
-    claims          the analytic gradients, and the round-off in them
-    line            L = sum(dy y), a single number, along a line through the arrays
-    differences     the derivative of L along that line, with its own error; corners and ties
-    complex_step    the same to the last digit, by a step into the complex plane
-    tolerance       how far a right gradient may be off
-    elements        each element compared; directions through large arrays
+    claims          the analytic gradients, the round-off in them, and the tolerance
+    line            L = sum(dy y), a single number, along a line through the arrays; its derivative by differences
+    complex_step    the derivative to the last digit, by a step into the complex plane; each element compared with it
     robustness      the same gradient in any memory layout, with any dy, after any other call
     report          the result, on a screen
 
+The others are read when something is out of the ordinary:
+
+    elements        no complex step, corners and ties, large arrays: each element, or directions, by differences
     diagnosis       the likely mistake, from `evidence`: `terms` of the formula, `places`, `experiments`
     curvature       the backward's own derivative: the Hessian times a vector
     spec, strategies    inputs for property tests: arrays whose sizes agree by name

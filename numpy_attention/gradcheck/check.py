@@ -2,10 +2,17 @@
 
     |analytic gradient - derivative|  <=  8 (error of the derivative + round-off of the gradient) + floor
 
-for every element, so there is no tolerance to choose (`tolerance`). Complex steps give the derivative to the last
+for every element, so there is no tolerance to choose (`claims`). Complex steps give the derivative to the last
 digits; where differences do not confirm them, because the function is not analytic or cannot take complex numbers,
 differences are used. A gradient in float32 may have float32's round-off; where a derivative is known to ten digits, ten
 digits must agree. A gradient whose derivative is known to fewer than four digits is not called right.
+
+The steps of `check`:
+
+    run_backward         `claims`          forward and backward at a random dy: shapes, NaN, arrays changed in place
+    measure_round_off    `claims`          how far a right gradient may be off
+    _compare             `complex_step`    each gradient with its derivative; by differences in `elements`, if need be
+    check_structure      `robustness`      forward and backward again, in other layouts, orders and sizes
 """
 
 import contextlib
@@ -14,13 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import Claim, Point, ask_backward, measured
-from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep
+from numpy_attention.gradcheck.claims import (
+    Claim,
+    Point,
+    hold_to_float64,
+    mark_unresolved,
+    measure_round_off,
+    run_backward,
+)
+from numpy_attention.gradcheck.complex_step import check_exactly, complex_steps
 from numpy_attention.gradcheck.diagnosis import diagnose
-from numpy_attention.gradcheck.differences import check_ties, measure_stairs, taylor_slope
-from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_exactly, confirmed
+from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_ties
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.line import sizes
+from numpy_attention.gradcheck.line import measure_stairs, sizes, taylor_slope
 from numpy_attention.gradcheck.problem import (
     FunctionProblem,
     Inputs,
@@ -34,7 +47,6 @@ from numpy_attention.gradcheck.problem import (
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 from numpy_attention.gradcheck.robustness import check_structure
-from numpy_attention.gradcheck.tolerance import allow, hold_to_float64, mark_unresolved
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one
@@ -58,7 +70,7 @@ def gradcheck(
     an `op` that stops an iteration at a tolerance.
 
     Raises: GradientError, an AssertionError whose message is the report, when a gradient is wrong; TypeError or
-    ValueError for inputs and options that the check can do nothing with; what `op` raises.
+    ValueError for inputs and options that cannot be used; what `op` raises.
 
     Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982); Squire, Trapp, Using Complex Variables to
     Estimate Derivatives of Real Functions (1998).
@@ -96,7 +108,7 @@ def gradcheck_layer(
     layer: Any, inputs: Inputs, *, seed: int = 0, witness: str = "both", no_gradient: Sequence[str] = (),
     rtol: float = 0.0, atol: float = 0.0, options: Options | None = None, **more: Any,
 ) -> Report:
-    """The same for a layer (`forward`) or a model (`loss`): every input, every parameter. The layer stays as it is.
+    """The same for a layer (`forward`) or a model (`loss`): every input, every parameter. The layer does not change.
 
     Formula: dL/dx and dL/dp = J^T dy, for every input x that has a gradient and every parameter p
 
@@ -117,22 +129,21 @@ def check(
     """Check a problem: the form of the gradients, then their numbers and, unless `structure` is off, their robustness.
 
     Arrays of up to `exhaustive` elements are compared element by element, larger ones by random directions and
-    bisection in at most about `most_calls` calls. `sample` is for checks by the thousand: of the arrays that go element
-    by element, so many elements altogether, drawn from `seed`.
+    bisection in at most about `most_calls` calls. `sample`, for thousands of checks, compares only so many elements in
+    all arrays together, drawn from `seed`.
 
     Raises: GradientError, when a gradient is wrong or cannot be resolved
     """
     seed, rtol, atol = checked(problem.name, seed, witness, rtol, atol)
-    dy, grads = ask_backward(problem, seed)
-    point, found, low = measured(problem, dy, grads)
-    for claim in found:
-        allow(claim, rtol, atol)
-    rng = np.random.default_rng([seed, 11])
-    reports, calls, why_not = _compare(point, found, rng, witness, exhaustive, most_calls, _sample(found, sample, seed))
-    calls += check_ties(point, reports)
-    for claim in low:
+    dy, grads = run_backward(problem, seed)
+    point, claims, in_low_precision = measure_round_off(problem, dy, grads, rtol, atol)
+    rng, chosen = np.random.default_rng([seed, 11]), _sample(claims, sample, seed)
+    reports, calls, why_not = _compare(point, claims, rng, witness, exhaustive, most_calls, chosen)
+    if any(report.kinks.any() for report in reports.values()):
+        calls += check_ties(point, reports)
+    for claim in in_low_precision:
         hold_to_float64(reports[claim.name], claim)
-    mark_unresolved(point.scalar, found, reports, rtol, atol)
+    mark_unresolved(point.scalar, claims, reports, rtol, atol)
 
     calls += sum(report.calls for report in reports.values())
     result = Report(problem.name, reports, seed, calls, why_not=why_not)
@@ -152,61 +163,34 @@ def check(
 
 
 def _compare(
-    point: Point, found: list[Claim], rng: np.random.Generator, witness: str, exhaustive: int, most_calls: int,
+    point: Point, claims: list[Claim], rng: np.random.Generator, witness: str, exhaustive: int, most_calls: int,
     chosen: dict[str, np.ndarray],
 ) -> tuple[dict[str, ArgumentReport], int, str]:
-    """Compare each gradient with its derivative; also the calls so far, and why there is no complex step if so."""
-    names = [claim.name for claim in found]
+    """Compare each gradient with its derivative. Also the calls so far, and why there was no complex step, if so."""
+    names = [claim.name for claim in claims]
     arrays = [point.exact[name] for name in names]
     measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
-    large = {claim.name: claim for claim in found if claim.gradient.size > exhaustive}
+    large = {claim.name: claim for claim in claims if claim.gradient.size > exhaustive}
     smooth = {name: ~at_corners(point.exact[name], claim) for name, claim in large.items()}
-    steps, why_not, calls = _complex_steps(point, names, witness, rng, chosen | smooth)
+    steps, why_not, calls = complex_steps(point, names, witness, rng, chosen | smooth)
     reports: dict[str, ArgumentReport] = {}
-    for claim in found:
-        some, step = chosen.get(claim.name), steps.get(claim.name)
-        report = None
+    for claim in claims:
+        some, step = chosen[claim.name], steps.get(claim.name)
         if claim.name in large:
-            report = check_directions(point, claim, rng, most_calls, step)
-        elif step is not None:
-            report = check_exactly(point, claim, step, some)
-        reports[claim.name] = report or check_elements(point, claim, some)
+            report = check_directions(point, claim, rng, most_calls, step.along if step else None)
+        else:
+            report = (step and check_exactly(point, claim, step, some)) or check_elements(point, claim, some)
+        reports[claim.name] = report
     return reports, calls, why_not
 
 
-def _complex_steps(
-    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: dict[str, np.ndarray]
-) -> tuple[dict[str, ComplexStep], str, int]:
-    """The complex step for each array in which differences confirm it, all at once or one by one; why not; calls."""
-    if witness == "differences":
-        return {}, "", 0
-    try:
-        step = ComplexStep(point.problem, point.exact, point.scalar.y, point.scalar.dy)
-    except NoComplexStep as error:
-        if witness == "complex":
-            name = point.problem.name
-            raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
-        return {}, str(error), 0
-    steps = dict.fromkeys(names, step)
-    doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
-    why_not = ""
-    for name in names if doubt else ():
-        doubt, more = confirmed(point, [name], step, rng, moving)
-        calls += more
-        if doubt:
-            del steps[name]
-            why_not = doubt
-    return steps, why_not, calls
-
-
-def _sample(found: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Which elements of each array are compared; nothing where all are."""
-    elements = {claim.name: claim.gradient.size for claim in found}
+def _sample(claims: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
+    """Which elements of each array are compared: all, or `sample` of them in all arrays together."""
+    elements = {claim.name: claim.gradient.size for claim in claims}
     total = sum(elements.values())
-    if sample is None or total <= sample:
-        return {}
-    chosen = np.zeros(total, dtype=bool)
-    chosen[np.random.default_rng([seed, 13]).choice(total, sample, replace=False)] = True
+    chosen = np.full(total, sample is None or total <= sample)
+    if not chosen.all():
+        chosen[np.random.default_rng([seed, 13]).choice(total, sample, replace=False)] = True
     return dict(zip(elements, np.split(chosen, np.cumsum(list(elements.values()))[:-1])))
 
 

@@ -1,27 +1,58 @@
-"""The analytic gradients, and the round-off in each of them.
+"""The analytic gradients: are they in order, what round-off is in them, and how far may they be off?
 
-dy is drawn at random for every output: a dy of ones would hide whatever sums to zero, such as a gradient behind a
-softmax. Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same
-result when the backward is called twice, and each gradient in the shape of its argument.
+dy is drawn at random for every output: a dy of ones would hide a gradient that sums to zero, such as that of a softmax.
+Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same result when the
+backward is called twice, and each gradient in the shape of its argument.
 
-A right backward is off by its round-off, which cannot be derived for an unknown function. So it is measured:
+Then every element may differ from the derivative by
 
-    jitter    inputs and dy are moved by a few last bits, and the answer jitters as its rounding does
-    base      eps sqrt(K) max|dx|, for K terms of a sum rounded each on its own; K is the longest axis of any input
-    lenient   eps sqrt(K) |dy y| / |x|, for large terms that cancel; allowed in low precision (`tolerance.py`)
+    tolerance = 8 (error of the derivative + round-off of the gradient) + floor
+
+    error        of a difference, which comes with an estimate (`line`); 0 for a complex step
+    floor        32 last bits of the terms |dy y|: the round-off of the sum L, which no derivative of L can see through
+
+The round-off of an unknown function cannot be derived, so it is measured:
+
+    jitter       for each element: its change when inputs and dy are moved by a few last bits
+    base         for all: eps sqrt(K) max|dx|, for K terms of a sum rounded each on its own; K is the longest axis of
+                 any input; and the caller's rtol and atol
+    lenient      eps sqrt(K) |dy y| / |x|, for large terms that cancel; allowed in low precision
+
+Two kinds of wrong gradients have a jitter that would excuse the error. A gradient that is wrong at a single point, at
+zero or where two inputs are equal, jumps as soon as the inputs move. And where a function is a stair, as 1 - p is for p
+near 1, a few last bits move nothing, so the round-off looks smaller than it is. So for an element in doubt `RoundOff`
+compares gradient and derivative again, at places near and not so near. There a right gradient minus the derivative
+scatters as the round-off of both. A wrong one is off by the same number everywhere, or is right everywhere but here:
+next to no scatter.
+
+A gradient in float32 or float16 must be close to what the same backward returns in float64, which differences and
+complex steps have checked to the last digits (`hold_to_float64`). The tolerance is the round-off of the dtype, measured
+and, in an array of many elements, no more than most of them need, so one wrong element of 100,000 is seen.
+
+Two answers of the same backward, at other layouts or after other calls, have looser limits of their own (`robustness`).
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
 from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float
-from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.report import ArgumentReport, GradientError
 from numpy_attention.gradcheck.trees import Arrays
+
+SAFETY = 8.0  # errors and round-off are estimates: a right gradient is off by at most so many of them
+JUMP = 1e-9  # a jitter that is a larger share of the gradient is measured again
+RESOLVED = 1e-4  # of the gradient's size: an element whose derivative is known less well is not called right
+MANY = 64  # elements of an array that show what most of them need
+
+FURTHER = (2**16, 2**16, 2**26, 2**26)  # last bits
+FAR = (2**38, 2**38, 2**41, 2**41)  # for what is as small as round-off can be, and may lie on a long stair
+
+DerivativeOf = Callable[[int], tuple[float, int]]  # of one element, and the calls that it took
 
 
 class Move(NamedTuple):
@@ -46,7 +77,7 @@ class Claim:
 
 @dataclass
 class Point:
-    """Where a problem is checked: its arrays in float64, L there, and what the backward returns close by."""
+    """Where a problem is checked: its arrays in float64, L there, and the gradients at arrays close by."""
 
     problem: Problem
     exact: Arrays
@@ -54,7 +85,7 @@ class Point:
     moves: list[Move]
 
 
-def ask_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
+def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
     """Run forward and backward with a random dy; return dy and the gradients.
 
     Raises: GradientError for gradients that are not in order
@@ -118,7 +149,7 @@ def _require_function(problem: Problem, y: Outputs) -> None:
 
 
 def _same(one: np.ndarray, again: np.ndarray) -> bool:
-    """Equal, but for what the order of a sum may change; NaN is refused elsewhere."""
+    """Equal up to the round-off of a sum in another order; NaN is refused elsewhere."""
     if one.shape != again.shape or one.dtype.kind != again.dtype.kind:
         return False
     few = 64 * float(np.finfo(one.dtype).eps) * largest(one) if one.dtype.kind in "fc" else 0.0
@@ -153,21 +184,25 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
     )
 
 
-def measured(problem: Problem, dy: Outputs, grads: Gradients) -> tuple[Point, list[Claim], list[Claim]]:
-    """The point in float64 and the gradients there with their round-off; and those in a lower precision, if any."""
+def measure_round_off(
+    problem: Problem, dy: Outputs, grads: Gradients, rtol: float = 0.0, atol: float = 0.0
+) -> tuple[Point, list[Claim], list[Claim]]:
+    """The point in float64; the gradients there with their round-off; and those in a lower precision, if any."""
     exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
     scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
     low: list[Claim] = []
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
-        low, _ = claims(problem, dy, grads, scalar.terms)
+        low, _ = with_round_off(problem, dy, grads, scalar.terms)
         problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
-    found, moves = claims(problem, dy, grads, scalar.terms)
+    found, moves = with_round_off(problem, dy, grads, scalar.terms)
+    for claim in found:  # the caller's tolerances are added to ours, and not multiplied
+        claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
     return Point(problem, exact, scalar, moves), found, low
 
 
-def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
+def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
     """Each gradient with the round-off to expect in it, and the moves by which that was measured; `terms` is |dy y|."""
     arrays = problem.inputs
     given = {name: grad for name, grad in grads.items() if grad is not None and name in problem.differentiable}
@@ -194,7 +229,7 @@ def claims(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tup
 
 
 def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) -> Gradients | None:
-    """What the same backward returns in float64; None if that is what it has returned, or if it cannot run there."""
+    """The gradients of the same backward in float64; None if they are in float64 already, or it cannot run there."""
     if all(np.array_equal(exact[name].dtype, problem.inputs[name].dtype) for name in problem.differentiable):
         return None
     try:
@@ -211,7 +246,7 @@ def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) ->
 def moved_by(
     ulps: Iterable[int], problem: Problem, arrays: Arrays, dy: Outputs, rng: np.random.Generator
 ) -> list[Move]:
-    """The backward run at arrays that are moved by up to so many last bits, dy by two; where that can be done."""
+    """Run the backward at arrays moved by up to `ulps` last bits, and dy by two; without the runs that fail."""
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
@@ -287,3 +322,89 @@ def explain_shape(
 
 def _refusal(problem: Problem, text: str) -> GradientError:
     return GradientError(f"gradcheck {problem.name}: {text}")
+
+
+def tolerance(error: Any, round_off: Any, floor: float = 0.0) -> Any:
+    """How far a gradient may be off a derivative that is known up to `error`."""
+    return SAFETY * (error + round_off) + floor
+
+
+def floor_of(eps: float, *terms: float) -> float:
+    """The round-off of a sum of terms of this size."""
+    return 32 * eps * max(terms)
+
+
+def jumps(jitter: Any, size: float) -> Any:
+    """Where the jitter is large compared with the size of the gradient."""
+    return jitter > JUMP * size
+
+
+def judge(
+    found: ArgumentReport, claim: Claim, looked: np.ndarray, error: Any, jitter: np.ndarray, floor: float,
+    lost: Any = 0.0,
+) -> None:
+    """Mark the elements, of those that were looked at, that are further from the derivative than the tolerance."""
+    found.doubt = tolerance(error, jitter, floor)
+    found.resolution = tolerance(error, claim.base + jitter, floor) + lost
+    found.wrong = looked & ~(np.abs(found.analytic - found.numeric) <= found.resolution) & ~found.kinks
+
+
+class RoundOff:
+    """How much gradient minus derivative scatters around the point; `derivative_at` a move gives derivatives there."""
+
+    def __init__(self, point: Point, derivative_at: Callable[[Move], DerivativeOf | None]) -> None:
+        self.point, self.derivative_at, self.calls = point, derivative_at, 0
+        self.known: dict[tuple[int, ...], list[tuple[Move, DerivativeOf | None]]] = {}
+
+    def __call__(self, claim: Claim, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
+        """The spread for each of these elements, over the moves that moved it; infinite where it is unknown."""
+        x, moves = self.point.exact[claim.name], self._moves(ulps)
+        off = np.full((len(moves) + 1, elements.size), np.nan)
+        for k, (move, derivative) in enumerate(moves):
+            grad = move.grads.get(claim.name)
+            if grad is None or derivative is None:
+                continue
+            moved = (move.arrays[claim.name] != x).reshape(-1)[elements]
+            for n in np.flatnonzero(moved):
+                value, calls = derivative(int(elements[n]))
+                off[k, n] = float(grad.reshape(-1)[elements[n]]) - value
+                self.calls += calls
+        spread: np.ndarray = np.fmax.reduce(off) - np.fmin.reduce(off)
+        return np.where(np.isfinite(spread), spread, np.inf)
+
+    def _moves(self, ulps: tuple[int, ...]) -> list[tuple[Move, DerivativeOf | None]]:
+        near = self.point.moves
+        if ulps not in self.known and near:
+            rng = np.random.default_rng(len(near[0].arrays))
+            further = moved_by(ulps, self.point.problem, near[0].arrays, near[0].dy, rng)
+            self.known[ulps] = [(move, self.derivative_at(move)) for move in [*near, *further]]
+        return self.known.get(ulps, [])
+
+
+def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
+    """Compare the gradient in its own dtype with the one in float64; the report then shows the former."""
+    off = np.abs(low.gradient - report.analytic)
+    base = low.base + low.lenient
+    if off.size >= MANY:
+        base = min(base, max(4 * float(np.quantile(off, 0.9)), low.eps * largest(low.gradient)))
+    allowed = tolerance(0.0, base + low.jitter)
+    too_far = ~(off <= allowed) & ~report.kinks
+    only_here = too_far & ~report.wrong
+    # Where no derivative was taken of an element, float64 is the reference.
+    report.numeric = np.where(only_here & np.isnan(report.numeric), report.analytic, report.numeric)
+    report.analytic, report.resolution = low.gradient, report.resolution + allowed
+    report.wrong = report.wrong | too_far
+    if only_here.any() and not (report.wrong & ~only_here).any():
+        report.notes.append(f"d{report.name}: the same backward is right in float64")
+
+
+def mark_unresolved(
+    scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
+) -> None:
+    """Set the size to which errors are relative, and mark the elements whose derivative is known to too few digits."""
+    of_all = max((report.largest for report in reports.values()), default=0.0)
+    for claim in found:
+        report = reports[claim.name]
+        report.size = max(report.largest, 1e-3 * of_all, 1e-6 * scalar.terms) or 1.0
+        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
+        report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)

@@ -10,24 +10,49 @@ everything. The result is J v up to the round-off of the function itself: no ste
 
 The function runs unchanged, on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
 comparison and a mask take the branch that they take on the real line. But abs, sign or a variance of NumPy's are not
-analytic: there the imaginary part is something else. So the complex step is used only where it agrees with
-differences, along random directions through all elements at once (`elements.py`).
+analytic: there the imaginary part is something else. So the complex step is used only where differences confirm it.
+A random direction through all arrays at once decides: along it, the derivative of the complex step must be the one that
+differences find. An element in which the complex step errs moves the sum by that error, and none is left out: all
+elements move alike or, where no step suits them all, each in proportion to its size (`confirmed`).
+
+Then one call an element gives the derivative to the last digit, and `check_exactly` compares it with the gradient. An
+element that is off gets a second look before it is called wrong: at a corner other gradients are right as well, and
+where differences contradict the complex step, it is not used at all.
 
 Source: Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998).
 """
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from numpy_attention.backend import COMPLEX
-from numpy_attention.gradcheck.line import EPS, Outputs, largest
-from numpy_attention.gradcheck.problem import Arrays, Problem, is_float
+from numpy_attention.gradcheck.claims import (
+    FAR,
+    Claim,
+    DerivativeOf,
+    Move,
+    Point,
+    RoundOff,
+    floor_of,
+    judge,
+    jumps,
+    tolerance,
+)
+from numpy_attention.gradcheck.elements import check_elements
+from numpy_attention.gradcheck.line import EPS, Outputs, first_step, is_kink, largest, quick, refined, rms, sizes
+from numpy_attention.gradcheck.problem import Arrays, Problem, in_float64, is_float
+from numpy_attention.gradcheck.report import ArgumentReport, GradientError
 
 H = 1e-100
 SAME = 1e-3  # of the largest output: results for real and for complex arrays may differ by so much
+
+ENOUGH = 6  # so many elements that a second look finds wrong: the others need none
+ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # first step and levels; smaller ones pass corners nearby
+ROUNDED = 1e-2  # no round-off is a larger share of the gradient, unless the gradient jumps
+RESOLVED = 1e-5  # a difference whose error is a larger share of the terms confirms nothing
 
 
 class NoComplexStep(Exception):
@@ -48,10 +73,10 @@ class ComplexStep:
         self.dy, self.calls = dy, 0
         try:
             at_rest = self._run()
-        except Exception as error:  # whatever a function may raise that was not written for complex numbers
+        except Exception as error:  # any error, in a function that was not written for complex numbers
             raise NoComplexStep(f"{type(error).__name__}: {error}") from None
         for one, real in zip(at_rest, y, strict=True) if y is not None else ():
-            # Close is enough: round-off may be large, and what is another function is found out by differences.
+            # Close is enough: round-off may be large, and differences will show whether it is another function.
             close = SAME * largest(real) + 64 * EPS
             if one.shape != real.shape or not largest(one.real - real) <= close:
                 raise NoComplexStep("it gives another result for complex arrays")
@@ -97,8 +122,165 @@ def complex_numbers() -> Iterator[None]:
 
 
 def in_complex(arrays: Arrays) -> Arrays:
-    """Copies of the arrays of floats in complex128; all else as it is."""
+    """Copies of the arrays of floats in complex128; all else unchanged."""
     return {
         name: np.array(value, dtype=np.complex128, order="C") if is_float(value) else value
         for name, value in arrays.items()
     }
+
+
+def complex_steps(
+    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
+) -> tuple[dict[str, ComplexStep], str, int]:
+    """The complex step for each array in which differences confirm it; why not for the others; and the calls."""
+    if witness == "differences":
+        return {}, "", 0
+    try:
+        step = ComplexStep(point.problem, point.exact, point.scalar.y, point.scalar.dy)
+    except NoComplexStep as error:
+        if witness == "complex":
+            name = point.problem.name
+            raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
+        return {}, str(error), 0
+    steps = dict.fromkeys(names, step)
+    doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
+    why_not = ""
+    for name in names if doubt else ():
+        doubt, more = confirmed(point, [name], step, rng, moving)
+        calls += more
+        if doubt:
+            del steps[name]
+            why_not = doubt
+    return steps, why_not, calls
+
+
+def confirmed(
+    point: Point, names: list[str], step: ComplexStep, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
+) -> tuple[str, int]:
+    """Why differences do not confirm the complex step in these arrays, "" if they do; and the calls that this took.
+
+    `moving` marks the elements that move.
+    """
+    exact, scalar, calls, other = point.exact, point.scalar, 0, False
+    for alike in (True, False):
+        directions = {}
+        for name in names:
+            x = exact[name]
+            size = np.full(x.shape, rms(x) or 1.0) if alike else sizes(x)
+            v = size * rng.choice([-1.0, 1.0], size.shape) * rng.uniform(1.0, 1.5, size.shape)
+            directions[name] = v * moving[name].reshape(v.shape)
+        try:
+            derivative, terms = step.through(directions)
+        except Exception as error:  # it takes complex arrays, but no step
+            return f"{type(error).__name__}: {error}", calls
+        line = scalar.through((exact[name] for name in names), directions.values())
+        floor = floor_of(EPS, scalar.terms, terms)
+        agree = resolved = False
+        for first, levels in ATTEMPTS:
+            with np.errstate(all="ignore"):
+                found = refined(line, first, levels, measure=False)
+            known = found.error <= RESOLVED * max(scalar.terms, terms)
+            agree = known and abs(found.value - derivative) <= tolerance(found.error, 0.0, floor)
+            resolved |= known
+            if agree:
+                break
+        calls += line.calls
+        if agree:
+            return "", calls
+        other |= resolved
+    finds = "find another derivative along a random direction" if other else "resolve no direction"
+    return f"differences {finds} of {' and '.join(names[:3])}", calls
+
+
+def check_exactly(point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray) -> ArgumentReport | None:
+    """Compare the elements that `chosen` marks with complex steps; the others are NaN in the report.
+
+    None where differences contradict the complex step.
+    """
+    found, before = ArgumentReport.unseen(claim.name, claim.gradient), step.calls
+    terms = np.zeros(found.wrong.size)
+    for i in np.flatnonzero(chosen):
+        found.numeric[i], terms[i] = step.along(claim.name, slice(i, i + 1), np.ones(1))
+    floor = floor_of(EPS, point.scalar.terms, largest(terms))
+    off = np.abs(found.analytic - found.numeric)
+    near = off <= tolerance(0.0, claim.base, floor)
+    size = max(largest(found.analytic), largest(found.numeric[chosen]))
+    # A gradient that jumps is wrong at this very point, or right: its change nearby is not round-off.
+    jitter = claim.jitter.reshape(-1)
+    jumping = jumps(jitter, size) & ~near
+    jitter = np.where(jumping | near, 0.0, jitter)
+    judge(found, claim, chosen, 0.0, jitter, floor)
+    left = np.flatnonzero(found.wrong)
+    left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
+    round_off = RoundOff(point, _complex_steps_at(point, claim.name))
+    while left.size:  # a few at a time: if all of these are wrong, the others need no second look
+        some, left = left[:ENOUGH], left[ENOUGH:]
+        look = _look_with_differences(point, claim, found, some, jumping[some], jitter[some], size, floor, round_off)
+        if look is None:
+            return None
+        jitter[some], found.kinks[some] = look
+        judge(found, claim, chosen, 0.0, jitter, floor)
+        if found.wrong[some].all():
+            break
+    found.calls += step.calls - before + round_off.calls
+    found.witness = "complex step"
+    return found.shaped(claim.gradient.shape)
+
+
+def _look_with_differences(
+    point: Point, claim: Claim, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray, jitter: np.ndarray,
+    size: float, floor: float, round_off: RoundOff,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The jitter of these elements as far as it is round-off, and which are corners; None if differences contradict."""
+    derivative = found.numeric[some]
+    off = np.abs(found.analytic[some] - derivative)
+    small = np.flatnonzero((off <= ROUNDED * size) | jumping)
+    scatter = round_off(claim, some[small])
+    tiny = off[small] <= 1024 * EPS * point.scalar.terms
+    scatter[tiny] = np.maximum(scatter[tiny], round_off(claim, some[small][tiny], FAR))
+    excused = np.zeros(some.size, dtype=bool)
+    excused[small] = off[small] <= tolerance(0.0, claim.base + scatter, floor)
+    jitter = jitter.copy()
+    jitter[excused] = scatter[excused[small]]
+
+    again = np.zeros(some.size, dtype=bool)
+    again[small] = jumps(scatter, size)
+    for k in np.flatnonzero(~excused & ~again):
+        again[k] = jumping[k] or not _smooth(point, claim, int(some[k]), found, floor)
+    kinks = np.zeros(some.size, dtype=bool)
+    if again.any():
+        marked = np.zeros(found.wrong.size, dtype=bool)
+        marked[some[again]] = True
+        by_differences = check_elements(point, claim, marked)
+        found.calls += by_differences.calls
+        kinks = by_differences.kinks.reshape(-1)[some]
+        agrees = np.abs(by_differences.numeric.reshape(-1)[some] - derivative) <= (
+            by_differences.resolution.reshape(-1)[some] + floor)
+        if (again & ~excused & ~kinks & ~agrees).any():
+            return None
+    return jitter, kinks
+
+
+def _smooth(point: Point, claim: Claim, i: int, found: ArgumentReport, floor: float) -> bool:
+    """Whether four calls or a few more find no corner there, and the derivative that the complex step finds."""
+    x = point.exact[claim.name]
+    line, h = point.scalar.line(x, slice(i, i + 1), np.ones(1)), first_step(float(x.reshape(-1)[i]), rms(x))
+    with np.errstate(all="ignore"):
+        first = quick(line, h)
+        near = abs(first.value - found.numeric[i]) <= tolerance(first.error, 0.0, floor)
+        smooth = near and not is_kink(line, first, h)
+    found.calls += line.calls
+    return smooth
+
+
+def _complex_steps_at(point: Point, name: str) -> Callable[[Move], DerivativeOf | None]:
+    """Derivatives by the complex step at moved arrays."""
+
+    def at(move: Move) -> DerivativeOf | None:
+        try:
+            step = ComplexStep(point.problem, in_float64(move.arrays), None, move.dy)
+        except NoComplexStep:  # the move has left the domain
+            return None
+        return lambda i: (step.along(name, slice(i, i + 1), np.ones(1))[0], 1)
+
+    return at

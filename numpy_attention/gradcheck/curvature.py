@@ -1,6 +1,6 @@
 """Curvature for nothing: the complex step of a hand-written backward
 
-A backward is a function too: it computes dx = J^T dy, the gradient of L = sum(dy y). So it has a derivative of its own,
+A backward is a function too: it computes dx = J^T dy, the gradient of L = sum(dy y). So it has a derivative too,
 the second one of L, and the sideways step finds it as it found the first (`complex_step.py`):
 
     dx(x + i h v) = dx(x) + i h H v - h^2 (...)        so        H v = Im dx(x + i h v) / h

@@ -14,13 +14,12 @@ A relation counts only if it explains every element that was compared, and the e
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.experiments import deaf_to_outputs, experiments
+from numpy_attention.gradcheck.experiments import experiments, ignored_outputs
 from numpy_attention.gradcheck.line import Scalar, largest
 from numpy_attention.gradcheck.places import at_one_value, branch, place, place_in_words
 from numpy_attention.gradcheck.report import ArgumentReport
@@ -45,21 +44,21 @@ def diagnose(evidence: Evidence) -> str:
     """Fill in the pattern of each wrong argument, and return the likely mistake."""
     if ties := [report.tie for report in evidence.wrong if report.tie]:
         return "; ".join(ties[:2])
-    points = [at_one_value(report, _arrays(evidence)) for report in evidence.wrong]
+    points = [at_one_value(report, evidence.arrays) for report in evidence.wrong]
     if all(points):
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
     if swapped := _exchanged(evidence):
         return swapped
     if len(evidence.scalar.dy) > 1:  # without one of several outputs a term seems to be missing
-        deaf = "; ".join(deaf_to_outputs(evidence, [report.name for report in evidence.wrong]))
-        if deaf:
+        ignored = "; ".join(ignored_outputs(evidence, [report.name for report in evidence.wrong]))
+        if ignored:
             for report in evidence.wrong:
                 report.pattern = place(report.wrong, np.isfinite(report.numeric))
-            return deaf
+            return ignored
     mistakes: dict[str, list[str]] = {}  # and whose they are
     known = 0
     for report in evidence.wrong:
-        relation = find(report, evidence.scalar, evidence.exact, evidence.problem.options)
+        relation = find(report, evidence)
         report.pattern = relation.pattern if relation else place(report.wrong, np.isfinite(report.numeric))
         if relation:
             mistakes.setdefault(relation.mistake, []).append(report.symbol)
@@ -83,10 +82,6 @@ def _exchanged(evidence: Evidence) -> str:
                 report.pattern = place(report.wrong, np.isfinite(report.numeric))
             return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
     return ""
-
-
-def _arrays(evidence: Evidence) -> Arrays:
-    return {name: value for name, value in evidence.exact.items() if isinstance(value, np.ndarray)}
 
 
 def _of_a_layers_input(evidence: Evidence) -> str:
@@ -113,17 +108,12 @@ def _of_one_parameter(evidence: Evidence) -> str:
     )
 
 
-def find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation | None:
+@np.errstate(all="ignore")
+def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
     """The first relation that explains every element that was looked at."""
-    if not np.isfinite(report.numeric).any() or not report.wrong.any():
+    scalar, arrays, seen = evidence.scalar, evidence.arrays, np.isfinite(report.numeric)
+    if not seen.any() or not report.wrong.any():
         return None
-    with np.errstate(all="ignore"):
-        known = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
-        return _find(report, scalar, known, options)
-
-
-def _find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation | None:
-    seen = np.isfinite(report.numeric)
     if largest(report.analytic[seen]) <= ZERO * largest(report.numeric[seen]):
         return Relation("zero everywhere", "the backward gives zero: is a term lost, or does it cancel against itself?")
     terms = terms_of(report, arrays, scalar.y)
@@ -131,9 +121,10 @@ def _find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mappi
     enough = np.count_nonzero(np.abs(right) > 100 * slack) >= 2
     factor = constant(report, seen) if enough else 0.0
     if factor:
-        return factor_in_words(factor, report, scalar, arrays, options)
+        return factor_in_words(factor, scalar, arrays, evidence.problem.options)
     if report.analytic.size == 1 and abs(float(right[0])) > 100 * float(slack[0]):
-        known = factor_in_words(float(report.analytic[seen][0] / right[0]), report, scalar, arrays, options)
+        factor = float(report.analytic[seen][0] / right[0])
+        known = factor_in_words(factor, scalar, arrays, evidence.problem.options)
         return known if known.certain else None  # any number is some factor of another
     if seen.all() and enough:
         for candidate_relation, candidate in _candidates(report, scalar, arrays):
@@ -157,18 +148,18 @@ def _find(report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mappi
     if hidden:
         return hidden
     if where:
-        there = _there(report, scalar, arrays, options, terms)
+        there = _there(report, evidence, terms)
         words = f"wrong just where {where}" + (f", and there {there}" if there else "")
         return Relation(f"just where {where}", words, weak=not there)
     if not seen.all() or not enough:
         return None
-    words = _by_element(report, seen, scalar, arrays, terms)
+    words = _by_element(report, seen, evidence, terms)
     if words:
         return Relation("by a factor of its own each", words, weak=True)
     relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
     if relation:
         return relation
-    there = _there(report, scalar, arrays, options, terms) if found.startswith(("only", "the diagonal")) else ""
+    there = _there(report, evidence, terms) if found.startswith(("only", "the diagonal")) else ""
     part = found.removeprefix("only ") if "diagonal" in found else f"in {found.removeprefix('only ')}"
     return Relation(found, f"wrong {part} alone, and there {there}") if there else None
 
@@ -195,9 +186,7 @@ def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | No
     return Relation("not zero where it must be", f"wrong only where the gradient must be zero: {what}")
 
 
-def _there(
-    report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any], terms: list[Term]
-) -> str:
+def _there(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
     """What is wrong with the wrong elements alone."""
     part = report.wrong
     claimed, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
@@ -207,20 +196,17 @@ def _there(
         return "the backward gives zero: a part of the gradient that is never filled in?"
     factor = constant(report, part) if part.sum() > 1 else 0.0
     if factor:
-        return factor_in_words(factor, report, scalar, arrays, options).mistake
+        return factor_in_words(factor, evidence.scalar, evidence.arrays, evidence.problem.options).mistake
     if part.sum() > 1:
-        return _by_element(report, part, scalar, arrays, terms)
+        return _by_element(report, part, evidence, terms)
     return ""
 
 
-def _by_element(
-    report: ArgumentReport, part: np.ndarray, scalar: Scalar, arrays: Arrays, terms: list[Term]
-) -> str:
-    for y, dy in zip(scalar.y, scalar.dy):
-        words = by_a_function(report, part, arrays, y, dy) if len(scalar.y) == 1 else ""
-        if words:
-            return words
-    return by_a_term(report, part, terms)
+def _by_element(report: ArgumentReport, part: np.ndarray, evidence: Evidence, terms: list[Term]) -> str:
+    """The function or the factor in which the gradient differs from the right one, element by element."""
+    (y, *others), (dy, *_) = evidence.scalar.y, evidence.scalar.dy
+    words = by_a_function(report, part, evidence.arrays, y, dy) if not others else ""
+    return words or by_a_term(report, part, terms)
 
 
 def _candidates(

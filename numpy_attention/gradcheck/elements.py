@@ -1,16 +1,17 @@
-"""Every element of a gradient compared with its derivative.
+"""A gradient compared with differences: element by element, at corners and ties, and in large arrays by directions.
 
-`check_exactly`: by complex steps, where differences confirm them. A random direction through all arrays at once
-decides: along it, the derivative of the complex step must be the one that differences find. An element in which the
-complex step errs moves the sum by that error, and none is left out: all elements move alike or, where no step suits
-them all, each in proportion to its size (`confirmed`). Then one call an element gives the derivative to the last digit.
+Most gradients are compared with complex steps (`complex_step`) and need nothing of this.
 
-`check_elements`: by differences. Four calls give a first derivative, good enough for nearly all elements. The others
-get a whole tableau; those still in doubt are looked at for a corner (`differences`) and for round-off (`tolerance`).
+`check_elements`: four calls give a first derivative, good enough for nearly all elements. The others get a whole
+tableau; those still in doubt are looked at for a corner and for round-off (`claims.RoundOff`).
 
-Either way an element that is off gets a second look, a `Look`, before it is called wrong. The second look of the
-complex step asks differences: at a corner other gradients are right as well, and where differences contradict the
-complex step, it is not used at all.
+At a corner there is no derivative. Any slope between the slopes to the left and to the right is accepted; and, where
+several corners meet in one point, as in a sort with three equal numbers, any between the slopes of the smooth pieces
+around it. A tie still has a derivative along the direction that moves all equal numbers together:
+
+    max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them gets it, or they share it
+
+A backward that gives dy to both is right for each of the two alone, and wrong for both at once (`check_ties`).
 
 `check_directions`: large arrays, by random directions and bisection. One derivative along a random direction v tests
 all elements at once: it must be sum(dx * v). An error e in one element moves that sum by e |v_i|, however many elements
@@ -21,23 +22,43 @@ million. Several wrong elements are followed at once, the piece with the largest
 """
 
 import heapq
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import Claim, Move, Point
-from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep
-from numpy_attention.gradcheck.differences import allowed_at_corner, first_step, is_kink, quick, refined
-from numpy_attention.gradcheck.line import EPS, Line, Scalar, largest, rms, sizes
+from numpy_attention.gradcheck.claims import (
+    SAFETY,
+    Claim,
+    DerivativeOf,
+    Move,
+    Point,
+    RoundOff,
+    floor_of,
+    judge,
+    jumps,
+    tolerance,
+)
+from numpy_attention.gradcheck.line import (
+    EPS,
+    Derivative,
+    Line,
+    Scalar,
+    first_step,
+    is_kink,
+    largest,
+    quick,
+    refined,
+    rms,
+)
 from numpy_attention.gradcheck.problem import Arrays, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport
-from numpy_attention.gradcheck.tolerance import FAR, SAFETY, Derivative, RoundOff, floor_of, jumps, tolerance
 
 ENOUGH = 6  # so many elements that a second look finds wrong: the others need none
-ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # first step and levels; smaller ones pass corners nearby
-ROUNDED = 1e-2  # no round-off is a larger share of the gradient, unless the gradient jumps
-RESOLVED = 1e-5  # a difference whose error is a larger share of the terms confirms nothing
+PIECES = 16  # so many pieces around a corner are looked at
+SLACK = 1e-3  # slopes next to a corner are known so well
+AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
 
 DIRECTIONS = 3
 MORE = 3  # if corners were met along these
@@ -46,58 +67,23 @@ FOUND = 12  # so many wrong elements are enough to show a pattern
 CORNERS = 64  # so many elements at corners are looked at one by one
 SAMPLE = 48  # elements looked at one by one once something is wrong
 
-
-class Look(NamedTuple):
-    """What a second look finds about one element, or about several: numbers, or arrays."""
-
-    derivative: Any
-    error: Any  # of the derivative
-    jitter: Any  # of the gradient, as far as it is round-off
-    kink: Any  # whether this is a corner, and the gradient one of its slopes
+Along = Callable[[str, slice, np.ndarray], tuple[float, float]]  # `ComplexStep.along`
 
 
-def check_exactly(
-    point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray | None = None
-) -> ArgumentReport | None:
-    """Compare the elements that `chosen` marks, all without it, with complex steps; the others are NaN in the report.
+class Element(NamedTuple):
+    """What is known of one element."""
 
-    None where differences contradict the complex step.
-    """
-    found, before = ArgumentReport.unseen(claim.name, claim.gradient), step.calls
-    looked, terms = _looked(found, chosen), np.zeros(found.wrong.size)
-    for i in np.flatnonzero(looked):
-        found.numeric[i], terms[i] = step.along(claim.name, slice(i, i + 1), np.ones(1))
-    floor = floor_of(EPS, point.scalar.terms, largest(terms))
-    off = np.abs(found.analytic - found.numeric)
-    near = off <= tolerance(0.0, claim.base, floor)
-    size = max(largest(found.analytic), largest(found.numeric[looked]))
-    # A gradient that jumps is wrong at this very point, or right: its change nearby is not round-off.
-    jitter = claim.jitter.reshape(-1)
-    jumping = jumps(jitter, size) & ~near
-    jitter = np.where(jumping | near, 0.0, jitter)
-    _judge(found, claim, looked, 0.0, jitter, floor)
-    left = np.flatnonzero(found.wrong)
-    left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
-    round_off = RoundOff(point, _complex_steps_at(point, claim.name))
-    while left.size:  # a few at a time: where all of them are wrong, the others need no second look
-        some, left = left[:ENOUGH], left[ENOUGH:]
-        look = _look_with_differences(point, claim, found, some, jumping[some], jitter[some], size, floor, round_off)
-        if look is None:
-            return None
-        _, _, jitter[some], found.kinks[some] = look
-        _judge(found, claim, looked, 0.0, jitter, floor)
-        if found.wrong[some].all():
-            break
-    found.calls += step.calls - before + round_off.calls
-    found.witness = "complex step"
-    return found.shaped(claim.gradient.shape)
+    derivative: float
+    error: float  # of the derivative
+    jitter: float  # of the gradient, as far as it is round-off
+    kink: bool  # whether this is a corner, and the gradient one of its slopes
 
 
-def check_elements(point: Point, claim: Claim, chosen: np.ndarray | None = None) -> ArgumentReport:
-    """Compare the elements that `chosen` marks, all without it, with differences; the others are NaN in the report."""
+def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentReport:
+    """Compare the elements that `chosen` marks with differences; the others are NaN in the report."""
     found = ArgumentReport.unseen(claim.name, claim.gradient)
-    x, scalar, looked = point.exact[claim.name], point.scalar, _looked(found, chosen)
-    lines = {int(i): scalar.line(x, slice(i, i + 1), np.ones(1)) for i in np.flatnonzero(looked)}
+    x, scalar = point.exact[claim.name], point.scalar
+    lines = {int(i): scalar.line(x, slice(i, i + 1), np.ones(1)) for i in np.flatnonzero(chosen)}
     steps, error, usual = np.ones(x.size), np.zeros(x.size), rms(x)
     for i in lines:
         steps[i] = first_step(float(x.reshape(-1)[i]), usual)
@@ -106,27 +92,27 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray | None = None)
     with np.errstate(all="ignore"):
         for i, line in lines.items():
             found.numeric[i], error[i], _, _ = quick(line, steps[i])
-        known = np.where(looked, found.numeric, found.analytic)
+        known = np.where(chosen, found.numeric, found.analytic)
         size = largest(known[np.isfinite(known)])
         floor = floor_of(scalar.eps, scalar.terms) + 1e-11 * size
-        # In doubt: off by more than a tight tolerance, or than an error that four calls may have too short by luck.
+        # In doubt: off by more than a tight tolerance, since four calls may estimate their error too small by luck.
         off = np.abs(found.analytic - found.numeric)
         tight = np.minimum(1e-8 * np.abs(found.numeric), tolerance(error, jitter))
         in_doubt = ~(off <= tight + tolerance(0.0, claim.base, floor)) | jumps(jitter, size) | ~(error <= 1e-6 * size)
-        doubtful, wrong = np.flatnonzero(in_doubt & looked), 0
+        doubtful, wrong = np.flatnonzero(in_doubt & chosen), 0
         for i in map(int, doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))]):
-            first = Look(found.numeric[i], error[i], jitter[i], False)
+            first = Element(found.numeric[i], error[i], jitter[i], False)
             look = _look_closer(point, claim, i, lines[i], steps[i], first, size, floor, round_off)
             found.numeric[i], error[i], jitter[i], found.kinks[i] = look
             allowed = tolerance(look.error, claim.base + look.jitter, floor)
             wrong += not look.kink and not abs(found.analytic[i] - look.derivative) <= allowed
             if wrong >= ENOUGH:
                 break
-        # Not a bit has moved, or as good as none: what happens below the last bit of a 1 inside the function, as in
-        # log(1 + 1e-20), is lost.
+        # Next to no bit has moved: a change below the last bit of a 1 inside the function, as in log(1 + 1e-20), is
+        # lost.
         unmoved = EPS * max(map(largest, scalar.dy), default=0.0)
         lost = np.where(np.abs(found.numeric) <= 16 * unmoved, SAFETY * unmoved / steps, 0.0)
-        _judge(found, claim, looked, error, jitter, floor, lost)
+        judge(found, claim, chosen, error, jitter, floor, lost)
         edges = _edges(lines, steps, found)
     for i, line in lines.items():
         found.doubt[i] = max(found.doubt[i] - SAFETY * line.last_bit / steps[i], 0.0)
@@ -136,31 +122,17 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray | None = None)
     return found.shaped(claim.gradient.shape)
 
 
-def _looked(found: ArgumentReport, chosen: np.ndarray | None) -> np.ndarray:
-    return np.ones(found.wrong.size, dtype=bool) if chosen is None else chosen.reshape(-1)
-
-
-def _judge(
-    found: ArgumentReport, claim: Claim, looked: np.ndarray, error: Any, jitter: np.ndarray, floor: float,
-    lost: Any = 0.0,
-) -> None:
-    """Which of the elements that were looked at are further from the derivative than the tolerance."""
-    found.doubt = tolerance(error, jitter, floor)
-    found.resolution = tolerance(error, claim.base + jitter, floor) + lost
-    found.wrong = looked & ~(np.abs(found.analytic - found.numeric) <= found.resolution) & ~found.kinks
-
-
 def _look_closer(
-    point: Point, claim: Claim, i: int, line: Line, step: float, first: Look, size: float, floor: float,
+    point: Point, claim: Claim, i: int, line: Line, step: float, first: Element, size: float, floor: float,
     round_off: RoundOff,
-) -> Look:
+) -> Element:
     """A whole tableau for an element in doubt; and if it is still off, is it a corner, or round-off?"""
     x, claimed = point.exact[claim.name], float(claim.gradient.reshape(-1)[i])
     derivative = refined(line, step)
     finite = np.isfinite(derivative.value)
     value, error = (derivative.value, derivative.error) if finite else (first.derivative, first.error)
     jitter, kink = first.jitter, False
-    # At a corner the backward itself jumps when x moves by a last bit: leave that jitter out of the question.
+    # At a corner the backward itself jumps when x moves by a last bit: ignore that jitter.
     agrees = abs(claimed - value) <= tolerance(error, claim.base, floor)
     jumping = jumps(jitter, size)
     corner = (jumping or not agrees) and is_kink(line, derivative, step)
@@ -172,59 +144,13 @@ def _look_closer(
         jitter = 0.0
     elif jumping and not kink:
         jitter = round_off(claim, np.array([i]))[0]
-    return Look(value, error, jitter, kink)
-
-
-def _look_with_differences(
-    point: Point, claim: Claim, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray, jitter: np.ndarray,
-    size: float, floor: float, round_off: RoundOff,
-) -> Look | None:
-    """Is what the complex step finds wrong round-off, after all; or a corner? None if differences contradict it."""
-    derivative = found.numeric[some]
-    off = np.abs(found.analytic[some] - derivative)
-    small = np.flatnonzero((off <= ROUNDED * size) | jumping)
-    scatter = round_off(claim, some[small])
-    tiny = off[small] <= 1024 * EPS * point.scalar.terms
-    scatter[tiny] = np.maximum(scatter[tiny], round_off(claim, some[small][tiny], FAR))
-    excused = np.zeros(some.size, dtype=bool)
-    excused[small] = off[small] <= tolerance(0.0, claim.base + scatter, floor)
-    jitter = jitter.copy()
-    jitter[excused] = scatter[excused[small]]
-
-    again = np.zeros(some.size, dtype=bool)
-    again[small] = jumps(scatter, size)
-    for k in np.flatnonzero(~excused & ~again):
-        again[k] = jumping[k] or not _smooth(point, claim, int(some[k]), found, floor)
-    kinks = np.zeros(some.size, dtype=bool)
-    if again.any():
-        marked = np.zeros(found.wrong.size, dtype=bool)
-        marked[some[again]] = True
-        by_differences = check_elements(point, claim, marked)
-        found.calls += by_differences.calls
-        kinks = by_differences.kinks.reshape(-1)[some]
-        agrees = np.abs(by_differences.numeric.reshape(-1)[some] - derivative) <= (
-            by_differences.resolution.reshape(-1)[some] + floor)
-        if (again & ~excused & ~kinks & ~agrees).any():
-            return None
-    return Look(derivative, 0.0, jitter, kinks)
-
-
-def _smooth(point: Point, claim: Claim, i: int, found: ArgumentReport, floor: float) -> bool:
-    """Whether four calls or a few more find no corner there, and the derivative that the complex step finds."""
-    x = point.exact[claim.name]
-    line, h = point.scalar.line(x, slice(i, i + 1), np.ones(1)), first_step(float(x.reshape(-1)[i]), rms(x))
-    with np.errstate(all="ignore"):
-        first = quick(line, h)
-        near = abs(first.value - found.numeric[i]) <= tolerance(first.error, 0.0, floor)
-        smooth = near and not is_kink(line, first, h)
-    found.calls += line.calls
-    return smooth
+    return Element(value, error, jitter, kink)
 
 
 def _edges(lines: dict[int, Line], steps: np.ndarray, found: ArgumentReport) -> int:
     """Excuse elements where the function ends and its slope grows beyond bounds; return how many there are.
 
-    Where it cannot be computed to either side, nothing is known: that is no excuse.
+    An element is not excused, but unresolved, if the function can be computed on neither side of it.
     """
     edges = 0
     for i in map(int, np.flatnonzero(found.wrong & ~np.isfinite(found.numeric))):
@@ -243,10 +169,77 @@ def _tied(exact: Arrays, value: float) -> bool:
     return sum(int(np.sum(x == value)) for x in exact.values() if isinstance(x, np.ndarray)) > 1
 
 
-def _differences_at(point: Point, name: str, steps: np.ndarray) -> Callable[[Move], Derivative | None]:
+def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
+    """Whether there is a corner at element i, and the gradient is one of the slopes next to it, or between them.
+
+    Of three equal numbers one may move alone without changing the median: then only nearby points show the corner.
+    """
+    low, high = sorted((found.left, found.right))
+    if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):
+        return True
+    slopes, known = _of_pieces(point, name, i)
+    low, high = float(np.min(slopes, initial=math.inf)), float(np.max(slopes, initial=-math.inf))
+    apart = high - low > max(SLACK * max(abs(low), abs(high)), known)
+    return apart and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low)
+
+
+def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
+    """The derivative by element i at random places nearby, on the smooth pieces that meet here, and its round-off."""
+    exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
+    names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
+    kept = {other: exact[other].copy() for other in names}
+    step = 2.0**-20 * (rms(exact[name]) or 1.0)
+    slopes, known = [], math.inf
+    try:
+        for _ in range(PIECES):
+            for other, x in kept.items():
+                exact[other][...] = x + step * rng.standard_normal(x.shape)
+            try:
+                nearby = Scalar(scalar.evaluate, scalar.evaluate(), scalar.dy)
+            except Exception:  # outside the domain
+                continue
+            line = nearby.line(exact[name], slice(i, i + 1), np.ones(1))
+            slopes.append((line(step / 64) - line(-step / 64)) / (step / 32))
+            known = 16 * line.last_bit / (step / 64)
+    finally:
+        for other, x in kept.items():
+            exact[other][...] = x
+    return np.array([slope for slope in slopes if np.isfinite(slope)]), known
+
+
+def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
+    """Mark gradients at kinks whose sum over equal numbers is wrong where it has a derivative; return the calls."""
+    exact, scalar, calls = point.exact, point.scalar, 0
+    for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
+        at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
+        # All equal numbers move, also one that is at no kink by itself, such as the middle one of three in a sort.
+        tied = {name: exact[name] == value for name, where in at_kinks.items() if where.any()}
+        if sum(int(where.sum()) for where in tied.values()) < 2:
+            continue
+        line = scalar.through((exact[name] for name in tied), (where.astype(np.float64) for where in tied.values()))
+        step = first_step(value, 0.0)
+        with np.errstate(all="ignore"):
+            found = refined(line, step, levels=8)
+            claimed = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
+            slack = AGREE * max(scalar.terms, abs(claimed), abs(found.value))
+            smooth = found.error <= slack and not is_kink(line, found, step)
+        calls += line.calls
+        if not smooth or abs(claimed - found.value) <= tolerance(found.error, 0.0, slack):
+            continue
+        for name in tied:
+            report, where = reports[name], at_kinks[name]
+            report.wrong, report.kinks = report.wrong | where, report.kinks & ~where
+            report.tie = (
+                f"d{name}: a tie: the equal numbers {value:.6g} moved together have a derivative, {found.value:.6g}, "
+                f"and their gradients add up to {claimed:.6g}: give dy to one of them, or share it"
+            )
+    return calls
+
+
+def _differences_at(point: Point, name: str, steps: np.ndarray) -> Callable[[Move], DerivativeOf | None]:
     """Derivatives by differences at moved arrays."""
 
-    def at(move: Move) -> Derivative | None:
+    def at(move: Move) -> DerivativeOf | None:
         moved = in_float64(move.arrays)
         evaluate = point.problem.bind(moved)
         try:
@@ -263,65 +256,14 @@ def _differences_at(point: Point, name: str, steps: np.ndarray) -> Callable[[Mov
     return at
 
 
-def _complex_steps_at(point: Point, name: str) -> Callable[[Move], Derivative | None]:
-    """Derivatives by the complex step at moved arrays."""
-
-    def at(move: Move) -> Derivative | None:
-        try:
-            step = ComplexStep(point.problem, in_float64(move.arrays), None, move.dy)
-        except NoComplexStep:  # the move has left the domain
-            return None
-        return lambda i: (step.along(name, slice(i, i + 1), np.ones(1))[0], 1)
-
-    return at
-
-
-def confirmed(
-    point: Point, names: list[str], step: ComplexStep, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
-) -> tuple[str, int]:
-    """Why differences do not confirm the complex step in these arrays, "" if they do; and the calls that this took.
-
-    `moving` marks the elements that move, for arrays in which not all do.
-    """
-    exact, scalar, calls, other = point.exact, point.scalar, 0, False
-    for alike in (True, False):
-        directions = {}
-        for name in names:
-            x = exact[name]
-            size = np.full(x.shape, rms(x) or 1.0) if alike else sizes(x)
-            v = size * rng.choice([-1.0, 1.0], size.shape) * rng.uniform(1.0, 1.5, size.shape)
-            directions[name] = v * moving[name].reshape(v.shape) if name in moving else v
-        try:
-            derivative, terms = step.through(directions)
-        except Exception as error:  # it takes complex arrays, but no step
-            return f"{type(error).__name__}: {error}", calls
-        line = scalar.through((exact[name] for name in names), directions.values())
-        floor = floor_of(EPS, scalar.terms, terms)
-        agree = resolved = False
-        for first, levels in ATTEMPTS:
-            with np.errstate(all="ignore"):
-                found = refined(line, first, levels, measure=False)
-            known = found.error <= RESOLVED * max(scalar.terms, terms)
-            agree = known and abs(found.value - derivative) <= tolerance(found.error, 0.0, floor)
-            resolved |= known
-            if agree:
-                break
-        calls += line.calls
-        if agree:
-            return "", calls
-        other |= resolved
-    finds = "find another derivative along a random direction" if other else "resolve no direction"
-    return f"differences {finds} of {' and '.join(names[:3])}", calls
-
-
 class Search:
     """Pieces of one random direction: derivatives along them, and the analytic gradient along them."""
 
     def __init__(
-        self, scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator, step: ComplexStep | None,
+        self, scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator, along: Along | None,
         smooth: np.ndarray,
     ) -> None:
-        self.scalar, self.x, self.claim, self.complex_step = scalar, x, claim, step
+        self.scalar, self.x, self.claim, self.along = scalar, x, claim, along
         # Never near zero, and of many lengths, so that two errors do not cancel; corners stay where they are.
         self.v = rng.choice([-1.0, 1.0], x.size) * rng.uniform(1.0, 1.5, x.size) * smooth
         self.step = 0.25 * first_step(0.0, rms(x))
@@ -332,9 +274,9 @@ class Search:
         """Along the piece [low, high) of the direction, and how far it may be off."""
         where = slice(low, high)
         v = np.ones(high - low) if unit else self.v[where]
-        if self.complex_step is not None:
+        if self.along is not None:
             self.calls += 1
-            value, terms = self.complex_step.along(self.claim.name, where, v)
+            value, terms = self.along(self.claim.name, where, v)
             return value, 4 * EPS * max(self.scalar.terms, terms)
         line = self.scalar.line(self.x, where, v)
         with np.errstate(all="ignore"):
@@ -353,9 +295,9 @@ class Search:
 
 
 def check_directions(
-    point: Point, claim: Claim, rng: np.random.Generator, most_calls: int, step: ComplexStep | None = None
+    point: Point, claim: Claim, rng: np.random.Generator, most_calls: int, along: Along | None = None
 ) -> ArgumentReport:
-    """Test the whole array by directions, by complex steps if there are any, by differences if not.
+    """Test the whole array by directions: by complex steps `along` them if that is given, else by differences.
 
     If that fails, name elements, in at most about `most_calls` calls. Some of the elements at which the
     gradient jumps when inputs move, as at corners, are looked at one by one.
@@ -365,16 +307,16 @@ def check_directions(
     found = ArgumentReport.unseen(claim.name, claim.gradient)
     calls, resolution, failed = 0, 0.0, False
     for _ in range(DIRECTIONS + MORE):
-        search = Search(point.scalar, x, claim, rng, step, ~corners)
+        search = Search(point.scalar, x, claim, rng, along, ~corners)
         off, resolution = search.disagreement(0, x.size)
         failed = not abs(off) <= resolution
         if failed:
             _bisect(search, off, resolution, found, most_calls - calls)
         calls += search.calls
         if failed and found.wrong.any():  # a corner that the moves did not find?
-            beside = check_elements(point, claim, found.wrong)
-            calls += beside.calls
-            met = found.wrong & beside.kinks.reshape(-1)
+            by_elements = check_elements(point, claim, found.wrong)
+            calls += by_elements.calls
+            met = found.wrong & by_elements.kinks.reshape(-1)
             found.kinks |= met
             found.wrong &= ~met
             corners = at_corners(x, claim, met | corners)
@@ -382,7 +324,7 @@ def check_directions(
         if failed:
             break
     found.doubt[:] = resolution / x.size**0.5
-    found.calls, found.witness = calls, "differences" if step is None else "complex step"
+    found.calls, found.witness = calls, "differences" if along is None else "complex step"
     report = found.shaped(claim.gradient.shape)
     if not failed:
         report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)
@@ -399,11 +341,11 @@ def check_directions(
     if corners.any():
         some = np.zeros(x.size, dtype=bool)
         some[np.flatnonzero(corners)[:CORNERS]] = True
-        beside = check_elements(point, claim, some)
+        by_elements = check_elements(point, claim, some)
         looked = some.reshape(x.shape)
         for field in ("numeric", "resolution", "wrong", "kinks", "doubt"):
-            setattr(report, field, np.where(looked, getattr(beside, field), getattr(report, field)))
-        report.calls += beside.calls
+            setattr(report, field, np.where(looked, getattr(by_elements, field), getattr(report, field)))
+        report.calls += by_elements.calls
     return report
 
 

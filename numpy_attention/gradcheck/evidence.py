@@ -1,19 +1,18 @@
-"""What the diagnosis starts from: what a failed check knows, and three further questions.
+"""What the diagnosis starts from: the results of a failed check, and three further measurements.
 
 The backward can be run again, with another dy; the function shows whether an output really depends on an argument; and
-both can be run at other arrays. Each question costs only a few calls. Where backward and function disagree, a path is
-missing in the backward, or it has one that the forward does not have.
+both can be run at other arrays. Each costs only a few calls. Where backward and function disagree, the backward lacks a
+path that the forward has, or has one that the forward lacks.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from numpy_attention.gradcheck.differences import first_step, quick, refined
-from numpy_attention.gradcheck.line import Outputs, Scalar, rms
+from numpy_attention.gradcheck.claims import tolerance
+from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, quick, refined, rms
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport, Report
-from numpy_attention.gradcheck.tolerance import tolerance
 
 
 @dataclass
@@ -24,6 +23,11 @@ class Evidence:
     exact: Arrays
     scalar: Scalar
     report: Report
+
+    @property
+    def arrays(self) -> Arrays:
+        """The arguments that are arrays."""
+        return {name: value for name, value in self.exact.items() if isinstance(value, np.ndarray)}
 
     @property
     def wrong(self) -> list[ArgumentReport]:

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.differences import first_step
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.gradcheck.line import Outputs, rms
+from numpy_attention.gradcheck.line import Outputs, first_step, rms
 from numpy_attention.gradcheck.problem import Arrays, is_float
 
 UNDONE = "a backward is the transpose of it (the matrix transposed, the sum from the other end, the angle turned back)"
@@ -46,11 +45,11 @@ def experiments(evidence: Evidence) -> Iterator[str]:
     with np.errstate(all="ignore"):
         yield from _with_other_cotangents(evidence, names)
         yield from _where_ids_repeat(evidence)
-        yield from deaf_to_outputs(evidence, names)
+        yield from ignored_outputs(evidence, names)
         yield from at_neutral_values(evidence, names)
         yield from _jacobian_itself(evidence, names)
         if not any(report.wrong.sum() == 1 < report.wrong.size for report in wrong):
-            yield from deaf_to_places_of_dy(evidence, names)
+            yield from ignored_places_of_dy(evidence, names)
         yield from _without_options(evidence, names)
         if all(report.wrong.mean() > 0.5 for report in wrong):
             yield from mixing(evidence, names)
@@ -114,7 +113,7 @@ def _where_ids_repeat(evidence: Evidence) -> Iterator[str]:
 
 
 def _one_term_each(evidence: Evidence, ids: np.ndarray, claimed: np.ndarray, rows: set[int]) -> bool:
-    """Whether each of these rows is dy at one of its places; yes where dy has another form and it cannot be told."""
+    """Whether each of these rows is dy at one of its places; yes where dy has another form, so that this is unknown."""
     dy = evidence.scalar.dy[0]
     if len(evidence.scalar.dy) > 1 or dy.shape != ids.shape + claimed.shape[1:]:
         return True
@@ -188,7 +187,7 @@ def _near(a: np.ndarray, b: np.ndarray, slack: float) -> bool:
 
 
 def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
-    """Whether the backward is right where one of the arguments has nothing to say."""
+    """Whether the backward is right where one of the arguments has no effect."""
     for name, value in evidence.exact.items():
         if not isinstance(value, np.ndarray) or not value.size:
             continue
@@ -278,26 +277,26 @@ def _tells(evidence: Evidence, names: list[str], name: str, changed: np.ndarray)
     return not evidence.right_at(names, {**evidence.exact, name: shuffled})
 
 
-def deaf_to_outputs(evidence: Evidence, names: list[str]) -> Iterator[str]:
+def ignored_outputs(evidence: Evidence, names: list[str]) -> Iterator[str]:
     """Whether a gradient takes nothing from one of several outputs that its argument was used for."""
     dy, rng = evidence.scalar.dy, np.random.default_rng(evidence.report.seed)
     for name in names if len(dy) > 1 else []:
-        deaf = []
+        ignored = []
         for i in range(len(dy)):
             alone = _alone(dy, i, dy[i])
             grad = evidence.gradients(alone)[name]
             silent = grad is not None and not np.any(grad)
             if silent and evidence.moves(name, alone, rng.standard_normal(evidence.exact[name].shape)):
-                deaf.append(i)
-        if deaf:
-            outputs = ("outputs " if len(deaf) > 1 else "output ") + ", ".join(map(str, deaf))
+                ignored.append(i)
+        if ignored:
+            outputs = ("outputs " if len(ignored) > 1 else "output ") + ", ".join(map(str, ignored))
             yield (
                 f"d{name} takes nothing from dy of {outputs} (of {len(dy)}, counted from 0): {name} was used for "
                 "each of them, and the gradients of all uses add"
             )
 
 
-def deaf_to_places_of_dy(evidence: Evidence, names: list[str]) -> Iterator[str]:
+def ignored_places_of_dy(evidence: Evidence, names: list[str]) -> Iterator[str]:
     """Whether a gradient that must gather from all of dy leaves some places of an axis out."""
     dy, once = evidence.scalar.dy, evidence.gradients()
     rng = np.random.default_rng(evidence.report.seed)
@@ -309,24 +308,24 @@ def deaf_to_places_of_dy(evidence: Evidence, names: list[str]) -> Iterator[str]:
             without = [evidence.gradients((*dy[:i], one - part, *dy[i + 1:])) for part in parts]
             for name in names:
                 grad = once[name]
-                deaf = [place for place in range(n) if _equal(grad, without[place][name])]
-                if grad is None or not np.any(grad) or not 0 < len(deaf) < n:
+                ignored = [place for place in range(n) if _equal(grad, without[place][name])]
+                if grad is None or not np.any(grad) or not 0 < len(ignored) < n:
                     continue
-                part = _only(one, axis, deaf)
+                part = _only(one, axis, ignored)
                 if evidence.moves(name, _alone(dy, i, part), rng.standard_normal(grad.shape)):
                     whole = bool(evidence.report.arguments[name].wrong.all())
-                    yield _left_out(name, axis, deaf, n, whole and grad.shape != one.shape)
+                    yield _left_out(name, axis, ignored, n, whole and grad.shape != one.shape)
 
 
-def _left_out(name: str, axis: int, deaf: list[int], n: int, summed: bool) -> str:
-    heard = [place for place in range(n) if place not in deaf]
-    if summed and axis == 0 and heard in ([0], [n - 1]):
-        word = "first" if heard == [0] else "last"
+def _left_out(name: str, axis: int, ignored: list[int], n: int, summed: bool) -> str:
+    used = [place for place in range(n) if place not in ignored]
+    if summed and axis == 0 and used in ([0], [n - 1]):
+        word = "first" if used == [0] else "last"
         return f"d{name} uses only the {word} row of dy: is the sum over the batch axis an assignment?"
-    places = ("places " if len(deaf) > 1 else "place ") + ", ".join(map(str, deaf))
+    places = ("places " if len(ignored) > 1 else "place ") + ", ".join(map(str, ignored))
     nothing = f"d{name} takes nothing from {places} along axis {axis} of dy"
-    if n > 2 and deaf in ([0], [n - 1]):
-        return f"{nothing}: does a loop or a slice {'begin one late' if deaf == [0] else 'stop one short'}?"
+    if n > 2 and ignored in ([0], [n - 1]):
+        return f"{nothing}: does a loop or a slice {'begin one late' if ignored == [0] else 'stop one short'}?"
     if summed:
         return f"{nothing}: must it be summed over that axis, or over each group of it?"
     return f"{nothing}: is it left out, or overwritten where it must be added?"
@@ -347,7 +346,7 @@ def _mixed(evidence: Evidence, name: str, i: int, axis: int) -> Iterator[str]:
     rng, shape = np.random.default_rng(evidence.report.seed), evidence.exact[name].shape
     n = shape[axis]
 
-    def heard(place: int) -> tuple[list[int], list[int]]:
+    def used(place: int) -> tuple[list[int], list[int]]:
         """The other places that the backward and the forward have to do with one of dy."""
         part = _alone(evidence.scalar.dy, i, _only(evidence.scalar.dy[i], axis, [place]))
         grad = evidence.gradients(part)[name]
@@ -359,7 +358,7 @@ def _mixed(evidence: Evidence, name: str, i: int, axis: int) -> Iterator[str]:
         claims = [j for j in others if grad is not None and np.any(_only(grad, axis, [j]))]
         return claims, [j for j in others if evidence.moves(name, part, _only(rng.standard_normal(shape), axis, [j]))]
 
-    (claimed, true), (last_claimed, last_true) = heard(0), heard(n - 1)
+    (claimed, true), (last_claimed, last_true) = used(0), used(n - 1)
     if claimed == true:
         claimed, true = last_claimed, last_true
     if claimed == true:

@@ -12,9 +12,9 @@ A layer becomes a function of its inputs and all its parameters: a copy of the l
 which the differences may move, and the layer itself does not change. Its other arrays, such as frozen parameters, are
 inputs without a gradient, so they too are converted to float64 or moved to a GPU.
 
-Options are passed to the function as they are, and never differentiated. A function may have an option with the name of
-one of the checker's own, `seed` or `rtol`: as a keyword that name is the checker's, and the function's own goes in by
-`options={"seed": 3}`.
+Options are passed to the function unchanged, and never differentiated. A function may have an option with the name of a
+checker's option, such as `seed` or `rtol`. Then the keyword sets the checker's option, and `options={"seed": 3}` sets
+the function's.
 """
 
 import copy
@@ -33,11 +33,12 @@ from numpy_attention.gradcheck.trees import (
     Arrays,
     Gradients,
     are_real,
-    by_argument,
     cotangent_of,
     has_complex,
+    is_scalar,
+    kind_of,
     leaves,
-    name_gradients,
+    match_gradients,
     outputs_of,
     put_together_each,
     taken_apart,
@@ -81,7 +82,7 @@ def split_options(
 ) -> dict[str, Any]:
     """The options of f: those given by keyword, `more`, and those in `options`. `own` are the checker's, as given.
 
-    Raises: TypeError for an option given twice, and for one that f and the checker both may be meant to have.
+    Raises: TypeError for an option given twice, and for one that may be meant for f or for the checker.
     """
     name = name_of(f)
     if options is not None and not isinstance(options, Mapping):
@@ -107,11 +108,8 @@ def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     numbers = [array for array in arrays.values() if getattr(getattr(array, "dtype", None), "kind", "") in ("f", "c")]
     dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first with axes
-    found: dict[str, Any] = {}
-    for name, value in with_own_generators(options).items():
-        is_array = not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
-        found[name] = value.astype(dtype) if is_array else value
-    return found
+    copied = with_own_generators(options)
+    return {name: value.astype(dtype) if is_float(value) else value for name, value in copied.items()}
 
 
 def with_own_generators(options: Options) -> dict[str, Any]:
@@ -193,7 +191,8 @@ class Problem:
     def pull_back(self, dy: Outputs, cache: Any) -> Gradients:
         """The gradients by name, from a cache of `run`."""
         y, real, inner = cache
-        grads = name_gradients(self.name, self.backward(cotangent_of(y, dy, split=real), inner), self.arguments)
+        returned = self.backward(cotangent_of(y, dy, split=real), inner)
+        _, grads = match_gradients(self.name, returned, self.arguments)
         return {one: None if one in self.without else grad for one, grad in grads.items()}
 
     def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
@@ -276,8 +275,7 @@ class LayerProblem(Problem):
             self.without |= frozenset(self.inputs) - frozenset(held)
 
     def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
-        y, cache = self.op(**arguments, **options)
-        return y, cache
+        return self.op(**arguments, **options)
 
     def backward(self, dy: Any, cache: Any) -> Any:
         return self.op_backward(dy, cache)
@@ -295,16 +293,16 @@ class LayerProblem(Problem):
 
 def is_float(value: object) -> bool:
     """Whether this input is an array of floats, which alone are differentiated."""
-    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") == "f"
+    return kind_of(value) == "f" and not is_scalar(value)
 
 
 def is_number(value: object) -> bool:
     """The same for floats and complex numbers."""
-    return not isinstance(value, np.generic) and getattr(getattr(value, "dtype", None), "kind", "") in ("f", "c")
+    return kind_of(value) in ("f", "c") and not is_scalar(value)
 
 
 def in_float64(arrays: Mapping[str, Any]) -> Arrays:
-    """Copies of the arrays of floats in float64, made to be moved in place; all else as it is."""
+    """Copies of the arrays of floats in float64 and C order, to be changed in place; all else unchanged."""
     return {
         name: np.array(value, np.float64, order="C") if is_float(value) or isinstance(value, np.floating) else value
         for name, value in arrays.items()
@@ -312,7 +310,7 @@ def in_float64(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
-    """The names of the arrays that were said to have no gradient."""
+    """The names of the arrays that `no_gradient` names."""
     names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
     for one in names:
         if not any(is_meant(leaf, one) for leaf in flat):
@@ -321,7 +319,7 @@ def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[s
 
 
 def is_meant(leaf: str, name: str) -> bool:
-    """Whether a name means this leaf: it is the leaf's own, or that of a branch above it."""
+    """Whether this is the name of the leaf, or of a branch that holds the leaf."""
     return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
 
 
@@ -351,7 +349,7 @@ def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str
         one for one, parameter in parameters.items()
         if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     ]
-    if isinstance(inputs, Mapping):  # in argument order, for so the gradients come
+    if isinstance(inputs, Mapping):  # gradients come in argument order
         named = {name: inputs[name] for name in [*names, *inputs] if name in inputs}
         unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds]
         if not unknown:
@@ -370,7 +368,7 @@ def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str
     return named, list(named)
 
 
-def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., tuple[Any, Any]], Callable[..., Any]]:
     """A layer in the contract of an op whose arguments are its inputs and all its arrays, by name.
 
     The backward returns its gradients as a dict by argument name. The layer itself is not changed.
@@ -384,10 +382,11 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., Any]
 
     def op_backward(dy: Any, cache: Any) -> dict[str, Any]:
         bound, inner, given = cache
-        if hasattr(bound, "loss"):  # the loss is the end of the line: its cotangent is a factor
+        if hasattr(bound, "loss"):  # nothing follows the loss: its cotangent is a factor
             return {name: grad * dy.astype(grad.dtype) for name, grad in bound.backward(inner).items()}
         *of_inputs, of_parameters = bound.backward(dy, inner)
-        return {**by_argument(type(layer).__name__, tuple(of_inputs), given), **of_parameters}
+        by_argument, _ = match_gradients(type(layer).__name__, tuple(of_inputs), given)
+        return {**by_argument, **of_parameters}
 
     return op, op_backward
 
@@ -403,7 +402,7 @@ def arrays_of(layer: Any) -> Arrays:
 
 def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
     """A copy of the layer on other arrays, which it shares with the caller."""
-    # deepcopy takes what its memo already holds for an object: here each array's stand-in.
+    # deepcopy looks an object up in its memo before it copies: here it finds the new array for each old one.
     return copy.deepcopy(layer, {id(old): arrays[name] for name, old in arrays_of(layer).items()})
 
 

@@ -1,12 +1,12 @@
-"""A plugin for pytest: a gradient check over many examples, each a test of its own.
+"""A plugin for pytest: a gradient check over many examples, each one a test.
 
     @pytest.mark.gradcheck("x: ... d, w: d", examples=25)
     def test_my_op(gradcheck, drawn):
         gradcheck(my_op, my_op_backward, drawn)
 
-The marker runs the test on examples of a spec (`spec.py`), 25 unless it says otherwise: `drawn` holds the arrays by
+The marker runs the test on examples of a spec (`spec.py`), 25 by default: `drawn` holds the arrays by
 argument name, `gradcheck` checks them and keeps its report for the summary (`pytest -rA` shows those of tests that
-passed). The seeds are 0, 1, 2, ... and the same on every run. One that fails says how to repeat it:
+passed). The seeds are 0, 1, 2, ... and the same on every run. A failed example prints the command that repeats it:
 
     pytest "test_mine.py::test_my_op[seed7-d3]" --gradcheck-seed 7
 
@@ -203,7 +203,7 @@ def _example(node: Any) -> Example | None:
 
 
 def _voice(config: pytest.Config) -> Callable[[str], None] | None:
-    """How to say something while a test runs and its output is captured; None where nobody looks."""
+    """How to say something while a test runs and its output is captured; None where no one watches."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")  # none in the workers of pytest-xdist
     capture = config.pluginmanager.get_plugin("capturemanager")
     if reporter is None or not (reporter.isatty or config.getoption("verbose") > 0):

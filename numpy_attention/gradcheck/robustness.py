@@ -10,11 +10,11 @@ All functions whose numbers are right are checked, in some thirty calls. A gradi
 It may not share memory with an input, which an optimizer's step would change. Two gradients that share memory are right
 until the caller adds to one of them in place, so the report notes it.
 
-Two answers are the same up to a share of the gradient's size, far less than what another call or another layout spoils.
-A gradient that is all round-off, as that of a key's bias, moves by more than a share of itself: there the measured
-jitter of the backward decides (`claims.py`).
+Two gradients count as the same if they differ by a small share of their size, far less than a mistake of this kind
+changes them. A gradient that is all round-off, such as that of a key's bias, changes by more than that: there the
+measured jitter of the backward decides (`claims`).
 
-What goes wrong with layouts: a write into dy or an input, and code that counts on the order of the elements in memory.
+What goes wrong with layouts: a write into dy or an input, and code that relies on the order of the elements in memory.
 `np.empty_like(x)` keeps the order of x, so `dx.reshape(-1)` may be a copy, and what is written there is lost;
 `dy.flatten("A")` gives the elements in memory order. A forward may refuse a layout by an error, as code in C does; a
 backward must take the dy it gets, except for negative strides, which some libraries lack.
@@ -34,12 +34,10 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import claims, random_cotangent
-from numpy_attention.gradcheck.differences import first_step, is_kink, refined
-from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
+from numpy_attention.gradcheck.claims import random_cotangent, tolerance, with_round_off
+from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, is_kink, largest, refined, rms
 from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float, is_number
 from numpy_attention.gradcheck.report import GradientError
-from numpy_attention.gradcheck.tolerance import tolerance
 from numpy_attention.gradcheck.trees import Arrays
 
 LOOSE = 1e-5  # of the gradient's size, or the root of a last bit
@@ -67,8 +65,8 @@ def root_of_eps(x: np.ndarray) -> float:
 
 
 @dataclass
-class Asked:
-    """The first answer of a backward, and what counts as the same answer."""
+class FirstRun:
+    """The first run of forward and backward, and how far the gradients of a later run may differ."""
 
     problem: Problem
     outputs: Outputs
@@ -112,7 +110,7 @@ class Asked:
     def _round_off(self, name: str) -> float:
         if not self.round_off:
             terms = max((largest(dy * y) for dy, y in zip(self.dy, self.outputs, strict=True)), default=0.0)
-            found, _ = claims(self.problem, self.dy, self.grads, terms)
+            found, _ = with_round_off(self.problem, self.dy, self.grads, terms)
             self.round_off = {one.name: ROUND_OFF * (one.base + one.lenient + largest(one.jitter)) for one in found}
         return self.round_off.get(name, 0.0)
 
@@ -146,20 +144,20 @@ def check_structure(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         y, cache = problem.run(problem.inputs)
-        asked = Asked(problem, y, dy, grads, seed, rtol, atol)
-        first = asked.backward(dy, cache)
+        run = FirstRun(problem, y, dy, grads, seed, rtol, atol)
+        first = run.backward(dy, cache)
         for _ in range(3):
-            _require_same(asked, cache)
+            _require_same(run, cache)
         outputs = problem.returned(cache)
         names = [f"output {i}" for i in range(len(outputs))] if len(outputs) > 1 else ["the output"]
         returned = dict(zip(names, outputs)) | {f"d{name}": grad for name, grad in first.items()}
         kept = {name: array.copy() for name, array in returned.items()}
-        _require_own_memory(asked, first)
-        _require_linear(asked, cache)
-        _require_kept(asked, returned, kept)
-        _require_separate(asked)
-        _require_kept(asked, returned, kept)
-        check_layouts(asked)
+        _require_own_memory(run, first)
+        _require_linear(run, cache)
+        _require_kept(run, returned, kept)
+        _require_separate(run)
+        _require_kept(run, returned, kept)
+        check_layouts(run)
         check_small_sizes(problem, grads, seed, rtol, atol)
     return [
         f"d{one} and d{other} lie in the same memory: adding to one in place changes the other; a copy is safe"
@@ -167,26 +165,26 @@ def check_structure(
     ]
 
 
-def _require_kept(asked: Asked, returned: Given, kept: Given) -> None:
+def _require_kept(run: FirstRun, returned: Given, kept: Given) -> None:
     for what, array in returned.items():
         if not np.array_equal(array, kept[what], equal_nan=array.dtype.kind in "fc"):
-            raise asked.error(
+            raise run.error(
                 f"a later call changes {what}, as an earlier one returned it: it lies in an array that is used again; "
                 "return a new array from each call"
             )
 
 
-def _require_same(asked: Asked, cache: Any) -> None:
+def _require_same(run: FirstRun, cache: Any) -> None:
     advice = "when called a few times with one cache: is the cache, or anything outside it, changed by a call?"
     raises, differs = "the backward raises {kind} ({error}) " + advice, "the backward gives another d{name} " + advice
-    asked.require(asked.dy, cache, asked.grads, raises, differs)
+    run.require(run.dy, cache, run.grads, raises, differs)
 
 
-def _require_own_memory(asked: Asked, grads: Given) -> None:
+def _require_own_memory(run: FirstRun, grads: Given) -> None:
     for name, grad in grads.items():
-        for other, value in asked.problem.inputs.items():
+        for other, value in run.problem.inputs.items():
             if isinstance(value, np.ndarray) and _share(grad, value):
-                raise asked.error(
+                raise run.error(
                     f"d{name} lies in the memory of the input {other}: a step that moves {other} in place would change "
                     "it; return a new array"
                 )
@@ -199,53 +197,53 @@ def _share(a: np.ndarray, b: np.ndarray) -> bool:
         return False
 
 
-def _require_linear(asked: Asked, cache: Any) -> None:
+def _require_linear(run: FirstRun, cache: Any) -> None:
     """g(8 dy - dz) = 8 g(dy) - g(dz), and g(0) = 0."""
 
     def at(factor: int, dz: Outputs) -> Given:
         try:
-            found = asked.backward(tuple(factor * a - b for a, b in zip(asked.dy, dz, strict=True)), cache)
+            found = run.backward(tuple(factor * a - b for a, b in zip(run.dy, dz, strict=True)), cache)
         except Exception as error:
-            raise asked.error(f"with another dy the backward raises {type(error).__name__}: {error}") from error
+            raise run.error(f"with another dy the backward raises {type(error).__name__}: {error}") from error
         for name in once:
-            if not asked.fits(found, name):
-                raise asked.error(f"with another dy the backward returns no d{name} of floats in the shape of {name}")
+            if not run.fits(found, name):
+                raise run.error(f"with another dy the backward returns no d{name} of floats in the shape of {name}")
         return found
 
-    once: Given = {name: np.asarray(grad) for name, grad in asked.grads.items() if grad is not None}
-    zeros = tuple(np.zeros_like(one) for one in asked.dy)
-    dz = random_cotangent(asked.dy, asked.seed + 1)
+    once: Given = {name: np.asarray(grad) for name, grad in run.grads.items() if grad is not None}
+    zeros = tuple(np.zeros_like(one) for one in run.dy)
+    dz = random_cotangent(run.dy, run.seed + 1)
     minus = {name: grad.copy() for name, grad in at(0, dz).items()}
     expected = {name: TIMES * grad + minus[name] for name, grad in once.items()}
     size = {name: np.maximum(np.abs(TIMES * grad), np.abs(minus[name])) for name, grad in once.items()}
-    name = asked.differing(at(TIMES, dz), expected, size, times=2 * TIMES)
+    name = run.differing(at(TIMES, dz), expected, size, times=2 * TIMES)
     if name is not None:
         square = float(np.sum(np.abs(once[name]) ** 2))
         product = float(np.sum(at(TIMES, zeros)[name] * once[name].conj()).real)
         times = product / square if square else TIMES
         scaled = abs(times - TIMES) > 1e-3
         seen = f"at {TIMES} dy it is {times:.4g} times what it is at dy" if scaled else "a sum of two dy gives no sum"
-        raise asked.error(
+        raise run.error(
             f"d{name} is not linear in dy: {seen}; a backward multiplies dy by derivatives once, and neither clips nor "
             "normalizes it"
         )
     none = at(0, zeros)
-    name = asked.differing(none, {name: np.zeros_like(grad) for name, grad in once.items()})
+    name = run.differing(none, {name: np.zeros_like(grad) for name, grad in once.items()})
     if name is not None:
         stray = none[name].reshape(-1)[np.argmax(none[name].reshape(-1) != 0)]
-        raise asked.error(
+        raise run.error(
             f"d{name} holds {stray:.4g} where dy is zero everywhere; every term of a gradient is some dy times a "
             "derivative, and dy must not be divided by"
         )
 
 
-def _require_separate(asked: Asked) -> None:
+def _require_separate(run: FirstRun) -> None:
     """Two forwards, then their backwards in either order."""
-    problem, dy = asked.problem, asked.dy
+    problem, dy = run.problem, run.dy
     for elsewhere, arrays in others(problem):
         try:
             y, cache = elsewhere.run(arrays)
-            alone = {name: grad.copy() for name, grad in asked.backward(dy, cache).items()}
+            alone = {name: grad.copy() for name, grad in run.backward(dy, cache).items()}
         except Exception:  # outside the domain
             continue
         if [one.shape for one in y] == [one.shape for one in dy] and all(np.all(np.isfinite(one)) for one in y):
@@ -260,10 +258,10 @@ def _require_separate(asked: Asked) -> None:
         "cache, in self or in a global, or in an array used again? Each call returns what its own backward needs, in "
         "new arrays"
     )
-    answers: list[tuple[Any, Mapping[str, Any]]] = [(first, asked.grads), (second, alone), (first, asked.grads)]
+    answers: list[tuple[Any, Mapping[str, Any]]] = [(first, run.grads), (second, alone), (first, run.grads)]
     raises, differs = "the backward raises {kind} ({error}) " + advice, "d{name} changes " + advice
     for cache, expected in answers:
-        asked.require(dy, cache, expected, raises, differs)
+        run.require(dy, cache, expected, raises, differs)
 
 
 def others(problem: Problem) -> Iterator[tuple[Problem, Arrays]]:
@@ -333,63 +331,63 @@ LAYOUTS: dict[str, tuple[Layout, str]] = {
 }
 
 
-def check_layouts(asked: Asked) -> None:
+def check_layouts(run: FirstRun) -> None:
     """Other layouts of the inputs and of dy give the same outputs and gradients.
 
     Raises: GradientError, which names the array and the layout.
     """
     for together in (lambda x: _frozen(fortran(x)), lambda x: _frozen(spaced(x)), strided):
-        arrays = {name: laid(value, together) for name, value in asked.problem.inputs.items()}
-        dy = tuple(together(one) for one in asked.dy)
-        fault = _fault(asked, arrays, dy, together is strided)
+        arrays = {name: laid(value, together) for name, value in run.problem.inputs.items()}
+        dy = tuple(together(one) for one in run.dy)
+        fault = _fault(run, arrays, dy, together is strided)
         if fault is None:  # the forward refuses; the backward alone
-            fault = _fault(asked, asked.problem.inputs, dy, together is strided)
+            fault = _fault(run, run.problem.inputs, dy, together is strided)
         if fault:
-            raise _named(asked, fault)
-    _check_broadcast(asked)
+            raise _narrowed_down(run, fault)
+    _check_broadcast(run)
 
 
-def _check_broadcast(asked: Asked) -> None:
+def _check_broadcast(run: FirstRun) -> None:
     """A dy of stride 0, as np.broadcast_to makes it, against the same numbers written out."""
-    if not any(one.ndim for one in asked.dy):
+    if not any(one.ndim for one in run.dy):
         return
-    _, cache = asked.problem.run(asked.problem.inputs)
-    dy = tuple(broadcast(one) for one in asked.dy)
-    plain = {name: grad.copy() for name, grad in asked.backward(tuple(one.copy() for one in dy), cache).items()}
+    _, cache = run.problem.run(run.problem.inputs)
+    dy = tuple(broadcast(one) for one in run.dy)
+    plain = {name: grad.copy() for name, grad in run.backward(tuple(one.copy() for one in dy), cache).items()}
     where = "where dy is made by np.broadcast_to, as behind a sum,"
     raises, differs = "the backward raises {kind}: {error}", "d{name} holds other numbers; "
-    asked.require(dy, cache, plain, f"{where} {raises}", f"{where} {differs}{STRIDES}", asked.grads)
+    run.require(dy, cache, plain, f"{where} {raises}", f"{where} {differs}{STRIDES}", run.grads)
 
 
-def _named(asked: Asked, fault: str) -> Exception:
-    """The error, with the one array and the one layout that bring it about, where one alone does."""
-    inputs = asked.problem.inputs
+def _narrowed_down(run: FirstRun, fault: str) -> Exception:
+    """The error; it names the array and the layout, if one of each is enough to cause it."""
+    inputs = run.problem.inputs
     for who in ("", *(name for name, value in inputs.items() if type(value) is np.ndarray)):  # "": dy
         for words, (layout, fix) in LAYOUTS.items():
             arrays = {**inputs, who: layout(inputs[who])} if who else inputs
-            dy = asked.dy if who else tuple(layout(one) for one in asked.dy)
-            found = _fault(asked, arrays, dy, layout is strided)
+            dy = run.dy if who else tuple(layout(one) for one in run.dy)
+            found = _fault(run, arrays, dy, layout is strided)
             if found:
-                return asked.error(f"where {who or 'dy'} {words}, {found}; {fix or STRIDES}")
-    return asked.error(f"where inputs and dy are not contiguous and read-only, {fault}; {STRIDES}")
+                return run.error(f"where {who or 'dy'} {words}, {found}; {fix or STRIDES}")
+    return run.error(f"where inputs and dy are not contiguous and read-only, {fault}; {STRIDES}")
 
 
-def _fault(asked: Asked, arrays: Arrays, dy: Outputs, may_refuse: bool) -> str | None:
+def _fault(run: FirstRun, arrays: Arrays, dy: Outputs, may_refuse: bool) -> str | None:
     """What goes wrong; "" if nothing does, None if the forward refuses."""
     try:
-        y, cache = asked.problem.run(arrays)
+        y, cache = run.problem.run(arrays)
     except Exception as error:
         return f"the forward raises {type(error).__name__}: {error}" if "read-only" in str(error) else None
-    for one, other in zip(y, asked.outputs, strict=True):
+    for one, other in zip(y, run.outputs, strict=True):
         if one.shape != other.shape or not largest(one - other) <= max(OUTPUT, root_of_eps(other)) * largest(other):
             return "the forward gives other numbers"
     try:
-        grads = asked.backward(dy, cache)
+        grads = run.backward(dy, cache)
     except Exception as error:
         if may_refuse and "read-only" not in str(error):
             return ""
         return f"the backward raises {type(error).__name__}: {error}"
-    name = asked.differing(grads, asked.grads)
+    name = run.differing(grads, run.grads)
     return "" if name is None else f"d{name} holds other numbers"
 
 

@@ -37,6 +37,8 @@ from typing import Any
 import numpy as np
 
 Shape = tuple[int, ...]
+Size = int | Shape  # the leading axes of `...` are several
+Sizes = dict[str, Size]
 _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = (
     lambda row, rng: row,
     lambda row, rng: rng.integers(-2, 3, row.size),
@@ -50,7 +52,6 @@ _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = 
     lambda row, rng: -np.abs(row),
     lambda row, rng: np.abs(row),
 )
-Sizes = dict[str, int | tuple[int, ...]]
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
 _LONG = re.compile(r"[a-z]{4,}")  # what reads as a word rather than as a size
@@ -198,12 +199,12 @@ class Spec:
                     found[name] = None
         return tuple(found)
 
-    def shapes(self, sizes: Mapping[str, int | tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    def shapes(self, sizes: Mapping[str, Size]) -> dict[str, Shape]:
         """The shape of each argument for these sizes."""
         return {argument.name: self.shape(argument, sizes) for argument in self.arguments}
 
-    def shape(self, argument: Argument, sizes: Mapping[str, int | tuple[int, ...]]) -> tuple[int, ...]:
-        shape: tuple[int, ...] = ()
+    def shape(self, argument: Argument, sizes: Mapping[str, Size]) -> Shape:
+        shape: Shape = ()
         for expression in argument.dims:
             if expression == "...":
                 leading = sizes["..."]
@@ -212,7 +213,7 @@ class Spec:
                 shape += (self.size(expression, sizes),)
         return shape
 
-    def size(self, expression: str, sizes: Mapping[str, int | tuple[int, ...]]) -> int:
+    def size(self, expression: str, sizes: Mapping[str, Size]) -> int:
         """The value of an axis expression such as `2*d_k` or `T+1`."""
         defined = dict(self.definitions)
         total = 0
@@ -256,7 +257,7 @@ def parse(text: str) -> Spec:
 
 
 def draw_sizes(
-    spec: Spec | str, rng: np.random.Generator, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    spec: Spec | str, rng: np.random.Generator, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5,
 ) -> Sizes:
     """Draw sizes that are all different (equal sizes hide transposes), one in four times with a single 1 among them."""
@@ -277,7 +278,7 @@ def draw_sizes(
 
 
 def draw_inputs(
-    spec: Spec | str, sizes: Mapping[str, int | tuple[int, ...]], seed: int | np.random.Generator = 0,
+    spec: Spec | str, sizes: Mapping[str, Size], seed: int | np.random.Generator = 0,
     dtype: np.typing.DTypeLike = np.float64, *, special: bool = False,
 ) -> dict[str, np.ndarray]:
     """Draw one array per argument: normal floats, masks with rows that see nothing, ids with repeats.
@@ -382,7 +383,7 @@ class DrawnInputs(dict[str, Any]):
 
 
 def example_sizes(
-    spec: Spec | str, seed: int, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    spec: Spec | str, seed: int, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5,
 ) -> Sizes:
     """The sizes of the example of this seed: the first of twelve draws with few numbers, or else the smallest."""
@@ -395,7 +396,7 @@ def example_sizes(
 
 
 def draw_example(
-    spec: Spec | str, seed: int, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    spec: Spec | str, seed: int, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5, dtype: Any = np.float64, special: bool = True,
 ) -> DrawnInputs:
     """The example of this seed. Three in four hold special values; an optional argument is None in one of three."""

@@ -24,12 +24,12 @@ try:
 except ImportError as missing:
     raise ImportError("numpy_attention.gradcheck.strategies needs Hypothesis: pip install hypothesis") from missing
 
-from numpy_attention.gradcheck.spec import DrawnInputs, Sizes, Spec, draw_inputs, parse
+from numpy_attention.gradcheck.spec import DrawnInputs, Size, Sizes, Spec, draw_inputs, parse
 
 
 @st.composite
 def sizes_of(
-    draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5, most: int = 400,
 ) -> Sizes:
     """Sizes for a spec, mostly all different; arrays of more than `most` numbers together are made smaller."""
@@ -69,7 +69,7 @@ def sizes_of(
 
 @st.composite
 def inputs(
-    draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, int | tuple[int, ...]] | None = None,
+    draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5, most: int = 400, dtype: Any = np.float64,
     special: bool = True,
 ) -> DrawnInputs:

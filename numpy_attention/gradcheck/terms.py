@@ -196,9 +196,7 @@ def constant(report: ArgumentReport, part: np.ndarray) -> float:
     return factor if fits and abs(factor - 1) * abs(right[strongest]) > slack[strongest] else 0.0
 
 
-def factor_in_words(
-    factor: float, report: ArgumentReport, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]
-) -> Relation:
+def factor_in_words(factor: float, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]) -> Relation:
     """What a factor means: the first of the known ones that it is."""
     if abs(factor - 1) < 1e-9:
         near = f"{abs(factor - 1):.1e}"
@@ -376,7 +374,7 @@ def _factor_of_each_row(report: ArgumentReport, slack: np.ndarray) -> Relation |
 
 
 def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
-    """Whether each element stands one place beside its own, along one axis or several."""
+    """Whether each element is one place away from its own, along one axis or several."""
     claimed, right, close = report.analytic, report.numeric, 4 * float(slack.max())
     axes = [axis for axis, n in enumerate(right.shape) if n > 2]
     for many in range(1, len(axes) + 1):
@@ -393,7 +391,7 @@ def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
 
 
 def _reordered(report: ArgumentReport, slack: np.ndarray) -> str:
-    """Whether the right numbers stand in other places."""
+    """Whether the right numbers are in other places."""
     claimed, right, part = report.analytic, report.numeric, report.wrong
     close = float(slack.max()) * 4
     if part.sum() < 4 or largest(np.sort(claimed[part]) - np.sort(right[part])) > close:

@@ -5,10 +5,10 @@
 The checker moves named arrays of floats and nothing else. So a tree is taken apart here, and put together again, in the
 same containers, for every call of the function:
 
-    an array of floats           as it is
+    an array of floats           unchanged
     a float, np.float64(...)     an array without axes; the function gets a float, or a NumPy scalar, as it came
     an array of complex z        two arrays, z.real and z.imag
-    whatever else                as it is: integers, masks, None, strings, functions; a random generator is copied
+    anything else                unchanged: integers, masks, None, strings, functions; a random generator is copied
 
 For complex numbers the gradient is that of L = Re sum(conj(dy) y), which is a real number:
 
@@ -22,8 +22,8 @@ The gradients that a backward returns are matched with the arguments:
     {"x": dx, "w": dw}                      by argument name
     dx, {"w": dw, "layers": [{"b": db}]}    an argument that is a tree has a gradient of its form
 
-None stands for an argument, or a branch of a tree, that has no gradient. What cannot be matched is refused in one line
-that says where the mismatch is.
+None stands for an argument, or a branch of a tree, that has no gradient. A gradient that cannot be matched is refused;
+the message, one line, says where.
 """
 
 import copy
@@ -43,7 +43,7 @@ Gradients = dict[str, np.ndarray | None]
 
 
 def children(value: Any) -> dict[str, Any] | None:
-    """What a container holds, by what is added to its name for each; None for a leaf."""
+    """The parts of a container, by the suffix that each adds to its name; None for a leaf."""
     if type(value) is np.ndarray:
         return None
     if isinstance(value, dict):
@@ -71,14 +71,14 @@ def with_children(value: Any, parts: list[Any]) -> Any:
         return value._make(parts)
     if isinstance(value, (tuple, list)):
         return type(value)(parts)
-    new = copy.copy(value)  # a dataclass; frozen ones too, and __post_init__ has had its say
+    new = copy.copy(value)  # a dataclass, frozen or not; __post_init__ has run already
     for field, part in zip(dataclasses.fields(value), parts, strict=True):
         object.__setattr__(new, field.name, part)
     return new
 
 
 def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", depth: int = 0) -> Any:
-    """The same containers with `change(name, leaf)` in the place of every leaf.
+    """The same containers with every leaf replaced by `change(name, leaf)`.
 
     Raises: ValueError for a tree that holds itself.
 
@@ -136,7 +136,7 @@ def names_in(value: Any, name: str) -> list[str]:
 
 
 def taken_apart(value: Any, name: str) -> Arrays:
-    """The leaves of a tree by name, in such a form that numbers can be moved in place."""
+    """The leaves of a tree by name; numbers become arrays, so that they can be changed in place."""
     found: Arrays = {}
     for one, leaf in leaves(value, name):
         if kind_of(leaf) == "c":
@@ -176,16 +176,16 @@ def is_scalar(leaf: Any) -> bool:
 
 
 def in_complex_plane(real: Any, imag: Any) -> np.ndarray:
-    """real + i imag, where neither part touches the other (i times infinity has a real part, and it is NaN)."""
+    """real + i imag, set part by part: `real + 1j * imag` has a NaN for its real part where imag is infinite."""
     z = np.empty(np.shape(real), np.result_type(real, np.complex64))
     z.real, z.imag = real, imag
     return z
 
 
 def outputs_of(y: Any, split: bool = True) -> tuple[np.ndarray, ...]:
-    """Copies of the arrays of floats in y: a function may well return a view of what we are about to move.
+    """Copies of the arrays of floats in y, since a function may return a view of an array that the checker moves next.
 
-    Complex ones are two each; or one, without `split`.
+    A complex array gives two arrays; or one, without `split`.
     """
     found: list[np.ndarray] = []
     for _, leaf in leaves(y, "y"):
@@ -209,21 +209,11 @@ def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
 
 
 class TreeError(ValueError):
-    """A gradient has not the form of its argument; the message says where."""
+    """A gradient does not have the form of its argument; the message says where."""
 
 
-def name_gradients(name: str, returned: Any, arguments: Arrays) -> Gradients:
-    """What a backward returned, by the names of the arrays."""
-    return _read(name, returned, arguments)[1]
-
-
-def by_argument(name: str, returned: Any, arguments: Arrays) -> dict[str, Any]:
-    """What a backward returned, by the names of the arguments."""
-    return _read(name, returned, arguments)[0]
-
-
-def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
-    """The gradient of each argument, and of each array; or a refusal.
+def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
+    """What a backward returned: the gradient of each argument, and of each array.
 
     Formula: the first of these readings that fits: by name, in order without the Nones, one for each input, a tree
 
@@ -267,7 +257,7 @@ def _read(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], 
 def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
     """The gradient of a tree, which must have its form, taken apart by the names of its arrays.
 
-    None may stand for a whole branch. Keys of a dict may be missing here; `ask_backward` refuses them.
+    None may stand for a whole branch. Keys of a dict may be missing here; `run_backward` refuses them.
 
     Raises: TreeError
     """
@@ -296,7 +286,7 @@ def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
 
 def _gradients_of_leaf(leaf: Any, grad: Any, name: str) -> Gradients:
     kind = kind_of(leaf)
-    if not kind:  # nothing can be asked of an integer's gradient
+    if not kind:  # an integer has no gradient
         return {}
     if grad is None:
         return dict.fromkeys(names_in(leaf, name))

@@ -1,4 +1,8 @@
-"""What a backward returns is looked at before its numbers: NaN, shapes, changed arrays, and the round-off to allow."""
+"""What a backward returns is looked at before its numbers: NaN, shapes, changed arrays, and the round-off to allow.
+
+The tolerance excuses round-off, and not a gradient that is wrong at one point only and jumps there. A gradient in
+float32 or float16 is compared with the same backward in float64, element by element.
+"""
 
 import re
 from typing import Any
@@ -7,9 +11,17 @@ import numpy as np
 import pytest
 
 from numpy_attention import ops
-from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer
-from numpy_attention.gradcheck.claims import ask_backward, claims, explain_shape, random_cotangent
-from numpy_attention.gradcheck.problem import OpProblem
+from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp
+from numpy_attention.gradcheck.claims import (
+    explain_shape,
+    floor_of,
+    measure_round_off,
+    random_cotangent,
+    run_backward,
+    tolerance,
+    with_round_off,
+)
+from numpy_attention.gradcheck.problem import FunctionProblem, OpProblem
 from numpy_attention.layers import Linear
 from tests.gradcheck.planted import spoilt
 
@@ -119,8 +131,8 @@ def test_dy_is_random_repeatable_and_of_the_outputs_dtype() -> None:
 def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type, rng: np.random.Generator) -> None:
     x = rng.standard_normal((5, 7)).astype(dtype)
     problem = OpProblem(ops.silu, ops.silu_backward, {"x": x}, {})
-    dy, grads = ask_backward(problem, 0)
-    (claim,), moves = claims(problem, dy, grads, terms=1.0)
+    dy, grads = run_backward(problem, 0)
+    (claim,), moves = with_round_off(problem, dy, grads, terms=1.0)
     last_bit = float(np.finfo(dtype).eps) * np.abs(claim.gradient).max()
     assert last_bit < claim.base < 8 * last_bit
     assert 0 < claim.jitter.max() < 200 * last_bit
@@ -145,3 +157,164 @@ def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, .
 
 def test_a_reshape_loses_nothing_but_axes_of_length_one() -> None:
     assert explain_shape((1, 2, 3), (3,)) == "the sum over the batch axes (0, 1) is missing"
+
+
+def test_errors_count_eight_times_and_the_floor_once() -> None:
+    assert tolerance(0.5, 0.25, 1.0) == 7.0
+    assert tolerance(0.0, np.array([1.0, 2.0])).tolist() == [8.0, 16.0]
+    assert floor_of(0.25, 2.0, 3.0) == 24.0
+
+
+def test_what_the_caller_allows_is_added_to_the_tolerance_as_it_is() -> None:
+    problem = FunctionProblem(lambda x: x, lambda dy, x: dy, (np.array([1.0, -4.0]),), {})
+    (dy,), grads = run_backward(problem, 0)
+    (strict,), (allowed,) = (measure_round_off(problem, (dy,), grads, *more)[1] for more in ((), (0.25, 3.0)))
+    expected = tolerance(0.0, strict.base) + 0.25 * float(np.abs(dy).max()) + 3.0
+    assert tolerance(0.0, allowed.base) == pytest.approx(expected, rel=1e-14)
+
+
+CUBE = np.array([0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("witness", ["both", "differences"])
+@pytest.mark.parametrize("point", [0.0, 1.0])
+@pytest.mark.parametrize("claim", [1000.0, -0.5])
+def test_a_backward_that_is_wrong_at_exactly_one_point(witness: str, point: float, claim: float) -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy * np.where(x == point, claim, 3 * x * x)
+
+    with pytest.raises(GradientError, match=rf"dx\[{int(point)}\]"):
+        gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), witness=witness)
+
+
+@pytest.mark.parametrize("witness", ["both", "differences"])
+def test_a_backward_that_is_wrong_where_two_inputs_are_equal(witness: str) -> None:
+    x, y = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 1.0])
+
+    def vjp(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> Any:
+        return dy * np.where(x == y, 7.0, y), dy * x
+
+    with pytest.raises(GradientError, match=r"dx\[0\]"):
+        gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), witness=witness)
+
+
+def test_the_round_off_of_a_stair_is_seen_from_further_away() -> None:
+    """1 - p for a p of nearly 1: a few last bits of the logits move nothing, and yet half the digits are lost."""
+    for gap in (20.0, 23.5, 24.0, 26.0):
+        inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
+        gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
+    inputs = {"logits": np.array([[24.0, 0.0]]), "targets": np.array([0])}
+    with pytest.raises(GradientError):
+        gradcheck(ops.cross_entropy, lambda dy, cache: 1.01 * ops.cross_entropy_backward(dy, cache), inputs)
+
+
+def test_a_solve_at_condition_1e7_is_no_alarm_and_an_error_in_it_is(rng: np.random.Generator) -> None:
+    scales = np.logspace(0, -7, 5)
+    q, _ = np.linalg.qr(rng.standard_normal((5, 5)))
+    a, b = q * scales @ q.T + 0.0, rng.standard_normal((5, 2))
+
+    def vjp(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> Any:
+        db = np.linalg.solve(a.T, dy)
+        return -db @ np.linalg.solve(a, b).T, db
+
+    gradcheck_vjp(np.linalg.solve, vjp, (a, b))
+    with pytest.raises(GradientError, match="db"):
+        gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (vjp(dy, a, b)[0], 1.0001 * vjp(dy, a, b)[1]), (a, b))
+
+
+def test_what_no_witness_resolves_is_not_called_right() -> None:
+    """A function whose digits are noise, the same noise at every call."""
+    x = np.random.default_rng(0).standard_normal(4)
+
+    def noisy(x: np.ndarray) -> np.ndarray:
+        return np.sin(x) + 0.1 * np.modf(np.abs(np.real(x)) * 1e7)[0]
+
+    for claim in (0.0, 1.0, 7.0):
+        with pytest.raises(GradientError, match=r"dx (not resolved|wrong)"):
+            gradcheck_vjp(noisy, lambda dy, x, claim=claim: claim * dy * np.cos(x), (x,))
+
+
+@pytest.mark.parametrize(("size", "error"), [(2_000, 1e-3), (100_000, 1e-2), (100_000, 1e-3)])
+def test_one_element_of_many(size: int, error: float, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(size).astype(np.float32)
+    x[7] = 1.25
+
+    def vjp(dy: np.ndarray, x: np.ndarray, factor: float = 1.0) -> np.ndarray:
+        dx = 2 * dy * x
+        dx[7] *= dx.dtype.type(factor)
+        return dx
+
+    gradcheck_vjp(lambda x: x * x, vjp, (x,))
+    with pytest.raises(GradientError, match=r"dx\[7\]"):
+        gradcheck_vjp(lambda x: x * x, lambda dy, x: vjp(dy, x, 1 + error), (x,))
+
+
+@pytest.mark.parametrize("size", [2_000, 100_000])
+def test_one_element_of_many_that_is_off_by_little_and_in_float32_only(size: int, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(size).astype(np.float32)
+    x[7] = 1.25
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = 2 * dy * x
+        dx[7] *= 1 if x.dtype == np.float64 else np.float32(1 + 1e-4)
+        return dx
+
+    with pytest.raises(GradientError, match=r"dx\[7\](.|\n)*the same backward is right in float64"):
+        gradcheck_vjp(lambda x: x * x, vjp, (x,))
+
+
+def test_what_is_wrong_in_float32_only_is_said_to_be_right_in_float64(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5)).astype(np.float32)
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy * np.cos(x) * (1 if x.dtype == np.float64 else np.float32(1.01))
+
+    with pytest.raises(GradientError, match="the same backward is right in float64"):
+        gradcheck_vjp(np.sin, vjp, (x,))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_long_sums_that_cancel_raise_no_alarm(dtype: type, rng: np.random.Generator) -> None:
+    x, w = (rng.standard_normal(shape).astype(dtype) for shape in ((40, 30), (30, 2)))
+    gradcheck(ops.linear, ops.linear_backward, {"x": x, "w": w})
+    gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
+
+
+def test_a_backward_for_one_dtype_only_is_judged_as_it_is(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5)).astype(np.float32)
+
+    def vjp(dy: np.ndarray, x: np.ndarray, factor: Any = 1) -> np.ndarray:
+        if x.dtype != np.float32:
+            raise TypeError("float32 only")
+        return dy * np.cos(x) * np.float32(factor)
+
+    assert gradcheck_vjp(np.sin, vjp, (x,)).ok
+    with pytest.raises(GradientError):
+        gradcheck_vjp(np.sin, lambda dy, x: vjp(dy, x, 1.001), (x,))
+
+
+def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 5))
+
+    def inside(x: np.ndarray) -> np.ndarray:
+        return np.tanh(x.astype(np.float32)).astype(np.float64)
+
+    def out(x: np.ndarray) -> np.ndarray:
+        return np.tanh(x).astype(np.float32)
+
+    for f in (inside, out):
+        for dtype in (np.float64, np.float32):
+            gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x) ** 2)).astype(t), (x,))
+            with pytest.raises(GradientError):
+                gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x))).astype(t), (x,))
+
+
+def test_a_backward_that_gives_no_floats_in_float64_is_judged_in_its_own_dtype() -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return 3 * dy if x.dtype == np.float32 else np.zeros(x.shape, int)
+
+    def one_of_them(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return dy, vjp(dy, w)
+
+    assert gradcheck_vjp(lambda x: 3 * x, vjp, (np.ones(4, np.float32),)).ok
+    assert gradcheck_vjp(lambda x, w: x + 3 * w, one_of_them, tuple(np.ones((2, 4), np.float32))).ok

@@ -13,10 +13,10 @@ from numpy_attention import ops
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import ask_backward
+from numpy_attention.gradcheck.claims import run_backward
 from numpy_attention.gradcheck.problem import FunctionProblem, LayerProblem, OpProblem, Problem
 from numpy_attention.gradcheck.robustness import (
-    Asked,
+    FirstRun,
     another_length,
     broadcast,
     check_layouts,
@@ -33,26 +33,26 @@ from numpy_attention.gradcheck.robustness import (
 from numpy_attention.layers import Linear
 
 
-def asked_of(op: Any, op_backward: Any, *arrays: np.ndarray, rtol: float = 0.0, atol: float = 0.0) -> Asked:
+def first_run(op: Any, op_backward: Any, *arrays: np.ndarray, rtol: float = 0.0, atol: float = 0.0) -> FirstRun:
     problem = OpProblem(op, op_backward, arrays, {})
-    return Asked(problem, problem.run(problem.inputs)[0], *ask_backward(problem, 0), 0, rtol, atol)
+    return FirstRun(problem, problem.run(problem.inputs)[0], *run_backward(problem, 0), 0, rtol, atol)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_sum_in_another_order_is_the_same_and_a_lost_element_is_not(dtype: type, rng: np.random.Generator) -> None:
-    asked = asked_of(ops.silu, ops.silu_backward, rng.standard_normal((5, 7)).astype(dtype))
-    grad = asked.grads["x"]
+    run = first_run(ops.silu, ops.silu_backward, rng.standard_normal((5, 7)).astype(dtype))
+    grad = run.grads["x"]
     assert grad is not None
     few = (grad * (1 + 10 * np.finfo(dtype).eps)).astype(dtype)
-    assert asked.differing({"x": few}, asked.grads) is None
+    assert run.differing({"x": few}, run.grads) is None
     lost = grad.copy()
     lost[2, 3] = 0
-    assert asked.differing({"x": lost}, asked.grads) == "x"
+    assert run.differing({"x": lost}, run.grads) == "x"
     lost[2, 3] = np.nan
-    assert asked.differing({"x": lost}, asked.grads) == "x"
-    assert asked.differing({"x": grad[0]}, asked.grads) == "x"
-    assert asked.differing({}, asked.grads) == "x"
-    assert asked.differing({}, {"x": None}) is None
+    assert run.differing({"x": lost}, run.grads) == "x"
+    assert run.differing({"x": grad[0]}, run.grads) == "x"
+    assert run.differing({}, run.grads) == "x"
+    assert run.differing({}, {"x": None}) is None
 
 
 def test_a_gradient_that_is_all_round_off_may_move_by_more_than_itself(rng: np.random.Generator) -> None:
@@ -63,26 +63,26 @@ def test_a_gradient_that_is_all_round_off_may_move_by_more_than_itself(rng: np.r
         dx = dy - np.mean(dy, -1, keepdims=True)
         return dx, dx.sum(-1, keepdims=True)
 
-    asked = asked_of(centred, centred_backward, rng.standard_normal((3, 50)), rng.standard_normal((3, 1)))
-    dust = np.asarray(asked.grads["b"])
+    run = first_run(centred, centred_backward, rng.standard_normal((3, 50)), rng.standard_normal((3, 1)))
+    dust = np.asarray(run.grads["b"])
     assert 0 < np.abs(dust).max() < 1e-13
-    assert asked.differing({"b": -3 * dust}, {"b": dust}) is None
-    assert asked.differing({"b": dust + 1e-9}, {"b": dust}) == "b"
+    assert run.differing({"b": -3 * dust}, {"b": dust}) is None
+    assert run.differing({"b": dust + 1e-9}, {"b": dust}) == "b"
 
 
 def test_stated_tolerances_count(rng: np.random.Generator) -> None:
     x = rng.standard_normal(6)
-    grad = np.asarray(asked_of(ops.silu, ops.silu_backward, x).grads["x"])
+    grad = np.asarray(first_run(ops.silu, ops.silu_backward, x).grads["x"])
     for tolerance, other in (({"rtol": 0.02}, 1.01 * grad), ({"atol": 0.02}, grad + 0.01)):
-        assert asked_of(ops.silu, ops.silu_backward, x).differing({"x": other}, {"x": grad}) == "x"
-        assert asked_of(ops.silu, ops.silu_backward, x, **tolerance).differing({"x": other}, {"x": grad}) is None
+        assert first_run(ops.silu, ops.silu_backward, x).differing({"x": other}, {"x": grad}) == "x"
+        assert first_run(ops.silu, ops.silu_backward, x, **tolerance).differing({"x": other}, {"x": grad}) is None
 
 
 def test_errors_are_relative_to_another_size_where_terms_cancel(rng: np.random.Generator) -> None:
-    asked = asked_of(ops.silu, ops.silu_backward, rng.standard_normal(6))
+    run = first_run(ops.silu, ops.silu_backward, rng.standard_normal(6))
     small, size = {"x": np.full(6, 1e-8)}, {"x": np.full(6, 10.0)}
-    assert asked.differing({"x": np.full(6, 2e-8)}, small) == "x"
-    assert asked.differing({"x": np.full(6, 2e-8)}, small, size) is None
+    assert run.differing({"x": np.full(6, 2e-8)}, small) == "x"
+    assert run.differing({"x": np.full(6, 2e-8)}, small, size) is None
 
 
 def test_the_root_of_the_last_bit() -> None:
@@ -100,7 +100,7 @@ def test_a_backward_that_gives_something_else_where_dy_is_zero(none: Any) -> Non
 
 
 def notes_of(problem: Problem, seed: int = 0) -> list[str]:
-    return check_structure(problem, *ask_backward(problem, seed), seed)
+    return check_structure(problem, *run_backward(problem, seed), seed)
 
 
 def notes_of_op(op: Any, op_backward: Any, *arrays: Any, **options: Any) -> list[str]:
@@ -189,7 +189,7 @@ def test_a_tape_that_runs_empty_is_told(rng: np.random.Generator) -> None:
         return 2 * dy * tape.pop()
 
     problem = OpProblem(square, square_backward, (rng.standard_normal(5),), {})
-    dy, grads = ask_backward(problem, 0)
+    dy, grads = run_backward(problem, 0)
     with pytest.raises(GradientError, match=r"the backward raises IndexError .* when called a few times"):
         check_structure(problem, dy, grads, 0)
 
@@ -319,7 +319,7 @@ def test_an_iteration_that_stops_early_is_right_to_its_tolerance(rng: np.random.
         return u
 
     problem = FunctionProblem(root, half, (x,), {})
-    dy, grads = ask_backward(problem, 0)
+    dy, grads = run_backward(problem, 0)
     with pytest.raises(GradientError, match="not linear"):
         check_structure(problem, dy, grads, 0)
     assert check_structure(problem, dy, grads, 0, rtol=0.0, atol=5e-3) == []
@@ -337,9 +337,9 @@ def test_about_thirty_calls(rng: np.random.Generator) -> None:
         return ops.linear_backward(dy, cache)[:2]
 
     problem = OpProblem(linear, linear_backward, (rng.standard_normal((2, 3)), rng.standard_normal((3, 4))), {})
-    asked = ask_backward(problem, 0)
+    found = run_backward(problem, 0)
     calls.clear()
-    check_structure(problem, *asked, 0)
+    check_structure(problem, *found, 0)
     assert 20 < len(calls) < 45
 
 
@@ -368,8 +368,8 @@ def test_round_off_that_one_dy_does_not_show_raises_no_alarm() -> None:
 
 def in_layouts(f: Any, vjp: Any, *arrays: np.ndarray) -> None:
     problem = FunctionProblem(f, vjp, arrays, {})
-    dy, grads = ask_backward(problem, 0)
-    check_layouts(Asked(problem, problem.run(problem.inputs)[0], dy, grads, 0, 0.0, 0.0))
+    dy, grads = run_backward(problem, 0)
+    check_layouts(FirstRun(problem, problem.run(problem.inputs)[0], dy, grads, 0, 0.0, 0.0))
 
 
 @pytest.fixture
@@ -505,7 +505,7 @@ def test_negative_strides_may_be_refused_but_not_mistaken(x: np.ndarray) -> None
 def with_ones(f: Any, vjp: Any, *arrays: np.ndarray, **tolerances: float) -> None:
     problem = FunctionProblem(f, vjp, arrays, {})
     with np.errstate(all="ignore"):
-        check_small_sizes(problem, ask_backward(problem, 0)[1], 0, **tolerances)
+        check_small_sizes(problem, run_backward(problem, 0)[1], 0, **tolerances)
 
 
 def test_all_axes_of_a_length_are_cut_together(rng: np.random.Generator) -> None:

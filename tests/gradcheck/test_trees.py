@@ -13,13 +13,13 @@ import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.trees import (
-    by_argument,
+    Gradients,
     cotangent_of,
     gradients_of,
     in_complex_plane,
     kind_of,
     leaves,
-    name_gradients,
+    match_gradients,
     names_in,
     outputs_of,
     put_together,
@@ -37,6 +37,10 @@ class Pair(NamedTuple):
 class Frozen:
     w: Any
     n: int = 3
+
+
+def grads_by_name(name: str, returned: Any, arguments: dict[str, Any]) -> Gradients:
+    return match_gradients(name, returned, arguments)[1]
 
 
 @pytest.fixture
@@ -183,32 +187,32 @@ DTREE = {"w": 2 * W, "layers": [{"b": 3 * X}]}
     ({"w": 2, "x": None, "ids": None}, {"x": None, "w": 2}),
 ])
 def test_in_order_or_by_name(returned: Any, expected: dict[str, Any]) -> None:
-    assert name_gradients("f", returned, {"x": X, "ids": IDS, "w": W}) == expected
+    assert grads_by_name("f", returned, {"x": X, "ids": IDS, "w": W}) == expected
 
 
 def test_one_for_each_input_even_where_that_is_as_many_none() -> None:
-    found = by_argument("f", (1, None, None), {"x": X, "ids": IDS, "w": W})
+    found, _ = match_gradients("f", (1, None, None), {"x": X, "ids": IDS, "w": W})
     assert found == {"x": 1, "ids": None, "w": None}
 
 
 @pytest.mark.parametrize("returned", [DTREE, (DTREE,), [DTREE], {"params": DTREE}])
 def test_a_single_tree_comes_alone_in_a_tuple_or_by_name(returned: Any) -> None:
-    found = name_gradients("f", returned, {"params": TREE, "ids": IDS})
+    found = grads_by_name("f", returned, {"params": TREE, "ids": IDS})
     assert found.keys() == {"params.w", "params.layers[0].b"}
     assert found["params.layers[0].b"] is DTREE["layers"][0]["b"]
 
 
 def test_a_dict_that_holds_a_key_called_as_the_argument() -> None:
-    found = name_gradients("f", {"params": {"w": W}}, {"params": {"params": {"w": X}}})
+    found = grads_by_name("f", {"params": {"w": W}}, {"params": {"params": {"w": X}}})
     assert found == {"params.params.w": W}
 
 
 def test_lists_and_named_tuples_of_gradients() -> None:
-    assert name_gradients("f", [1.0], {"layers": [W]}) == {"layers[0]": 1.0}
-    assert name_gradients("f", ((1.0, 2.0),), {"pair": TwoGradients(W, X)}) == {"pair.first": 1.0, "pair.second": 2.0}
-    found = name_gradients("f", TwoGradients(1.0, 2.0), {"pair": TwoGradients(W, X)})
+    assert grads_by_name("f", [1.0], {"layers": [W]}) == {"layers[0]": 1.0}
+    assert grads_by_name("f", ((1.0, 2.0),), {"pair": TwoGradients(W, X)}) == {"pair.first": 1.0, "pair.second": 2.0}
+    found = grads_by_name("f", TwoGradients(1.0, 2.0), {"pair": TwoGradients(W, X)})
     assert found == {"pair.first": 1.0, "pair.second": 2.0}
-    assert name_gradients("f", {"first": 1.0}, {"pair": TwoGradients(W, X)}) == {"pair.first": 1.0}
+    assert grads_by_name("f", {"first": 1.0}, {"pair": TwoGradients(W, X)}) == {"pair.first": 1.0}
 
 
 def test_none_stands_for_a_branch_and_a_missing_key_for_nothing() -> None:
@@ -242,4 +246,4 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
 ])
 def test_a_wrong_form_is_said_in_one_line_with_its_place(returned: Any, words: str) -> None:
     with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(words)}$"):
-        name_gradients("f", returned, {"params": TREE})
+        grads_by_name("f", returned, {"params": TREE})
