@@ -34,11 +34,11 @@ from numpy_attention.files import temporary_folder
 from numpy_attention.grade.guard import NotYours
 from numpy_attention.grade.messages import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
 
-SHOWN = 1 << 14  # bytes that are kept of what the file prints
-FLOOD = 1 << 24  # more than that ends it
-START = 60.0  # seconds until a Python is there, with NumPy
+SHOWN = 1 << 14  # bytes of what the file prints are stored
+FLOOD = 1 << 24  # bytes; a file that prints more is ended
+START = 60.0  # seconds in which Python and NumPy must have started
 GROUPS = hasattr(os, "killpg")  # Windows has no process groups to end at once
-GRACE = 0.5  # seconds beyond its time, in which it may say where it stands
+GRACE = 0.5  # seconds after the time limit, in which the process writes where it stands
 METHODS = ("forward", "backward", "step")
 MOST_FREE = 1000  # numbers that one request releases
 KINDS = (  # of exceptions, that the tutor or the checker may tell apart
@@ -49,7 +49,7 @@ NO_MORE = "cannot start another {}; end other programs, or raise the limit on pr
 
 
 class Ended(BaseException):
-    """The process is no more: its time is over, or it left. No property may take that for a wrong answer."""
+    """The process has ended. A BaseException, so that no `except Exception` takes it for a wrong answer."""
 
 
 class Remote(Reference):
@@ -105,9 +105,9 @@ class Remote(Reference):
 
 
 class Process:
-    """A process with a student's file in it; its functions and classes are attributes of this.
+    """A process that runs a student's file; the functions and classes of the file become attributes.
 
-    Raises: InputError where the system lets no process, thread or temporary folder be made.
+    Raises: InputError if the system allows no further process, thread or temporary folder.
     """
 
     def __init__(self, file: Path, exercise: Exercise, seconds: float) -> None:
@@ -134,9 +134,9 @@ class Process:
         self._requests: Any = self._process.stdin
         self._replies: SimpleQueue[Any] = SimpleQueue()
         self._asked, self._number = threading.Semaphore(0), 0
-        # A read cannot be given up, a thread that reads can be: some process out of reach may hold the pipe open.
+        # Threads read the pipes: a read may never return, because a child that escaped may hold the pipe open.
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._receive, self._listen)]
-        self._alarm = threading.Timer(START + seconds + 2 * GRACE, self._kill)  # for a request that nobody takes
+        self._alarm = threading.Timer(START + seconds + 2 * GRACE, self._kill)  # if writing a request blocks
         self._alarm.daemon = True
         try:
             for thread in (*self._threads, self._alarm):
@@ -150,14 +150,14 @@ class Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it with all its children; nothing of it is waited for."""
+        """Kill the process with all its children."""
         self._alarm.cancel()
         self._kill()
         self._process.wait()
         self._asked.release()
         for thread in filter(threading.Thread.is_alive, self._threads):  # each closes its own pipe
             thread.join(timeout=1.0)
-        with contextlib.suppress(OSError):  # what was not written yet nobody reads
+        with contextlib.suppress(OSError):  # a rest of a request may be unwritten
             self._requests.close()
         self._folder.cleanup()
 
@@ -282,7 +282,7 @@ class Process:
         return reply, [*sent.mutables, *(one for remote in sent.references for one in remote.watched)]
 
     def _reply(self) -> Any:
-        """The next one; its process may end without one, and another hold the pipe open."""
+        """The next reply. The process may have ended without one while a child of it holds the pipe open."""
         while True:
             left, ended = self._deadline - time.monotonic(), self._process.poll() is not None
             try:
@@ -292,13 +292,13 @@ class Process:
                     raise Ended from None
 
     def garbled(self, error: Exception) -> Ended:
-        """What to raise at a reply that makes no sense: it is the end."""
+        """The exception to raise at a reply that makes no sense."""
         said = printable(str(error)[:LONGEST])
         self.broken = f"{self.file.name} wrote where the grader listens, so that no answer can be read: {said}"
         return Ended()
 
     def why(self) -> str:
-        """Where it stood when its time was over, as it said itself; "" where it ended for another reason."""
+        """The traceback that the process wrote when its time was over; "" if it ended for another reason."""
         with contextlib.suppress(OSError), self._where.open(encoding="utf-8", errors="replace") as where:
             if said := where.read(1 << 16):
                 return said

@@ -112,7 +112,7 @@ class Worker:
             faulthandler.dump_traceback_later(request["seconds"], exit=True, file=where)
         try:
             self._import()
-        except BaseException as error:  # whatever a file does while it is imported
+        except BaseException as error:  # an import may raise anything, SystemExit too
             failed = f"{self.path.name}{_why_not_imported(error)}"[:LONGEST]
             line, text = place(error, self.path)
             if line and not isinstance(error, SyntaxError):
@@ -133,7 +133,7 @@ class Worker:
 
     def _import(self) -> None:
         look_for_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
-        sys.path.insert(0, str(self.path.parent))  # as for `python FILE`: what lies beside it can be imported
+        sys.path.insert(0, str(self.path.parent))  # as `python FILE` does
         spec = importlib.util.spec_from_file_location(self.path.stem + "_answer", self.path)
         assert spec is not None
         assert spec.loader is not None
@@ -206,7 +206,7 @@ def _why_not_imported(error: BaseException) -> str:
 
 
 def tell(error: BaseException, path: Path) -> dict[str, Any]:
-    """What there is to say of an exception: the types it is of, its message, its line in the student's file."""
+    """A reply that reports an exception: the names of its types, its message, its line in the student's file."""
     kinds = [cls.__name__[:80] for cls in type(error).__mro__][:12]
     line, text = place(error, path)
     refused = isinstance(error, NotYours)
@@ -214,13 +214,13 @@ def tell(error: BaseException, path: Path) -> dict[str, Any]:
 
 
 def place(error: BaseException, path: Path) -> tuple[int, str]:
-    """The innermost line of the student's own file; 0 where there is none."""
+    """The innermost line of the student's own file; 0 if there is none."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return ((own[-1].lineno or 0), (own[-1].line or "")[:200]) if own else (0, "")
 
 
 def message_of(error: BaseException) -> str:
-    """Its message, not too much of it."""
+    """The first LONGEST letters of its message."""
     try:
         return str(error)[:LONGEST]
     except BaseException:
@@ -228,9 +228,9 @@ def message_of(error: BaseException) -> str:
 
 
 def limit_process(seconds: float, memory: int = MEMORY) -> None:
-    """From now on this process, and each of its children, is refused memory beyond that, and ended after that time.
+    """Limit memory and time of this process and of its children, from now on.
 
-    Where the system has no such limits (Windows), there are none.
+    Windows has no such limits.
     """
     try:
         import resource
@@ -244,7 +244,7 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
         _, hard = resource.getrlimit(kind)
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)
-        with contextlib.suppress(OSError, ValueError):  # macOS knows RLIMIT_AS by name, and refuses it
+        with contextlib.suppress(OSError, ValueError):  # macOS has RLIMIT_AS, and refuses to set it
             resource.setrlimit(kind, (most, most))
 
 
@@ -262,19 +262,19 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Keep the two pipes for ourselves, set limits, and serve; what the file prints goes to standard error."""
+    """Take the two pipes away from the file, whose prints go to standard error; guard the answers; serve."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    for answer in ("pretrained.low_rank", "training.byte_pairs"):  # what is there already can be guarded
+    for answer in ("pretrained.low_rank", "training.byte_pairs"):  # only imported modules can be guarded
         importlib.import_module(f"numpy_attention.{answer}")
     guard_answers(sys.argv[1].split(), sys.argv[2].split())
     sys.meta_path.insert(0, RefuseImports())
     try:
         serve(requests, replies)
-    finally:  # ends at once: threads of the file may wait, and a traceback of the grader's code helps no student
+    finally:  # at once: no waiting for threads of the file, no traceback of the grader's code
         os._exit(0)
 
 
