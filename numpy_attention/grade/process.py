@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 
@@ -131,15 +131,13 @@ class Process:
         except OSError as error:
             self._folder.cleanup()
             raise InputError(NO_MORE.format(f"Python: {error.strerror or error}")) from None
-        self._requests: Any = self._process.stdin
-        self._replies: SimpleQueue[Any] = SimpleQueue()
-        self._asked, self._number = threading.Semaphore(0), 0
-        # Threads read the pipes: a read may never return, because a child that escaped may hold the pipe open.
-        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._receive, self._listen)]
-        self._alarm = threading.Timer(START + seconds + 2 * GRACE, self._kill)  # if writing a request blocks
-        self._alarm.daemon = True
+        self._number = 0
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._replies: SimpleQueue[bytes | Exception] = SimpleQueue()
+        # Threads use the pipes: a read or a write may never return, because a child that escaped may hold a pipe open.
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._exchange, self._listen)]
         try:
-            for thread in (*self._threads, self._alarm):
+            for thread in self._threads:
                 thread.start()
         except RuntimeError as error:
             with self._process:  # closes the pipes that no thread has taken
@@ -151,14 +149,11 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         """Kill the process with all its children."""
-        self._alarm.cancel()
         self._kill()
         self._process.wait()
-        self._asked.release()
+        self._requests.put(None)
         for thread in filter(threading.Thread.is_alive, self._threads):  # each closes its own pipe
             thread.join(timeout=1.0)
-        with contextlib.suppress(OSError):  # a rest of a request may be unwritten
-            self._requests.close()
         self._folder.cleanup()
 
     def _kill(self) -> None:
@@ -168,14 +163,17 @@ class Process:
             else:
                 self._process.kill()
 
-    def _receive(self) -> None:
-        stream: Any = self._process.stdout
-        with stream:
-            try:
-                while self._asked.acquire():  # no more replies than requests
-                    self._replies.put(read_line(stream))
-            except (EOFError, OSError) as error:
-                self._replies.put(error)
+    def _exchange(self) -> None:
+        """Read one reply for each request that is written, and not more."""
+        requests, replies = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
+        try:
+            with requests, replies:
+                while (line := self._requests.get()) is not None:
+                    requests.write(line)
+                    requests.flush()
+                    self._replies.put(read_line(replies))
+        except (EOFError, OSError) as error:
+            self._replies.put(error)
 
     def _listen(self) -> None:
         stream: Any = self._process.stderr
@@ -259,20 +257,12 @@ class Process:
 
         Raises: Ended where no reply comes; what the function raised, where it raised.
         """
-        free, self.released = self.released[:MOST_FREE], self.released[MOST_FREE:]
+        free = [self.released.pop() for _ in range(min(len(self.released), MOST_FREE))]
         self._number += 1
         sent = Encoder({**request, "number": self._number, "free": free})
-        self._asked.release()
+        self._requests.put(sent.line)
         try:
-            self._requests.write(sent.line)
-            self._requests.flush()
-        except OSError:
-            raise Ended from None
-        line = self._reply()
-        if isinstance(line, Exception):
-            raise Ended
-        try:
-            reply, _ = decode(line, lambda number: Remote(self, number, sent.mutables))
+            reply, _ = decode(self._reply(), lambda number: Remote(self, number, sent.mutables))
         except Garbled as error:
             raise self.garbled(error) from None
         if reply.get("to") != self._number:
@@ -281,15 +271,22 @@ class Process:
             raise stopped(reply, self.file.name)
         return reply, [*sent.mutables, *(one for remote in sent.references for one in remote.watched)]
 
-    def _reply(self) -> Any:
-        """The next reply. The process may have ended without one while a child of it holds the pipe open."""
+    def _reply(self) -> bytes:
+        """The next reply.
+
+        Raises: Ended where none comes: the process may have ended while a child of it holds the pipe open.
+        """
         while True:
             left, ended = self._deadline - time.monotonic(), self._process.poll() is not None
             try:
-                return self._replies.get(timeout=min(max(left, 0.0), GRACE))
+                line = self._replies.get(timeout=min(max(left, 0.0), GRACE))
             except Empty:
                 if ended or left <= 0:
                     raise Ended from None
+                continue
+            if isinstance(line, Exception):
+                raise Ended
+            return line
 
     def garbled(self, error: Exception) -> Ended:
         """The exception to raise at a reply that makes no sense."""

@@ -94,7 +94,7 @@ class Worker:
                     reply = self.copy(request)
                 case "same":
                     reply = self.same(request)
-                case _:
+                case _:  # ready
                     reply = {}
             return Encoder({**reply, **to}).line
         except Garbled as error:

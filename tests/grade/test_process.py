@@ -5,6 +5,7 @@ Its functions, layers and caches have the manners of those that are here.
 
 import copy
 import errno
+import os
 import subprocess
 import tempfile
 import threading
@@ -211,6 +212,18 @@ def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) 
     assert time.monotonic() - began < 1000
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_a_process_that_takes_no_request_is_given_up_after_its_time(tmp_path: Path) -> None:
+    """The request is larger than a pipe, so writing it never returns."""
+    with process(tmp_path, with_more("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"), 1.0) as module:
+        with pytest.raises(Ended):
+            module.load()
+        with pytest.raises(Ended):
+            module.ask({"do": "ready", "large": np.zeros(1 << 18)})
+        assert module.why() == "Timeout"
+    assert not any(thread.is_alive() for thread in module._threads)
+
+
 def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
     with process(tmp_path, with_more("import os\nos.write(2, b'x' * 10**8)\n"), 3000.0) as module:
         with pytest.raises(Ended):
@@ -243,7 +256,7 @@ def test_where_no_process_can_be_started_that_is_said_and_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
 
 
-@pytest.mark.parametrize("granted", range(3))
+@pytest.mark.parametrize("granted", range(2))
 def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granted: int
 ) -> None:
