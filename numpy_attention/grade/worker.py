@@ -236,15 +236,11 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
         import resource
     except ImportError:
         return
-    wanted = {"RLIMIT_AS": memory, "RLIMIT_CPU": int(seconds) + 2, "RLIMIT_CORE": 0}
-    for name, most in wanted.items():
-        kind = getattr(resource, name, None)
-        if kind is None:
-            continue
-        _, hard = resource.getrlimit(kind)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        with contextlib.suppress(OSError, ValueError):  # macOS has RLIMIT_AS, and refuses to set it
+    for name, most in {"RLIMIT_AS": memory, "RLIMIT_CPU": int(seconds) + 2, "RLIMIT_CORE": 0}.items():
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # macOS has RLIMIT_AS, and refuses to set it
+            kind = getattr(resource, name)
+            _, hard = resource.getrlimit(kind)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(kind, (most, most))
 
 
