@@ -1,20 +1,20 @@
-"""The tutor: it looks at an answer to an exercise in numbers, and says what it sees.
+"""The tutor: it grades an answer to an exercise, and explains a wrong one with a small example in numbers.
 
-    softmax.py --> run --------> process ~~~~~> worker        another Python, with limits: it imports the file last,
-                   which         starts it,  <~~~~~ arrays    and calls its functions as it is told
-                   exercise?       |
-                                   v
-                                 grading ----------> recognize --------> tutor
-                                 each property in    the known wrong     the example in numbers, and the known mistake
-                                 turn, until one     answers beside      by name, or else the likely one
-                                 fails: the smallest this one: the
-                                 example against it  same?
+    python -m numpy_attention grade softmax.py
 
-    page         what a student reads of an exercise: claim, hints and solution, in pages/NAME.md
-    messages     what travels between the two processes: JSON and arrays, and no objects
-    guard        what is no answer: the package's own backward, a program that derives, differences of the forward
-    form         is what a backward returns so many arrays, of these shapes?
-    formula      is a gradient as exact as a formula makes it?
+    run          which exercise is it?
+     | starts
+    process ~~ messages ~~ worker      another Python with limits imports the file, behind a guard; the
+     |                                 functions of the file then look to the grader as if they were here
+    grading      checks one property after another; at the first that fails, Hypothesis finds the smallest example
+     |           form: number, shapes and dtypes of the gradients;  formula: are they as exact as a formula?
+    tutor        explains that example
+     |
+    recognize    is it one of the known mistakes?  Then the tutor names it.
 
-On which inputs an exercise is tried, the right answers and the known wrong ones stand on the catalogue's pages.
+    page         the claim, the hints and the solution of an exercise, from pages/NAME.md
+    messages     one line of JSON for each request and each reply
+    guard        refuses the package's own backward, programs that differentiate, differences of the forward
+
+The pages of the catalogue hold the inputs on which an exercise is tried, its right answer and its known mistakes.
 """

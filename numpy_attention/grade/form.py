@@ -1,4 +1,4 @@
-"""The form of what a backward returns: so many arrays, of these shapes, and floats. It comes before the numbers."""
+"""The first check of a backward: it returns the right number of float arrays, of the right shapes."""
 
 import copy
 from collections import Counter
@@ -15,7 +15,7 @@ from numpy_attention.grade.tutor import matmul_cures
 
 
 class _WrongShape(AssertionError):
-    """An array of another shape than its argument; `why` is what that tells."""
+    """A gradient whose shape is not that of its argument; `why` is the diagnosis."""
 
     def __init__(self, text: str, why: str) -> None:
         super().__init__(f"{text}: {why}")
@@ -23,9 +23,9 @@ class _WrongShape(AssertionError):
 
 
 def right_form(entry: Entry, seed: int, sizes: Sizes | None) -> None:
-    """Arrays came back, of the right number, shape and kind; nobody has looked at their numbers yet.
+    """The backward returns arrays of the right number, shape and kind.
 
-    Raises: AssertionError, with what is missing or what a wrong shape tells.
+    Raises: AssertionError, with what is missing, or the diagnosis of a wrong shape.
     """
     try:
         _form_of(entry, seed, sizes)
@@ -34,13 +34,13 @@ def right_form(entry: Entry, seed: int, sizes: Sizes | None) -> None:
 
 
 def _why(entry: Entry, why: str) -> str:
-    """What a wrong shape tells where sizes differ: where all are 1, many mistakes have the same."""
+    """The diagnosis on larger sizes that differ: if all sizes are 1, many mistakes give the same shape."""
     for seed in range(8):
         try:
             _form_of(entry, seed, None)
         except _WrongShape as error:
             return error.why
-        except Exception as error:  # where all sizes are 1 it came through
+        except Exception as error:  # the smallest example did not stop
             cures = matmul_cures(str(error), getattr(error, "place", ""))[-1:]
             return "\n".join([why, *(f"Where the sizes differ, a product stops. {cure}" for cure in cures)])
     return why

@@ -1,8 +1,9 @@
-"""A gradient beside our own: is it as exact as a formula makes it?
+"""Compares a gradient with our own: is it as exact as a formula makes it?
 
-The checker holds a gradient to what its own round-off explains, and measures that by asking the backward again, a few
-last bits away. One that is made of differences is off by 1e-10 at every element and scatters as much, so it would pass;
-so might noise. Here the right gradient is known, and an honest backward agrees with it to 14 digits or so.
+The checker measures the round-off of a backward by calling it again on inputs that differ in the last bits, and allows
+an error of that size. A gradient made of differences is off by 1e-10 at every element and scatters as much, so it would
+pass; noise might pass too. Here the right gradient is known: a backward from a formula agrees with it to about 14
+digits.
 """
 
 import numpy as np
@@ -15,7 +16,10 @@ NEAR, EXACT = 1e-7, 1e-12  # of the largest element: no element may be off by mo
 
 
 def as_exact_as_a_formula(subject: str, problem: Problem, right: Problem, seed: int) -> None:
-    """The gradients beside our own: right to the digits that a formula gives, not only to those of differences."""
+    """The gradients agree with our own to the digits that a formula gives.
+
+    Raises: AssertionError for a wrong gradient; NotYours for a right one with too few digits.
+    """
     y, cache = problem.run(problem.inputs)
     dy = random_cotangent(y, seed)
     theirs, ours = problem.pull_back(dy, cache), right.gradients(right.inputs, dy)
@@ -23,7 +27,7 @@ def as_exact_as_a_formula(subject: str, problem: Problem, right: Problem, seed: 
     largest = max(float(np.max(np.abs(one), initial=0.0)) for one in (*dy, *right_ones.values()))
     off = []
     for name, grad in right_ones.items():
-        # One that is zero in theory holds round-off of the others, and of dy.
+        # A gradient that is zero in theory holds round-off from the others and from dy.
         size = max(float(np.max(np.abs(grad), initial=0.0)), 1e-3 * largest) or 1.0
         shares = np.abs(np.asarray(theirs[name], np.float64) - grad) / size
         worst = float(np.max(shares, initial=0.0))

@@ -1,8 +1,8 @@
-"""Grading one exercise: its properties in turn, and the smallest example against the first that fails.
+"""Grading one exercise: its properties in turn, until one fails; then the tutor explains the smallest example.
 
-The order is that in which a student can use the answer: the forward is still the one that was handed out; the backward
-returns arrays at all, so many and of these shapes; their numbers are right; float32 stays float32. Hypothesis looks for
-an example and shrinks it, the tutor explains it, and what comes after a failure waits.
+The order is the one in which a student needs the properties: the forward is unchanged; the backward returns the right
+number of arrays, of the right shapes; their numbers are right; float32 stays float32. For each property Hypothesis
+draws sizes and a seed; it shrinks those that fail.
 """
 
 import copy
@@ -26,17 +26,17 @@ from numpy_attention.grade.formula import as_exact_as_a_formula
 from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
-WHOLE = 4  # one in so many of them goes through the whole checker, and three at least
-MOST = 100  # numbers in an example: it is to be read by eye
+WHOLE = 4  # a quarter of the examples, at least three, go through the whole checker
+MOST = 100  # numbers in an example, which a student reads
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
 Look = Callable[[int], Failure | None]
-Property = Callable[[Entry, Entry, int, Sizes | None], None]  # of a student's entry, and of one with our functions
+Property = Callable[[Entry, Entry, int, Sizes | None], None]  # the student's entry, the same with our functions
 
 
 @dataclass
 class Grade:
-    """What came out: `state` is right, wrong, to do, broken or too slow; `text` is the tutor's answer."""
+    """The result: `state` is one of STATES, `text` is the tutor's answer."""
 
     exercise: str
     state: str = "right"
@@ -77,7 +77,7 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Look]]:
-    """Each property in words, with the function that looks for an example against it."""
+    """Each property in words, with the function that looks for a counterexample."""
     if subject in exercise.trials:
         for words, trial in exercise.trials[subject].items():
             yield words, partial(_first_seed, trial, getattr(module, subject))
@@ -95,7 +95,7 @@ def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[st
 
 
 def _forward(from_nothing: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The forward gives what the formula gives; where it was handed out, it was right then."""
+    """The forward gives what the formula gives. The student writes it only if the exercise is `from_nothing`."""
     theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
     assert close(theirs, expected), (
         f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(expected)}"
@@ -121,13 +121,13 @@ def _form(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
 
 
 def _as_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The backward gives the gradients of our own, as exactly as a formula gives them."""
+    """The backward gives the gradients of our own backward, as exactly as a formula gives them."""
     problem = beside(entry, right, seed, sizes)
     as_exact_as_a_formula(entry.covers, problem, right.case(seed, np.float64, sizes).problem(), seed)
 
 
 def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The same, and what no look at numbers shows: dy stays as it was, nothing is kept outside the cache."""
+    """The whole checker, which also finds a changed dy and hidden state; then the comparison with our gradients."""
     report = check(beside(entry, right, seed, sizes), seed)
     assert report.error <= entry.tolerance, f"{entry.covers}: off by {report.error:.1e}"
     _as_ours(entry, right, seed, sizes)
@@ -142,7 +142,7 @@ def _dtype(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
 
 
 def _first_wrong_gradient(pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
-    """Our own gradient tells right from wrong at once; the checker, which takes a hundred times as long, tells why."""
+    """Compare with our own gradient, which is fast; the checker, a hundred times slower, then tells what is wrong."""
     for pair in pairs:
         found = _smallest(_as_ours, *pair, examples)
         if found is not None:
@@ -152,14 +152,14 @@ def _first_wrong_gradient(pairs: list[tuple[Entry, Entry]], examples: int) -> Fa
                 found = replace(found, error=error)
         else:
             found = _smallest(_gradients, *pair, max(examples // WHOLE, 3))
-            found = found or _smallest(_nothing_is_changed, *pair, examples)  # not even a cache that is still right
+            found = found or _smallest(_nothing_is_changed, *pair, examples)  # a change may leave the numbers right
         if found is not None:
             return found
     return None
 
 
 def _first(property_: Property, pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
-    """The smallest example against a property, of the first entry that has one."""
+    """The smallest counterexample to a property, for the first entry that has one."""
     return next(filter(None, (_smallest(property_, *pair, examples) for pair in pairs)), None)
 
 
@@ -173,7 +173,7 @@ def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> 
 
 
 def _smallest(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
-    """Let Hypothesis look for an example, and shrink it."""
+    """Let Hypothesis look for a counterexample, and shrink it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
 

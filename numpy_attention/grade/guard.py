@@ -1,12 +1,13 @@
-"""What is no answer: the package's own backward, a program that derives, and differences of the forward.
+"""Refuses what is not the student's own work: other programs' gradients, the package's backwards, differences.
 
-    imports     of programs that differentiate by themselves, and of the answers in this package: refused
-    answers     the backwards of the package refuse whoever calls them from outside it, but for the parts of an exercise
-    forwards    are counted while a backward runs: one that calls its forward again and again takes differences
-    complex     no exercise needs complex numbers, a complex step does
+    imports     of programs that differentiate by themselves, and of the answers in this package, are refused
+    answers     the package's backwards raise NotYours if code outside the package calls them; `parts` of an exercise
+                are free
+    forwards    are counted while a backward runs: a backward that calls its forward many times takes differences
+    complex     no exercise needs complex numbers, but the complex step does
 
-This keeps a reader from having somebody else's work graded by mistake, or out of curiosity. It runs in the process of
-the student's file, where whoever sets out to can undo it; what that cannot do is to make a wrong gradient right.
+A student may otherwise hand in somebody else's work by mistake or out of curiosity. The guard runs in the process of
+the student's file, where code can disable it on purpose; it still cannot make a wrong gradient right.
 """
 
 import ast
@@ -33,18 +34,18 @@ FEW = 2  # a backward may compute its forward anew; differences take two calls a
 
 
 class NotYours(AssertionError):
-    """An answer that is not the student's work; the message is what a tutor says to that."""
+    """An answer that is not the student's own work; the student reads the message."""
 
 
 class _NoImport(NotYours, ImportError):
-    """The same where a module is asked for: whoever can do without it may go on."""
+    """An import that is refused; a file that catches ImportError goes on without the module."""
 
 
 class RefuseImports(importlib.abc.MetaPathFinder):
-    """The first to be asked for a module that is not yet imported."""
+    """Stands first in `sys.meta_path`, so Python asks it for every module that is not yet imported."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        """Refuse what would give the answer; of all else nothing is known here."""
+        """Refuse what would give the answer; None leaves any other module to the finders behind this one."""
         if fullname.partition(".")[0] in DERIVE:
             raise _NoImport(
                 f"{fullname} finds gradients by itself, and to find this one is the exercise: NumPy is all it needs. "
@@ -55,54 +56,48 @@ class RefuseImports(importlib.abc.MetaPathFinder):
         return None
 
 
-class Guarded:
-    """A backward of the package: it works for the package, and refuses the student."""
+def guarded(f: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A backward of the package that works for the package, and refuses the student."""
 
-    def __init__(self, f: Callable[..., Any], name: str) -> None:
-        self.__name__, self.__doc__ = name, f.__doc__
-        self._call = f
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method of a layer."""
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Look who calls."""
-        file = sys._getframe(1).f_code.co_filename
+    def call(*args: Any, **kwargs: Any) -> Any:
+        file = sys._getframe(1).f_code.co_filename  # of the caller
         if not file.startswith(ROOT) or file.startswith(HERE):
             raise NotYours(
-                f"{self.__name__} of the package is somebody else's answer. Derive this one yourself (the hints help), "
+                f"{name} of the package is somebody else's answer. Derive this one yourself (the hints help), "
                 "and then compare the two: that is a good test"
             )
-        return self._call(*args, **kwargs)
+        return f(*args, **kwargs)
+
+    call.__name__, call.__doc__ = name, f.__doc__
+    return call
 
 
 def guard_answers(answers: Collection[str], parts: Collection[str]) -> None:
-    """Put a guard before every backward of the package, and before `answers`; `parts` are given in this exercise."""
-    guards: dict[Any, Guarded] = {}
+    """Guard every backward of the package, and `answers`; `parts` are given in this exercise."""
+    guards: dict[Any, Callable[..., Any]] = {}  # a function that two modules name has one guard
     for module in [module for name, module in sys.modules.items() if name.split(".")[0] == PACKAGE]:
         for name, made in list(vars(module).items()):
             if not str(getattr(made, "__module__", "")).startswith(PACKAGE) or name in parts:
                 continue
             if isinstance(made, types.FunctionType) and (name.endswith("_backward") or name in answers):
-                setattr(module, name, guards.setdefault(made, Guarded(made, name)))
+                setattr(module, name, guards.setdefault(made, guarded(made, name)))
             elif isinstance(made, type) and made.__name__ not in parts:
                 for method in METHODS:
                     own = vars(made).get(method)
-                    if isinstance(own, types.FunctionType):
-                        setattr(made, method, Guarded(own, f"{name}.{method}"))
+                    if isinstance(own, types.FunctionType) and own.__module__ != __name__:  # not guarded yet
+                        setattr(made, method, guarded(own, f"{name}.{method}"))
 
 
 class Calls:
-    """Counts the calls of a forward while its backward runs; `said` is what there is to say about them."""
+    """Counts the calls of a forward while its backward runs; `said` is the refusal, or ""."""
 
     def __init__(self) -> None:
         self.backward, self.count, self.said = "", 0, ""
 
     def during(self, backward: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call f, and count for as long as it takes if it is a backward: the name of one, or "".
+        """Call f; count calls of forwards during it, if `backward` is a name and not "".
 
-        Raises: NotYours for what was noticed, even where the file itself has caught that.
+        Raises: NotYours where there were too many, even if the file itself has caught that.
         """
         self.backward, self.count, self.said = backward, 0, ""
         try:
@@ -115,7 +110,7 @@ class Calls:
         return answer
 
     def counted(self, forward: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """The forward, in whose place this stands."""
+        """A forward that does the same, and counts its calls."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.backward:
@@ -127,7 +122,7 @@ class Calls:
         return call
 
     def look(self, name: str, arguments: list[Any]) -> None:
-        """Raise where there are too many of them, or one with complex numbers."""
+        """Raise NotYours at one call too many, or a call with complex numbers."""
         if any(isinstance(one, np.ndarray) and one.dtype.kind == "c" for one in arguments):
             self.said = f"{self.backward} calls {name} with complex numbers, which is the complex step"
         elif self.count > FEW:
@@ -140,7 +135,7 @@ class Calls:
 
 
 def look_for_complex_numbers(text: str) -> None:
-    """Refuse a source that computes with complex numbers; one that cannot be read is another's matter.
+    """Refuse a source that computes with complex numbers; a source that Python cannot read passes, its import fails.
 
     Raises: NotYours, with the line.
     """

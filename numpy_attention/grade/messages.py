@@ -1,169 +1,161 @@
-"""What travels between the grader and the process of a student's file: JSON for the form, plain bytes for arrays.
+"""Messages between the grader and the process of a student's file: each is a dict, written as one line of JSON.
 
-    length of the JSON   length of all arrays   the JSON   the arrays, one after the other
+Numbers, texts and None stay as they are. Every other value is written as {kind: content}:
 
-Nothing is unpickled or evaluated, every length is looked at before it is believed, and an array holds numbers. In the
-form a value is written as a tree, in which an array or a random generator stands as its number among the message's
-things: {"tuple": [{"thing": 0}, {"dict": {"w": {"thing": 1}}}, {"kept": 7}]}. What is kept is a cache or a layer that
-stays in the student's process. Whatever nobody asked for, a module say, arrives as an object of a class of that name.
+    (x, [x, 2], np.float32)  ->  {"tuple": [{"array": ["<f8", [3], "AAAA..."]},         dtype, shape, bytes in base64
+                                            {"list": [{"again": 0}, 2]},                x, which is array number 0
+                                            {"dtype": "<f4"}]}
+
+A function can change an array or a random generator in place. Both ends count these `mutables` in the order of their
+first appearance. A cache or a layer stays in the student's process; a `Reference` has its number. A value of any other
+type, a module for example, arrives as an empty object of a class of that name.
+
+Nothing is unpickled or evaluated. The length of a line and the number of its parts are checked before it is parsed.
 """
 
+import base64
 import json
-import math
-import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
 
-HEADER = struct.Struct(">IQ")
-MOST_JSON = 1 << 20  # bytes
 MOST_BYTES = 1 << 25  # of all arrays of a message
-MOST_PARTS, DEEPEST, LONGEST = 10_000, 12, 2000  # of a tree: its nodes, its levels, the letters of a text in it
+MOST_LINE = 1 << 26  # bytes
+MOST_PARTS, DEEPEST, LONGEST = 10_000, 12, 2000  # values in a message, levels of nesting, letters of a text
+NUMBERS = "biufc"  # the kinds of dtype that are sent
 
-NUMBERS = "biufc"  # the kinds of their dtypes
-
-Thing = np.ndarray | np.random.Generator
+Mutable = np.ndarray | np.random.Generator
 
 
 class Garbled(Exception):
-    """What came is no message, or what is to go is too large for one; the text says why."""
+    """A line that is not a message, or a value that is too large for one; the text says why."""
 
 
-class Things:
-    """The arrays and generators of a message, and the trees that refer to them; both sides know what is kept by number.
+class Reference:
+    """A value in the student's process, by its number."""
 
-    `number_of` gives the number of a value that stays, None for any other; `kept_as` is the way back.
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Encoder:
+    """One message, and what was met in it: arrays and generators, and references.
+
+    Raises: Garbled for a value that is too large.
     """
 
-    def __init__(
-        self, things: Iterable[Thing] = (), number_of: Callable[[Any], int | None] | None = None,
-        kept_as: Callable[[int], Any] | None = None,
-    ) -> None:
-        self.things, self.number_of, self.kept_as = list(things), number_of, kept_as
-        self.nodes = 0
+    def __init__(self, message: dict[str, Any]) -> None:
+        self.mutables: list[Mutable] = []
+        self.references: list[Any] = []
+        self._parts = self._bytes = 0
+        self.line = json.dumps(self._tree(message, 0)).encode("ascii") + b"\n"
+        if not _fits(self.line):
+            raise Garbled(f"a message of {len(self.line) / 1e6:.0f} MB is too large")
 
-    def tree(self, value: Any, depth: int = 0) -> Any:
-        """The form of a value, whose arrays are added to the things.
-
-        Raises: Garbled for what is too large.
-        """
-        self.nodes += 1
-        if self.nodes > MOST_PARTS:
+    def _tree(self, value: Any, depth: int) -> Any:
+        self._parts += 1
+        if self._parts > MOST_PARTS:
             raise Garbled(f"more than {MOST_PARTS} things, lists in lists counted with what they hold; return arrays")
-        number, kind = self.number_of(value) if self.number_of is not None else None, type(value)
-        if number is not None:
-            return {"kept": number}
+        kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < 1 << 64):
             return value
         if isinstance(value, str):
             return value[:LONGEST]
-        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in NUMBERS:
-            return {"thing" if isinstance(value, np.ndarray) else "scalar": self._add(np.asanyarray(value))}
+        if isinstance(value, Reference):
+            self.references.append(value)
+            return {"stored": value.number}
+        if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS:
+            return self._again(value) or {"array": self._content(value)}
+        if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
+            return {"scalar": self._content(np.asarray(value))}
         if isinstance(value, np.random.Generator) and type(value.bit_generator) is np.random.PCG64:
-            return {"thing": self._add(value)}
+            return self._again(value) or {"generator": json.dumps(value.bit_generator.state)}
         if (isinstance(value, np.dtype) and value.kind in NUMBERS) or (kind is type and issubclass(value, np.number)):
             return {"dtype": np.dtype(value).str}
         if depth < DEEPEST and kind in (tuple, list):
-            return {kind.__name__: [self.tree(one, depth + 1) for one in value]}
+            return {kind.__name__: [self._tree(one, depth + 1) for one in value]}
         if depth < DEEPEST and kind is dict and all(isinstance(key, str) for key in value):
-            return {"dict": {key[:LONGEST]: self.tree(one, depth + 1) for key, one in value.items()}}
+            return {"dict": [[key[:LONGEST], self._tree(one, depth + 1)] for key, one in value.items()]}
         return {"foreign": f"array of {value.dtype}" if isinstance(value, np.ndarray) else kind.__name__}
 
-    def _add(self, value: Any) -> int:
-        for i, thing in enumerate(self.things):
-            if thing is value:
-                return i
-        arrays = [one for one in (*self.things, value) if not isinstance(one, np.random.Generator)]
-        if sum(array.nbytes for array in arrays) > MOST_BYTES:
-            raise Garbled(f"an array of shape {value.shape}, {value.nbytes / 1e6:.0f} MB; that is far too large")
-        self.things.append(value)
-        return len(self.things) - 1
+    def _again(self, value: Mutable) -> dict[str, int] | None:
+        """The number of a value that was met before; a new value is counted, and None is returned."""
+        for i, one in enumerate(self.mutables):
+            if one is value:
+                return {"again": i}
+        self.mutables.append(value)
+        return None
 
-    def value(self, tree: Any, depth: int = 0) -> Any:
-        """The value that a tree describes.
-
-        Raises: Garbled for what describes nothing.
-        """
-        if tree is None or isinstance(tree, bool | str | int | float):
-            return tree
-        try:
-            if depth > DEEPEST:
-                raise ValueError("it is too deep")
-            (kind, inner), = tree.items()
-            if kind in ("tuple", "list"):
-                many = [self.value(one, depth + 1) for one in inner]
-                return tuple(many) if kind == "tuple" else many
-            if kind == "dict":
-                return {key: self.value(one, depth + 1) for key, one in inner.items()}
-            if kind in ("thing", "scalar"):
-                thing: Any = self.things[_count(inner)]
-                return thing if kind == "thing" else thing.reshape(())[()]
-            if kind == "dtype":
-                return _dtype(inner).type
-            if kind == "kept" and self.kept_as is not None:
-                return self.kept_as(_count(inner))
-            if kind == "foreign":
-                return type(str(inner)[:80], (), {})()
-            raise ValueError("it has no known form")
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise Garbled(f"a part of a message is none: {error}") from None
+    def _content(self, array: np.ndarray) -> list[Any]:
+        self._bytes += array.nbytes
+        if self._bytes > MOST_BYTES:
+            raise Garbled(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB; that is far too large")
+        native = array.dtype.newbyteorder("=")
+        return [native.str, list(array.shape), base64.b64encode(np.asarray(array, native).tobytes()).decode("ascii")]
 
 
-def pack(form: dict[str, Any], things: Iterable[Thing] = ()) -> bytes:
-    """A whole message.
+def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], list[Mutable]]:
+    """The message of a line, and its arrays and generators, all fresh; `stored` gives the value for a reference.
 
-    Raises: Garbled for one that would be refused at the other end.
+    Raises: Garbled for a line that is not a message.
     """
-    layout: list[Any] = []
-    data = []
-    for thing in things:
-        if isinstance(thing, np.random.Generator):
-            layout.append(thing.bit_generator.state)
-            continue
-        native = thing.dtype.newbyteorder("=")
-        layout.append([native.str, list(thing.shape)])
-        data.append(np.asarray(thing, native).tobytes())
-    text, size = json.dumps({**form, "things": layout}).encode("ascii"), sum(map(len, data))
-    if len(text) > MOST_JSON or size > MOST_BYTES:
-        raise Garbled(f"a message of {(len(text) + size) / 1e6:.0f} MB is too large")
-    return b"".join([HEADER.pack(len(text), size), text, *data])
+    mutables: list[Mutable] = []
 
+    def met(value: Any) -> Any:
+        mutables.append(value)
+        return value
 
-def unpack(stream: BinaryIO) -> tuple[dict[str, Any], list[Thing]]:
-    """The next message of a stream: its form and its things, which are fresh.
+    values: dict[str, Callable[[Any], Any]] = {
+        "tuple": tuple, "list": list, "dict": dict,
+        "array": lambda content: met(_array(content)), "generator": lambda state: met(_generator(state)),
+        "again": lambda number: mutables[_count(number)], "stored": lambda number: stored(_count(number)),
+        "scalar": lambda content: _array(content).reshape(())[()], "dtype": lambda name: _dtype(name).type,
+        "foreign": lambda name: type(str(name)[:80], (), {})(),
+    }
 
-    Raises: EOFError where the stream ends; Garbled for what is no message, and for one beyond the bounds.
-    """
+    def value(node: dict[str, Any]) -> Any:
+        (kind, content), = node.items()
+        return values[kind](content)
 
-    def read(n: int) -> bytes:
-        data = stream.read(n)
-        if len(data) < n:
-            raise EOFError
-        return data
-
-    length, size = HEADER.unpack(read(HEADER.size))
-    if length > MOST_JSON or size > MOST_BYTES:
-        raise Garbled("what came is no message of the grader's")
-    text, data, at = read(length), read(size), 0
-    things: list[Thing] = []
     try:
-        form = json.loads(text)
-        for layout in form.pop("things"):
-            if isinstance(layout, dict):
-                bits: Any = np.random.PCG64(0)
-                bits.state = layout
-                things.append(np.random.Generator(bits))
-                continue
-            dtype, shape = _dtype(layout[0]), tuple(map(_count, layout[1]))
-            end = at + math.prod(shape) * dtype.itemsize
-            things.append(np.frombuffer(data[at:end], dtype).reshape(shape).copy())
-            at = end
-        if at != size or not isinstance(form, dict):
-            raise ValueError("lengths that do not agree")
+        if not _fits(line):
+            raise ValueError("it is too large")
+        message = json.loads(line, object_hook=value)  # the innermost nodes come first
+        if not isinstance(message, dict):
+            raise ValueError("it is not a dict")
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise Garbled(f"what came is no message of the grader's: {error}") from None
-    return form, things
+    return message, mutables
+
+
+def read_line(stream: BinaryIO) -> bytes:
+    """The next line, or as much of it as tells that it is too long.
+
+    Raises: EOFError where the stream ends.
+    """
+    line = stream.readline(MOST_LINE + 1)
+    if len(line) <= MOST_LINE and not line.endswith(b"\n"):
+        raise EOFError
+    return line
+
+
+def _fits(line: bytes) -> bool:
+    """Each value of a list or dict costs a comma or a bracket, so a line with few of them takes little memory."""
+    return len(line) <= MOST_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MOST_PARTS
+
+
+def _array(content: Any) -> np.ndarray:
+    dtype, shape, data = content
+    return np.frombuffer(base64.b64decode(data), _dtype(dtype)).reshape(shape).copy()
+
+
+def _generator(state: Any) -> np.random.Generator:
+    bits = np.random.PCG64(0)
+    bits.state = json.loads(state)
+    return np.random.Generator(bits)
 
 
 def _count(value: Any) -> int:

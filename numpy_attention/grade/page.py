@@ -1,11 +1,11 @@
-"""What a student reads of an exercise: `pages/NAME.md`, with its claim, three hints and a worked solution.
+"""The page of an exercise, `pages/NAME.md`: its claim, three hints and a worked solution, for the student to read.
 
     # the gradient of the softmax
-    **Claim.** What is claimed of a right answer.
-    ## Hints          numbered: the first says where to look, the last is almost the answer
-    ## Solution       the reasoning, and one block of code that can be put behind the exercise's file
+    **Claim.** What a right answer fulfils.
+    ## Hints          numbered; the first says where to look, the last is almost the answer
+    ## Solution       the reasoning, and one block of code that can be appended to the exercise's file
 
-A method stands in the block as a function of its own.
+The block shows a method as a plain function.
 """
 
 import re

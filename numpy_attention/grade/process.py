@@ -1,19 +1,18 @@
-"""The grader's end: the process that runs a student's file, and its functions as if they were here.
+"""The grader's end: it starts the process that runs a student's file, and calls the functions of the file there.
 
     with Process(file, exercise, seconds) as module:
-        y, cache = module.softmax(x)                 the file's own function, called over there
+        y, cache = module.softmax(x)                 the student's function, called in the other process
         dx = module.softmax_backward(dy, cache)
 
-A `cache`, a layer and an optimizer stay there: a `There` has the number of one. What a function changes in place is
-changed here too, so that whoever looks for such changes finds them. Nothing that comes is believed to be more than the
-arrays that a student's function gave: there is no word for "right" in what is sent. A patched NumPy, a replaced checker
-or an early exit spoil the student's own process alone.
+A cache, a layer and an optimizer stay in the other process; here a `Remote` stands for each. If a function changes an
+array in place, the caller's array here is changed too, so the checks for such changes find it. The other process sends
+only what the student's functions returned, never a verdict. A patched NumPy, a replaced checker or an early exit spoil
+only the student's own process.
 
-What this does not defend against: a file that sets out to leave its process group, to read this process's memory, or
-to delete your files. It runs with your rights; do not grade the files of people whom you do not trust.
+This does not defend against a file that leaves its process group, reads the memory of this process, or deletes your
+files. The file runs with your rights; do not grade the files of people whom you do not trust.
 """
 
-import builtins
 import contextlib
 import os
 import signal
@@ -25,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 
@@ -33,61 +32,68 @@ from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError, printable
 from numpy_attention.files import temporary_folder
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.messages import LONGEST, Garbled, Thing, Things, pack, unpack
+from numpy_attention.grade.messages import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
 
-SHOWN = 1 << 14  # bytes that are kept of what the file prints
-FLOOD = 1 << 24  # more than that ends it
-START = 60.0  # seconds until a Python is there, with NumPy
+SHOWN = 1 << 14  # bytes of what the file prints are stored
+FLOOD = 1 << 24  # bytes; a file that prints more is ended
+START = 60.0  # seconds in which Python and NumPy must have started
 GROUPS = hasattr(os, "killpg")  # Windows has no process groups to end at once
-GRACE = 0.5  # seconds beyond its time, in which it may say where it stands
+GRACE = 0.5  # seconds after the time limit, in which the process writes where it stands
 METHODS = ("forward", "backward", "step")
+MOST_FREE = 1000  # numbers that one request releases
+KINDS = (  # of exceptions, that the tutor or the checker may tell apart
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, OSError,
+    RuntimeError, TypeError, ValueError,
+)
 NO_MORE = "cannot start another {}; end other programs, or raise the limit on processes (ulimit -u)"
 
 
 class Ended(BaseException):
-    """The process is no more: its time is over, or it left. No property may take that for a wrong answer."""
+    """The process has ended. A BaseException, so that no `except Exception` takes it for a wrong answer."""
 
 
-class There:
-    """A cache, a layer or an optimizer in the other process, by its number.
+class Remote(Reference):
+    """A cache, a layer or an optimizer in the other process.
 
-    `watched` are our arrays from which a cache was made; `own` those that an object computes with, by name: it gets
-    them with every call of a method, as they are then.
+    `watched` are the caller's arrays from which a cache was made: a backward may change them through the cache. `own`
+    are the arrays that an object computes with, by name; they are sent with every call of a method. `learn` are the
+    names of those that learn.
     """
 
-    __slots__ = ("learn", "number", "own", "process", "watched")  # and no __dict__: two are compared over there
+    __slots__ = ("learn", "own", "process", "watched")  # without __dict__, so that `same` asks __eq__
 
     def __init__(
-        self, process: "Process", number: int, watched: Sequence[Thing] = (), own: Mapping[str, Any] | None = None,
+        self, process: "Process", number: int, watched: Sequence[Mutable] = (), own: Mapping[str, Any] | None = None,
         learn: Sequence[str] = (),
     ) -> None:
-        self.process, self.number, self.watched = process, number, watched
-        self.own, self.learn = SimpleNamespace(**(own or {})), learn
+        super().__init__(number)
+        self.process, self.watched, self.learn = process, watched, learn
+        self.own = SimpleNamespace(**(own or {}))
 
     def __getattr__(self, name: str) -> Any:
-        """A method of the object, to be called over there."""
+        """A method of the object."""
         if name not in METHODS:
             raise AttributeError(name)
         return lambda *args, **kwargs: self.process.call(name, args, kwargs, "pair" if name == "forward" else "", self)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Those of its arrays that learn."""
+        """The arrays that learn."""
         return {name: getattr(self.own, name) for name in self.learn}
 
     def arrays(self) -> Iterator[tuple[str, Any, str]]:
-        """Every array: its name, what holds it, and its name there."""
+        """Every array, as `Layer.arrays` gives it: its name, the object that holds it, and its name there."""
         for name in vars(self.own):
             yield name, self.own, name
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "There":
-        """A copy over there, on other arrays if the memo has some for its own."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Remote":
+        """A copy in the other process, on the arrays that the memo gives in place of its own."""
         own = {name: memo[id(array)] if id(array) in memo else array.copy() for name, array in vars(self.own).items()}
-        number = self.process.ask({"do": "copy", "on": self.number}, list(own.values()))[0].get("number")
-        return type(self)(self.process, self.process.count(number), (), own, self.learn)
+        reply, _ = self.process.ask({"do": "copy", "on": self.number, "own": list(own.values())})
+        return type(self)(self.process, self.process.count(reply.get("number")), (), own, self.learn)
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the last bit in all that it holds, as the other process says."""
-        if not isinstance(other, There):
+        """Whether the other process finds both equal to the last bit."""
+        if not isinstance(other, Remote):
             return False
         return self.process.ask({"do": "same", "two": [self.number, other.number]})[0].get("same") is True
 
@@ -99,9 +105,9 @@ class There:
 
 
 class Process:
-    """A process with a student's file in it; its functions and classes are attributes of this.
+    """A process that runs a student's file; the functions and classes of the file become attributes.
 
-    Raises: InputError where the system lets no process, thread or temporary folder be made.
+    Raises: InputError if the system allows no further process, thread or temporary folder.
     """
 
     def __init__(self, file: Path, exercise: Exercise, seconds: float) -> None:
@@ -125,15 +131,13 @@ class Process:
         except OSError as error:
             self._folder.cleanup()
             raise InputError(NO_MORE.format(f"Python: {error.strerror or error}")) from None
-        self._requests: Any = self._process.stdin
-        self._replies: SimpleQueue[Any] = SimpleQueue()
-        self._asked, self._number = threading.Semaphore(0), 0
-        # A read cannot be given up, a thread that reads can be: some process out of reach may hold the pipe open.
-        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._receive, self._listen)]
-        self._alarm = threading.Timer(START + seconds + 2 * GRACE, self._kill)  # for a request that nobody takes
-        self._alarm.daemon = True
+        self._number = 0
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._replies: SimpleQueue[bytes | Exception] = SimpleQueue()
+        # Threads use the pipes: a read or a write may never return, because a child that escaped may hold a pipe open.
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._exchange, self._listen)]
         try:
-            for thread in (*self._threads, self._alarm):
+            for thread in self._threads:
                 thread.start()
         except RuntimeError as error:
             with self._process:  # closes the pipes that no thread has taken
@@ -144,15 +148,12 @@ class Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it with all its children; nothing of it is waited for."""
-        self._alarm.cancel()
+        """Kill the process with all its children."""
         self._kill()
         self._process.wait()
-        self._asked.release()
+        self._requests.put(None)
         for thread in filter(threading.Thread.is_alive, self._threads):  # each closes its own pipe
             thread.join(timeout=1.0)
-        with contextlib.suppress(OSError):  # what was not written yet nobody reads
-            self._requests.close()
         self._folder.cleanup()
 
     def _kill(self) -> None:
@@ -162,14 +163,17 @@ class Process:
             else:
                 self._process.kill()
 
-    def _receive(self) -> None:
-        stream: Any = self._process.stdout
-        with stream:
-            try:
-                while self._asked.acquire():  # no more replies than requests
-                    self._replies.put(unpack(stream))
-            except (EOFError, OSError, Garbled) as error:
-                self._replies.put(error)
+    def _exchange(self) -> None:
+        """Read one reply for each request that is written, and not more."""
+        requests, replies = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
+        try:
+            with requests, replies:
+                while (line := self._requests.get()) is not None:
+                    requests.write(line)
+                    requests.flush()
+                    self._replies.put(read_line(replies))
+        except (EOFError, OSError) as error:
+            self._replies.put(error)
 
     def _listen(self) -> None:
         stream: Any = self._process.stderr
@@ -182,7 +186,7 @@ class Process:
                     return
 
     def load(self) -> dict[str, Any]:
-        """Import the file over there; `failed` in the reply says why that is not possible."""
+        """Import the file in the other process; `failed` in the reply says why that is not possible."""
         self.ask({"do": "ready"})
         self._deadline = time.monotonic() + self.seconds + GRACE  # the student's time begins here
         needed = self.exercise.needed
@@ -204,107 +208,94 @@ class Process:
         return f
 
     def call(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], of: str = "", on: There | None = None
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], of: str = "", on: Remote | None = None
     ) -> Any:
-        """Call something over there, and change here what that changed.
+        """Call a function or a method in the other process, and change here what the call changed in place.
 
-        `of` says what is wanted: a "pair" whose second stays there, an "object" that does, the "peak" of the memory, or
-        "" for the answer.
+        `of` says what is wanted: "" for the answer, a "pair" whose second part stays in the other process, an "object"
+        that stays there, or the "peak" of the memory.
 
         Raises: what the function raised; AssertionError where it gave an array another shape in place.
         """
-        used: list[There] = []
-
-        def number_of(value: Any) -> int | None:
-            if not isinstance(value, There):
-                return None
-            used.append(value)
-            return value.number
-
-        sent = Things(number_of=number_of)
-        form = {
+        reply, watched = self.ask({
             "do": "call", "name": name, "as": of, "on": on.number if on is not None else 0,
-            "arguments": sent.tree([list(args), kwargs]),
-            "own": [sent.tree(array)["thing"] for array in vars(on.own).values()] if on is not None else [],
-        }
-        reply, things = self.ask(form, sent.things)
-        watched = [*sent.things, *(thing for one in used for thing in one.watched)]
-        found = Things(things, kept_as=lambda number: There(self, number, sent.things))
+            "own": list(vars(on.own).values()) if on is not None else [], "args": args, "kwargs": kwargs,
+        })
         reshaped = []
         try:
-            told = reply["answer"]
-            answer = self._object(name, sent, found, *told) if of == "object" else found.value(told)
-            for i, tree in reply["changed"]:
-                ours, theirs = watched[i], found.value(tree)
+            answer = self._object(name, watched, *reply["answer"]) if of == "object" else reply["answer"]
+            for i, theirs in reply["changed"]:
+                ours = watched[i]
                 if isinstance(ours, np.random.Generator):
                     ours.bit_generator.state = theirs.bit_generator.state
                 elif ours.shape == theirs.shape:
                     ours[...] = theirs
                 else:
                     reshaped.append(ours.shape)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Garbled) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise self.garbled(error) from None
         assert not reshaped, f"{name} gave an array of its caller's, {reshaped[0]}, another shape in place"
         return answer
 
-    def _object(self, name: str, sent: Things, found: Things, number: Any, tree: Any, learn: Any) -> There:
-        """A new one, with the arrays of the layer that it is, or else those from which it was made."""
-        made_from = [thing for thing in sent.things if isinstance(thing, np.ndarray)]
-        own = found.value(tree) if tree is not None else {str(i): array for i, array in enumerate(made_from)}
+    def _object(self, name: str, made_from: list[Mutable], number: Any, own: Any, learn: Any) -> Remote:
+        """An object with its arrays: those of a layer, as sent, or else those from which it was made."""
+        if own is None:
+            own = {str(i): one for i, one in enumerate(made_from) if isinstance(one, np.ndarray)}
         if not set(learn) <= own.keys() or not all(isinstance(one, np.ndarray) for one in own.values()):
             raise ValueError("a layer without its arrays")
-        made: There = type(name, (There,), {"__slots__": ()})(self, self.count(number), (), own, learn)
+        made: Remote = type(name, (Remote,), {"__slots__": ()})(self, self.count(number), (), own, learn)
         return made
 
     def count(self, number: Any) -> int:
-        """A number of the other process, where it is one."""
+        """The number of bytes or of a copy that a reply holds, if it is one."""
         if not isinstance(number, int):
             raise self.garbled(ValueError(f"{str(number)[:80]!r} where a number was due"))
         return number
 
-    def ask(self, form: dict[str, Any], things: list[Any] | None = None) -> tuple[dict[str, Any], list[Thing]]:
-        """Send a request and wait for its reply.
+    def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[Mutable]]:
+        """Send a request; its reply, and the arrays and generators that the request may have changed.
 
-        Raises: Ended where none comes; what the function raised, where it raised.
+        Raises: Ended where no reply comes; what the function raised, where it raised.
         """
-        free, self.released = self.released, []
+        free = [self.released.pop() for _ in range(min(len(self.released), MOST_FREE))]
         self._number += 1
-        message = pack({**form, "number": self._number, "free": free}, things or [])
-        self._asked.release()
+        sent = Encoder({**request, "number": self._number, "free": free})
+        self._requests.put(sent.line)
         try:
-            self._requests.write(message)
-            self._requests.flush()
-        except OSError:
-            raise Ended from None
-        reply = self._reply()
-        if isinstance(reply, Garbled):
-            raise self.garbled(reply)
-        if isinstance(reply, Exception):
-            raise Ended
-        answer, found = reply
-        if answer.get("to") != self._number:
+            reply, _ = decode(self._reply(), lambda number: Remote(self, number, sent.mutables))
+        except Garbled as error:
+            raise self.garbled(error) from None
+        if reply.get("to") != self._number:
             raise self.garbled(ValueError("a reply to another request"))
-        if "error" in answer:
-            raise stopped(answer, self.file.name)
-        return answer, found
+        if "error" in reply:
+            raise stopped(reply, self.file.name)
+        return reply, [*sent.mutables, *(one for remote in sent.references for one in remote.watched)]
 
-    def _reply(self) -> Any:
-        """The next one; its process may end without one, and another hold the pipe open."""
+    def _reply(self) -> bytes:
+        """The next reply.
+
+        Raises: Ended where none comes: the process may have ended while a child of it holds the pipe open.
+        """
         while True:
             left, ended = self._deadline - time.monotonic(), self._process.poll() is not None
             try:
-                return self._replies.get(timeout=min(max(left, 0.0), GRACE))
+                line = self._replies.get(timeout=min(max(left, 0.0), GRACE))
             except Empty:
                 if ended or left <= 0:
                     raise Ended from None
+                continue
+            if isinstance(line, Exception):
+                raise Ended
+            return line
 
     def garbled(self, error: Exception) -> Ended:
-        """What to raise at a reply that makes no sense: it is the end."""
-        self.broken = f"{self.file.name} wrote where the grader listens, so that no answer can be read: {error}"
+        """The exception to raise at a reply that makes no sense."""
+        said = printable(str(error)[:LONGEST])
+        self.broken = f"{self.file.name} wrote where the grader listens, so that no answer can be read: {said}"
         return Ended()
 
     def why(self) -> str:
-        """Where it stood when its time was over, as it said itself; "" where it ended for another reason."""
+        """The traceback that the process wrote when its time was over; "" if it ended for another reason."""
         with contextlib.suppress(OSError), self._where.open(encoding="utf-8", errors="replace") as where:
             if said := where.read(1 << 16):
                 return said
@@ -312,22 +303,15 @@ class Process:
 
 
 def stopped(reply: Mapping[str, Any], file: str) -> Exception:
-    """What a function of the file raised, told by a reply: an exception of its name that is also what it was there.
+    """The exception that a function of the file raised: of the same name, and of the same kind if that is in KINDS.
 
-    Its name and its message may be anything, and are made fit to print. `place` is its line.
+    Its name and its message may be anything, and are made fit to print. `place` is the line of the file.
     """
     message = printable(str(reply.get("message", ""))[:LONGEST])
     if reply.get("refused"):
         return NotYours(message)
     kinds = [str(kind) for kind in reply["error"]] if isinstance(reply["error"], list) else []
-    base: type[Exception] = Exception
-    for kind in kinds:
-        found = getattr(builtins, kind, None)
-        if isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, UnicodeError):
-            with contextlib.suppress(TypeError):  # a group asks for more than a message
-                found(message)
-                base = found
-                break
+    base: type[Exception] = next((one for kind in kinds for one in KINDS if one.__name__ == kind), Exception)
     name = kinds[0] if kinds and kinds[0].isidentifier() else "Exception"
     line, text = reply.get("line"), printable(str(reply.get("text", ""))[:200])
     place = f" ({file}, line {line}: {text})" if isinstance(line, int) and line > 0 else ""

@@ -1,7 +1,7 @@
-"""Whose mistake is it? A wrong answer beside every known wrong answer, on many inputs.
+"""Which known mistake is it? Compares a wrong answer with every known mistake, on many inputs.
 
-Two answers are the same mistake when they agree on every input, in all that an outcome shows, and on some input the
-right answer says otherwise. Sizes that all differ tell transposes apart; equal ones let those answer that need squares.
+An answer is a known mistake if both have the same outcome on every input, and the right answer has another outcome on
+at least one. Sizes that all differ tell transposes apart; equal sizes are for mistakes that run only on squares.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float64) -> Outcome | None:
-    """What a run shows; None when it stops, and a mistake may stop in any way."""
+    """The outcome of one run; None if it stops with any exception."""
     try:
         problem = entry.case(seed, dtype, sizes).problem()
         with np.errstate(all="ignore"):
@@ -48,7 +48,7 @@ def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float6
 
 
 def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
-    """The mistakes that answer as this module does, wherever both answer, and not as the right one does."""
+    """The known mistakes that this module shares."""
     known = [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
     if subject in exercise.asked:
         outcome_of = exercise.asked[subject].outcome
@@ -67,12 +67,12 @@ def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
 def _alike_in_runs(
     known: list[Mistake], entries: list[tuple[Entry, Entry]], from_nothing: bool, dtype: Any
 ) -> tuple[list[Mistake], set[str]]:
-    """Those that agree with the first of each two entries on every draw, and by which of them the second is told."""
+    """The mistakes that agree with the student on every draw; the names of those that differ from the right answer."""
     alike, telling = known, set[str]()
     for entry, right in entries:
         show: Any = outcome
         if from_nothing and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
-            show = _outputs  # its backward is not written yet
+            show = _outputs  # the backward is not written yet
         for seed, sizes in _draws(entry):
             if not alike:
                 break
@@ -84,7 +84,7 @@ def _alike_in_runs(
 
 
 def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:
-    """Who answers alike in all; or else as far as the first wrong answer, behind which others may wait."""
+    """The mistakes that agree on every answer, or else on all up to the first wrong one: others may follow it."""
     pairs = enumerate(zip(theirs or (), right))
     first = next((i for i, pair in pairs if not same(*pair, rounding=True)), None)
     if theirs is None or first is None or any(one is None for one in theirs[first]):
@@ -98,14 +98,14 @@ def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake,
 
 
 def _outputs(entry: Entry, seed: int, sizes: Sizes, dtype: Any) -> Any:
-    """What the forward alone gives; None when it stops."""
+    """The outputs of the forward alone; None if it stops."""
     problem = entry.case(seed, dtype, sizes).problem()
     with np.errstate(all="ignore"):
         return _or_none(lambda: problem.run(problem.inputs)[0])
 
 
 def _draws(entry: Entry) -> list[tuple[int, Sizes]]:
-    """Sizes all different, and, for what only works on squares, all equal."""
+    """Four draws of sizes that all differ, and one of equal sizes."""
     drawn: list[tuple[int, Sizes]] = [(seed, entry.sizes(np.random.default_rng(seed))) for seed in range(4)]
     equal: Sizes = {name: (3, 3) if name == "..." else 3 for name in drawn[0][1]}
     return [*drawn, (5, {**equal, **entry.fixed})]

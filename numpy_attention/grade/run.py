@@ -1,4 +1,4 @@
-"""Grading from the command line: each file in a Python of its own, with a limit on its time.
+"""The command `grade`: it grades files, each in another process with a time limit, and prints the answers.
 
     python -m numpy_attention grade tutorials/exercises/softmax.py           what is right already, and what is not
     python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1  three hints, one at a time
@@ -29,7 +29,7 @@ MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops",
 
 
 class GradeError(ValueError):
-    """A file that cannot be graded at all; the message is one line."""
+    """Nothing can be graded; the message is one line."""
 
 
 def main(
@@ -43,9 +43,10 @@ def main(
 ) -> int:
     """Grade files, or all exercises; the exit code is 0 when all is right, 1 when not.
 
-    `solutions` are the exercises whose solution is asked for, by name; one that is not passed must stand there twice.
+    `solutions` are names of exercises. The solution of an exercise that is not passed is shown if its name is given
+    twice.
 
-    Raises: GradeError, in one line, where there is nothing to grade, or no such hint or solution.
+    Raises: GradeError, in one line, if there is nothing to grade, or no such hint or solution.
     """
     out = sys.stdout if stream is None else stream
     if not 0 < time_limit <= MOST_SECONDS:
@@ -57,7 +58,7 @@ def main(
     if not files:
         raise GradeError("grade: which file? For example: grade tutorials/exercises/softmax.py, or grade --all")
     for file in files:
-        if not os.path.isfile(file):  # which, unlike Path, takes every text for a name
+        if not os.path.isfile(file):  # os.path, unlike Path, accepts every text
             raise GradeError(f"grade: there is no file {file}")
     if hint is not None:
         for file in files:
@@ -73,7 +74,7 @@ def main(
 
 
 def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
-    """Grade a file, whose functions run in another process; that is stopped when its time is over."""
+    """Grade a file. Its functions run in another process, which is stopped when its time is over."""
     _require_hypothesis()
     with Process(file, exercise, time_limit) as module:
         importlib.import_module("numpy_attention.gradcheck.strategies")  # while the other process starts
@@ -92,7 +93,7 @@ def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -
 
 
 def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
-    """The other process ended without a word: out of time, or out of memory, or it left Python."""
+    """The grade if the other process ended without a reply: out of time, out of memory, or it left Python."""
     stuck, state = module.why(), "broken"
     if module.broken:
         text = module.broken
@@ -108,7 +109,7 @@ def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
 
 
 def _printed(data: bytes) -> list[str]:
-    """A student looks for a mistake with print: show it, but not all of it."""
+    """What the file printed, because students debug with print; at most PRINTED lines."""
     said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
     if not said:
         return []
@@ -144,7 +145,7 @@ def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
 
 
 def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, out: TextIO) -> int:
-    """Show each solution that is passed, or asked for twice; of the others the last hint."""
+    """Show the solution of each exercise that is passed, or named twice; otherwise show its last hint."""
     exercises = {name: _exercise_of("", name) for name in dict.fromkeys(asked)}
     if len(files) > 1:
         raise GradeError(f"grade: --solution takes one file or folder, that of your answer, got {' '.join(files)}")
@@ -164,7 +165,7 @@ def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, ou
 
 
 def _own_file(name: str, files: Sequence[str]) -> Path | None:
-    """The student's answer: the file given, or that of the exercise's name in the folder given, or near by."""
+    """The student's answer: the file given, or NAME.py in the folder given, here, or in tutorials/exercises."""
     if files and not os.path.exists(files[0]):
         raise GradeError(f"grade: there is no file {files[0]}")
     if files and Path(files[0]).is_file():
@@ -207,7 +208,7 @@ def _folder(given: Sequence[str]) -> Path:
 
 
 def _exercise_of(file: str, name: str | None) -> Exercise:
-    """By the name given, or by that of the file: softmax.py, softmax_2.py, my_softmax.py."""
+    """The exercise of that name, or of the file's name: softmax.py, softmax_2.py, my_softmax.py."""
     stem = Path(file).stem.lower()
     if name is not None:
         fitting = [name] if name in EXERCISES else []

@@ -1,12 +1,12 @@
-"""What a tutor says to a wrong answer: the smallest example in numbers, the likely mistake, and who made it before.
+"""Explains a wrong answer: the smallest example in numbers, the likely mistake, and the known mistake if it is one.
 
-    not written yet                     no mistake: what will be checked
-    an answer that is not the student's as the guard says it
-    a stop                              with the student's own line                  _of_a_stop
-    a wrong gradient                    in numbers, beside the differences           _of_a_wrong_gradient
-    anything else                       in the words of the property that failed     _of_a_broken_property
+    not written yet                     what will be checked
+    an answer that the guard refuses    the guard's message
+    an exception                        with the line of the student's file           _of_a_stop
+    a wrong gradient                    in numbers, compared with differences         _of_a_wrong_gradient
+    anything else                       the message of the property that failed       _of_a_broken_property
 
-The smallest example shows the numbers best, a larger one with sizes all different the pattern behind them.
+The smallest example shows the numbers; a larger one, with sizes that all differ, shows their pattern.
 """
 
 import re
@@ -27,14 +27,14 @@ from numpy_attention.grade.page import page_of
 from numpy_attention.grade.recognize import recognize
 
 LIKELY = "likely mistake: "
-MOST_ARGUMENTS = 4  # of a block's many parameters no more are shown
+MOST_ARGUMENTS = 4  # that are shown in numbers
 
 Said = tuple[list[str], str]  # lines, and a summary in one line
 
 
 @dataclass
 class Failure:
-    """The smallest example that fails: what was raised, and on which draw of an entry, if it was one.
+    """The smallest example that fails: what was raised, and on which draw of an entry, if the property has entries.
 
     `right` is the entry with our own functions.
     """
@@ -59,7 +59,7 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
         lines, summary = _of_a_stop(failure)
     elif isinstance(error, GradientError) and error.report is not None and failure.entry is not None:
         lines, summary = _of_a_wrong_gradient(failure, failure.entry, error.report)
-        if known:  # nobody need guess
+        if known:  # no guess is needed
             lines = [line for line in lines if not line.startswith(LIKELY)]
     else:
         lines, summary = _of_a_broken_property(failure)
@@ -81,12 +81,12 @@ def _of_a_stop(failure: Failure) -> Said:
     lines = [summary + _place(error), *matmul_cures(summary, _place(error))]
     if unfit and _lacks_one_axis(summary):
         lines += ["The shapes differ by one axis that is missing: a sum, mean or max without keepdims=True?"]
-    # Where shapes do not fit, no number is to blame.
+    # If shapes do not fit, the shapes are shown and not the numbers.
     return lines + _example(failure, "The smallest example found on which it stops:", numbers=not unfit), summary
 
 
 def _of_a_wrong_gradient(failure: Failure, entry: Entry, report: Report) -> Said:
-    """Both gradients in numbers, and what the checker says of a larger example."""
+    """Both gradients in numbers, and the checker's report on a larger example."""
     lines = _example(failure)[1:]
     wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
     for argument in wrong[:MOST_ARGUMENTS]:
@@ -100,7 +100,7 @@ def _of_a_wrong_gradient(failure: Failure, entry: Entry, report: Report) -> Said
 
 
 def _of_a_broken_property(failure: Failure) -> Said:
-    """The property's own words; no dtype can be seen in numbers."""
+    """The message of the property, and the example; without numbers for a wrong dtype, which they do not show."""
     error = failure.error
     lines = str(error).splitlines()
     if isinstance(error, OtherDtype) and error.widened:
@@ -113,7 +113,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The line of the student's file, which an error from the other process brings along."""
+    """The line of the student's file, if the error comes from the other process."""
     return getattr(error, "place", "")
 
 
@@ -128,7 +128,7 @@ def matmul_cures(said: str, place: str) -> list[str]:
 
 
 def _lacks_one_axis(message: str) -> bool:
-    """Whether the first two shapes of a message are the same but for one axis that one of them lacks."""
+    """Whether the first two shapes in a message differ by one missing axis."""
     shapes = [tuple(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\([\d, ]*\)", message)]
     if len(shapes) < 2:
         return False
@@ -156,19 +156,19 @@ def _example(failure: Failure, words: str = "The smallest example found:", numbe
         with np.errstate(all="ignore"):
             y, _ = case.problem().run(case.inputs)
         lines += [f"  dy {told(one)}" for one in random_cotangent(y, failure.seed)]
-    except Exception:  # the forward itself may be what stops
+    except Exception:  # the forward itself may raise
         pass
     return ["", words, *lines]
 
 
 def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
-    """Both in numbers, with as many digits as it takes to see that they differ."""
+    """Both in numbers, with enough digits to see that they differ."""
     digits = next((n for n in range(4, 16, 2) if shown(yours, n) != shown(differences, n)), 16)
     return shown(yours, digits), shown(differences, digits)
 
 
 def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
-    """What the checker says of a draw with sizes all different."""
+    """The checker's report on a draw with sizes that all differ."""
     for seed in range(8):
         try:
             with np.errstate(all="ignore"):
@@ -176,6 +176,6 @@ def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
         except GradientError as error:
             if error.report is not None:
                 return str(error)
-        except Exception:  # then the smallest example is all there is to say
+        except Exception:  # the smallest example alone has to do
             return ""
     return ""

@@ -1,17 +1,16 @@
-"""The other process: it imports a student's file, last of all, and calls its functions as it is told.
+"""The other process: it imports a student's file, and calls the functions of the file when `process` asks for it.
 
     python -m numpy_attention.grade.worker          requests on standard input, replies on standard output
 
-It knows no right answers and judges nothing. Each request is answered by what the file's own function gave:
-
-    ready     that is all
+    ready     answered once NumPy and the package are imported
     load      import the file; is all there that the exercise needs?
     call      a function, a class or a method: its result, and what it changed in place
-    copy      of a cache or a layer, on other arrays;    same: are two caches equal?
+    copy      a cache or a layer, on other arrays
+    same      are two caches equal?
 
-Of a forward's (y, cache) the y is sent; the cache stays and has a number. So does an object of a class, a layer or an
-optimizer. Whether something was changed in place, and how much memory a call took, is this process's word. Whether a
-gradient is right is judged elsewhere, from the arrays that are sent.
+A forward returns (y, cache): y is sent, the cache is stored here and its number is sent. An object of a class, a layer
+or an optimizer, is stored too. This process knows no right answers and judges nothing; it does report whether arrays
+were changed in place, and how much memory a call took. Whether a gradient is right, the grader decides from the arrays.
 """
 
 import contextlib
@@ -24,7 +23,6 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,36 +33,77 @@ from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
-from numpy_attention.grade.messages import LONGEST, Garbled, Thing, Things, pack, unpack
+from numpy_attention.grade.messages import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
 
 MEMORY = 1 << 31  # bytes of addresses, for this Python with NumPy and all
-Reply = tuple[dict[str, Any], list[Thing]]
-Watched = list[tuple[Thing, Thing]]  # what a call was given, each beside a copy of it
+Request = dict[str, Any]
+
+
+class Watched:
+    """An array or a generator that a call was given, and its state when that was last sent."""
+
+    def __init__(self, value: Mutable) -> None:
+        self.value, self.state = value, _state(value)
+
+    def changed(self) -> bool:
+        """Whether the state is another one since the last question."""
+        before, self.state = self.state, _state(self.value)
+        return bool(before != self.state)
 
 
 @dataclass
-class Kept:
-    """What stays here by number, with the arrays that it was made from, and those that it computes with."""
+class Stored:
+    """A cache or an object that stays here, with the arrays that it was made from, or computes with."""
 
     value: Any
-    watched: Watched = field(default_factory=list)
+    watched: list[Watched] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)
 
 
 class Worker:
-    """The student's module, and what of it is kept."""
+    """The student's module, and what is stored of it by number."""
 
     def __init__(self) -> None:
         self.module = types.ModuleType("nothing")
         self.path = Path()
-        self.kept: dict[int, Kept] = {}
+        self.stored: dict[int, Stored] = {}
         self.next, self.calls = 1, Calls()
 
-    def ready(self, _: dict[str, Any], __: list[Thing]) -> Reply:
-        """Say so."""
-        return {}, []
+    def answer(self, line: bytes) -> bytes:
+        """The reply to a request; whatever the student's code raises is a reply too.
 
-    def load(self, request: dict[str, Any], _: list[Thing]) -> Reply:
+        Raises: Garbled for a line that is not a request.
+        """
+        used: list[Stored] = []
+
+        def stored(number: int) -> Any:
+            used.append(self.stored[number])
+            return used[-1].value
+
+        request, sent = decode(line, stored)
+        for number in request["free"]:
+            self.stored.pop(number, None)
+        to = {"to": request["number"]}
+        try:
+            match request["do"]:
+                case "load":
+                    reply = self.load(request)
+                case "call":
+                    reply = self.call(request, sent, used)
+                case "copy":
+                    reply = self.copy(request)
+                case "same":
+                    reply = self.same(request)
+                case _:  # ready
+                    reply = {}
+            return Encoder({**reply, **to}).line
+        except Garbled as error:
+            reply = {"error": ["ValueError"], "message": f"what it returned is {error}"}
+        except BaseException as error:  # exits and interrupts too
+            reply = tell(error, self.path)
+        return Encoder({**reply, **to}).line
+
+    def load(self, request: Request) -> Request:
         """Import the file; a reply without `failed` says that all is there."""
         self.path = Path(request["file"])
         if "seconds" in request:
@@ -73,28 +112,28 @@ class Worker:
             faulthandler.dump_traceback_later(request["seconds"], exit=True, file=where)
         try:
             self._import()
-        except BaseException as error:  # whatever a file does while it is imported
+        except BaseException as error:  # an import may raise anything, SystemExit too
             failed = f"{self.path.name}{_why_not_imported(error)}"[:LONGEST]
             line, text = place(error, self.path)
             if line and not isinstance(error, SyntaxError):
                 failed += f" (line {line}: {text})"
-            return {"failed": failed, "refused": isinstance(error, NotYours)}, []
+            return {"failed": failed, "refused": isinstance(error, NotYours)}
         needed: dict[str, str] = request["needed"]
         missing = [f"the {kind} {name}" for name, kind in needed.items() if not self._has(name, kind)]
         if missing:
             text = f"{self.path.name} must define {', '.join(missing)}; was something renamed or deleted?"
-            return {"failed": text}, []
+            return {"failed": text}
         for name, kind in needed.items():
             made = getattr(self.module, name)
             if kind == "function" and f"{name}_backward" in needed:
                 setattr(self.module, name, self.calls.counted(made, name))
             elif kind == "class" and hasattr(made, "forward"):
                 made.forward = self.calls.counted(made.forward, f"{name}.forward")
-        return {}, []
+        return {}
 
     def _import(self) -> None:
         look_for_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
-        sys.path.insert(0, str(self.path.parent))  # as for `python FILE`: what lies beside it can be imported
+        sys.path.insert(0, str(self.path.parent))  # as `python FILE` does
         spec = importlib.util.spec_from_file_location(self.path.stem + "_answer", self.path)
         assert spec is not None
         assert spec.loader is not None
@@ -105,71 +144,53 @@ class Worker:
         made = getattr(self.module, name, None)
         return isinstance(made, type) if kind == "class" else callable(made)
 
-    def call(self, request: dict[str, Any], sent: list[Thing]) -> Reply:
-        """Call a function of the file, or a method of something kept."""
-        used: list[Kept] = []
-
-        def kept_as(number: int) -> Any:
-            used.append(self.kept[number])
-            return used[-1].value
-
-        name, on = request["name"], self.kept.get(request["on"])
-        if on is not None:  # its arrays become what they are over there
-            for i, own in zip(request["own"], on.own.values(), strict=True):
-                np.copyto(own, sent[i])
+    def call(self, request: Request, sent: list[Mutable], used: list[Stored]) -> Request:
+        """Call a function of the file, or a method of a stored object; `used` are the caches among its arguments."""
+        name, on = request["name"], self.stored.get(request["on"])
+        if on is not None:  # its arrays become what the caller's are
+            for i, (own, array) in enumerate(zip(on.own.values(), request["own"], strict=True)):
+                np.copyto(own, array)
                 sent[i] = own
-        args, kwargs = Things(sent, kept_as=kept_as).value(request["arguments"])
-        watched: Watched = [(thing, copy.deepcopy(thing)) for thing in sent]
+        args, kwargs, watched = request["args"], request["kwargs"], [Watched(one) for one in sent]
         f = getattr(self.module if on is None else on.value, name)
         if request["as"] == "peak":
-            return {"answer": peak_memory(f, *args, **kwargs), "changed": []}, []
+            return {"answer": peak_memory(f, *args, **kwargs), "changed": []}
         answer = self.calls.during(name if name.endswith("backward") else "", f, *args, **kwargs)
-        found = Things()
         if request["as"] == "object":
-            layer = callable(getattr(answer, "parameters", None))
-            own = dict(arrays_of(answer)) if layer else {
-                str(i): thing for i, thing in enumerate(sent) if isinstance(thing, np.ndarray)}
-            tree: Any = [self._keep(answer, own=own), None, []]
-            if layer:
-                tree[1:] = found.tree(own), list(answer.parameters())
+            answer = self._object(answer, sent)
         elif request["as"] == "pair" and isinstance(answer, tuple) and len(answer) == 2:
-            tree = {"tuple": [found.tree(answer[0]), {"kept": self._keep(answer[1], watched)}]}
-        else:
-            tree = found.tree(answer)
-        changed = _changed([watched, *(one.watched for one in used)], found)
-        return {"answer": tree, "changed": list(changed)}, found.things
+            answer = answer[0], Reference(self._store(Stored(answer[1], watched)))
+        every = [*watched, *(one for stored in used for one in stored.watched)]
+        return {"answer": answer, "changed": [(i, one.value) for i, one in enumerate(every) if one.changed()]}
 
-    def copy(self, request: dict[str, Any], arrays: list[Thing]) -> Reply:
-        """Of something kept; a layer on the arrays given."""
-        kept = self.kept[request["on"]]
-        own = dict(zip(kept.own, arrays))
-        value = with_parameters(kept.value, own) if own else copy.deepcopy(kept.value)
-        return {"number": self._keep(value, own=own)}, []
+    def _object(self, made: Any, sent: list[Mutable]) -> tuple[int, dict[str, Any] | None, list[str]]:
+        """Its number; of a layer also its arrays, and the names of those that learn."""
+        if callable(getattr(made, "parameters", None)):
+            own = dict(arrays_of(made))
+            return self._store(Stored(made, own=own)), own, list(made.parameters())
+        own = {str(i): one for i, one in enumerate(sent) if isinstance(one, np.ndarray)}
+        return self._store(Stored(made, own=own)), None, []
 
-    def same(self, request: dict[str, Any], _: list[Thing]) -> Reply:
-        """Whether two that are kept are equal to the last bit."""
-        one, other = (self.kept[number].value for number in request["two"])
-        return {"same": bool(same(one, other))}, []
+    def copy(self, request: Request) -> Request:
+        """A copy of what is stored; of a layer, on the arrays given."""
+        stored = self.stored[request["on"]]
+        own = dict(zip(stored.own, request["own"]))
+        value = with_parameters(stored.value, own) if own else copy.deepcopy(stored.value)
+        return {"number": self._store(Stored(value, own=own))}
 
-    def _keep(self, value: Any, watched: Watched | None = None, own: dict[str, Any] | None = None) -> int:
+    def same(self, request: Request) -> Request:
+        """Whether two that are stored are equal to the last bit."""
+        one, other = (self.stored[number].value for number in request["two"])
+        return {"same": bool(same(one, other))}
+
+    def _store(self, stored: Stored) -> int:
         self.next += 1
-        self.kept[self.next] = Kept(value, watched or [], own or {})
+        self.stored[self.next] = stored
         return self.next
 
 
-def _changed(everything: list[Watched], found: Things) -> Iterator[tuple[int, Any]]:
-    """The place of each thing that is no longer as it was, and what it is now."""
-    at = 0
-    for watched in everything:
-        for i, (thing, before) in enumerate(watched):
-            if _state(thing) != _state(before):
-                watched[i] = thing, copy.deepcopy(thing)
-                yield at + i, found.tree(watched[i][1])
-        at += len(watched)
-
-
-def _state(thing: Any) -> Any:
-    return thing.bit_generator.state if isinstance(thing, np.random.Generator) else (thing.shape, thing.tobytes())
+def _state(value: Any) -> Any:
+    return value.bit_generator.state if isinstance(value, np.random.Generator) else (value.shape, value.tobytes())
 
 
 def _why_not_imported(error: BaseException) -> str:
@@ -185,7 +206,7 @@ def _why_not_imported(error: BaseException) -> str:
 
 
 def tell(error: BaseException, path: Path) -> dict[str, Any]:
-    """What there is to say of an exception: the types it is of, its message, its line in the student's file."""
+    """A reply that reports an exception: the names of its types, its message, its line in the student's file."""
     kinds = [cls.__name__[:80] for cls in type(error).__mro__][:12]
     line, text = place(error, path)
     refused = isinstance(error, NotYours)
@@ -193,13 +214,13 @@ def tell(error: BaseException, path: Path) -> dict[str, Any]:
 
 
 def place(error: BaseException, path: Path) -> tuple[int, str]:
-    """The innermost line of the student's own file; 0 where there is none."""
+    """The innermost line of the student's own file; 0 if there is none."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return ((own[-1].lineno or 0), (own[-1].line or "")[:200]) if own else (0, "")
 
 
 def message_of(error: BaseException) -> str:
-    """Its message, not too much of it."""
+    """The first LONGEST letters of its message."""
     try:
         return str(error)[:LONGEST]
     except BaseException:
@@ -207,66 +228,49 @@ def message_of(error: BaseException) -> str:
 
 
 def limit_process(seconds: float, memory: int = MEMORY) -> None:
-    """From now on this process, and each of its children, is refused memory beyond that, and ended after that time.
+    """Limit memory and time of this process and of its children, from now on.
 
-    Where the system has no such limits (Windows), there are none.
+    Windows has no such limits.
     """
     try:
         import resource
     except ImportError:
         return
-    wanted = {"RLIMIT_AS": memory, "RLIMIT_CPU": int(seconds) + 2, "RLIMIT_CORE": 0}
-    for name, most in wanted.items():
-        kind = getattr(resource, name, None)
-        if kind is None:
-            continue
-        _, hard = resource.getrlimit(kind)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        with contextlib.suppress(OSError, ValueError):  # macOS knows RLIMIT_AS by name, and refuses it
+    for name, most in {"RLIMIT_AS": memory, "RLIMIT_CPU": int(seconds) + 2, "RLIMIT_CORE": 0}.items():
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # macOS has RLIMIT_AS, and refuses to set it
+            kind = getattr(resource, name)
+            _, hard = resource.getrlimit(kind)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(kind, (most, most))
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer requests until there are no more."""
     worker, process = Worker(), os.getpid()
-    answers: dict[str, Callable[..., Reply]] = {
-        "ready": worker.ready, "load": worker.load, "call": worker.call, "copy": worker.copy, "same": worker.same
-    }
-    # Nobody listens any more, or the file has written where it should not: no word of that is the student's.
+    # The grader has ended, or the file has written into the pipe: the student needs no message of that.
     with contextlib.suppress(EOFError, OSError, Garbled):
         while True:
-            request, things = unpack(requests)
-            to = {"to": request["number"]}
-            for number in request["free"]:
-                worker.kept.pop(number, None)
-            try:
-                reply, found = answers[request["do"]](request, things)
-                message = pack({**reply, **to}, found)
-            except Garbled as error:
-                message = pack({"error": ["ValueError"], "message": f"what it returned is {error}", **to})
-            except BaseException as error:  # of the student's, exits and interrupts among them
-                message = pack({**tell(error, worker.path), **to})
+            reply = worker.answer(read_line(requests))
             if os.getpid() != process:  # a fork of the student's came back here
                 os._exit(0)
-            replies.write(message)
+            replies.write(reply)
             replies.flush()
 
 
 def main() -> None:
-    """Keep the two pipes for ourselves, set limits, and serve; what the file prints goes to standard error."""
+    """Take the two pipes away from the file, whose prints go to standard error; guard the answers; serve."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    for answer in ("pretrained.low_rank", "training.byte_pairs"):  # what is there already can be guarded
+    for answer in ("pretrained.low_rank", "training.byte_pairs"):  # only imported modules can be guarded
         importlib.import_module(f"numpy_attention.{answer}")
     guard_answers(sys.argv[1].split(), sys.argv[2].split())
     sys.meta_path.insert(0, RefuseImports())
     try:
         serve(requests, replies)
-    finally:  # ends at once: threads of the file may wait, and a traceback of the grader's code helps no student
+    finally:  # at once: no waiting for threads of the file, no traceback of the grader's code
         os._exit(0)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.grade.messages import HEADER, MOST_BYTES, MOST_JSON, Garbled, Things, pack, unpack
+from numpy_attention.grade.messages import MOST_LINE, Encoder, Garbled, Reference, decode, read_line
 from tests.every import each
+
+STORED = {4: "what is stored"}
 
 
 def through(value: Any) -> Any:
-    sent = Things()
-    form, things = unpack(io.BytesIO(pack({"value": sent.tree(value)}, sent.things)))
-    return Things(things).value(form["value"])
+    return decode(Encoder({"value": value}).line, STORED.__getitem__)[0]["value"]
 
 
 @each([None, True, 3, -2, 0.1, float("inf"), "text", (1, [2.5, None], {"w": (3,)}), (), {}, np.float32, np.float64])
@@ -48,11 +48,19 @@ def test_nan_and_signed_zeros_arrive_too() -> None:
     assert np.isnan(through(float("nan")))
 
 
-def test_a_single_number_goes_as_an_array_and_arrives_as_what_it_was() -> None:
-    sent = Things()
-    assert sent.tree(np.float32(0.1)) == {"scalar": 0}
-    assert isinstance(sent.things[0], np.ndarray)
-    assert type(through(np.float32(0.1))) is np.float32
+def test_both_ends_count_the_same_arrays_and_generators() -> None:
+    x, rng = np.ones(2), np.random.default_rng(0)
+    sent = Encoder({"value": [np.float32(0.1), x, rng, (x, rng), np.zeros(3), Reference(4)]})
+    message, mutables = decode(sent.line, STORED.__getitem__)
+    kinds = [np.ndarray, np.random.Generator, np.ndarray]
+    assert [type(one) for one in mutables] == [type(one) for one in sent.mutables] == kinds
+    number, first, second, again, third, stored = message["value"]
+    assert [id(one) for one in (first, second, third)] == [id(one) for one in mutables]
+    assert first is again[0]
+    assert second is again[1]
+    assert type(number) is np.float32
+    assert stored == STORED[4]
+    assert [one.number for one in sent.references] == [4]
 
 
 def test_a_generator_draws_the_same_numbers() -> None:
@@ -72,9 +80,11 @@ def test_of_what_cannot_travel_the_name_of_its_type_arrives(pair: tuple[Any, str
 def test_what_is_too_large_is_refused_before_it_is_sent() -> None:
     huge = np.broadcast_to(0.0, (1 << 12, 1 << 12))
     with pytest.raises(Garbled, match=r"shape \(4096, 4096\)"):
-        Things().tree([huge])
+        Encoder({"value": [huge]})
     with pytest.raises(Garbled, match="lists in lists"):
-        Things().tree([[0] * 200] * 200)
+        Encoder({"value": [[0] * 200] * 200})
+    with pytest.raises(Garbled, match="a message of 20 MB"):
+        Encoder({"value": ["," * 2000] * 9990})
     assert type(through(nested(40))) is list
 
 
@@ -85,38 +95,30 @@ def nested(depth: int) -> Any:
     return value
 
 
-def message(form: Any, data: bytes = b"") -> bytes:
-    text = form if isinstance(form, bytes) else json.dumps(form).encode()
-    return HEADER.pack(len(text), len(data)) + text + data
-
-
 BITS = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
+EIGHT = "AAAAAAAAAAA="  # bytes, all zero
 
 
 @each([
-    b"right" * 3, b"0" * 9999,
-    message(b"not JSON"), message([1]), message({}), message(b"[" * 100_000), message({"things": 3}),
-    message({"things": [["<f8", [2]]]}, b"12345678"),  # shorter than its shape says
-    message({"things": [["<f8", [1]]]}, b"0" * 16), message({"things": [["<f8", [-1]]]}, b"0" * 8),
-    message({"things": [["|O", [1]]]}, b"0" * 8), message({"things": [["<f8", [1 << 62, 1 << 62]]]}, b"0" * 8),
-    message({"things": [["<U1", [2]]]}, b"0" * 8), message({"things": [["<M8[s]", [1]]]}, b"0" * 8),
-    message({"things": [[[["a", "<f8"]], [1]]]}, b"0" * 8), message({"things": [["f8,O", [1]]]}, b"0" * 16),
-    message({"things": [["<f8", "ab"]]}), message(b'{"things": [], "n": ' + b"9" * 5000 + b"}"),
-    message({"things": [["<f8", [1] * 200]]}, b"0" * 8), message({"things": [{}]}), message({"things": [BITS]}),
-    HEADER.pack(MOST_JSON + 1, 0), HEADER.pack(2, MOST_BYTES + 1),
+    "right", "[1]", "{}", "[" * 100_000, "[" + "0," * 300_000 + "0]", " " * MOST_LINE + "{}", "9" * 5000,
+    {"tuple": 1}, {"list": 4}, {"thing": 0}, {"again": 0, "list": []}, {"again": 0}, {"again": -1}, {"again": True},
+    {"again": "x"}, {"dict": [["a"]]}, {"dict": 3}, {"dtype": "|O"}, {"dtype": 3}, {"foreign": "\0"}, {"stored": "x"},
+    {"stored": -4}, {"stored": 1}, {"tuple": [{"list": [{"nothing": 1}]}]}, {"scalar": ["<f8", [2], 2 * EIGHT]},
+    {"array": ["<f8", [2], EIGHT]}, {"array": ["<f8", [0], EIGHT]}, {"array": ["|O", [1], EIGHT]},  # not its shape
+    {"array": ["<f8", [1 << 62, 1 << 62], EIGHT]}, {"array": ["<U1", [2], EIGHT]}, {"array": ["<M8[s]", [1], EIGHT]},
+    {"array": [[["a", "<f8"]], [1], EIGHT]}, {"array": ["f8,O", [1], EIGHT]}, {"array": ["<f8", "ab", EIGHT]},
+    {"array": ["<f8", [1] * 200, EIGHT]}, {"array": ["<f8", [1], "no base64"]}, {"array": {}}, {"array": 3},
+    {"generator": json.dumps(BITS)}, {"generator": 3}, {"generator": "[" * 100_000},
 ])
-def test_what_is_no_message_is_refused(data: bytes) -> None:
-    with pytest.raises(Garbled):
-        unpack(io.BytesIO(data))
+def test_a_line_that_is_not_a_message_is_refused(form: Any) -> None:
+    line = form if isinstance(form, str) else json.dumps({"dict": [["value", form]]})
+    with pytest.raises(Garbled, match="what came is no message of the grader's"):
+        decode(line.encode() + b"\n", STORED.__getitem__)
 
 
-@each([
-    [1], {}, {"thing": 0, "list": []}, {"thing": 7}, {"thing": -1}, {"thing": True}, {"scalar": "x"}, {"list": 4},
-    {"scalar": 1}, {"dict": [["a"]]}, {"dict": 3}, {"dtype": "|O"}, {"dtype": 3}, {"nothing": 1}, {"foreign": "\0"},
-    {"kept": "x"}, {"kept": -4}, {"kept": 1}, {"tuple": [{"list": [{"nothing": 1}]}]},
-])
-def test_a_tree_that_describes_nothing_is_refused(tree: Any) -> None:
-    with pytest.raises(Garbled):
-        Things([np.ones(2), np.random.default_rng(0)], kept_as={}.__getitem__).value(tree)
-    with pytest.raises(Garbled):
-        Things().value({"kept": 1})
+def test_a_line_ends_or_is_cut_where_it_is_too_long() -> None:
+    assert read_line(io.BytesIO(b"one\ntwo")) == b"one\n"
+    for cut in (b"", b"two"):
+        with pytest.raises(EOFError):
+            read_line(io.BytesIO(cut))
+    assert len(read_line(io.BytesIO(b" " * (MOST_LINE + 9)))) == MOST_LINE + 1

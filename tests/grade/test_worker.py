@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.grade.messages import Things, pack
+from numpy_attention.grade.messages import Encoder, Reference, decode
 from numpy_attention.grade.run import grade_file, main
-from numpy_attention.grade.worker import Worker, serve, tell
+from numpy_attention.grade.worker import Worker, serve
 from tests.grade.hand_in import FOLDER, grade
 
 
@@ -87,64 +87,62 @@ def worker(tmp_path: Path) -> Worker:
     )
     worker = Worker()
     needed = {"softmax": "function", "softmax_backward": "function", "Both": "class"}
-    assert worker.load({"file": str(file), "needed": needed}, []) == ({}, [])
+    assert worker.load({"file": str(file), "needed": needed}) == {}
     return worker
 
 
-class Number(int):
-    """Stands for what is kept under it."""
+def ask(worker: Worker, do: str, **request: Any) -> dict[str, Any]:
+    """The reply to a request."""
+    line = Encoder({"do": do, **request, "number": 3, "free": []}).line
+    reply, _ = decode(worker.answer(line), Reference)
+    assert reply.pop("to") == 3
+    return reply
 
 
-def ask(worker: Worker, name: str, *args: Any, of: str = "", on: int = 0, own: Any = ()) -> tuple[Any, list[Any]]:
+def call(worker: Worker, name: str, *args: Any, of: str = "", on: int = 0, own: Any = ()) -> tuple[Any, list[Any]]:
     """Call something; its answer, and what is changed, by place."""
-    sent = Things(number_of=lambda value: int(value) if isinstance(value, Number) else None)
-    form = {"name": name, "as": of, "on": on, "arguments": sent.tree([list(args), {}])}
-    form["own"] = [sent.tree(array)["thing"] for array in own]
-    reply, things = worker.call(form, sent.things)
-    found = Things(things, kept_as=Number)
-    answer = reply["answer"] if of == "object" else found.value(reply["answer"])
-    return answer, [(i, found.value(tree)) for i, tree in reply["changed"]]
+    reply = ask(worker, "call", name=name, **{"as": of, "on": on, "own": list(own), "args": args, "kwargs": {}})
+    return reply["answer"], reply["changed"]
 
 
 def test_a_cache_stays_and_what_a_backward_changes_is_told_by_its_place(
     worker: Worker, rng: np.random.Generator
 ) -> None:
     x, dy = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
-    (y, number), changed = ask(worker, "softmax", x.copy(), of="pair")
+    (y, cache), changed = call(worker, "softmax", x.copy(), of="pair")
     assert np.array_equal(y, 2 * x)
     assert changed == []
-    answer, changed = ask(worker, "softmax_backward", dy.copy(), number)
+    answer, changed = call(worker, "softmax_backward", dy.copy(), cache)
     assert np.array_equal(answer, 3 * dy)
     assert [i for i, _ in changed] == [0, 1], "dy, and behind it the x that the cache was made from"
     assert np.array_equal(changed[0][1], 3 * dy)
     assert np.array_equal(changed[1][1], x + 1)
-    assert ask(worker, "softmax", x, of="peak")[0] > x.nbytes
+    assert call(worker, "softmax", x, of="peak")[0] > x.nbytes
 
 
 def test_caches_are_copied_and_compared(worker: Worker, rng: np.random.Generator) -> None:
-    (_, number), _ = ask(worker, "softmax", rng.standard_normal(4), of="pair")
-    copied = worker.copy({"on": number}, [])[0]["number"]
-    assert copied != number
-    assert worker.same({"two": [number, copied]}, [])[0] == {"same": True}
-    ask(worker, "softmax_backward", rng.standard_normal(4), number)
-    assert worker.same({"two": [number, copied]}, [])[0] == {"same": False}
+    (_, cache), _ = call(worker, "softmax", rng.standard_normal(4), of="pair")
+    copied = ask(worker, "copy", on=cache.number, own=[])["number"]
+    assert copied != cache.number
+    assert ask(worker, "same", two=[cache.number, copied]) == {"same": True}
+    call(worker, "softmax_backward", rng.standard_normal(4), cache)
+    assert ask(worker, "same", two=[cache.number, copied]) == {"same": False}
 
 
 def test_an_object_stays_and_moves_the_arrays_that_it_was_made_from(worker: Worker, rng: np.random.Generator) -> None:
     p, g = rng.standard_normal(3), rng.standard_normal(3)
-    (number, own, learn), _ = ask(worker, "Both", p.copy(), of="object")
+    (number, own, learn), _ = call(worker, "Both", p.copy(), of="object")
     assert (own, learn) == (None, [])
     p += 1  # what is sent along is how our array is now
-    _, changed = ask(worker, "step", g, on=number, own=[p])
+    _, changed = call(worker, "step", g, on=number, own=[p])
     (i, moved), = changed
-    assert i == 1
+    assert i == 0
     assert np.array_equal(moved, p - g)
 
 
 def test_an_error_is_told_with_its_types_its_message_and_its_line(worker: Worker) -> None:
-    with pytest.raises(TypeError) as failure:
-        ask(worker, "softmax_backward", np.ones(2), None)
-    said = tell(failure.value, worker.path)
+    wanted = {"as": "", "on": 0, "own": [], "args": (np.ones(2), None), "kwargs": {}}
+    said = ask(worker, "call", name="softmax_backward", **wanted)
     assert said["error"][:2] == ["TypeError", "Exception"]
     assert "not subscriptable" in said["message"]
     assert (said["line"], said["text"]) == (5, "cache['x'] += 1")
@@ -158,7 +156,7 @@ class Gone(BytesIO):
 
 
 @pytest.mark.parametrize(("requests", "replies"), [
-    (pack({"do": "ready", "number": 1, "free": []}), Gone()), (b"right" * 100, BytesIO()), (b"", BytesIO()),
+    (Encoder({"do": "ready", "number": 1, "free": []}).line, Gone()), (b"right\n" * 100, BytesIO()), (b"", BytesIO()),
 ], ids=["nobody listens", "spoiled", "closed"])
 def test_the_end_of_the_wire_is_the_end_without_a_word(requests: bytes, replies: BytesIO) -> None:
     serve(BytesIO(requests), replies)
