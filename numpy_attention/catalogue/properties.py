@@ -14,11 +14,11 @@ from numpy_attention.catalogue.compare import close, same
 from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.catalogue.table import PLAIN
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.line import Outputs
 from numpy_attention.gradcheck.problem import Arrays, Gradients, is_float
 from numpy_attention.gradcheck.robustness import laid, strided
 from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.gradcheck.tolerance import random_cotangent
 
 Property = Callable[[Entry, int, Sizes | None], None]
 

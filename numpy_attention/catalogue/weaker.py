@@ -24,11 +24,11 @@ from numpy_attention.catalogue.pages.masks import trial_of_causal_mask
 from numpy_attention.catalogue.pages.optimizers import trial_of_clipping, trial_of_descent, trial_of_tied_step
 from numpy_attention.catalogue.table import TRIALS
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.line import Outputs
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, is_float
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.training.optimizers import SGD
 
 Compare = Callable[[Problem, int], object]  # raises when the gradients are wrong

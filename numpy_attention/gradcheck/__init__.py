@@ -12,7 +12,7 @@ A right gradient passes through these, in this order:
     check           the whole check in turn: begin here
     problem         an op, a function or a layer in one form: a function of named arrays, and its analytic gradients
     trees           dicts, lists and dataclasses of arrays, taken apart and put together
-    claims          the analytic gradients, the round-off in them, and the tolerance
+    tolerance       the analytic gradients, the round-off in them, and how far each may be off
     line            L = sum(dy y), a single number, along a line through the arrays; its derivative by differences
     complex_step    the derivative to the last digit, by a step into the complex plane; each element compared with it
     robustness      the same gradient in any memory layout, with any dy, after any other call

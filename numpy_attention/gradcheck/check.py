@@ -2,15 +2,15 @@
 
     |analytic gradient - derivative|  <=  8 (error of the derivative + round-off of the gradient) + floor
 
-for every element, so there is no tolerance to choose (`claims`). Complex steps give the derivative to the last
+for every element, so there is no tolerance to choose (`tolerance`). Complex steps give the derivative to the last
 digits; where differences do not confirm them, because the function is not analytic or cannot take complex numbers,
 differences are used. A gradient in float32 may have float32's round-off; where a derivative is known to ten digits, ten
 digits must agree. A gradient whose derivative is known to fewer than four digits is not called right.
 
 The steps of `check`:
 
-    run_backward         `claims`          forward and backward at a random dy: shapes, NaN, arrays changed in place
-    measure_round_off    `claims`          how far a right gradient may be off
+    run_backward         `tolerance`       forward and backward at a random dy: shapes, NaN, arrays changed in place
+    measure_round_off    `tolerance`       how far a right gradient may be off
     _compare             `complex_step`    each gradient with its derivative; by differences in `elements`, if need be
     check_structure      `robustness`      forward and backward again, in other layouts, orders and sizes
 """
@@ -21,14 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import (
-    Claim,
-    Point,
-    hold_to_float64,
-    mark_unresolved,
-    measure_round_off,
-    run_backward,
-)
 from numpy_attention.gradcheck.complex_step import check_exactly, complex_steps
 from numpy_attention.gradcheck.diagnosis import diagnose
 from numpy_attention.gradcheck.elements import at_corners, check_directions, check_elements, check_ties
@@ -47,6 +39,14 @@ from numpy_attention.gradcheck.problem import (
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 from numpy_attention.gradcheck.robustness import check_structure
+from numpy_attention.gradcheck.tolerance import (
+    Claim,
+    Point,
+    hold_to_float64,
+    mark_unresolved,
+    measure_round_off,
+    run_backward,
+)
 
 EXHAUSTIVE = 1500  # arrays up to this size are checked element by element
 MOST_CALLS = 1000  # for each larger one

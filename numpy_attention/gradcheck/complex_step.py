@@ -29,7 +29,11 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from numpy_attention.backend import COMPLEX
-from numpy_attention.gradcheck.claims import (
+from numpy_attention.gradcheck.elements import check_elements
+from numpy_attention.gradcheck.line import EPS, Outputs, first_step, is_kink, largest, quick, refined, rms, sizes
+from numpy_attention.gradcheck.problem import Arrays, Problem, in_float64, is_float
+from numpy_attention.gradcheck.report import ArgumentReport, GradientError
+from numpy_attention.gradcheck.tolerance import (
     FAR,
     Claim,
     DerivativeOf,
@@ -41,10 +45,6 @@ from numpy_attention.gradcheck.claims import (
     jumps,
     tolerance,
 )
-from numpy_attention.gradcheck.elements import check_elements
-from numpy_attention.gradcheck.line import EPS, Outputs, first_step, is_kink, largest, quick, refined, rms, sizes
-from numpy_attention.gradcheck.problem import Arrays, Problem, in_float64, is_float
-from numpy_attention.gradcheck.report import ArgumentReport, GradientError
 
 H = 1e-100
 SAME = 1e-3  # of the largest output: results for real and for complex arrays may differ by so much

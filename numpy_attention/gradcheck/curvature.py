@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.complex_step import H as STEP
 from numpy_attention.gradcheck.complex_step import NoComplexStep, complex_numbers, in_complex
 from numpy_attention.gradcheck.line import Outputs, rms
@@ -41,6 +40,7 @@ from numpy_attention.gradcheck.problem import (
     name_inputs,
     split_options,
 )
+from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.gradcheck.trees import taken_apart
 
 ByName = dict[str, np.ndarray]

@@ -3,7 +3,7 @@
 Most gradients are compared with complex steps (`complex_step`) and need nothing of this.
 
 `check_elements`: four calls give a first derivative, good enough for nearly all elements. The others get a whole
-tableau; those still in doubt are looked at for a corner and for round-off (`claims.RoundOff`).
+tableau; those still in doubt are looked at for a corner and for round-off (`tolerance.RoundOff`).
 
 At a corner there is no derivative. Any slope between the slopes to the left and to the right is accepted; and, where
 several corners meet in one point, as in a sort with three equal numbers, any between the slopes of the smooth pieces
@@ -28,18 +28,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import (
-    SAFETY,
-    Claim,
-    DerivativeOf,
-    Move,
-    Point,
-    RoundOff,
-    floor_of,
-    judge,
-    jumps,
-    tolerance,
-)
 from numpy_attention.gradcheck.line import (
     EPS,
     Derivative,
@@ -54,6 +42,18 @@ from numpy_attention.gradcheck.line import (
 )
 from numpy_attention.gradcheck.problem import Arrays, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport
+from numpy_attention.gradcheck.tolerance import (
+    SAFETY,
+    Claim,
+    DerivativeOf,
+    Move,
+    Point,
+    RoundOff,
+    floor_of,
+    judge,
+    jumps,
+    tolerance,
+)
 
 ENOUGH = 6  # so many elements that a second look finds wrong: the others need none
 PIECES = 16  # so many pieces around a corner are looked at

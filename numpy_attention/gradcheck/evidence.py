@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import tolerance
 from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, quick, refined, rms
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport, Report
+from numpy_attention.gradcheck.tolerance import tolerance
 
 
 @dataclass

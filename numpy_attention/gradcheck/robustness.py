@@ -12,7 +12,7 @@ until the caller adds to one of them in place, so the report notes it.
 
 Two gradients count as the same if they differ by a small share of their size, far less than a mistake of this kind
 changes them. A gradient that is all round-off, such as that of a key's bias, changes by more than that: there the
-measured jitter of the backward decides (`claims`).
+measured jitter of the backward decides (`tolerance`).
 
 What goes wrong with layouts: a write into dy or an input, and code that relies on the order of the elements in memory.
 `np.empty_like(x)` keeps the order of x, so `dx.reshape(-1)` may be a copy, and what is written there is lost;
@@ -34,10 +34,10 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import random_cotangent, tolerance, with_round_off
 from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, is_kink, largest, refined, rms
 from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float, is_number
 from numpy_attention.gradcheck.report import GradientError
+from numpy_attention.gradcheck.tolerance import random_cotangent, tolerance, with_round_off
 from numpy_attention.gradcheck.trees import Arrays
 
 LOOSE = 1e-5  # of the gradient's size, or the root of a last bit

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.gradcheck.claims import explain_shape, random_cotangent
 from numpy_attention.gradcheck.problem import is_float
 from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.gradcheck.tolerance import explain_shape, random_cotangent
 from numpy_attention.grade.tutor import matmul_cures
 
 

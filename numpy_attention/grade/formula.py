@@ -8,8 +8,8 @@ digits.
 
 import numpy as np
 
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.problem import Problem
+from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.grade.guard import NotYours
 
 NEAR, EXACT = 1e-7, 1e-12  # of the largest element: no element may be off by more, nor half of them by more

@@ -32,7 +32,7 @@ from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError, printable
 from numpy_attention.files import temporary_folder
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.messages import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
+from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
 
 SHOWN = 1 << 14  # bytes of what the file prints are stored
 FLOOD = 1 << 24  # bytes; a file that prints more is ended

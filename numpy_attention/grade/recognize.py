@@ -13,10 +13,10 @@ from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.mistake import Mistake
 from numpy_attention.catalogue.table import ours
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.line import Outputs
 from numpy_attention.gradcheck.problem import Gradients
 from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.gradcheck.tolerance import random_cotangent
 
 
 class Outcome(NamedTuple):

@@ -19,9 +19,9 @@ from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.exercise import SHOWN, WIDENED, Exercise, beside, shown
 from numpy_attention.catalogue.properties import OtherDtype
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.grade.guard import NotYours
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.recognize import recognize

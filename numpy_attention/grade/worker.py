@@ -33,7 +33,7 @@ from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
-from numpy_attention.grade.messages import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
+from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
 
 MEMORY = 1 << 31  # bytes of addresses, for this Python with NumPy and all
 Request = dict[str, Any]

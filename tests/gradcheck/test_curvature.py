@@ -9,10 +9,10 @@ import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck import hvp, hvp_layer, hvp_vjp
-from numpy_attention.gradcheck.claims import random_cotangent
 from numpy_attention.gradcheck.complex_step import NoComplexStep
 from numpy_attention.gradcheck.curvature import hessian_times, symmetry
 from numpy_attention.gradcheck.problem import Problem
+from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.models import GPT, GPTConfig
 
 Arrays = dict[str, np.ndarray]

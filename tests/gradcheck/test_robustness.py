@@ -13,7 +13,6 @@ from numpy_attention import ops
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.claims import run_backward
 from numpy_attention.gradcheck.problem import FunctionProblem, LayerProblem, OpProblem, Problem
 from numpy_attention.gradcheck.robustness import (
     FirstRun,
@@ -30,6 +29,7 @@ from numpy_attention.gradcheck.robustness import (
     spaced,
     strided,
 )
+from numpy_attention.gradcheck.tolerance import run_backward
 from numpy_attention.layers import Linear
 
 

@@ -23,8 +23,8 @@ from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
 from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.messages import Mutable
 from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process, Remote, stopped
+from numpy_attention.grade.wire import Mutable
 from tests.every import each
 from tests.grade.hand_in import FOLDER
 
@@ -186,7 +186,7 @@ def test_a_message_of_somebody_else_is_no_reply(tmp_path: Path) -> None:
     """Whoever finds the pipe can write a whole message into it; it must be a reply to this very request."""
     text = """
 import os
-from numpy_attention.grade.messages import Encoder
+from numpy_attention.grade.wire import Encoder
 def softmax(x, axis=-1):
     for i in range(3, 12):
         try:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.grade.messages import Encoder, Reference, decode
 from numpy_attention.grade.run import grade_file, main
+from numpy_attention.grade.wire import Encoder, Reference, decode
 from numpy_attention.grade.worker import Worker, serve
 from tests.grade.hand_in import FOLDER, grade
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.grade.messages import MOST_LINE, Encoder, Garbled, Reference, decode, read_line
+from numpy_attention.grade.wire import MOST_LINE, Encoder, Garbled, Reference, decode, read_line
 from tests.every import each
 
 STORED = {4: "what is stored"}

@@ -1,4 +1,4 @@
-"""The analytic gradients: are they in order, what round-off is in them, and how far may they be off?
+"""The tolerance: what round-off is in the analytic gradients, and how far each element may be off.
 
 dy is drawn at random for every output: a dy of ones would hide a gradient that sums to zero, such as that of a softmax.
 Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same result when the

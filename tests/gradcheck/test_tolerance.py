@@ -12,7 +12,8 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp
-from numpy_attention.gradcheck.claims import (
+from numpy_attention.gradcheck.problem import FunctionProblem, OpProblem
+from numpy_attention.gradcheck.tolerance import (
     explain_shape,
     floor_of,
     measure_round_off,
@@ -21,7 +22,6 @@ from numpy_attention.gradcheck.claims import (
     tolerance,
     with_round_off,
 )
-from numpy_attention.gradcheck.problem import FunctionProblem, OpProblem
 from numpy_attention.layers import Linear
 from tests.gradcheck.planted import spoilt
 
