@@ -16,13 +16,12 @@ import numpy as np
 
 from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.exercise import Check
+from numpy_attention.catalogue.exercise import SEEDS, Check
 from numpy_attention.catalogue.mistake import MISTAKES, Mistake
 from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, TRIALS, ours
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from numpy_attention.gradcheck.spec import Sizes
 
-SEEDS = (0, 1, 2)
 PROPERTIES: tuple[properties.Property, ...] = (
     properties.gradients_agree_with_differences, properties.forward_is_the_formula,
     properties.two_uses_do_not_disturb_each_other, properties.nothing_is_changed, properties.dtype_is_kept,

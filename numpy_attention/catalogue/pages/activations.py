@@ -53,17 +53,13 @@ def plain_gelu(x: Array, approximate: str = "tanh") -> Array:
 PLAIN = {"gelu": plain_gelu}
 
 
-def _with_x(x: Array, approximate: str = "tanh") -> Any:
-    return gelu(x, approximate)[0], x
-
-
 @op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, says="the other form of gelu")
 def erf_gradient_for_tanh(x: Array, approximate: str = "tanh") -> Any:
     """The forward is the tanh form, the backward differentiates the erf form.
 
     Hides: the two slopes are about 1e-3 apart, below most tolerances.
     """
-    return _with_x(x, approximate)
+    return gelu(x, approximate)[0], x
 
 
 def _gelu_slope(x: Array, du: Array) -> Array:

@@ -65,22 +65,15 @@ def ids_from_255(ids: list[int], merges: list[Pair]) -> list[int]:
 
     Hides: that byte occurs in no text.
     """
-    for i, pair in enumerate(merges):
-        ids = merged(ids, pair, 255 + i)
-    return ids
+    return encode(ids, merges, first_id=255)
 
 
 def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
     """Count, merge the most frequent pair, and begin again."""
     merges: list[Pair] = []
-    while len(merges) < num_merges:
-        counts = Counter(pairwise(ids))
-        most = max(counts.values(), default=0)
-        if most < 2:
-            break
-        best = min(pair for pair, count in counts.items() if count == most)
-        ids = merged(ids, best, 256 + len(merges))
-        merges.append(best)
+    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
+        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
+        ids = merged(ids, merges[-1], 255 + len(merges))
     return merges
 
 
@@ -93,10 +86,10 @@ def _about_merges(rng: np.random.Generator) -> Questions:
     yield "letters at random", (rng.integers(97, 101, 40).tolist(), 6)
 
 
-def encode(ids: list[int], merges: list[Pair]) -> list[int]:
+def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:
     """Replay the merges in the order of their learning."""
     for i, pair in enumerate(merges):
-        ids = merged(ids, pair, 256 + i)
+        ids = merged(ids, pair, first_id + i)
     return ids
 
 

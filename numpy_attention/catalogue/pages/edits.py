@@ -7,7 +7,7 @@ import numpy as np
 from numpy_attention.catalogue.entry import Array, Entry, dropout_on, size_of
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of
-from numpy_attention.catalogue.tiny import GATED, TILED, TINY, tiny_gpt
+from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, TILED, TINY, tiny_gpt
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.inside.run import RunCache, backward_with, forward_with
@@ -21,14 +21,12 @@ from numpy_attention.ops.sums import sum_to_shape
 
 CHAPTER = 38
 
-IDS = "ids: int<V> B T"
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<V> B T"
 STREAM = "keep: bool B T 4, add: B T 4"
 VECTOR = "keep: bool B T 1, add: 4"
 HEADS = "keep: bool H 1 1, add: H T 2"
 SIZES = {"B": 2, "T": 3, "T_s": 4, "V": 5, "H": 2}
 STREAM_AT, OF_HEADS, OF_NETWORK, LAST = "blocks.1", "blocks.0.attention", "blocks.0.feed_forward", "norm"
-LENGTHS = {"lengths": np.array([1, 3])}
 REFUSED = "x:int64 x[list] keep+0 keep:int64 keep:float64 keep[more] add+0 add-1 add:float32 add:int64 add[list]"
 Run = tuple[Array, tuple[RunCache, tuple[int, ...] | None]]
 

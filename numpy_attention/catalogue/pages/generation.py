@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention import ops
 from numpy_attention.catalogue.entry import Array
 from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
 from numpy_attention.catalogue.mistake import stands_in_for
@@ -33,10 +32,11 @@ def trial_of_stored_keys(logits_step_by_step: Callable[..., Array], seed: int, l
     assert np.all(off < 1e-9), f"the logits of token {int(np.argmax(off >= 1e-9))} are off by {off.max():.2g}"
 
 
-def logits_step_by_step(model: GPT, ids: Array) -> Array:
-    """The right way: stored keys, each token at its own position, looking at itself too."""
+def logits_step_by_step(model: GPT, ids: Array, options_at: Callable[[int], Any] = lambda t: {}) -> Array:
+    """The right answer: a KV cache, each token at its own position, and it looks at itself too."""
     past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
-    return np.concatenate([model.forward(ids[:, t : t + 1], past=past)[0] for t in range(ids.shape[1])], axis=1)
+    rows = [model.forward(ids[:, t : t + 1], past=past, **options_at(t))[0] for t in range(ids.shape[1])]
+    return np.concatenate(rows, axis=1)
 
 
 TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
@@ -48,7 +48,7 @@ def position_from_zero_again(model: GPT, ids: Array) -> Array:
 
     Hides: the first token is right; wrong only from the second on.
     """
-    return _step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
+    return logits_step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token")
@@ -57,7 +57,7 @@ def new_key_not_attended(model: GPT, ids: Array) -> Array:
 
     Hides: the first token is right; wrong only from the second on, and the text still reads well.
     """
-    return _step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
+    return logits_step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
@@ -73,15 +73,17 @@ def keys_not_kept(model: GPT, ids: Array) -> Array:
     return np.concatenate(rows, axis=1)
 
 
-def _step_by_step(model: GPT, ids: Array, options: Any) -> Array:
-    past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
-    rows = [model.forward(ids[:, t : t + 1], past=past, **options(t))[0] for t in range(ids.shape[1])]
-    return np.concatenate(rows, axis=1)
+def _visible(new: int, stored: int) -> Array:
+    return np.tri(new, stored + new, stored, dtype=bool)
 
 
-def _with_mask(mask: Any, x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array) -> Any:
+def next_outputs(
+    x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array,
+    *, mask_of: Callable[[int, int], Array | None] = _visible,
+) -> tuple[Array, Array, Array]:
+    """The outputs of new tokens behind stored ones, and the longer store."""
     k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
-    return attention(x @ w_q, k, v, mask(len(x), len(past_k)))[0], k, v
+    return attention(x @ w_q, k, v, mask_of(len(x), len(past_k)))[0], k, v
 
 
 @stands_in_for("next_outputs")
@@ -90,7 +92,7 @@ def no_mask_among_the_new(*arrays: Array) -> Any:
 
     Hides: right while tokens come one at a time.
     """
-    return _with_mask(lambda new, stored: None, *arrays)
+    return next_outputs(*arrays, mask_of=lambda new, stored: None)
 
 
 @stands_in_for("next_outputs")
@@ -99,7 +101,7 @@ def mask_from_the_first_key(*arrays: Array) -> Any:
 
     Hides: right while nothing is stored.
     """
-    return _with_mask(lambda new, stored: causal_mask(new + stored, new + stored)[:new], *arrays)
+    return next_outputs(*arrays, mask_of=lambda new, stored: causal_mask(new + stored, new + stored)[:new])
 
 
 @stands_in_for("next_outputs")
@@ -108,7 +110,7 @@ def own_key_not_seen(*arrays: Array) -> Any:
 
     Hides: the text still reads well.
     """
-    return _with_mask(lambda new, stored: np.tri(new, new + stored, stored - 1, dtype=bool), *arrays)
+    return next_outputs(*arrays, mask_of=lambda new, stored: np.tri(new, new + stored, stored - 1, dtype=bool))
 
 
 @stands_in_for("next_outputs")
@@ -132,10 +134,21 @@ def new_keys_in_front(*arrays: Array) -> Any:
 
 
 def _put_back(kept: Array, order: Array) -> Array:
+    """What is kept, each probability at the place of its token again, divided by the sum."""
     back = np.zeros_like(kept)
     np.put_along_axis(back, order, kept, axis=-1)
     with np.errstate(all="ignore"):
         return np.asarray(back / back.sum(axis=-1, keepdims=True))
+
+
+def top_p(logits: Array, p: float) -> Array:
+    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
+    y, _ = softmax(logits)
+    order = np.argsort(-y, axis=-1, kind="stable")
+    ranked = np.take_along_axis(y, order, axis=-1)
+    before = np.cumsum(ranked, axis=-1) - ranked
+    before[..., 0] = 0.0
+    return _put_back(np.where(before < p, ranked, 0.0), order)
 
 
 @stands_in_for("top_p")
@@ -213,15 +226,6 @@ def always_the_likeliest(probabilities: Array, u: float) -> int:
     return int(np.argmax(probabilities))
 
 
-def next_outputs(
-    x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array
-) -> tuple[Array, Array, Array]:
-    """The outputs of new tokens behind stored ones, and the longer store."""
-    k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
-    y, _ = attention(x @ w_q, k, v, np.tri(len(x), len(k), len(past_k), dtype=bool))
-    return y, k, v
-
-
 def _about_stored_keys(rng: np.random.Generator) -> Questions:
     def tokens(new: int, stored: int) -> tuple[Array, ...]:
         shapes = (new, 3), (stored, 2), (stored, 4), (3, 2), (3, 2), (3, 4)
@@ -231,18 +235,6 @@ def _about_stored_keys(rng: np.random.Generator) -> Questions:
     yield "the first token, with nothing stored", tokens(1, 0)
     yield "a text of four tokens, with nothing stored", tokens(4, 0)
     yield "two new tokens behind three stored ones", tokens(2, 3)
-
-
-def top_p(logits: Array, p: float) -> Array:
-    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
-    y, _ = ops.softmax(logits)
-    order = np.argsort(-y, axis=-1, kind="stable")
-    ranked = np.take_along_axis(y, order, axis=-1)
-    before = np.cumsum(ranked, axis=-1) - ranked
-    before[..., 0] = 0.0
-    kept = np.zeros_like(y)
-    np.put_along_axis(kept, order, np.where(before < p, ranked, 0.0), axis=-1)
-    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
 
 def _about_top_p(rng: np.random.Generator) -> Questions:

@@ -6,7 +6,7 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Array, Entry, layer_entry
 from numpy_attention.catalogue.mistake import method_of
-from numpy_attention.catalogue.tiny import GATED, SMALL, TILED, TOKENS, tiny_gpt, training_on
+from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_gpt, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.models.gpt import GPT
 from numpy_attention.ops.sums import as_rows
@@ -21,7 +21,8 @@ def _entry(
         return tiny_gpt(sizes, rng, dtype, rank, recompute, rows, **config)
 
     wrong = "ids:float64 ids=999 targets+0 ids[more]"
-    return layer_entry(GPT, variant, TOKENS, build, options=options or {}, wrong=wrong, **SMALL)
+    spec = f"{IDS}, targets: int<V|-100> B T"
+    return layer_entry(GPT, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
 
 
 ENTRIES = (

@@ -12,12 +12,14 @@ from numpy_attention.ops.heads import HeadsCache
 
 CHAPTER = 7
 
+
+def _heads(sizes: Sizes) -> dict[str, Any]:
+    return {"num_heads": sizes["H"]}
+
+
 ENTRIES = (
-    op_entry(
-        "split_heads", "x: B T H*d_k", options=lambda sizes: {"num_heads": sizes["H"]}, at_least={"H": 2},
-        wrong="x-1"
-    ),
-    op_entry("split_heads", "x: ... T H*d_k", "any leading axes", options=lambda sizes: {"num_heads": sizes["H"]}),
+    op_entry("split_heads", "x: B T H*d_k", options=_heads, at_least={"H": 2}, wrong="x-1"),
+    op_entry("split_heads", "x: ... T H*d_k", "any leading axes", options=_heads),
     op_entry("concat_heads", "x: B H T d_v"),
     op_entry("concat_heads", "x: H T d_v", "no leading axes", wrong="x[row]"),
     op_entry("concat_heads", "x: ... H T d_v", "any leading axes"),
@@ -64,10 +66,6 @@ def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
     """
     *lead, H, T, d_k = cache.shape
     return dy.reshape(*lead, T, H * d_k)
-
-
-def _heads(sizes: Sizes) -> dict[str, Any]:
-    return {"num_heads": sizes["H"]}
 
 
 EXERCISES = (

@@ -11,7 +11,13 @@ from numpy_attention.catalogue.mistake import stands_in_for
 CHAPTER = 39
 
 
-def _at(weights: Array, N: int, shift: int) -> Array:
+def prefix_matching(weights: Array, N: int) -> Array:
+    """The mean weight of the second half's queries on the key behind their earlier copy."""
+    return np.asarray(_on_key(weights, N, 1).mean(axis=-1))
+
+
+def _on_key(weights: Array, N: int, shift: int) -> Array:
+    """The weight of each query t of the second half on key t - N + shift; at shift 0 it is the earlier copy."""
     t = np.arange(N, 2 * N)
     return weights[:, t, t - N + shift]
 
@@ -22,7 +28,7 @@ def earlier_copy_itself(weights: Array, N: int) -> Array:
 
     Hides: heads that look at the same token are found, and they are no rarer.
     """
-    return np.asarray(_at(weights, N, 0).mean(axis=-1))
+    return np.asarray(_on_key(weights, N, 0).mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
@@ -31,7 +37,7 @@ def last_query_left_out(weights: Array, N: int) -> Array:
 
     Hides: of many queries one changes little.
     """
-    return np.asarray(_at(weights, N, 1)[:, :-1].mean(axis=-1))
+    return np.asarray(_on_key(weights, N, 1)[:, :-1].mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
@@ -40,7 +46,7 @@ def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
 
     Hides: shapes agree; the first query takes the very last key, which it cannot see, and nobody is told.
     """
-    return np.asarray(_at(weights, N, -1).mean(axis=-1))
+    return np.asarray(_on_key(weights, N, -1).mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
@@ -49,7 +55,7 @@ def sum_over_the_second_half(weights: Array, N: int) -> Array:
 
     Hides: the order of the heads is right, and for N = 1 all is.
     """
-    return np.asarray(_at(weights, N, 1).sum(axis=-1))
+    return np.asarray(_on_key(weights, N, 1).sum(axis=-1))
 
 
 @stands_in_for("prefix_matching")
@@ -58,7 +64,7 @@ def divided_by_all_queries(weights: Array, N: int) -> Array:
 
     Hides: the order of the heads is right; a perfect head has one half.
     """
-    return np.asarray(_at(weights, N, 1).sum(axis=-1) / np.asarray(2 * N, weights.dtype))
+    return np.asarray(_on_key(weights, N, 1).sum(axis=-1) / np.asarray(2 * N, weights.dtype))
 
 
 @stands_in_for("prefix_matching")
@@ -67,7 +73,7 @@ def queries_and_keys_exchanged(weights: Array, N: int) -> Array:
 
     Hides: the shapes agree; under a causal mask almost all is zero.
     """
-    return np.asarray(_at(weights.swapaxes(-1, -2), N, 1).mean(axis=-1))
+    return prefix_matching(weights.swapaxes(-1, -2), N)
 
 
 @stands_in_for("prefix_matching")
@@ -87,12 +93,6 @@ def whole_block_averaged(weights: Array, N: int) -> Array:
     Hides: right for N = 1, and for a head that looks evenly.
     """
     return np.asarray(weights[:, N : 2 * N, 1 : N + 1].mean(axis=(1, 2)))
-
-
-def prefix_matching(weights: Array, N: int) -> Array:
-    """The mean weight of the second half's queries on the key behind their earlier copy."""
-    t = np.arange(N, 2 * N)
-    return np.asarray(weights[:, t, t - N + 1].mean(axis=-1))
 
 
 def _about_prefixes(rng: np.random.Generator) -> Questions:

@@ -11,8 +11,13 @@ from numpy_attention.catalogue.mistake import stands_in_for
 CHAPTER = 40
 
 
-def _effect(part: Array, sigma: Array, gamma: Array | None, direction: Array) -> Array:
-    return np.asarray((part * (direction if gamma is None else gamma * direction)).sum(axis=-1) / sigma)
+def direct_effect(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """What a part of the stream adds to a logit, through the norm of the whole."""
+    return _effect(_centred(part), _sigma(stream, eps), gamma, direction)
+
+
+def _effect(part: Array, sigma: Array, gamma: Array, direction: Array) -> Array:
+    return np.asarray((part * gamma * direction).sum(axis=-1) / sigma)
 
 
 def _centred(x: Array) -> Array:
@@ -65,7 +70,7 @@ def eps_forgotten(part: Array, stream: Array, gamma: Array, direction: Array, ep
 
     Hides: the same but for a small share while eps is small.
     """
-    return _effect(_centred(part), _sigma(stream, 0.0), gamma, direction)
+    return direct_effect(part, stream, gamma, direction, 0.0)
 
 
 @stands_in_for("direct_effect")
@@ -74,7 +79,7 @@ def gamma_not_used(part: Array, stream: Array, gamma: Array, direction: Array, e
 
     Hides: right for a gamma of ones, which is that of a fresh model.
     """
-    return _effect(_centred(part), _sigma(stream, eps), None, direction)
+    return direct_effect(part, stream, np.ones_like(gamma), direction, eps)
 
 
 @stands_in_for("direct_effect")
@@ -87,9 +92,7 @@ def variance_for_sigma(part: Array, stream: Array, gamma: Array, direction: Arra
 
 
 @stands_in_for("direct_effect")
-def mean_square_for_the_variance(
-    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
-) -> Array:
+def mean_square_for_the_variance(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
     """It divides by the root of the mean square, as an RMS norm does; the variance is that of the centred stream.
 
     Hides: right where the mean of the stream is zero.
@@ -106,15 +109,6 @@ def variance_of_a_sample(part: Array, stream: Array, gamma: Array, direction: Ar
     """
     sigma = np.sqrt(stream.var(axis=-1, ddof=1) + np.asarray(eps, part.dtype))
     return _effect(_centred(part), np.asarray(sigma), gamma, direction)
-
-
-def direct_effect(
-    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
-) -> Array:
-    """What a part of the stream adds to a logit, through the norm of the whole."""
-    sigma = np.sqrt(stream.var(axis=-1) + np.asarray(eps, stream.dtype))
-    centred = part - part.mean(axis=-1, keepdims=True)
-    return np.asarray((centred * gamma * direction).sum(axis=-1) / sigma)
 
 
 def _about_effects(rng: np.random.Generator) -> Questions:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import ops
-from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.entry import Array, size_of
 from numpy_attention.catalogue.exercise import Exercise, Trial, Try
 from numpy_attention.catalogue.mistake import stands_in_for
 from numpy_attention.gradcheck.spec import draw_sizes
@@ -18,11 +18,8 @@ CHAPTER = 4
 def trial_of_causal_mask(make: Callable[..., Array], seed: int, square: bool = False) -> None:
     """Key j is visible to query i when j <= i + T_k - T_q: the last query stands at the last key."""
     sizes = draw_sizes("x: T_q T_k", np.random.default_rng(seed))
-    T_q = sizes["T_q"]
-    T_k = T_q if square else sizes["T_k"]
-    assert isinstance(T_q, int)
-    assert isinstance(T_k, int)
-    if seed == 0:  # first the case with a use: newest queries, and stored keys before them
+    T_q, T_k = size_of(sizes, "T_q"), size_of(sizes, "T_q" if square else "T_k")
+    if seed == 0:  # first the case that text generation has: new queries, and a KV cache with earlier keys
         T_q, T_k = min(T_q, T_k), max(T_q, T_k)
     mask = np.asarray(make(T_q, T_k))
     assert mask.shape == (T_q, T_k), f"causal_mask({T_q}, {T_k}) has shape {mask.shape}, expected {(T_q, T_k)}"

@@ -27,6 +27,11 @@ CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_mod
 GROUPED = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
 
 
+def width(sizes: Sizes) -> int:
+    """d_model, of H heads of width d_k."""
+    return size_of(sizes, "H") * size_of(sizes, "d_k")
+
+
 def _entry(
     variant: str, spec: str, wrong: str = "", call: Options | None = None, fixed: Mapping[str, int] | None = None,
     **options: Any,
@@ -154,11 +159,6 @@ def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any
         return dx, dcontext - by_values, grads
     dx, grads = answer
     return dx - by_values, grads
-
-
-def width(sizes: Sizes) -> int:
-    """d_model, of H heads of width d_k."""
-    return size_of(sizes, "H") * size_of(sizes, "d_k")
 
 
 def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:

@@ -41,14 +41,13 @@ def _stack(variant: str, spec: str, num_layers: int = 1, cross_attention: bool =
 
 _decoder = partial(_stack, cross_attention=True)
 
-
 ENTRIES = (
     _stack("encoder, post-norm", "x: B T 4, mask: bool B 1 T T"),
     _stack("encoder, pre-norm, learned positions", "x: B T 4", pre_norm=True, positions="learned"),
     _decoder("decoder, post-norm, two blocks", PADDED, num_layers=2),
     _decoder("decoder, pre-norm", CROSS + ", mask: bool T T", pre_norm=True, activation="gelu"),
     _entry("post-norm", wrong="source_ids=999 target_ids=999 targets+0"),
-    _entry("padded", lambda _: PADDING),
+    _entry("padded", PADDING),
     _entry("in tiles, padded, dropout", lambda sizes: {**PADDING, **training_on(sizes)}, **TILED, dropout=0.3),
     _entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
     _entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Array, Entry, layer_entry, size_of
-from numpy_attention.catalogue.tiny import GATED, SMALL, TILED, TINY, in_little_memory, training_on
+from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, SMALL, TILED, TINY, in_little_memory, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.layer import Layer, prefixed
 from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
@@ -30,7 +30,6 @@ class Directions(Layer):
 
 
 REFUSED = "ids:float64 ids=999 targets=999 targets+0 ids[more]"
-IDS = "ids: int<V> B T"
 
 
 def _encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) -> TextEncoder:
@@ -47,7 +46,7 @@ def _pairs(
             add_low_rank(model, rank, rng=rng)
         return in_little_memory(model, recompute)
 
-    spec = "ids: int<V> B T, targets: int<V> B T_s"
+    spec = f"{IDS}, targets: int<V> B T_s"
     return layer_entry(TextEncoder, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
 
 
@@ -55,8 +54,7 @@ def _directions(variant: str, spec: str, options: Any = None, **config: Any) -> 
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Directions:
         return Directions(_encoder(sizes, rng, dtype, config))
 
-    name = f"directions, {variant}"
-    return layer_entry(TextEncoder, name, spec, build, options=options or {}, **SMALL)
+    return layer_entry(TextEncoder, f"directions, {variant}", spec, build, options=options or {}, **SMALL)
 
 
 ENTRIES = (
@@ -64,8 +62,8 @@ ENTRIES = (
     _pairs("pre-norm, rms norm, swiglu, no bias", pre_norm=True, **GATED),
     _pairs("low rank", rank=2, **GATED),
     _pairs("dropout, recomputed", training_on, recompute=True, dropout=0.3),
-    _directions("lengths", IDS, lambda _: {"lengths": np.array([1, 3])}, activation="gelu"),
-    _directions("a text without a token", IDS, lambda _: {"lengths": np.array([0, 2])}),
-    _directions("lengths, in tiles", IDS, lambda _: {"lengths": np.array([1, 3])}, **TILED),
+    _directions("lengths", IDS, LENGTHS, activation="gelu"),
+    _directions("a text without a token", IDS, {"lengths": np.array([0, 2])}),
+    _directions("lengths, in tiles", IDS, LENGTHS, **TILED),
     _directions("types", f"{IDS}, types: int<3> B T", num_types=3),
 )
