@@ -1,13 +1,13 @@
 """Weaker checks: the full check with one thing taken away, to see which mistakes then get through.
 
-Each weakness is something that a quick test does, in one of three ways:
+Each weakness is a shortcut of a quick test, of one of three kinds:
 
     compare     how gradients are judged: with a dy of ones, in float32, by a loss that falls, by their shapes alone
     change      what they are tried on: gammas of one, nothing hidden, ids that all differ, dropout off
     sizes       how large: all axes equal, a batch of one
 
-A mistake counts as caught as soon as one draw of many catches it, three seeds for each entry of the catalogue. So what
-is missed was missed every time, and the number of the missed is a lower bound.
+A mistake counts as caught if one draw of many catches it: three seeds for each entry of its op. So a missed mistake
+was missed in every draw, and the number of missed mistakes is a lower bound.
 """
 
 from collections.abc import Callable
@@ -91,15 +91,15 @@ def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolera
 
 
 def a_hundred_elements(problem: Problem, seed: int) -> None:
-    """The full check of so many elements: with all sizes equal, attention has thousands of parameters."""
+    """The full check of a hundred elements: with all sizes equal, attention has thousands of parameters."""
     check(problem, seed, sample=100, structure=False)
 
 
 def the_loss_falls(problem: Problem, seed: int) -> None:
-    """Fifty small steps along the gradient of a squared distance: does it shrink?
+    """Fifty small steps along the gradient of a squared distance must make it smaller.
 
-    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. What
-    is caught on such a draw alone does not count as caught.
+    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. Such a
+    draw does not count (`show.catch`).
     """
     arrays = {name: np.array(value) for name, value in problem.inputs.items()}
     y, _ = problem.run(arrays)
@@ -125,7 +125,7 @@ def shapes_and_isfinite(problem: Problem, seed: int) -> None:
 
 
 def parameters_only(problem: Problem, seed: int) -> None:
-    """The full check of a layer's parameters; nobody looks at dx."""
+    """The full check of a layer's parameters, without dx."""
     if not problem.parameters:
         check(problem, seed, structure=False)
         return
@@ -188,7 +188,7 @@ def _as_often_written(entry: Entry) -> Entry | None:
 
 @dataclass(frozen=True)
 class Weakness:
-    """What is taken away from the full check: `trials` replaces some trials, None for those that are left out."""
+    """What is taken away from the full check; `trials` replaces some trials, and leaves out those that are None."""
 
     name: str
     compare: Compare = check

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: Chapter 6."""
+"""Scaled dot-product attention (Chapter 6): masks, biases, scales, dropout, grouped heads, saturated scores."""
 
 from collections.abc import Callable
 from functools import partial
@@ -73,7 +73,7 @@ def plain_attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, scale: float | None = None,
     causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0, **_: Any,
 ) -> Array | None:
-    """Query by query over the keys that it may look at; not for dropout."""
+    """Query by query, over the keys that the query may look at; None with dropout."""
     if dropout:
         return None
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -249,7 +249,7 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[
 def scores_not_scaled(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """The scores are not divided by sqrt(d_k), so they grow with the width, and the weights go to one key alone.
 
-    Hides: shapes and sums are right; it trains, though slower the wider the heads.
+    Hides: shapes and sums are right; it trains, but more slowly with wider heads.
     """
     return attention(q * np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
 
@@ -294,9 +294,9 @@ def mask_upside_down(q: Array, k: Array, v: Array, mask: Array | None = None) ->
 
 @stands_in_for("attention")
 def mask_behind_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden weights are set to zero behind the softmax, so that the others no longer sum to one: mask the scores.
+    """Hidden weights are set to zero after the softmax, so that the others no longer sum to one: mask the scores.
 
-    Hides: hidden keys have no say, as it should be; without a mask it is right.
+    Hides: hidden keys get no weight, as they should; without a mask it is right.
     """
     weights = plain_softmax(_scores(q, k))
     weights = weights if mask is None else weights * mask
@@ -316,7 +316,7 @@ def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = Non
 
 @stands_in_for("attention")
 def evenly_over_what_is_hidden(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all of it; it must get zeros.
+    """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all keys; it must get zeros.
 
     Hides: right for every query that may look at something.
     """
@@ -367,7 +367,7 @@ def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array,
 def average_left_out(dy: Array, cache: AttentionCache) -> Any:
     """dscores = weights * dweights, without the average of dweights that the softmax subtracts from it.
 
-    Hides: where that average, weighted by the weights, happens to be zero.
+    Hides: right where that average, weighted by the weights, is zero.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
 
@@ -384,7 +384,7 @@ def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION)
 def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
-    """dweights goes on as dscores, as if the weights were the scores: the softmax has a gradient of its own.
+    """dweights is used as dscores, as if the weights were the scores: the backward of the softmax is missing.
 
     Hides: shapes agree, and dv is right.
     """

@@ -1,4 +1,4 @@
-"""The block: Chapter 20."""
+"""The encoder and decoder block (Chapter 20; residual: Chapter 19): pre-norm and post-norm, cross-attention."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -86,7 +86,7 @@ def _straight_path(block: EncoderBlock, dy: Array, cache: Any) -> Array:
 
 @method_of("EncoderBlock", "backward", says="backward changed dy in place")
 def branch_reads_a_changed_gradient(self: EncoderBlock, dy: Array, cache: Any) -> Any:
-    """The feed-forward branch works in place on dy, and the straight path then reads the changed array.
+    """The feed-forward branch changes dy in place, and the straight path then reads the changed array.
 
     Hides: a test of the feed-forward network by itself is right.
     """

@@ -1,4 +1,4 @@
-"""Byte pairs: Chapter 27, continued."""
+"""Byte-pair encoding (Chapter 27, continued): which pairs are merged, and the ids of a text."""
 
 from collections import Counter
 from itertools import pairwise
@@ -14,7 +14,7 @@ CHAPTER = 27
 
 @stands_in_for("learn_merges")
 def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """The most frequent pairs of the first text: after each merge the pairs are others, and must be counted anew.
+    """It takes the most frequent pairs of the first text: each merge changes the pairs, so they must be counted again.
 
     Hides: the first merge is right.
     """
@@ -24,7 +24,7 @@ def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
-    """Of pairs that are equally frequent it takes the one that stands first; here it must be that of the lowest ids.
+    """Of pairs that are equally frequent it takes the one that comes first; here it must be that of the lowest ids.
 
     Hides: it is as good a vocabulary, but not the same one for another order of the same texts.
     """
@@ -37,7 +37,7 @@ def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """It goes on where no pair stands twice, and gives an id to what this text has once: nothing is learned by that.
+    """It goes on where no pair occurs twice, and gives an id to a pair that occurs once, from which nothing is learned.
 
     Hides: right while the text is long enough.
     """
@@ -50,7 +50,7 @@ def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("encode")
 def merges_from_the_last(ids: list[int], merges: list[Pair]) -> list[int]:
-    """The merges are replayed from the last to the first; a merge can be made only where its parts have been.
+    """The merges are replayed from the last to the first; a merge needs the ids that earlier merges make.
 
     Hides: right with a single merge.
     """

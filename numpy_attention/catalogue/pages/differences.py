@@ -1,4 +1,4 @@
-"""Gradients by differences: what the checks are made of."""
+"""Central differences, the reference of the checker. It has no chapter; its page comes after the last one."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ def dy_left_out(x: Array, dy: Array, h: float) -> Array:
 
 @stands_in_for("differences")
 def all_moved_at_once(x: Array, dy: Array, h: float) -> Array:
-    """All of x is moved at once, which gives the sum of the gradient; each element needs a step of its own.
+    """All of x is moved at once, which gives the sum of the gradient; each element needs its own step.
 
     Hides: right for an x of one number.
     """

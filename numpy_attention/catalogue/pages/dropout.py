@@ -1,4 +1,4 @@
-"""Dropout: Chapter 5."""
+"""Dropout (Chapter 5): on with a fixed mask, at rate 0, and in evaluation."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def _dropout(x: Array, rate: float, rng: np.random.Generator | None, kept_share:
 
 @op_of("dropout", dropout_backward)
 def kept_not_scaled_up(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
-    """What is kept must be divided by 1 - rate, or the sums of training are smaller than those of use.
+    """What is kept must be divided by 1 - rate, or the sums in training are smaller than those in evaluation.
 
     Hides: forward and backward fit each other, so every check of gradients passes.
     """
@@ -108,7 +108,7 @@ EXERCISES = (
             Try("dropout", "x: N d", "in training", _on),
             Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
         ),
-        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker runs a second, and says so
+        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker makes a second run and reports it
         from_nothing=True,
     ),
 )

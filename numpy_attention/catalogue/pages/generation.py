@@ -1,4 +1,4 @@
-"""Writing token by token: Chapter 23, continued. Stored keys, and the choice of the next token."""
+"""Generation (Chapter 23, continued): a KV cache changes no logits; how the next token is chosen."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
 def position_from_zero_again(model: GPT, ids: Array) -> Array:
-    """Every new token is given position 0, since it is the first of its own little input.
+    """Every new token is given position 0, since it is the first token of this call's input.
 
     Hides: the first token is right; wrong only from the second on.
     """
@@ -62,7 +62,7 @@ def new_key_not_attended(model: GPT, ids: Array) -> Array:
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
 def keys_not_kept(model: GPT, ids: Array) -> Array:
-    """The stored keys are lost between the steps, so every token believes that it stands alone.
+    """The stored keys are lost between the steps, so every token sees only itself.
 
     Hides: the first token is right; wrong only from the second on.
     """
@@ -88,7 +88,7 @@ def next_outputs(
 
 @stands_in_for("next_outputs")
 def no_mask_among_the_new(*arrays: Array) -> Any:
-    """New tokens that come together see each other's future: behind the store they need the causal mask all the same.
+    """New tokens that come together see each other's future: they still need the causal mask among themselves.
 
     Hides: right while tokens come one at a time.
     """
@@ -97,7 +97,7 @@ def no_mask_among_the_new(*arrays: Array) -> Any:
 
 @stands_in_for("next_outputs")
 def mask_from_the_first_key(*arrays: Array) -> Any:
-    """The mask begins at key 0, as if the first new token stood at position 0; it stands behind all that is stored.
+    """The mask begins at key 0, as if the first new token had position 0; it comes after all that is stored.
 
     Hides: right while nothing is stored.
     """
@@ -115,7 +115,7 @@ def own_key_not_seen(*arrays: Array) -> Any:
 
 @stands_in_for("next_outputs")
 def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
-    """The new tokens look only at each other: what is stored takes no part, and is lost.
+    """The new tokens look only at each other: the stored keys are not used, and are lost.
 
     Hides: right while nothing is stored.
     """
@@ -124,9 +124,9 @@ def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
 
 @stands_in_for("next_outputs")
 def new_keys_in_front(*arrays: Array) -> Any:
-    """The new keys are put in front of the stored ones, so the store is in no order that a mask could know.
+    """The new keys are put in front of the stored ones; the mask expects them in the order of the tokens.
 
-    Hides: attention asks for no order, so a single new token gets the right output.
+    Hides: attention does not depend on the order, so a single new token gets the right output.
     """
     x, past_k, past_v, _, w_k, w_v = arrays
     y, *_ = next_outputs(*arrays)
@@ -167,7 +167,7 @@ def one_too_few(logits: Array, p: float) -> Array:
 def not_made_one_again(logits: Array, p: float) -> Array:
     """What is kept no longer sums to one: divide by its sum.
 
-    Hides: whoever draws by the share of the sum, or hands it to a softmax, will not see it.
+    Hides: a sampler that divides by the sum itself draws the same tokens.
     """
     y = top_p(logits, p)
     return np.where(y > 0, softmax(logits)[0], 0.0)
@@ -177,7 +177,7 @@ def not_made_one_again(logits: Array, p: float) -> Array:
 def left_in_order_of_rank(logits: Array, p: float) -> Array:
     """The probabilities stay sorted, the likeliest first: each must go back to the place of its token.
 
-    Hides: sums and numbers are right, and in a test whose tokens are sorted, all is.
+    Hides: sums and numbers are right, and in a test whose tokens are sorted, the order is too.
     """
     order = np.argsort(-logits, axis=-1, kind="stable")
     return np.take_along_axis(top_p(logits, p), order, axis=-1)
@@ -200,7 +200,7 @@ def unlikeliest_kept(logits: Array, p: float) -> Array:
 def single_tokens_above_p(logits: Array, p: float) -> Array:
     """It keeps the tokens that are likelier than p by themselves; top-p asks for the sum of them and all likelier ones.
 
-    Hides: with one sure token it is right.
+    Hides: right if one token is almost certain.
     """
     y = softmax(logits)[0]
     with np.errstate(all="ignore"):
@@ -219,7 +219,7 @@ def zero_drawn(probabilities: Array, u: float) -> int:
 
 @stands_in_for("draw")
 def always_the_likeliest(probabilities: Array, u: float) -> int:
-    """u takes no part: the likeliest token is taken each time, and that is no draw.
+    """u is not used: the likeliest token is taken each time, so nothing is random.
 
     Hides: it is right more often than any other single answer.
     """

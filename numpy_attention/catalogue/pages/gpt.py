@@ -1,4 +1,4 @@
-"""GPT: Chapter 23."""
+"""GPT (Chapter 23) in every configuration, in tiles, recomputed, with changes of low rank."""
 
 from typing import Any
 

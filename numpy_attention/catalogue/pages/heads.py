@@ -1,4 +1,4 @@
-"""Many heads, split and joined: Chapter 7."""
+"""Splitting a width into heads and joining them (Chapter 7), for any leading axes."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ ENTRIES = (
 
 
 def plain_concat_heads(x: Array) -> Array:
-    """Head beside head."""
+    """The heads side by side along the width."""
     return np.concatenate([x[..., h, :, :] for h in range(x.shape[-3])], axis=-1)
 
 
@@ -51,7 +51,7 @@ def concat_by_reshape(x: Array) -> Any:
 
 @backward_of("concat_heads", says="a reshape without its transpose")
 def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
-    """The way back cuts the heads by a reshape alone, without the swap of H and T.
+    """The backward cuts the heads by a reshape alone, without the swap of H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """
@@ -60,7 +60,7 @@ def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
 
 @backward_of("split_heads", says="a reshape without its transpose")
 def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
-    """The heads are laid side by side again by a reshape alone, without the swap of H and T.
+    """The backward joins the heads by a reshape alone, without the swap of H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """

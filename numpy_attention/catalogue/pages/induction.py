@@ -1,4 +1,4 @@
-"""Heads that look for what came last time: Chapter 39."""
+"""Prefix matching, the score that finds induction heads (Chapter 39)."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def _on_key(weights: Array, N: int, shift: int) -> Array:
 
 @stands_in_for("prefix_matching")
 def earlier_copy_itself(weights: Array, N: int) -> Array:
-    """It takes key t - N, the earlier copy of the token; what came next stands one further, at t - N + 1.
+    """It takes key t - N, the earlier copy of the token; the token after it is at t - N + 1.
 
     Hides: heads that look at the same token are found, and they are no rarer.
     """
@@ -33,18 +33,18 @@ def earlier_copy_itself(weights: Array, N: int) -> Array:
 
 @stands_in_for("prefix_matching")
 def last_query_left_out(weights: Array, N: int) -> Array:
-    """The last query, t = 2N - 1, is left out: it has no next token to be right about, but it looks all the same.
+    """The last query, t = 2N - 1, is left out: no token follows it, but its weights count too.
 
-    Hides: of many queries one changes little.
+    Hides: among many queries, one changes little.
     """
     return np.asarray(_on_key(weights, N, 1)[:, :-1].mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
 def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
-    """It takes key t - N - 1, the token before the earlier copy; what came next stands at t - N + 1.
+    """It takes key t - N - 1, the token before the earlier copy; the token after it is at t - N + 1.
 
-    Hides: shapes agree; the first query takes the very last key, which it cannot see, and nobody is told.
+    Hides: shapes agree; the first query takes the very last key, which it cannot see, and no error is raised.
     """
     return np.asarray(_on_key(weights, N, -1).mean(axis=-1))
 
@@ -88,7 +88,7 @@ def first_half_counted_too(weights: Array, N: int) -> Array:
 
 @stands_in_for("prefix_matching")
 def whole_block_averaged(weights: Array, N: int) -> Array:
-    """The mean is over a block of N queries and N keys; to each query belongs one key of them, a diagonal.
+    """The mean is over a block of N queries and N keys; each query has one key of them, on a diagonal.
 
     Hides: right for N = 1, and for a head that looks evenly.
     """

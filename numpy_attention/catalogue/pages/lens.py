@@ -1,4 +1,4 @@
-"""What a part of the stream says about a token: Chapter 40."""
+"""The direct effect of a part of the residual stream on a logit (Chapter 40), through the last norm."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def _sigma(x: Array, eps: float) -> Array:
 
 @stands_in_for("direct_effect")
 def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """It divides by the sigma of the part, where that of the whole stream belongs: so the effects do not add up.
+    """It divides by the sigma of the part, where that of the whole stream belongs: the effects do not sum to the logit.
 
     Hides: right where the part is the whole stream.
     """
@@ -39,7 +39,7 @@ def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array
 
 @stands_in_for("direct_effect")
 def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the part is not taken off; the norm takes off the mean of the stream, and each part its own of it.
+    """The mean of the part is not subtracted; the norm subtracts the mean of the stream, the sum of those of the parts.
 
     Hides: right where the part's mean is zero, or that of gamma times direction.
     """
@@ -48,9 +48,9 @@ def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array,
 
 @stands_in_for("direct_effect")
 def centred_by_the_stream(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the whole stream is taken off each part, so that all parts together lose it as often as there are.
+    """The mean of the whole stream is subtracted from each part, so all parts together lose it once for each part.
 
-    Hides: right where the part is the whole stream, which is what one tries first.
+    Hides: right where the part is the whole stream, the first thing that most people try.
     """
     return _effect(part - stream.mean(axis=-1, keepdims=True), _sigma(stream, eps), gamma, direction)
 
@@ -66,7 +66,7 @@ def eps_beside_the_sigma(part: Array, stream: Array, gamma: Array, direction: Ar
 
 @stands_in_for("direct_effect")
 def eps_forgotten(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """eps takes no part; it belongs under the root, to the variance.
+    """eps is not used; it belongs under the root, added to the variance.
 
     Hides: the same but for a small share while eps is small.
     """
@@ -75,7 +75,7 @@ def eps_forgotten(part: Array, stream: Array, gamma: Array, direction: Array, ep
 
 @stands_in_for("direct_effect")
 def gamma_not_used(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """gamma is left out: it stands between the norm and the direction, number by number.
+    """gamma is left out: the norm multiplies by it, number by number, before the direction applies.
 
     Hides: right for a gamma of ones, which is that of a fresh model.
     """

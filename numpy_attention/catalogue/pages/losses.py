@@ -1,4 +1,4 @@
-"""Cross-entropy: Chapter 11."""
+"""The cross-entropy (Chapter 11): ignored places, label smoothing, logits of 1e4."""
 
 import math
 from typing import Any

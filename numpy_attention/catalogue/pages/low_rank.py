@@ -1,4 +1,4 @@
-"""Low rank: Chapter 37."""
+"""Changes of low rank (Chapter 37): the layer, in attention and feed-forward, and how training starts."""
 
 from collections.abc import Callable
 from functools import partial
@@ -140,7 +140,7 @@ def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank
 def both_sides_at_random(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
     """b starts at random like a: the first step starts from a disturbed model, not from the pretrained one.
 
-    Hides: it trains anyway, and has made up for the disturbance after a while.
+    Hides: it trains anyway, and after a while the disturbance is gone.
     """
     layer = LowRank(w, rank, rng=rng)
     layer.b[...] = rng.standard_normal(layer.b.shape) * rank**-0.5

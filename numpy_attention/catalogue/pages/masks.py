@@ -1,4 +1,4 @@
-"""Masks: Chapter 4. A mask has no gradient, so it has a trial."""
+"""The causal mask (Chapter 4). A mask has no gradient, so a trial compares it with the definition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ TRIALS = {"causal_mask": (causal_mask, trial_of_causal_mask)}
 def other_side(T_q: int, T_k: int | None = None) -> Array:
     """Every position sees what comes after it, and not what came before.
 
-    Hides: the loss falls faster than it should: the model reads the answer.
+    Hides: the loss falls, faster than it should: the model reads the answer.
     """
     T_k = T_q if T_k is None else T_k
     return np.arange(T_k) >= np.arange(T_q)[:, None] + (T_k - T_q)
@@ -60,7 +60,7 @@ def one_too_far(T_q: int, T_k: int | None = None) -> Array:
 def aligned_at_the_start(T_q: int, T_k: int | None = None) -> Array:
     """Query i sees keys 0 to i, though the queries are the last T_q of T_k positions.
 
-    Hides: right whenever T_q = T_k, which is always so in training and never with stored keys.
+    Hides: right whenever T_q = T_k, which is always so in training and never with a KV cache.
     """
     T_k = T_q if T_k is None else T_k
     return np.arange(T_k) <= np.arange(T_q)[:, None]

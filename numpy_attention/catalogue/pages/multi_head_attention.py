@@ -1,4 +1,4 @@
-"""Multi-head attention: Chapter 17."""
+"""Multi-head attention (Chapter 17): self and cross, grouped heads, rotary, ALiBi, biases, in tiles."""
 
 from collections.abc import Mapping
 from typing import Any

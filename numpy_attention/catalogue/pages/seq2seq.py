@@ -1,4 +1,4 @@
-"""The encoder-decoder and its stacks: Chapters 21 and 24."""
+"""The encoder-decoder (Chapter 24) and its stacks (Chapter 21): padding, tied tables, recomputation."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""A sequence classifier: Chapter 22."""
+"""The sequence classifier (Chapter 22): every pooling, padding, ids or vectors as inputs."""
 
 from typing import Any
 

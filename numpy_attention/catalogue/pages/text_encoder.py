@@ -1,4 +1,4 @@
-"""A text encoder: Chapter 22, continued. Its loss, and by themselves the directions that it gives."""
+"""The text encoder (Chapter 22, continued): the loss of pairs, and the directions without the loss."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ CHAPTER = 22
 
 
 class Directions(Layer):
-    """What a text encoder gives, as a layer: its gradients from a dy of any kind, not of the loss alone."""
+    """The forward of a text encoder as a layer, so that its backward can be tried with any dy, not only the loss's."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self.encoder = encoder

@@ -1,4 +1,4 @@
-"""Attention in little memory: Chapter 12."""
+"""Attention in little memory (Chapter 12): in tiles of any size, with mask, window, ALiBi and dropout."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", says="right without dropout")
 def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The backward counts the columns from one, the forward from zero, so that it draws the numbers of another tile.
+    """The backward counts the columns from one, the forward from zero, so it applies the dropout mask of another tile.
 
     Hides: dropout is off in the test.
     """
