@@ -141,9 +141,12 @@ def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
     return Entry(f"{name}: {variant}" if variant else name, name, spec, op, backward, **more)
 
 
-def layer_entry(cls: type, variant: str, spec: str, build: Build, **more: Any) -> Entry:
+def layer_entry(
+    cls: type, variant: str, spec: str, build: Build, options: Options | None = None, **more: Any
+) -> Entry:
     """An entry for a class, built anew for every draw."""
-    return Entry(f"{cls.__name__}: {variant}" if variant else cls.__name__, cls.__name__, spec, build=build, **more)
+    name = f"{cls.__name__}: {variant}" if variant else cls.__name__
+    return Entry(name, cls.__name__, spec, build=build, options=options or {}, **more)
 
 
 def size_of(sizes: Sizes, name: str) -> int:

@@ -218,21 +218,27 @@ WEAKER: tuple[Weakness, ...] = (
     Weakness("no mask, no padding", change=_without_causal, trials={"causal_mask": None}),
     Weakness("dropout off", change=_without_dropout),
     Weakness("all ids different", change=lambda entry: _prepare(entry, _ids_all_different), sizes=_DISTINCT),
-    Weakness("all of these at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE}, trials={
-        "causal_mask": None}),
+    Weakness(
+        "all of these at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE}, trials={"causal_mask": None}
+    ),
     Weakness("differences in float32, within 5 %", float32_differences),
     Weakness("absolute or relative 1e-3 of a mean loss", absolute_or_relative),
     Weakness("parameters only, not dx", parameters_only),
     Weakness("gradients only: no formula, no second use", gradients_only=True, trials=_NO_TRIALS),
-    Weakness("one token, one array, plain descent", trials={
-        "logits_step_by_step": partial(trial_of_stored_keys, length=1),
-        "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
-        "tied_step": partial(trial_of_tied_step, optimizer=SGD)}),
+    Weakness(
+        "one token, one array, plain descent",
+        trials={
+            "logits_step_by_step": partial(trial_of_stored_keys, length=1),
+            "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
+            "tied_step": partial(trial_of_tied_step, optimizer=SGD),
+        },
+    ),
     Weakness(
         "the loss falls", the_loss_falls, gradients_only=True,
         trials={
             **_NO_TRIALS, "Adam": trial_of_descent, "AdamW": trial_of_descent,
-            "low_rank_start": partial(trial_of_low_rank_start, look_first=False)}
+            "low_rank_start": partial(trial_of_low_rank_start, look_first=False),
+        },
     ),
     Weakness("shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
 )

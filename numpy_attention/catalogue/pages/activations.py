@@ -98,9 +98,4 @@ def three_missing_in_du(x: Array) -> Any:
     return _keeps_x(x)
 
 
-EXERCISES = (
-    Exercise(
-        "gelu", 8,
-        (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix")),
-    ),
-)
+EXERCISES = (Exercise("gelu", 8, (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix"))),)

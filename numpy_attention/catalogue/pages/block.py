@@ -30,7 +30,7 @@ def _build(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any, **optio
 def _entry(cls: type, variant: str, spec: str, wrong: str = "", call: Options | None = None, **options: Any) -> Entry:
     fixed = {"B": 2, "T": 3, "T_k": 4, "H": 2, "d_k": 2}
     build = partial(_build, cls, **options)
-    return layer_entry(cls, variant, spec, build, wrong=wrong, options=call or {}, fixed=fixed, tolerance=1e-5)
+    return layer_entry(cls, variant, spec, build, wrong=wrong, options=call, fixed=fixed, tolerance=1e-5)
 
 
 def _causal(sizes: Sizes) -> Mapping[str, Any]:

@@ -12,6 +12,15 @@ from numpy_attention.training.byte_pairs import Pair, merged
 CHAPTER = 27
 
 
+def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
+    """Count, merge the most frequent pair, and begin again."""
+    merges: list[Pair] = []
+    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
+        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
+        ids = merged(ids, merges[-1], 255 + len(merges))
+    return merges
+
+
 @stands_in_for("learn_merges")
 def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
     """It takes the most frequent pairs of the first text: each merge changes the pairs, so they must be counted again.
@@ -48,6 +57,13 @@ def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
     return merges
 
 
+def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:
+    """Replay the merges in the order of their learning."""
+    for i, pair in enumerate(merges):
+        ids = merged(ids, pair, first_id + i)
+    return ids
+
+
 @stands_in_for("encode")
 def merges_from_the_last(ids: list[int], merges: list[Pair]) -> list[int]:
     """The merges are replayed from the last to the first; a merge needs the ids that earlier merges make.
@@ -68,15 +84,6 @@ def ids_from_255(ids: list[int], merges: list[Pair]) -> list[int]:
     return encode(ids, merges, first_id=255)
 
 
-def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
-    """Count, merge the most frequent pair, and begin again."""
-    merges: list[Pair] = []
-    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
-        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
-        ids = merged(ids, merges[-1], 255 + len(merges))
-    return merges
-
-
 def _about_merges(rng: np.random.Generator) -> Questions:
     yield "one merge of 'banana'", (list(b"banana"), 1)
     yield "no pair of 'abc' stands twice", (list(b"abc"), 2)
@@ -84,13 +91,6 @@ def _about_merges(rng: np.random.Generator) -> Questions:
     yield "two merges of 'abcabcabd': the second is of a merged pair", (list(b"abcabcabd"), 2)
     yield "an empty text", ([], 3)
     yield "letters at random", (rng.integers(97, 101, 40).tolist(), 6)
-
-
-def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:
-    """Replay the merges in the order of their learning."""
-    for i, pair in enumerate(merges):
-        ids = merged(ids, pair, first_id + i)
-    return ids
 
 
 def _about_encoding(rng: np.random.Generator) -> Questions:

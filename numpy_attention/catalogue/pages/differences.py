@@ -11,6 +11,30 @@ from numpy_attention.catalogue.mistake import stands_in_for
 CHAPTER = 42
 
 
+def function_of_rows(x: Array) -> Array:
+    """The function that the exercise on differences gives."""
+    return np.asarray(x * np.tanh(x.sum(axis=-1, keepdims=True)))
+
+
+def differences(x: Array, dy: Array, h: float) -> Array:
+    """Central differences of sum(dy * f(x)), element by element."""
+    return element_by_element(x, h, lambda step: (_loss(x + step, dy) - _loss(x - step, dy)) / (2 * h))
+
+
+def element_by_element(x: Array, h: float, quotient: Callable[[Array], float]) -> Array:
+    """For every element of x the quotient of a step that is h at this element and 0 elsewhere."""
+    dx = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[i] = h
+        dx[i] = quotient(step)
+    return dx
+
+
+def _loss(x: Array, dy: Array) -> float:
+    return float((function_of_rows(x) * dy).sum())
+
+
 @stands_in_for("differences")
 def one_sided(x: Array, dy: Array, h: float) -> Array:
     """f(x + h) - f(x) over h has an error of the order of h; from both sides it is of the order of h^2.
@@ -57,31 +81,6 @@ def elements_kept_apart(x: Array, dy: Array, h: float) -> Array:
     return np.asarray((f(x + h) - f(x - h)) * dy / (2 * h))
 
 
-def _loss(x: Array, dy: Array) -> float:
-    return float((function_of_rows(x) * dy).sum())
-
-
-def function_of_rows(x: Array) -> Array:
-    """The function that the exercise on differences hands out."""
-    return np.asarray(x * np.tanh(x.sum(axis=-1, keepdims=True)))
-
-
-def differences(x: Array, dy: Array, h: float) -> Array:
-    """Central differences of sum(dy * f(x)), element by element."""
-    f = function_of_rows
-    return element_by_element(x, h, lambda step: ((f(x + step) - f(x - step)) * dy).sum() / (2 * h))
-
-
-def element_by_element(x: Array, h: float, quotient: Callable[[Array], float]) -> Array:
-    """The quotient for every element of x: that of the step which is h there, and 0 elsewhere."""
-    dx = np.zeros_like(x)
-    for i in np.ndindex(x.shape):
-        step = np.zeros_like(x)
-        step[i] = h
-        dx[i] = quotient(step)
-    return dx
-
-
 def _about_differences(rng: np.random.Generator) -> Questions:
     yield "one number, and dy = 1", (rng.standard_normal((1, 1)), np.ones((1, 1)), 0.1)
     yield "one row, and dy = 1", (rng.standard_normal((1, 3)), np.ones((1, 3)), 0.1)
@@ -90,8 +89,4 @@ def _about_differences(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"differences": differences}
-EXERCISES = (
-    Exercise(
-        "differences", 10, asked={"differences": Quiz(differences, _about_differences)},
-    ),
-)
+EXERCISES = (Exercise("differences", 10, asked={"differences": Quiz(differences, _about_differences)}),)

@@ -99,6 +99,27 @@ def ids_not_flattened(dy: Array, cache: EmbeddingCache) -> Array:
     return dtable
 
 
+def tied_table(ids: Array, table: Array, w: Array) -> Any:
+    """A model of one line, whose table serves at both ends."""
+    x = table[ids]
+    h = x @ w
+    return h @ table.T, (ids, table, w, x, h)
+
+
+def tied_table_backward(dlogits: Array, cache: Any) -> tuple[Array, Array]:
+    """Both gradients of the table, added."""
+    ids, table, w, x, h = cache
+    dh = dlogits @ table
+    dtable = rows_together(dlogits, h)
+    np.add.at(dtable, ids, dh @ w.T)
+    return dtable, rows_together(x, dh)
+
+
+def rows_together(a: Array, b: Array) -> Array:
+    """a^T b over all rows."""
+    return np.asarray(a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1]))
+
+
 @backward_of("tied_table")
 def only_the_rows_read(dlogits: Array, cache: Any) -> Any:
     """The gradient through the lookup alone; the table made the logits, too, and that gradient must be added.
@@ -139,27 +160,6 @@ def two_gradients_averaged(dlogits: Array, cache: Any) -> Any:
     """
     dtable, dw = tied_table_backward(dlogits, cache)
     return dtable / 2, dw
-
-
-def tied_table(ids: Array, table: Array, w: Array) -> Any:
-    """A model of one line, whose table serves at both ends."""
-    x = table[ids]
-    h = x @ w
-    return h @ table.T, (ids, table, w, x, h)
-
-
-def tied_table_backward(dlogits: Array, cache: Any) -> tuple[Array, Array]:
-    """Both gradients of the table, added."""
-    ids, table, w, x, h = cache
-    dh = dlogits @ table
-    dtable = rows_together(dlogits, h)
-    np.add.at(dtable, ids, dh @ w.T)
-    return dtable, rows_together(x, dh)
-
-
-def rows_together(a: Array, b: Array) -> Array:
-    """a^T b over all rows."""
-    return np.asarray(a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1]))
 
 
 OURS = {"tied_table": tied_table, "tied_table_backward": tied_table_backward}

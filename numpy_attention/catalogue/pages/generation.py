@@ -208,6 +208,12 @@ def single_tokens_above_p(logits: Array, p: float) -> Array:
         return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
 
 
+def draw(probabilities: Array, u: float) -> int:
+    """The first token at which the sum of the probabilities passes u."""
+    cumulative = np.cumsum(probabilities)
+    return int((cumulative <= u * cumulative[-1]).sum())
+
+
 @stands_in_for("draw")
 def zero_drawn(probabilities: Array, u: float) -> int:
     """The first token at which the sum reaches u: for u = 0 that is token 0, even if its probability is 0.
@@ -243,12 +249,6 @@ def _about_top_p(rng: np.random.Generator) -> Questions:
     yield "p = 1, which keeps all", (rng.standard_normal((2, 3)), 1.0)
     yield "several rows", (2 * rng.standard_normal((4, 6)), 0.8)
     yield "logits of a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
-
-
-def draw(probabilities: Array, u: float) -> int:
-    """The first token at which the sum of the probabilities passes u."""
-    cumulative = np.cumsum(probabilities)
-    return int((cumulative <= u * cumulative[-1]).sum())
 
 
 def _about_drawing(rng: np.random.Generator) -> Questions:

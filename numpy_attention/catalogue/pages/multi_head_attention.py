@@ -43,7 +43,7 @@ def _entry(
         return MultiHeadAttention(d_model, H, rng, H_kv, dtype=dtype, **options)
 
     fixed = {"B": 2, "d_k": 2, **(fixed or {"H": 3})}
-    return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong, fixed=fixed, options=call or {})
+    return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong, fixed=fixed, options=call)
 
 
 def _alibi(sizes: Sizes) -> Mapping[str, Any]:

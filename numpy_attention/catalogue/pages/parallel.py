@@ -11,6 +11,13 @@ CHAPTER = 31
 Gradients = dict[str, Array]
 
 
+def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """The gradient of the mean over all places, from those of the means over each worker's own."""
+    return {
+        name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
+    }
+
+
 @stands_in_for("joined_gradient")
 def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
     """The plain mean of the workers' gradients: a worker with few places counts as much as one with many.
@@ -51,13 +58,6 @@ def nan_without_places(grads: list[Gradients], counts: list[int]) -> Gradients:
         }
 
 
-def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The gradient of the mean over all places, from those of the means over each worker's own."""
-    return {
-        name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
-    }
-
-
 def _about_workers(rng: np.random.Generator) -> Questions:
     def grads(workers: int) -> list[dict[str, Array]]:
         return [{"w": rng.standard_normal((2, 1)), "b": rng.standard_normal(1)} for _ in range(workers)]
@@ -72,8 +72,4 @@ def _about_workers(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"joined_gradient": joined_gradient}
-EXERCISES = (
-    Exercise(
-        "several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)},
-    ),
-)
+EXERCISES = (Exercise("several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)}),)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Entry, layer_entry, size_of
+from numpy_attention.catalogue.entry import Entry, Options, layer_entry, size_of
 from numpy_attention.catalogue.tiny import SMALL, TILED, TINY, in_little_memory, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.models.seq2seq import Seq2Seq
@@ -25,11 +25,11 @@ def _config_of(sizes: Sizes, config: Any) -> Seq2SeqConfig:
     return Seq2SeqConfig(**{**vocabularies, **TINY, **config})
 
 
-def _entry(variant: str, options: Any = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
+def _entry(variant: str, options: Options | None = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
         return in_little_memory(Seq2Seq(_config_of(sizes, config), rng, dtype), rows > 0, rows)
 
-    return layer_entry(Seq2Seq, variant, PAIRS, build, options=options or {}, wrong=wrong, **SMALL)
+    return layer_entry(Seq2Seq, variant, PAIRS, build, options=options, wrong=wrong, **SMALL)
 
 
 def _stack(variant: str, spec: str, num_layers: int = 1, cross_attention: bool = False, **config: Any) -> Entry:

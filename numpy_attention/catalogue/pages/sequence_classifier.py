@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Entry, layer_entry, size_of
+from numpy_attention.catalogue.entry import Entry, Options, layer_entry, size_of
 from numpy_attention.catalogue.tiny import IDS, LENGTHS, SMALL, TILED, TINY, in_little_memory, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
@@ -16,14 +16,14 @@ ONE_EACH = ", targets: int<3> B"
 
 
 def _entry(
-    variant: str, spec: str, options: Any = None, wrong: str = "", recompute: bool = False, **config: Any
+    variant: str, spec: str, options: Options | None = None, wrong: str = "", recompute: bool = False, **config: Any
 ) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> SequenceClassifier:
         tokens = {} if "d_input" in config else {"vocab_size": size_of(sizes, "V")}
         complete = SequenceClassifierConfig(num_classes=3, **{**TINY, **tokens, **config})
         return in_little_memory(SequenceClassifier(complete, rng, dtype), recompute)
 
-    return layer_entry(SequenceClassifier, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
+    return layer_entry(SequenceClassifier, variant, spec, build, options=options, wrong=wrong, **SMALL)
 
 
 ENTRIES = (

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Array, Entry, layer_entry, size_of
+from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry, size_of
 from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, SMALL, TILED, TINY, in_little_memory, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.layer import Layer, prefixed
@@ -38,7 +38,7 @@ def _encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) ->
 
 
 def _pairs(
-    variant: str, options: Any = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
+    variant: str, options: Options | None = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
 ) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
         model = _encoder(sizes, rng, dtype, config)
@@ -47,14 +47,14 @@ def _pairs(
         return in_little_memory(model, recompute)
 
     spec = f"{IDS}, targets: int<V> B T_s"
-    return layer_entry(TextEncoder, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
+    return layer_entry(TextEncoder, variant, spec, build, options=options, wrong=wrong, **SMALL)
 
 
-def _directions(variant: str, spec: str, options: Any = None, **config: Any) -> Entry:
+def _directions(variant: str, spec: str, options: Options | None = None, **config: Any) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Directions:
         return Directions(_encoder(sizes, rng, dtype, config))
 
-    return layer_entry(TextEncoder, f"directions, {variant}", spec, build, options=options or {}, **SMALL)
+    return layer_entry(TextEncoder, f"directions, {variant}", spec, build, options=options, **SMALL)
 
 
 ENTRIES = (
