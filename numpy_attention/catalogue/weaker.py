@@ -138,29 +138,29 @@ def parameters_only(problem: Problem, seed: int) -> None:
     check(problem.but(pull_back=pull_back, without=without), seed, structure=False)
 
 
-def _prepare(entry: Entry, change: Callable[[Arrays, Entry], Arrays]) -> Entry:
+def _prepare(entry: Entry, change: Callable[[Arrays], Arrays]) -> Entry:
     before = entry.prepare
 
     def prepare(inputs: Arrays, sizes: Sizes) -> Arrays:
-        return change(inputs if before is None else before(inputs, sizes), entry)
+        return change(inputs if before is None else before(inputs, sizes))
 
     return replace(entry, prepare=prepare)
 
 
-def _gammas_of_one(inputs: Arrays, entry: Entry) -> Arrays:
+def _gammas_of_one(inputs: Arrays) -> Arrays:
     given = {"gamma": 1.0, "beta": 0.0}
     return {name: np.full_like(x, given[name]) if name in given else x for name, x in inputs.items()}
 
 
-def _nothing_hidden(inputs: Arrays, entry: Entry) -> Arrays:
-    open_ = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
+def _nothing_hidden(inputs: Arrays) -> Arrays:
+    shown = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
     if "targets" in inputs:
         t = inputs["targets"]
-        open_["targets"] = np.where((t < 0) | (t > 1000), 0, t)
-    return {**inputs, **open_}
+        shown["targets"] = np.where((t < 0) | (t > 1000), 0, t)
+    return {**inputs, **shown}
 
 
-def _ids_all_different(inputs: Arrays, entry: Entry) -> Arrays:
+def _ids_all_different(inputs: Arrays) -> Arrays:
     if "ids" not in inputs:
         return inputs
     ids = inputs["ids"]
@@ -182,8 +182,8 @@ def _without_causal(entry: Entry) -> Entry | None:
 
 
 def _as_often_written(entry: Entry) -> Entry | None:
-    opened = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
-    return opened and _prepare(_prepare(opened, _gammas_of_one), _ids_all_different)
+    shown = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
+    return shown and _prepare(_prepare(shown, _gammas_of_one), _ids_all_different)
 
 
 @dataclass(frozen=True)

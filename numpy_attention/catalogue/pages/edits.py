@@ -1,5 +1,6 @@
 """Edits of activations inside a model (Chapter 38): the op, and runs of every model with an edit at one place."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.inside.run import RunCache, backward_with, forward_with
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
-from numpy_attention.models.gpt import GPT
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
@@ -81,14 +81,8 @@ def _run(
     )
 
 
-def _gpt(
-    variant: str, place: str, spec: str, options: Any = None, rank: int = 0, recompute: bool = False,
-    wrong: str = "", **config: Any,
-) -> Entry:
-    def model_of(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-        return tiny_gpt(sizes, rng, dtype, rank, recompute, **config)
-
-    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", model_of, options, wrong)
+def _gpt(variant: str, place: str, spec: str, options: Any = None, wrong: str = "", **model: Any) -> Entry:
+    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", partial(tiny_gpt, **model), options, wrong)
 
 
 def _classifier(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> SequenceClassifier:

@@ -73,13 +73,9 @@ def keys_not_kept(model: GPT, ids: Array) -> Array:
     return np.concatenate(rows, axis=1)
 
 
-def _visible(new: int, stored: int) -> Array:
-    return np.tri(new, stored + new, stored, dtype=bool)
-
-
 def next_outputs(
     x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array,
-    *, mask_of: Callable[[int, int], Array | None] = _visible,
+    *, mask_of: Callable[[int, int], Array | None] = lambda new, stored: causal_mask(new, stored + new),
 ) -> tuple[Array, Array, Array]:
     """The outputs of new tokens behind stored ones, and the longer store."""
     k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])

@@ -51,12 +51,12 @@ def _alibi(sizes: Sizes) -> Mapping[str, Any]:
     return {"scores_bias": alibi_bias(H, T), "mask": causal_mask(T)}
 
 
-def _tiled(variant: str, band: Band, **options: Any) -> Entry:
+def _tiled(variant: str, band: Band, spec: str = X, **options: Any) -> Entry:
     def call(sizes: Sizes) -> Mapping[str, Any]:
         slopes = None if band.slopes is None else alibi_slopes(size_of(sizes, "H"))
         return {"band": band._replace(slopes=slopes), **dropout_on(sizes)}
 
-    return _entry(f"in tiles, {variant}", options.pop("spec", X), call=call, **options)
+    return _entry(f"in tiles, {variant}", spec, call=call, **options)
 
 
 ENTRIES = (
@@ -71,10 +71,12 @@ ENTRIES = (
     _entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
     _entry("ALiBi, causal", X, call=_alibi),
     _tiled("causal", Band(causal=True)),
-    _tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), spec=X_PADDING, dropout=0.3),
-    _tiled("cross", Band(), spec=CROSS, bias=True),
-    _tiled("rotary, grouped heads", Band(True), spec="x: B T d_model; d_model = G*H_kv*d_k",
-          fixed={"G": 2, "H_kv": 2, "d_k": 4}, rotary_base=100.0),
+    _tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), X_PADDING, dropout=0.3),
+    _tiled("cross", Band(), CROSS, bias=True),
+    _tiled(
+        "rotary, grouped heads", Band(True), "x: B T d_model; d_model = G*H_kv*d_k",
+        fixed={"G": 2, "H_kv": 2, "d_k": 4}, rotary_base=100.0,
+    ),
 )
 
 
