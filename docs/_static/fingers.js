@@ -39,7 +39,7 @@ function softmaxBackward(dweights, weights) {
   return mapped(dweights, weights, (x, w, i) => w * (x - average[i]));
 }
 
-// The names are those of the gallery of wrong backwards.
+// The names are those of the gallery of known mistakes.
 const MISTAKES = {
   sum_without_weights: "the softmax subtracts the plain sum of dweights, not the weighted one",
   diagonal_only: "only the diagonal of the softmax's Jacobian, w (1 - w)",

@@ -1,13 +1,13 @@
 """The catalogue: every op, layer and model in every variant, and what each must do.
 
     pages        a page a topic: its entries, the plain second form, its known mistakes, its exercises
-    table        all pages together, and `run`, which checks the entries by complex steps and differences
-    properties   what every entry must do beside: keep dtypes, change nothing, not mind strides, refuse wrong calls
-    show         the known mistakes: `catch(mistake)` says how the full check catches one, `print_gallery` shows all
+    table        all pages together, and `run`, which checks the gradients of the entries
+    properties   what every entry must also do: keep dtypes, change no input, take any strides, refuse wrong calls
+    show         the known mistakes: `catch(mistake)` returns the report that catches one, `print_gallery` shows all
     weaker       the check with one thing taken away, as tests often are
 
-Pages are made of: entry, mistake, exercise, compare, tiny. The entries of a page test gradients, dtypes, purity,
-strides, errors, and the same op on a GPU. A public backward, layer or model without an entry fails a test.
+Pages are made of the parts in entry, mistake, exercise, compare and tiny. A test fails if a public backward, layer or
+model has no entry.
 """
 
 import importlib
@@ -23,7 +23,7 @@ _ELSEWHERE = {"CATALOGUE": "table", "MISTAKES": "mistake", "Mistake": "mistake",
 
 
 def __getattr__(name: str) -> Any:
-    """All pages are read with the first use; who imports one file of this folder need not wait for them."""
+    """All pages are imported at the first use, so an import of one file of this folder is fast."""
     if name in __all__:
         importlib.import_module(f"{__name__}.table")
         return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'show')}"), name)

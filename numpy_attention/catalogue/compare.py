@@ -1,4 +1,4 @@
-"""Are two results the same? To the last bit, or up to rounding, whatever they are made of."""
+"""Compare two results, bit by bit or up to rounding."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def same(a: Any, b: Any, rounding: bool = False) -> bool:
-    """Equal to the last bit, or but for rounding, through tuples, dicts, layers and all else that a cache holds."""
+    """Equal in every bit, or up to rounding; tuples, dicts, layers and caches are compared part by part."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or (a.shape, a.dtype) != (b.shape, b.dtype):
             return False

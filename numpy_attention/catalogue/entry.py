@@ -1,8 +1,8 @@
-"""What the catalogue is made of: an entry is one op, layer or model in one variant, with the spec of its inputs.
+"""An entry of the catalogue: one op, layer or model in one variant, with the spec of its inputs.
 
     Entry("softmax: axis 0", "softmax", "x: A B C", ops.softmax, ops.softmax_backward, options={"axis": 0})
 
-A seed makes a case of it: sizes, arrays, and for a layer a new layer whose arrays are drawn at random too.
+A seed makes a case of an entry: sizes, arrays, and for a layer a new layer whose arrays are drawn at random too.
 """
 
 import math
@@ -27,7 +27,7 @@ from numpy_attention.gradcheck.problem import (
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
 Array = np.ndarray
-LIMIT = 200  # numbers in the inputs of one case, where its sizes can be so small
+LIMIT = 200  # numbers in the inputs of one case, if the sizes can be so small
 Options = Mapping[str, Any] | Callable[[Sizes], Mapping[str, Any]]
 Build = Callable[[Sizes, np.random.Generator, Any], Any]
 
@@ -91,9 +91,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Case:
-    """One draw from an entry: `y, cache = op(**inputs, **options)` with `op_backward(dy, cache)` beside it.
+    """One draw from an entry: `y, cache = op(**inputs, **options)` and `op_backward(dy, cache)`.
 
-    For a layer the inputs include every parameter and what is frozen, and the gradients come as a dict.
+    For a layer the inputs include every parameter and every frozen array, and the gradients come as a dict.
     """
 
     entry: Entry
@@ -105,7 +105,7 @@ class Case:
     op_backward: Any
 
     def problem(self, backend: NumPyBackend | None = None) -> Problem:
-        """The same as a problem for the checker; with a backend its op and backward are computed there."""
+        """The problem for the checker; with a backend, that backend computes the op and its backward."""
         if self.layer is None:
             here: Problem = OpProblem(self.op, self.op_backward, self.inputs, self.options)
         else:
@@ -117,12 +117,12 @@ class Case:
 
     @property
     def own_inputs(self) -> Arrays:
-        """The inputs that are no arrays of the layer."""
+        """The inputs without the arrays of the layer."""
         arrays = arrays_of(self.layer) if self.layer is not None else {}
         return {name: value for name, value in self.inputs.items() if name not in arrays}
 
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Forward and backward of the very op or layer, not of a copy that is bound to its parameters."""
+        """Forward and backward of the op, or of the layer with its own parameters."""
         layer = self.layer
         if layer is None:
             return self.op, self.op_backward
@@ -141,9 +141,12 @@ def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
     return Entry(f"{name}: {variant}" if variant else name, name, spec, op, backward, **more)
 
 
-def layer_entry(cls: type, variant: str, spec: str, build: Build, **more: Any) -> Entry:
+def layer_entry(
+    cls: type, variant: str, spec: str, build: Build, options: Options | None = None, **more: Any
+) -> Entry:
     """An entry for a class, built anew for every draw."""
-    return Entry(f"{cls.__name__}: {variant}" if variant else cls.__name__, cls.__name__, spec, build=build, **more)
+    name = f"{cls.__name__}: {variant}" if variant else cls.__name__
+    return Entry(name, cls.__name__, spec, build=build, options=options or {}, **more)
 
 
 def size_of(sizes: Sizes, name: str) -> int:
@@ -164,7 +167,7 @@ def dropout_on(_: Sizes) -> Mapping[str, Any]:
 
 
 def times(name: str, factor: float) -> Callable[[Arrays, Sizes], Arrays]:
-    """To prepare inputs: one of them is multiplied by a factor."""
+    """A function for `prepare` that multiplies one of the inputs by a factor."""
     return lambda inputs, sizes: {**inputs, name: inputs[name] * inputs[name].dtype.type(factor)}
 
 

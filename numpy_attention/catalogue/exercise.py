@@ -1,11 +1,11 @@
-"""An exercise: what its file must define, and on which inputs that is tried.
+"""An exercise: what its file must define, and the inputs on which the tutor tries that.
 
-    Try         one set of inputs for an op with its backward, or for a layer class: an entry of the catalogue in small
-    Quiz        questions to a function without a gradient: `ask(rng)` yields what is asked, in words, and the arguments
+    Try         one set of inputs for an op with its backward, or for a layer class: a small entry of the catalogue
+    Quiz        questions to a function without a gradient: `ask(rng)` yields each question in words, and its arguments
     Trial       a check of a function or class without a gradient, in place of questions
-    Exercise    one file: its tries, and what is asked
+    Exercise    one file: its tries, quizzes and trials
 
-The right answers are on the same pages (`OURS`), and are tried in the same way.
+A page also holds the right answers (`OURS`), which are tried in the same way.
 """
 
 import copy
@@ -48,7 +48,7 @@ class Try:
     fixed: Mapping[str, int] = field(default_factory=dict)
 
     def entry(self, module: Any) -> Entry:
-        """As an entry of a catalogue, with the functions of a module (a student's file, or our own)."""
+        """The entry for the functions of a module: a student's file, or our own."""
         made, build = getattr(module, self.name), self.build
         if build is None:
             own = {"op": made, "op_backward": getattr(module, f"{self.name}_backward")}
@@ -61,37 +61,35 @@ class Try:
 
 
 def beside(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
-    """A draw for the checker: the gradients are those of a student's backward, what is differenced is our own forward.
+    """A draw for the checker: the gradients come from a student's backward, the differences from our own forward.
 
-    So it does not matter how theirs computes, or in which process, as long as it gives the same (which is a property of
-    its own).
+    So the student's forward may compute in any way and in any process; that it agrees with ours is another property.
     """
-    theirs, ours = (one.case(seed, np.float64, sizes).problem() for one in (entry, right))
-    return _beside(theirs, ours)
 
+    def joined(theirs: Problem, ours: Problem) -> Problem:
+        def with_options(options: Mapping[str, Any]) -> Problem:
+            return joined(theirs.with_options(options), ours.with_options(options))
 
-def _beside(theirs: Problem, ours: Problem) -> Problem:
-    def with_options(options: Mapping[str, Any]) -> Problem:
-        return _beside(theirs.with_options(options), ours.with_options(options))
+        return theirs.but(bind=ours.bind, with_options=with_options)
 
-    return theirs.but(bind=ours.bind, with_options=with_options)
+    return joined(*(one.case(seed, np.float64, sizes).problem() for one in (entry, right)))
 
 
 @dataclass(frozen=True)
 class Quiz:
-    """Questions, from the plainest to the oddest, and the function that knows the answers."""
+    """Questions, from the simplest to the rarest, and the function that answers them."""
 
     right: Callable[..., Any]
     ask: Callable[[np.random.Generator], Questions]
-    returns: tuple[str, ...] = ()  # the names of what it returns, where that is a tuple
+    returns: tuple[str, ...] = ()  # the names of the returned values, if it returns a tuple
 
     @property
     def trials(self) -> dict[str, Check]:
-        """Each question in words, with what puts it: the same words for every seed, and other arguments."""
+        """Each question in words, with the check that asks it; the seed changes the arguments, not the words."""
         return {words: partial(self.put, words) for words, _ in self.ask(np.random.default_rng(0))}
 
     def put(self, question: str, made: Callable[..., Any], seed: int) -> None:
-        """Put one question of a seed.
+        """Ask one question, with the arguments of a seed.
 
         Raises: AssertionError at a wrong answer, with the arguments and both answers.
         """
@@ -110,11 +108,11 @@ class Quiz:
                 ]
                 raise AssertionError("\n".join([
                     complaint or "the arguments were changed in place; they belong to the caller",
-                    *([] if OF_DTYPE in complaint else numbers),  # in which no dtype could be seen
+                    *([] if OF_DTYPE in complaint else numbers),  # numbers do not show a dtype
                 ]))
 
     def outcome(self, made: Callable[..., Any]) -> list[Any]:
-        """Question by question the answers of some seeds; None where it stops."""
+        """For each question the answers to some seeds; None where the function raises an error."""
 
         def ask(seed: int) -> list[Any]:
             return [_or_none(made, arguments) for _, arguments in self.ask(np.random.default_rng(seed))]
@@ -124,7 +122,7 @@ class Quiz:
 
 @dataclass(frozen=True)
 class Trial:
-    """A check of what has no gradient, and the outcome of a run, to be compared with that of known mistakes."""
+    """A check of a function without a gradient, and its outcome, which is compared with those of known mistakes."""
 
     check: Check
     outcome: Callable[[Any], list[np.ndarray]]
@@ -137,24 +135,24 @@ class Trial:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One file of exercises: its tries, and what is `asked` of functions without a gradient, by their names.
+    """One exercise: its tries, and the quiz or trial of each function without a gradient, by name, in `asked`.
 
-    Its title, what is claimed of a right answer, hints and solution: grade/pages, in a file of its name.
+    The title, the claim, the hints and the solution are in grade/pages/NAME.md.
     """
 
     name: str
-    tutorial: int  # exercises come in the order of the tutorials that set them
+    tutorial: int  # the number of the tutorial that sets it; exercises have the order of the tutorials
     tries: tuple[Try, ...] = ()
     asked: Mapping[str, Quiz | Trial] = field(default_factory=dict)
     leave_out: tuple[str, ...] = ()  # mistakes in options that this exercise does not have
     memory: Callable[[Any], None] | None = None
     parts: tuple[str, ...] = ()  # backwards and layers of the package that an answer may use
-    from_nothing: bool = False  # the forward is the student's to write, too
-    theirs_to_write: tuple[str, ...] = ()  # what else of the package an answer may not use
+    from_nothing: bool = False  # the student writes the forward too
+    theirs_to_write: tuple[str, ...] = ()  # other functions of the package that an answer may not use
 
     @property
     def trials(self) -> dict[str, dict[str, Check]]:
-        """What is tried of each function without a gradient, in words, and the check that tries it."""
+        """For each function without a gradient its checks, by what they ask in words."""
         return {name: asked.trials for name, asked in self.asked.items()}
 
     @property
@@ -169,12 +167,12 @@ class Exercise:
 
     @property
     def subjects(self) -> list[str]:
-        """What is graded by itself: each function with its backward, each class."""
+        """What is graded separately: each function with its backward, each class."""
         return list(dict.fromkeys([*self.asked, *(one.name for one in self.tries)]))
 
     @property
     def answers(self) -> list[str]:
-        """What the package has of this, besides its backwards, and an answer may not call."""
+        """Functions and classes of the package, other than backwards, that an answer may not call."""
         return [*self.asked, *(self.subjects if self.from_nothing else ()), *self.theirs_to_write]
 
     @property
@@ -187,12 +185,12 @@ def _or_none(made: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return made(*copy.deepcopy(arguments))
-    except Exception:  # an answer may stop in any way
+    except Exception:  # an answer may raise any error
         return None
 
 
 def difference(answer: Any, expected: Any, what: str = "what it returns", names: tuple[str, ...] = ()) -> str:
-    """How an answer differs from what is right, in words; "" if it does not. `names` are those of a tuple's parts."""
+    """How an answer differs from the right one, in words; "" if it does not. `names` are those of a tuple's parts."""
     if answer is None:
         return f"{what} is None; is there a `return` at its end?"
     if isinstance(expected, tuple | list):
@@ -231,7 +229,7 @@ def _difference_of_arrays(answer: Any, expected: np.ndarray, what: str) -> str:
 
 
 def shown(value: Any, digits: int = 4) -> str:
-    """A value in numbers, where there are few enough to be read."""
+    """A value in numbers, or the shape of an array with too many of them."""
     if isinstance(value, np.ndarray):
         if value.size > SHOWN:
             return f"an array {value.shape}"
@@ -245,7 +243,7 @@ def shown(value: Any, digits: int = 4) -> str:
 
 
 def peak_memory(f: Callable[..., Any], *args: Any) -> int:
-    """The most bytes that a call holds at once, beyond what was there before; a function elsewhere is asked there."""
+    """The most bytes that a call allocates at once; a function of another process is measured in that process."""
     elsewhere = getattr(f, "peak_memory", None)
     if elsewhere is not None:
         return int(elsewhere(*args))

@@ -1,4 +1,4 @@
-"""A known mistake: a wrong op, backward, layer or function, in our contracts, with the place where it belongs.
+"""A known mistake: a wrong op, backward, layer or function, which takes the place of the right one.
 
     @backward_of("softmax", says="...")            takes the place of softmax_backward
     @op_of("layer_norm", its_backward, says="...") takes the place of the op and of its backward
@@ -6,10 +6,10 @@
     @stands_in_for("Linear")                       takes the place of a whole layer, or of a class or function that
                                                    is in no catalogue, such as an optimizer
 
-The first paragraph of the docstring says why it is wrong, the one that begins `Hides:` why it goes unnoticed. `says` is
-what the report of the full check must say of it. A mistake with `says` is in docs/gallery.md: the full check must catch
-it on the entries of its op, and the weaker checks are tried on it. One without `says` is a likely wrong answer to an
-exercise: the tutor must recognize it.
+The first paragraph of the docstring says why it is wrong, the one that begins `Hides:` why a test may miss it. `says`
+are words that the report of the full check must contain. A mistake with `says` is in docs/gallery.md: the full check
+must catch it on the entries of its op, and the weaker checks are tried on it. A mistake without `says` is a likely
+wrong answer to an exercise: the tutor must recognize it.
 """
 
 import inspect
@@ -45,7 +45,7 @@ class Mistake:
         if self.stand_in is None:
             return replace(entry, op=self.op or entry.op, op_backward=self.op_backward or entry.op_backward)
         build = entry.build
-        assert build is not None, f"{self.name} spoils a layer, and {entry.name} is none"
+        assert build is not None, f"{self.name} spoils a layer, and {entry.name} is not a layer"
 
         def build_spoiled(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
             layer = build(sizes, rng, dtype)
@@ -68,7 +68,7 @@ def backward_of(covers: str, says: str = "") -> Callable[[Made], Made]:
 
 
 def op_of(covers: str, op_backward: Callable[..., Any] | None = None, says: str = "") -> Callable[[Made], Made]:
-    """A wrong op; with a backward that fits it, no gradient check can tell."""
+    """A wrong op; no gradient check can catch it if its backward fits it."""
     return _enter(covers, "op", op_backward=op_backward, says=says)
 
 
@@ -78,7 +78,7 @@ def method_of(covers: str, method: str, says: str = "") -> Callable[[Made], Made
 
 
 def stands_in_for(covers: str, says: str = "") -> Callable[[Made], Made]:
-    """A wrong class or function as a whole: a layer, an optimizer, a mask, a way to generate."""
+    """A wrong class or function: a layer, an optimizer, a mask, a sampler."""
     return _enter(covers, "stand_in", says=says)
 
 
@@ -88,7 +88,7 @@ def mistakes_of(*covers: str) -> list[Mistake]:
 
 
 def _enter(covers: str, part: str, **others: Any) -> Callable[[Made], Made]:
-    """Enter what is decorated among the mistakes, by its name and with the words of its docstring."""
+    """A decorator that enters a function or class in MISTAKES, with the two texts of its docstring."""
 
     def add(made: Made) -> Made:
         wrong, _, hides = (" ".join(text.split()) for text in (inspect.getdoc(made) or "").partition("Hides:"))

@@ -1,7 +1,7 @@
 """What every entry of the catalogue must do: have the right gradients, and keep the contract of an op.
 
-Each property is a function of an entry, a seed and sizes, and raises AssertionError in words. Right gradients alone
-are not enough: a backward that fits a wrong forward has them, and so has one that overwrites what others still read.
+Each property is a function of an entry, a seed and sizes, and raises an AssertionError that says what is wrong. Right
+gradients are not enough: a backward that fits a wrong forward has them, and so has one that overwrites its inputs.
 """
 
 import copy
@@ -24,7 +24,7 @@ Property = Callable[[Entry, int, Sizes | None], None]
 
 
 class OtherDtype(AssertionError):
-    """Something came out in another dtype than went in; `widened` says that it is float64, where float32 went in."""
+    """A result has another dtype than the inputs; `widened` if it is float64."""
 
     def __init__(self, message: str, came: np.dtype[Any]) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | Non
 def a_sample_of_the_gradients_agrees(
     entry: Entry, seed: int, sizes: Sizes | None = None, sample: int | None = 24
 ) -> None:
-    """The same for so many elements of all arguments together, and numbers alone: for draws by the thousand."""
+    """The same for a sample of the elements of all arguments together: fast enough for thousands of draws."""
     report = check(entry.case(seed, np.float64, sizes).problem(), seed, sample=sample, structure=sample is None)
     assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
 
@@ -62,7 +62,7 @@ def dtype_is_kept(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
 
 
 def nothing_is_changed(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """Inputs, dy and the cache stay as they were, and both functions give the same answer when called twice."""
+    """Inputs, dy and cache do not change, and both functions return the same result when called twice."""
     case = entry.case(seed, np.float64, sizes)
     problem = case.problem()
     inputs = copy.deepcopy(case.inputs)
@@ -107,14 +107,14 @@ def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -
 
 
 def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """A wrong shape, dtype or id raises one error that says what was expected and what came."""
+    """A wrong shape, dtype or id raises an error that says what was expected and what was given."""
     case = entry.case(seed, np.float64, sizes)
     for change, inputs in case.wrong_calls().items():
         try:
             case.op(**inputs, **case.options)
         except (ValueError, TypeError) as error:
             message = str(error)
-            assert "must be" in message or "must" in message, f"{entry.name}, {change}: says only {message!r}"
+            assert "must" in message, f"{entry.name}, {change}: says only {message!r}"
             assert "got" in message, f"{entry.name}, {change}: {message!r} does not say what it got"
         else:
             shapes = {name: getattr(value, "shape", value) for name, value in inputs.items()}
@@ -122,7 +122,7 @@ def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None)
 
 
 def forward_is_the_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """The output is that of the formula written plainly, where a page has it: `PLAIN`."""
+    """The output is that of the formula in plain NumPy, if a page has one (`PLAIN`)."""
     case = entry.case(seed, np.float64, sizes)
     plain, of_a_layer = PLAIN.get(entry.covers), {} if case.layer is None else {"layer": case.layer}
     expected = plain(**of_a_layer, **case.inputs, **copy.deepcopy(case.options)) if plain is not None else None
@@ -155,7 +155,7 @@ def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:
 
 
 def _gradients(case: Case, seed: int, disturbed: bool) -> Any:
-    """What the backward says, after another use perhaps."""
+    """What the backward returns; if `disturbed`, the forward runs once more before it."""
     forward, backward = case.functions()
     inputs = case.own_inputs
     y, cache = forward(**inputs, **copy.deepcopy(case.options))

@@ -1,9 +1,9 @@
 """The gallery of known mistakes: each caught by the full check, and what weaker checks let through.
 
-A mistake is tried by the properties of the catalogue in turn, on the entries of the op that it spoils. The gradients
-come first, since their report says most: where, by how much, and the likely mistake. Then the forward against the plain
-formula, a second use before the backward, inputs and caches left alone, dtypes. What has no gradient has a trial; what
-is in an exercise alone has the exercise's tries and questions.
+A mistake is put into the entries of its op, and the properties of the catalogue are tried on them in turn. The
+gradients come first, since their report says most: where, by how much, and the likely mistake. Then come the forward
+against the plain formula, a second use before the backward, inputs and caches that must not change, and dtypes. A
+function without a gradient has a trial; one that only an exercise has is tried with the inputs of the exercise.
 """
 
 import sys
@@ -16,13 +16,12 @@ import numpy as np
 
 from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.exercise import Check
+from numpy_attention.catalogue.exercise import SEEDS, Check
 from numpy_attention.catalogue.mistake import MISTAKES, Mistake
 from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, TRIALS, ours
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from numpy_attention.gradcheck.spec import Sizes
 
-SEEDS = (0, 1, 2)
 PROPERTIES: tuple[properties.Property, ...] = (
     properties.gradients_agree_with_differences, properties.forward_is_the_formula,
     properties.two_uses_do_not_disturb_each_other, properties.nothing_is_changed, properties.dtype_is_kept,
@@ -32,24 +31,24 @@ GALLERY = {name: mistake for name, mistake in MISTAKES.items() if mistake.says}
 
 
 def catch(mistake: Mistake, weakness: Weakness = FULL) -> str:
-    """What the check says against a mistake; empty when it gets through."""
+    """The complaint of the check about a mistake; empty if the check misses it."""
     return next(filter(None, _complaints(mistake, weakness)), "")
 
 
 def failure(check: Callable[..., Any], *given: Any) -> str:
-    """What a property or a trial says against what it is given; empty when it holds. A crash is a failure too."""
+    """The message of a property or trial that fails on these arguments; empty if it holds. A crash is a failure too."""
     try:
         with np.errstate(all="ignore"):
             check(*given)
     except AssertionError as error:
         return str(error)
-    except Exception as error:  # a mistake may break in any way
+    except Exception as error:  # a mistake may raise any error
         return f"{type(error).__name__}: {error}"
     return ""
 
 
 def _complaints(mistake: Mistake, weakness: Weakness) -> Iterator[str]:
-    """What each trial, or each property of each entry, says to it, as far as the weakness leaves them."""
+    """The complaints of each trial, or of each property on each entry, that the weakness does not leave out."""
 
     def gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
         weakness.compare(entry.case(seed, np.float64, sizes).problem(), seed)
@@ -58,7 +57,7 @@ def _complaints(mistake: Mistake, weakness: Weakness) -> Iterator[str]:
         sizes = _sizes(entry, weakness, seed)
         said = failure(property_, mistake.spoil(entry), seed, sizes)
         unfair = said and weakness is not FULL and failure(property_, entry, seed, sizes)
-        return "" if unfair else said  # a check that refuses the right op too tells nothing of a wrong one
+        return "" if unfair else said  # a check that fails on the right op proves nothing about a wrong one
 
     for trial in _trials(mistake, weakness):
         for seed in SEEDS:
@@ -78,7 +77,7 @@ def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
 
 
 def _entries(mistake: Mistake) -> list[Entry]:
-    """Where a mistake is tried: in the catalogue; one that the tutor alone knows, as its exercise tries an answer."""
+    """Where a mistake is tried: on the entries of its op, or, without `says`, on the inputs of its exercise."""
     if mistake.covers in TRIALS:
         return []
     if mistake.says:
@@ -95,7 +94,7 @@ def _sizes(entry: Entry, weakness: Weakness, seed: int) -> Sizes | None:
 
 
 def print_gallery(stream: TextIO | None = None) -> int:
-    """Show every mistake, then what weaker checks miss; return how many got through the full check."""
+    """Show every mistake, then what weaker checks miss; return how many the full check misses."""
     out = sys.stdout if stream is None else stream
     started, survivors = time.perf_counter(), 0
     width = max(len(name) for name in GALLERY)
@@ -118,6 +117,6 @@ def print_gallery(stream: TextIO | None = None) -> int:
 
 
 def missed_by_weaker() -> Iterator[tuple[str, list[str]]]:
-    """For each weaker check the names of the mistakes that get through."""
+    """For each weaker check the names of the mistakes that it misses."""
     for weakness in WEAKER:
         yield weakness.name, [mistake.name for mistake in GALLERY.values() if not catch(mistake, weakness)]

@@ -1,15 +1,16 @@
-"""All pages in one table: what is checked, in the order of the chapters, and the run that checks it.
+"""All pages in one table, in the order of the chapters, and the run that checks their entries.
 
-A page is a module in `pages`; it is found by itself. What it may define:
+A page is a module in `pages`; no list names it. What it may define:
 
     CHAPTER      its place in every list
     ENTRIES      every op, layer and model in every variant, with the spec of its inputs
-    PLAIN        {"softmax": f}: the forward once more, in the plainest NumPy; f takes what the op takes, and a layer's
-                 also takes `layer`; it returns None for a variant that it does not have
-    TRIALS       {"Adam": (Adam, trial)}: what has no gradient, and its trial
-    EXERCISES    its exercises, and OURS, the right answers that the package does not have under their names
+    PLAIN        {"softmax": f}: the forward once more, in plain NumPy; f has the arguments of the op, for a layer also
+                 `layer`; it returns None for a variant that it does not cover
+    TRIALS       {"Adam": (Adam, trial)}: functions and classes without a gradient, and their trials
+    EXERCISES    its exercises
+    OURS         right answers to its exercises, by name, if `numpy_attention.ops` does not have them
 
-and its known mistakes, which the decorators of `mistake` enter into MISTAKES.
+It may also hold known mistakes, which the decorators in `mistake` enter in MISTAKES.
 """
 
 import difflib
@@ -35,14 +36,14 @@ from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 
 _FOUND = [importlib.import_module(f"{pages.__name__}.{one.name}") for one in pkgutil.iter_modules(pages.__path__)]
-PAGES = sorted(_FOUND, key=lambda page: page.CHAPTER)  # of one chapter in the order of their names
+PAGES = sorted(_FOUND, key=lambda page: page.CHAPTER)  # pages of one chapter in the order of their names
 _PLACES = {page.__name__: place for place, page in enumerate(PAGES)}
 for _name in sorted(MISTAKES, key=lambda name: _PLACES.get(MISTAKES[name].page, len(PAGES))):
     MISTAKES[_name] = MISTAKES.pop(_name)  # pages import each other, so they entered in another order
 
 
 def _all(name: str) -> list[Any]:
-    """What all pages have under a name that stands for a tuple, or the items of a dict."""
+    """The members of the tuples, or the items of the dicts, that all pages have under this name."""
     found = [getattr(page, name, ()) for page in PAGES]
     return [item for one in found for item in (one.items() if isinstance(one, dict) else one)]
 
@@ -55,7 +56,7 @@ _OURS = SimpleNamespace(**{name: getattr(ops, name) for name in ops.__all__}, **
 
 
 def ours() -> Any:
-    """The right answers, under the names that the exercises use: the package's own, and those on the pages."""
+    """The right answers to the exercises, by name: the ops, and OURS of all pages."""
     return _OURS
 
 
@@ -80,7 +81,7 @@ def run(
 ) -> int:
     """Check the gradients of the catalogue, a line an entry with its worst relative error; return how many failed.
 
-    The error is the disagreement with the complex step, which is exact; a line says so where differences had to judge.
+    The error is against the complex step, which is exact; a line says which gradients differences judged instead.
     """
     out = stream if stream is not None else sys.stdout
     failures, started = 0, time.perf_counter()
@@ -114,7 +115,7 @@ def left_to_differences(report: Report) -> str:
 
 
 def _summary(reports: dict[str, Report]) -> list[str]:
-    """What the column of errors says as a whole, and whose errors are by differences."""
+    """Median and maximum of the errors, and the entries that differences judged."""
     left = [name for name, report in reports.items() if left_to_differences(report)]
     exact = {name: report.error for name, report in reports.items() if name not in left}
     lines = []

@@ -1,4 +1,4 @@
-"""Models small enough for every gradient of every parameter to be checked; several pages share them."""
+"""Settings of models so small that every gradient of every parameter can be checked; several pages share them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,8 @@ from numpy_attention.pretrained.low_rank import add_low_rank
 TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_length": 4}
 GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False}
 TILED: dict[str, Any] = {"attention": "tiled"}
-TOKENS = "ids: int<V> B T, targets: int<V|-100> B T"
+IDS = "ids: int<V> B T"
+LENGTHS = {"lengths": np.array([1, 3])}  # of the B = 2 texts
 SMALL: dict[str, Any] = {"fixed": {"B": 2, "T": 3, "T_s": 4, "V": 5, "W": 5}, "tolerance": 1e-5}
 
 
@@ -24,10 +25,10 @@ def training_on(sizes: Sizes) -> Mapping[str, Any]:
 
 
 def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
-    """The model, told to keep of each block its input alone, and to take its loss by so many rows of V = 5 logits."""
+    """The model; it keeps only the input of each block if asked to, and computes its loss from so many rows at once."""
     model.recompute = recompute
     if rows:
-        model.logits_at_once = 5 * rows
+        model.logits_at_once = SMALL["fixed"]["V"] * rows
     return model
 
 
@@ -35,7 +36,7 @@ def tiny_gpt(
     sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False, rows: int = 0,
     **config: Any,
 ) -> GPT:
-    """A GPT that a check can afford, with changes of low rank if a rank is given."""
+    """A small GPT, with changes of low rank if a rank is given."""
     model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
     if rank:
         add_low_rank(model, rank, 3.0, rng)

@@ -1,13 +1,13 @@
 """Weaker checks: the full check with one thing taken away, to see which mistakes then get through.
 
-Each weakness is something that a quick test does, in one of three ways:
+Each weakness is a shortcut of a quick test, of one of three kinds:
 
     compare     how gradients are judged: with a dy of ones, in float32, by a loss that falls, by their shapes alone
     change      what they are tried on: gammas of one, nothing hidden, ids that all differ, dropout off
     sizes       how large: all axes equal, a batch of one
 
-A mistake counts as caught as soon as one draw of many catches it, three seeds for each entry of the catalogue. So what
-is missed was missed every time, and the number of the missed is a lower bound.
+A mistake counts as caught if one draw of many catches it: three seeds for each entry of its op. So a missed mistake
+was missed in every draw, and the number of missed mistakes is a lower bound.
 """
 
 from collections.abc import Callable
@@ -91,15 +91,15 @@ def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolera
 
 
 def a_hundred_elements(problem: Problem, seed: int) -> None:
-    """The full check of so many elements: with all sizes equal, attention has thousands of parameters."""
+    """The full check of a hundred elements: with all sizes equal, attention has thousands of parameters."""
     check(problem, seed, sample=100, structure=False)
 
 
 def the_loss_falls(problem: Problem, seed: int) -> None:
-    """Fifty small steps along the gradient of a squared distance: does it shrink?
+    """Fifty small steps along the gradient of a squared distance must make it smaller.
 
-    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. What
-    is caught on such a draw alone does not count as caught.
+    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. Such a
+    draw does not count (`show.catch`).
     """
     arrays = {name: np.array(value) for name, value in problem.inputs.items()}
     y, _ = problem.run(arrays)
@@ -125,7 +125,7 @@ def shapes_and_isfinite(problem: Problem, seed: int) -> None:
 
 
 def parameters_only(problem: Problem, seed: int) -> None:
-    """The full check of a layer's parameters; nobody looks at dx."""
+    """The full check of a layer's parameters, without dx."""
     if not problem.parameters:
         check(problem, seed, structure=False)
         return
@@ -138,29 +138,29 @@ def parameters_only(problem: Problem, seed: int) -> None:
     check(problem.but(pull_back=pull_back, without=without), seed, structure=False)
 
 
-def _prepare(entry: Entry, change: Callable[[Arrays, Entry], Arrays]) -> Entry:
+def _prepare(entry: Entry, change: Callable[[Arrays], Arrays]) -> Entry:
     before = entry.prepare
 
     def prepare(inputs: Arrays, sizes: Sizes) -> Arrays:
-        return change(inputs if before is None else before(inputs, sizes), entry)
+        return change(inputs if before is None else before(inputs, sizes))
 
     return replace(entry, prepare=prepare)
 
 
-def _gammas_of_one(inputs: Arrays, entry: Entry) -> Arrays:
+def _gammas_of_one(inputs: Arrays) -> Arrays:
     given = {"gamma": 1.0, "beta": 0.0}
     return {name: np.full_like(x, given[name]) if name in given else x for name, x in inputs.items()}
 
 
-def _nothing_hidden(inputs: Arrays, entry: Entry) -> Arrays:
-    open_ = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
+def _nothing_hidden(inputs: Arrays) -> Arrays:
+    shown = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
     if "targets" in inputs:
         t = inputs["targets"]
-        open_["targets"] = np.where((t < 0) | (t > 1000), 0, t)
-    return {**inputs, **open_}
+        shown["targets"] = np.where((t < 0) | (t > 1000), 0, t)
+    return {**inputs, **shown}
 
 
-def _ids_all_different(inputs: Arrays, entry: Entry) -> Arrays:
+def _ids_all_different(inputs: Arrays) -> Arrays:
     if "ids" not in inputs:
         return inputs
     ids = inputs["ids"]
@@ -182,13 +182,13 @@ def _without_causal(entry: Entry) -> Entry | None:
 
 
 def _as_often_written(entry: Entry) -> Entry | None:
-    opened = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
-    return opened and _prepare(_prepare(opened, _gammas_of_one), _ids_all_different)
+    shown = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
+    return shown and _prepare(_prepare(shown, _gammas_of_one), _ids_all_different)
 
 
 @dataclass(frozen=True)
 class Weakness:
-    """What is taken away from the full check: `trials` replaces some trials, None for those that are left out."""
+    """What is taken away from the full check; `trials` replaces some trials, and leaves out those that are None."""
 
     name: str
     compare: Compare = check
@@ -218,21 +218,27 @@ WEAKER: tuple[Weakness, ...] = (
     Weakness("no mask, no padding", change=_without_causal, trials={"causal_mask": None}),
     Weakness("dropout off", change=_without_dropout),
     Weakness("all ids different", change=lambda entry: _prepare(entry, _ids_all_different), sizes=_DISTINCT),
-    Weakness("all of these at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE}, trials={
-        "causal_mask": None}),
+    Weakness(
+        "all of these at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE}, trials={"causal_mask": None}
+    ),
     Weakness("differences in float32, within 5 %", float32_differences),
     Weakness("absolute or relative 1e-3 of a mean loss", absolute_or_relative),
     Weakness("parameters only, not dx", parameters_only),
     Weakness("gradients only: no formula, no second use", gradients_only=True, trials=_NO_TRIALS),
-    Weakness("one token, one array, plain descent", trials={
-        "logits_step_by_step": partial(trial_of_stored_keys, length=1),
-        "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
-        "tied_step": partial(trial_of_tied_step, optimizer=SGD)}),
+    Weakness(
+        "one token, one array, plain descent",
+        trials={
+            "logits_step_by_step": partial(trial_of_stored_keys, length=1),
+            "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
+            "tied_step": partial(trial_of_tied_step, optimizer=SGD),
+        },
+    ),
     Weakness(
         "the loss falls", the_loss_falls, gradients_only=True,
         trials={
             **_NO_TRIALS, "Adam": trial_of_descent, "AdamW": trial_of_descent,
-            "low_rank_start": partial(trial_of_low_rank_start, look_first=False)}
+            "low_rank_start": partial(trial_of_low_rank_start, look_first=False),
+        },
     ),
     Weakness("shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
 )

@@ -124,8 +124,8 @@ def symmetry_alone() -> tuple[int, int]:
 def of_complex_steps(text: str) -> str:
     """docs/complex_step.md with its counts new."""
     caught, asymmetric = symmetry_alone()
-    new = f"of the gallery's {len(GALLERY)} wrong backwards it catches {caught}: {asymmetric} because"
-    text = counted(text, r"of the gallery's \d+ wrong backwards it catches \d+: \d+ because", new)
+    new = f"of the gallery's {len(GALLERY)} mistakes it catches {caught}: {asymmetric} because"
+    text = counted(text, r"of the gallery's \d+ mistakes it catches \d+: \d+ because", new)
     text = counted(text, r"each of the \d+ lines", f"each of the {len(CATALOGUE)} lines")
     return counted(text, r"not symmetric, \d+ because", f"not symmetric, {caught - asymmetric} because")
 

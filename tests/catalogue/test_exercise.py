@@ -1,6 +1,7 @@
-"""An exercise says what its file must define; a quiz finds the first wrong answer, and tells it in numbers."""
+"""An exercise defines what its file must hold, and our own answer passes it; a quiz shows the first wrong answer."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,9 @@ from numpy_attention import ops
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, peak_memory, shown
 from numpy_attention.catalogue.table import EXERCISES, ours
+from numpy_attention.grade.grading import grade_module
+
+FILES = Path(__file__).parents[2] / "tutorials" / "exercises"
 
 
 def halves(x: np.ndarray) -> tuple[np.ndarray, int]:
@@ -126,9 +130,18 @@ def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_our_own_module_holds_all_that_is_needed(name: str) -> None:
-    for needed in EXERCISES[name].needed:
-        assert callable(getattr(ours(), needed))
+def test_our_own_answer_passes_the_exercise(name: str) -> None:
+    grade = grade_module(EXERCISES[name], ours(), examples=3)
+    assert grade.state == "right", grade.text
+    assert grade.passed == grade.of
+
+
+def test_every_exercise_has_a_file_and_every_file_is_an_exercise() -> None:
+    assert {file.stem for file in FILES.glob("*.py")} == EXERCISES.keys()
+    for name in EXERCISES:
+        text = (FILES / f"{name}.py").read_text("utf-8")
+        assert "raise NotImplementedError" in text
+        assert f"python -m numpy_attention grade tutorials/exercises/{name}.py --hint 1" in text
 
 
 def test_a_try_is_an_entry_with_the_students_functions() -> None:

@@ -46,7 +46,7 @@ def test_a_name_is_given_once() -> None:
 def test_mistakes_are_found_by_what_they_spoil() -> None:
     assert {mistake.name for mistake in mistakes_of("draw")} == {"zero_drawn", "always_the_likeliest"}
     assert {"last_id_wins", "buffered_plus"} <= {mistake.name for mistake in mistakes_of("embedding")}
-    assert MISTAKES["always_the_likeliest"].wrong.startswith("u takes no part")
+    assert MISTAKES["always_the_likeliest"].wrong.startswith("u is not used")
     assert MISTAKES["always_the_likeliest"].hides == "it is right more often than any other single answer."
 
 

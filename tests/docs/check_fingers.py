@@ -27,17 +27,17 @@ def expected(given: Arrays, scale: float, mistake: str = "") -> Arrays:
     """What the package computes, with a mistake of the gallery in it."""
     q, k, v, dy, mask = (given[name] for name in (*INPUTS, "mask"))
     options: dict[str, Any] = {"mask": mask, "scale": scale}
-    mutant = MISTAKES.get(mistake)
-    of_attention = mutant is not None and mutant.covers == "scaled_dot_product_attention"
+    known = MISTAKES.get(mistake)
+    of_attention = known is not None and known.covers == "scaled_dot_product_attention"
     y, cache = scaled_dot_product_attention(q, k, v, **options)
     weights, dweights = cache.weights, dy @ v.T
-    by = (mutant.op_backward if mutant and not of_attention else None) or softmax_backward
+    by = (known.op_backward if known and not of_attention else None) or softmax_backward
     dscores = by(dweights, SoftmaxCache(weights, -1))
     found = {"weights": weights, "y": y, "dweights": dweights}
-    if mutant and of_attention:
-        made, its_cache = (mutant.op or scaled_dot_product_attention)(q, k, v, **options)
+    if known and of_attention:
+        made, its_cache = (known.op or scaled_dot_product_attention)(q, k, v, **options)
         np.testing.assert_array_equal(made, y)
-        dq, dk, dv, _ = (mutant.op_backward or scaled_dot_product_attention_backward)(dy, its_cache)
+        dq, dk, dv, _ = (known.op_backward or scaled_dot_product_attention_backward)(dy, its_cache)
     else:
         dq, dk, dv = scale * dscores @ k, scale * dscores.T @ q, weights.T @ dy
         found["dscores"] = dscores

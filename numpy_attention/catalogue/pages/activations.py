@@ -1,4 +1,4 @@
-"""Activations: Chapter 10."""
+"""relu, gelu and silu (Chapter 10): both forms of gelu, inputs far from zero, and the corner of relu."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ CHAPTER = 10
 
 
 def _far_out(inputs: Arrays, sizes: Sizes) -> Arrays:
-    """All elements but the last where gelu is x or nothing; that one gives the gradient its size."""
+    """All elements but the last are so large that gelu is x or 0; the last gives the gradient its size."""
     inputs["x"].reshape(-1)[:-1] *= 12
     return inputs
 
@@ -53,17 +53,13 @@ def plain_gelu(x: Array, approximate: str = "tanh") -> Array:
 PLAIN = {"gelu": plain_gelu}
 
 
-def _with_x(x: Array, approximate: str = "tanh") -> Any:
-    return gelu(x, approximate)[0], x
-
-
 @op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, says="the other form of gelu")
 def erf_gradient_for_tanh(x: Array, approximate: str = "tanh") -> Any:
     """The forward is the tanh form, the backward differentiates the erf form.
 
     Hides: the two slopes are about 1e-3 apart, below most tolerances.
     """
-    return _with_x(x, approximate)
+    return gelu(x, approximate)[0], x
 
 
 def _gelu_slope(x: Array, du: Array) -> Array:
@@ -86,9 +82,9 @@ def _three_missing(dy: Array, x: Array) -> Array:
 
 @op_of("gelu", _root_missing)
 def root_missing_in_du(x: Array) -> Any:
-    """u' = 1 + 3 * 0.044715 x^2 lacks the factor sqrt(2 / pi), which stands before the bracket in u.
+    """u' = 1 + 3 * 0.044715 x^2 lacks the factor sqrt(2 / pi), which multiplies the bracket in u.
 
-    Hides: at x = 0, and far out where the tanh is flat.
+    Hides: right at x = 0, and for a large |x|, where the tanh is flat.
     """
     return _keeps_x(x)
 
@@ -97,14 +93,9 @@ def root_missing_in_du(x: Array) -> Any:
 def three_missing_in_du(x: Array) -> Any:
     """u' holds 0.044715 x^2, where the derivative of 0.044715 x^3 is 3 * 0.044715 x^2: the 3 is missing.
 
-    Hides: near x = 0 and far out; it is a few hundredths off at most.
+    Hides: nearly right close to x = 0 and for a large |x|; off by a few hundredths at most.
     """
     return _keeps_x(x)
 
 
-EXERCISES = (
-    Exercise(
-        "gelu", 8,
-        (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix")),
-    ),
-)
+EXERCISES = (Exercise("gelu", 8, (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix"))),)

@@ -1,12 +1,13 @@
-"""Scaled dot-product attention: Chapter 6."""
+"""Scaled dot-product attention (Chapter 6): masks, biases, scales, dropout, grouped heads, saturated scores."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numpy_attention import ops
-from numpy_attention.catalogue.entry import Array, Entry, generator, op_entry, times
+from numpy_attention.catalogue.entry import Array, Options, generator, op_entry, times
 from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of, stands_in_for
 from numpy_attention.catalogue.pages.softmax import plain_softmax
@@ -24,13 +25,13 @@ CHAPTER = 6
 
 ATTENTION = "scaled_dot_product_attention"
 QKV = "q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v"
+ONE_HEAD = "q: T_q d_k, k: T_k d_k, v: T_k d_v"
 GROUPED = "q: B H_q T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v"
 GROUPS = "; H_q = G*H_kv"
 REFUSED = "k+0 k-1 v+2 k.T q:float32 q:int64 q[list]"
 
 
-def _entry(spec: str, variant: str, **more: Any) -> Entry:
-    return op_entry(ATTENTION, spec, variant, **more)
+_entry = partial(op_entry, ATTENTION)
 
 
 def _nothing_to_see(inputs: Arrays, sizes: Sizes) -> Arrays:
@@ -38,9 +39,14 @@ def _nothing_to_see(inputs: Arrays, sizes: Sizes) -> Arrays:
     return inputs
 
 
+def dropped(rate: float) -> Options:
+    """Options that turn dropout on, with a new generator for each case."""
+    return lambda _: {"dropout": rate, "rng": generator()}
+
+
 ENTRIES = (
     _entry(QKV, "T_q and T_k differ", wrong=REFUSED),
-    _entry("q: T_q d_k, k: T_k d_k, v: T_k d_v", "no leading axes", wrong="k-1 v+0"),
+    _entry(ONE_HEAD, "no leading axes", wrong="k-1 v+0"),
     _entry(
         "q: B T_q d_k, k: B T_k d_k, v: B T_k d_v, mask: bool B T_q T_k", "one head, mask",
         wrong="mask+1 mask:float64"
@@ -55,17 +61,11 @@ ENTRIES = (
     _entry(QKV + ", bias: B 1 T_q T_k, mask: bool B 1 T_q T_k", "both, and a scale", options={"scale": 0.7}),
     _entry(QKV, "scale", options={"scale": 0.3}),
     _entry(QKV, "saturated", prepare=times("q", 40.0), tolerance=1e-5),
-    _entry(QKV, "dropout", options=lambda _: {"dropout": 0.4, "rng": generator()}),
-    _entry(
-        QKV + ", mask: bool B 1 T_q T_k, bias: T_q T_k", "mask, bias and dropout",
-        options=lambda _: {"dropout": 0.3, "rng": generator()}
-    ),
+    _entry(QKV, "dropout", options=dropped(0.4)),
+    _entry(QKV + ", mask: bool B 1 T_q T_k, bias: T_q T_k", "mask, bias and dropout", options=dropped(0.3)),
     _entry(GROUPED + GROUPS, "grouped heads", at_least={"G": 2, "H_kv": 2}, wrong="k+1 v+1 q:float32"),
     _entry(GROUPED + ", mask: bool B 1 T_q T_k, bias: H_q T_q T_k" + GROUPS, "grouped heads, mask and bias"),
-    _entry(
-        GROUPED + ", mask: bool B H_q T_q T_k" + GROUPS, "grouped heads, mask and dropout",
-        options=lambda _: {"dropout": 0.3, "rng": generator()}
-    ),
+    _entry(GROUPED + ", mask: bool B H_q T_q T_k" + GROUPS, "grouped heads, mask and dropout", options=dropped(0.3)),
 )
 
 
@@ -73,7 +73,7 @@ def plain_attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, scale: float | None = None,
     causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0, **_: Any,
 ) -> Array | None:
-    """Query by query over the keys that it may look at; not for dropout."""
+    """Query by query, over the keys that the query may look at; None with dropout."""
     if dropout:
         return None
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -234,20 +234,22 @@ def scale_upside_down(dy: Array, cache: AttentionCache) -> Any:
     return dq / cache.scale**2, dk / cache.scale**2, dv, dbias
 
 
-def _weights(scores: Array, axis: int = -1) -> Array:
-    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return np.asarray(e / e.sum(axis=axis, keepdims=True))
-
-
 def _scores(q: Array, k: Array) -> Array:
     return np.asarray(q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype))
+
+
+def attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[Array, Array]:
+    """Attention and its weights."""
+    scores = _scores(q, k)
+    weights, _ = ops.softmax(scores if mask is None else np.where(mask, scores, -np.inf))
+    return weights @ v, weights
 
 
 @stands_in_for("attention")
 def scores_not_scaled(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """The scores are not divided by sqrt(d_k), so they grow with the width, and the weights go to one key alone.
 
-    Hides: shapes and sums are right; it trains, though slower the wider the heads.
+    Hides: shapes and sums are right; it trains, but more slowly with wider heads.
     """
     return attention(q * np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
 
@@ -268,7 +270,7 @@ def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = 
     Hides: the shapes agree.
     """
     scores = _scores(q, k)
-    weights = _weights(scores if mask is None else np.where(mask, scores, -np.inf), axis=-2)
+    weights = plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf), axis=-2)
     return weights @ v, weights
 
 
@@ -292,11 +294,11 @@ def mask_upside_down(q: Array, k: Array, v: Array, mask: Array | None = None) ->
 
 @stands_in_for("attention")
 def mask_behind_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden weights are set to zero behind the softmax, so that the others no longer sum to one: mask the scores.
+    """Hidden weights are set to zero after the softmax, so that the others no longer sum to one: mask the scores.
 
-    Hides: hidden keys have no say, as it should be; without a mask it is right.
+    Hides: hidden keys get no weight, as they should; without a mask it is right.
     """
-    weights = _weights(_scores(q, k))
+    weights = plain_softmax(_scores(q, k))
     weights = weights if mask is None else weights * mask
     return weights @ v, weights
 
@@ -308,18 +310,18 @@ def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = Non
     Hides: without a mask it is right.
     """
     scores = _scores(q, k)
-    weights = _weights(scores if mask is None else scores * mask)
+    weights = plain_softmax(scores if mask is None else scores * mask)
     return weights @ v, weights
 
 
 @stands_in_for("attention")
 def evenly_over_what_is_hidden(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all of it; it must get zeros.
+    """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all keys; it must get zeros.
 
     Hides: right for every query that may look at something.
     """
     scores = _scores(q, k)
-    weights = _weights(scores if mask is None else np.where(mask, scores, np.asarray(-1e9, q.dtype)))
+    weights = plain_softmax(scores if mask is None else np.where(mask, scores, np.asarray(-1e9, q.dtype)))
     return weights @ v, weights
 
 
@@ -330,7 +332,7 @@ def nan_where_nothing_is_seen(q: Array, k: Array, v: Array, mask: Array | None =
     Hides: right for every query that may look at something.
     """
     scores = _scores(q, k)
-    weights = _weights(scores if mask is None else np.where(mask, scores, -np.inf))
+    weights = plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf))
     return weights @ v, weights
 
 
@@ -365,7 +367,7 @@ def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array,
 def average_left_out(dy: Array, cache: AttentionCache) -> Any:
     """dscores = weights * dweights, without the average of dweights that the softmax subtracts from it.
 
-    Hides: where that average, weighted by the weights, happens to be zero.
+    Hides: right where that average, weighted by the weights, is zero.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
 
@@ -382,24 +384,11 @@ def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION)
 def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
-    """dweights goes on as dscores, as if the weights were the scores: the softmax has a gradient of its own.
+    """dweights is used as dscores, as if the weights were the scores: the backward of the softmax is missing.
 
     Hides: shapes agree, and dv is right.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: dweights)
-
-
-def _dropout(_: Sizes) -> dict[str, Any]:
-    return {"dropout": 0.4, "rng": generator()}
-
-
-def attention(
-    q: Array, k: Array, v: Array, mask: Array | None = None
-) -> tuple[Array, Array]:
-    """Attention and its weights."""
-    scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(k.shape[-1]), q.dtype)
-    weights, _ = ops.softmax(scores if mask is None else np.where(mask, scores, -np.inf))
-    return weights @ v, weights
 
 
 def _about_attention(rng: np.random.Generator) -> Questions:
@@ -426,7 +415,7 @@ EXERCISES = (
         "attention", 4,
         (
             Try(ATTENTION, QKV), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
-            Try(ATTENTION, "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes"),
+            Try(ATTENTION, ONE_HEAD + ", mask: bool T_q T_k", "no leading axes"),
         ),
         leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group"),
     ),
@@ -434,7 +423,7 @@ EXERCISES = (
         "attention_options", 6,
         (
             Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
-            Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", _dropout),
+            Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", dropped(0.4)),
             Try(ATTENTION, GROUPED + GROUPS, "shared heads", at_least={"G": 2}),
         ),
     ),

@@ -1,6 +1,7 @@
-"""The block: Chapter 20."""
+"""The encoder and decoder block (Chapter 20; residual: Chapter 19): pre-norm and post-norm, cross-attention."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy_attention.catalogue.entry import Array, Entry, Options, dropout_on, l
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import method_of
 from numpy_attention.catalogue.pages.multi_head_attention import X_MASK, X, width
+from numpy_attention.catalogue.tiny import GATED
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.block import DecoderBlock, EncoderBlock
 from numpy_attention.layers.residual import residual_backward
@@ -18,38 +20,36 @@ from numpy_attention.ops.tiles import Band
 CHAPTER = 20
 
 DECODER = "x: B T d_model, context: B T_k d_model, context_mask: bool B 1 1 T_k; d_model = H*d_k"
-GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False, "dropout": 0.3}
 CROSSED: dict[str, Any] = {"cross_attention": True, "pre_norm": True, "activation": "gelu", "dropout": 0.3}
 
 
-def _entry(cls: type, variant: str, spec: str, wrong: str = "", call: Options | None = None, **options: Any) -> Entry:
-    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
-        H = size_of(sizes, "H")
-        return cls(H * size_of(sizes, "d_k"), H, 5, rng, dtype=dtype, **options)
+def _build(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any, **options: Any) -> Any:
+    return cls(width(sizes), sizes["H"], 5, rng, dtype=dtype, **options)
 
+
+def _entry(cls: type, variant: str, spec: str, wrong: str = "", call: Options | None = None, **options: Any) -> Entry:
     fixed = {"B": 2, "T": 3, "T_k": 4, "H": 2, "d_k": 2}
-    return layer_entry(cls, variant, spec, build, wrong=wrong, options=call or {}, fixed=fixed, tolerance=1e-5)
+    build = partial(_build, cls, **options)
+    return layer_entry(cls, variant, spec, build, wrong=wrong, options=call, fixed=fixed, tolerance=1e-5)
 
 
 def _causal(sizes: Sizes) -> Mapping[str, Any]:
     return {"mask": causal_mask(size_of(sizes, "T"))}
 
 
-def _causal_dropout_on(sizes: Sizes) -> Mapping[str, Any]:
-    return {**_causal(sizes), **dropout_on(sizes)}
-
-
-def _tiles_dropout_on(sizes: Sizes) -> Mapping[str, Any]:
-    return {"band": Band(causal=True), **dropout_on(sizes)}
-
-
 ENTRIES = (
     _entry(EncoderBlock, "post-norm", X_MASK, wrong="x-1"),
     _entry(EncoderBlock, "pre-norm", X_MASK, pre_norm=True, activation="gelu"),
-    _entry(EncoderBlock, "rms norm, swiglu, dropout", X, call=dropout_on, **GATED),
+    _entry(EncoderBlock, "rms norm, swiglu, dropout", X, call=dropout_on, dropout=0.3, **GATED),
     _entry(DecoderBlock, "post-norm, cross", DECODER, "context-1", _causal, cross_attention=True),
-    _entry(DecoderBlock, "pre-norm, cross, dropout", DECODER, call=_causal_dropout_on, **CROSSED),
-    _entry(DecoderBlock, "in tiles, cross, dropout", DECODER, call=_tiles_dropout_on, **CROSSED),
+    _entry(
+        DecoderBlock, "pre-norm, cross, dropout", DECODER,
+        call=lambda sizes: {**_causal(sizes), **dropout_on(sizes)}, **CROSSED,
+    ),
+    _entry(
+        DecoderBlock, "in tiles, cross, dropout", DECODER,
+        call=lambda sizes: {"band": Band(causal=True), **dropout_on(sizes)}, **CROSSED,
+    ),
     _entry(DecoderBlock, "pre-norm, no cross", X, call=_causal, pre_norm=True, activation="silu"),
     _entry(DecoderBlock, "post-norm, no cross, no bias", X, call=_causal, bias=False),
 )
@@ -86,7 +86,7 @@ def _straight_path(block: EncoderBlock, dy: Array, cache: Any) -> Array:
 
 @method_of("EncoderBlock", "backward", says="backward changed dy in place")
 def branch_reads_a_changed_gradient(self: EncoderBlock, dy: Array, cache: Any) -> Any:
-    """The feed-forward branch works in place on dy, and the straight path then reads the changed array.
+    """The feed-forward branch changes dy in place, and the straight path then reads the changed array.
 
     Hides: a test of the feed-forward network by itself is right.
     """
@@ -95,20 +95,11 @@ def branch_reads_a_changed_gradient(self: EncoderBlock, dy: Array, cache: Any) -
     return right
 
 
-def _block(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
-    return cls(width(sizes), sizes["H"], 5, rng, dtype=dtype)
-
-
-def _ours(d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator, dtype: Any) -> EncoderBlock:
-    """As the exercise has it."""
-    return EncoderBlock(d_model, num_heads, d_ff, rng, pre_norm=True, activation="gelu", dtype=dtype)
-
-
-OURS = {"EncoderBlock": _ours}
+OURS = {"EncoderBlock": partial(EncoderBlock, pre_norm=True, activation="gelu")}
 EXERCISES = (
     Exercise(
         "encoder_block", 9,
-        (Try("EncoderBlock", X_MASK, build=_block, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
+        (Try("EncoderBlock", X_MASK, build=_build, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
         parts=("MultiHeadAttention", "FeedForward", "LayerNorm"),
     ),
 )

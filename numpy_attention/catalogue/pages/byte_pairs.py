@@ -1,4 +1,4 @@
-"""Byte pairs: Chapter 27, continued."""
+"""Byte-pair encoding (Chapter 27, continued): which pairs are merged, and the ids of a text."""
 
 from collections import Counter
 from itertools import pairwise
@@ -12,9 +12,18 @@ from numpy_attention.training.byte_pairs import Pair, merged
 CHAPTER = 27
 
 
+def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
+    """Count, merge the most frequent pair, and begin again."""
+    merges: list[Pair] = []
+    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
+        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
+        ids = merged(ids, merges[-1], 255 + len(merges))
+    return merges
+
+
 @stands_in_for("learn_merges")
 def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """The most frequent pairs of the first text: after each merge the pairs are others, and must be counted anew.
+    """It takes the most frequent pairs of the first text: each merge changes the pairs, so they must be counted again.
 
     Hides: the first merge is right.
     """
@@ -24,7 +33,7 @@ def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
-    """Of pairs that are equally frequent it takes the one that stands first; here it must be that of the lowest ids.
+    """Of pairs that are equally frequent it takes the one that comes first; here it must be that of the lowest ids.
 
     Hides: it is as good a vocabulary, but not the same one for another order of the same texts.
     """
@@ -37,7 +46,7 @@ def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """It goes on where no pair stands twice, and gives an id to what this text has once: nothing is learned by that.
+    """It goes on where no pair occurs twice, and gives an id to a pair that occurs once, from which nothing is learned.
 
     Hides: right while the text is long enough.
     """
@@ -48,9 +57,16 @@ def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
     return merges
 
 
+def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:
+    """Replay the merges in the order of their learning."""
+    for i, pair in enumerate(merges):
+        ids = merged(ids, pair, first_id + i)
+    return ids
+
+
 @stands_in_for("encode")
 def merges_from_the_last(ids: list[int], merges: list[Pair]) -> list[int]:
-    """The merges are replayed from the last to the first; a merge can be made only where its parts have been.
+    """The merges are replayed from the last to the first; a merge needs the ids that earlier merges make.
 
     Hides: right with a single merge.
     """
@@ -65,23 +81,7 @@ def ids_from_255(ids: list[int], merges: list[Pair]) -> list[int]:
 
     Hides: that byte occurs in no text.
     """
-    for i, pair in enumerate(merges):
-        ids = merged(ids, pair, 255 + i)
-    return ids
-
-
-def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
-    """Count, merge the most frequent pair, and begin again."""
-    merges: list[Pair] = []
-    while len(merges) < num_merges:
-        counts = Counter(pairwise(ids))
-        most = max(counts.values(), default=0)
-        if most < 2:
-            break
-        best = min(pair for pair, count in counts.items() if count == most)
-        ids = merged(ids, best, 256 + len(merges))
-        merges.append(best)
-    return merges
+    return encode(ids, merges, first_id=255)
 
 
 def _about_merges(rng: np.random.Generator) -> Questions:
@@ -91,13 +91,6 @@ def _about_merges(rng: np.random.Generator) -> Questions:
     yield "two merges of 'abcabcabd': the second is of a merged pair", (list(b"abcabcabd"), 2)
     yield "an empty text", ([], 3)
     yield "letters at random", (rng.integers(97, 101, 40).tolist(), 6)
-
-
-def encode(ids: list[int], merges: list[Pair]) -> list[int]:
-    """Replay the merges in the order of their learning."""
-    for i, pair in enumerate(merges):
-        ids = merged(ids, pair, 256 + i)
-    return ids
 
 
 def _about_encoding(rng: np.random.Generator) -> Questions:

@@ -1,4 +1,4 @@
-"""Gradients by differences: what the checks are made of."""
+"""Central differences, the reference of the checker. It has no chapter; its page comes after the last one."""
 
 from collections.abc import Callable
 
@@ -9,6 +9,30 @@ from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
 from numpy_attention.catalogue.mistake import stands_in_for
 
 CHAPTER = 42
+
+
+def function_of_rows(x: Array) -> Array:
+    """The function that the exercise on differences gives."""
+    return np.asarray(x * np.tanh(x.sum(axis=-1, keepdims=True)))
+
+
+def differences(x: Array, dy: Array, h: float) -> Array:
+    """Central differences of sum(dy * f(x)), element by element."""
+    return element_by_element(x, h, lambda step: (_loss(x + step, dy) - _loss(x - step, dy)) / (2 * h))
+
+
+def element_by_element(x: Array, h: float, quotient: Callable[[Array], float]) -> Array:
+    """For every element of x the quotient of a step that is h at this element and 0 elsewhere."""
+    dx = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[i] = h
+        dx[i] = quotient(step)
+    return dx
+
+
+def _loss(x: Array, dy: Array) -> float:
+    return float((function_of_rows(x) * dy).sum())
 
 
 @stands_in_for("differences")
@@ -40,7 +64,7 @@ def dy_left_out(x: Array, dy: Array, h: float) -> Array:
 
 @stands_in_for("differences")
 def all_moved_at_once(x: Array, dy: Array, h: float) -> Array:
-    """All of x is moved at once, which gives the sum of the gradient; each element needs a step of its own.
+    """All of x is moved at once, which gives the sum of the gradient; each element needs its own step.
 
     Hides: right for an x of one number.
     """
@@ -57,31 +81,6 @@ def elements_kept_apart(x: Array, dy: Array, h: float) -> Array:
     return np.asarray((f(x + h) - f(x - h)) * dy / (2 * h))
 
 
-def _loss(x: Array, dy: Array) -> float:
-    return float((function_of_rows(x) * dy).sum())
-
-
-def function_of_rows(x: Array) -> Array:
-    """The function that the exercise on differences hands out."""
-    return np.asarray(x * np.tanh(x.sum(axis=-1, keepdims=True)))
-
-
-def differences(x: Array, dy: Array, h: float) -> Array:
-    """Central differences of sum(dy * f(x)), element by element."""
-    f = function_of_rows
-    return element_by_element(x, h, lambda step: ((f(x + step) - f(x - step)) * dy).sum() / (2 * h))
-
-
-def element_by_element(x: Array, h: float, quotient: Callable[[Array], float]) -> Array:
-    """The quotient for every element of x: that of the step which is h there, and 0 elsewhere."""
-    dx = np.zeros_like(x)
-    for i in np.ndindex(x.shape):
-        step = np.zeros_like(x)
-        step[i] = h
-        dx[i] = quotient(step)
-    return dx
-
-
 def _about_differences(rng: np.random.Generator) -> Questions:
     yield "one number, and dy = 1", (rng.standard_normal((1, 1)), np.ones((1, 1)), 0.1)
     yield "one row, and dy = 1", (rng.standard_normal((1, 3)), np.ones((1, 3)), 0.1)
@@ -90,8 +89,4 @@ def _about_differences(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"differences": differences}
-EXERCISES = (
-    Exercise(
-        "differences", 10, asked={"differences": Quiz(differences, _about_differences)},
-    ),
-)
+EXERCISES = (Exercise("differences", 10, asked={"differences": Quiz(differences, _about_differences)}),)

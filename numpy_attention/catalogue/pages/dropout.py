@@ -1,4 +1,4 @@
-"""Dropout: Chapter 5."""
+"""Dropout (Chapter 5): on with a fixed mask, at rate 0, and in evaluation."""
 
 from typing import Any
 
@@ -75,28 +75,24 @@ def evaluation_rescales(x: Array, rate: float, rng: np.random.Generator | None) 
     return dropout(x, rate, rng)
 
 
-def _share(dy: Array, cache: DropoutCache) -> Array:
-    return dy if cache.kept is None else np.asarray(dy * cache.kept * np.asarray(cache.scale, dy.dtype))
-
-
 def _dropout(x: Array, rate: float, rng: np.random.Generator | None, kept_share: bool, scale: float) -> Any:
     if rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
     kept = (rng.random(x.shape, dtype=np.float32) >= rate) ^ kept_share
     cache = DropoutCache(kept, scale, x.shape, x.dtype)
-    return _share(x, cache), cache
+    return dropout_backward(x, cache), cache  # which multiplies x, too, by the mask and the scale
 
 
-@op_of("dropout", _share)
+@op_of("dropout", dropout_backward)
 def kept_not_scaled_up(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
-    """What is kept must be divided by 1 - rate, or the sums of training are smaller than those of use.
+    """What is kept must be divided by 1 - rate, or the sums in training are smaller than those in evaluation.
 
     Hides: forward and backward fit each other, so every check of gradients passes.
     """
     return _dropout(x, rate, rng, False, 1.0)
 
 
-@op_of("dropout", _share)
+@op_of("dropout", dropout_backward)
 def rate_taken_for_the_share_kept(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
     """rate is the share that is dropped; here it is kept, and what is kept is divided by rate.
 
@@ -112,7 +108,7 @@ EXERCISES = (
             Try("dropout", "x: N d", "in training", _on),
             Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
         ),
-        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker runs a second, and says so
+        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker makes a second run and reports it
         from_nothing=True,
     ),
 )

@@ -1,5 +1,6 @@
-"""Edits of what flows inside a model: Chapter 38."""
+"""Edits of activations inside a model (Chapter 38): the op, and runs of every model with an edit at one place."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,11 @@ import numpy as np
 from numpy_attention.catalogue.entry import Array, Entry, dropout_on, size_of
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of
-from numpy_attention.catalogue.tiny import GATED, TILED, TINY, tiny_gpt
+from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, TILED, TINY, tiny_gpt
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.inside.run import RunCache, backward_with, forward_with
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
-from numpy_attention.models.gpt import GPT
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
@@ -21,20 +21,18 @@ from numpy_attention.ops.sums import sum_to_shape
 
 CHAPTER = 38
 
-IDS = "ids: int<V> B T"
 PAIRS = "source_ids: int<V> B T_s, target_ids: int<V> B T"
 STREAM = "keep: bool B T 4, add: B T 4"
 VECTOR = "keep: bool B T 1, add: 4"
 HEADS = "keep: bool H 1 1, add: H T 2"
 SIZES = {"B": 2, "T": 3, "T_s": 4, "V": 5, "H": 2}
 STREAM_AT, OF_HEADS, OF_NETWORK, LAST = "blocks.1", "blocks.0.attention", "blocks.0.feed_forward", "norm"
-LENGTHS = {"lengths": np.array([1, 3])}
 REFUSED = "x:int64 x[list] keep+0 keep:int64 keep:float64 keep[more] add+0 add-1 add:float32 add:int64 add[list]"
 Run = tuple[Array, tuple[RunCache, tuple[int, ...] | None]]
 
 
 class AtPlace(Layer):
-    """A run with an edit at one place, as a layer: a function of what is added there, and of every parameter."""
+    """A model with an edit at one place, as a layer: a function of what is added there, and of every parameter."""
 
     def __init__(self, model: Any, place: str) -> None:
         self.model, self.place = model, place
@@ -53,14 +51,14 @@ class AtPlace(Layer):
 
 
 class Edited(AtPlace):
-    """Of a model that reads one text."""
+    """An edited model that reads one text."""
 
     def forward(self, ids: Array, keep: Array | None, add: Array | None, **options: Any) -> Run:
         return self.run(keep, add, ids, **options)
 
 
 class EditedPair(AtPlace):
-    """Of an encoder-decoder, which reads two."""
+    """An edited encoder-decoder, which reads two texts."""
 
     def forward(self, source_ids: Array, target_ids: Array, keep: Array | None, add: Array | None) -> Run:
         return self.run(keep, add, source_ids, target_ids)
@@ -83,14 +81,8 @@ def _run(
     )
 
 
-def _gpt(
-    variant: str, place: str, spec: str, options: Any = None, rank: int = 0, recompute: bool = False,
-    wrong: str = "", **config: Any,
-) -> Entry:
-    def model_of(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-        return tiny_gpt(sizes, rng, dtype, rank, recompute, **config)
-
-    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", model_of, options, wrong)
+def _gpt(variant: str, place: str, spec: str, options: Any = None, wrong: str = "", **model: Any) -> Entry:
+    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", partial(tiny_gpt, **model), options, wrong)
 
 
 def _classifier(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> SequenceClassifier:
@@ -157,7 +149,7 @@ PLAIN = {"edit": plain_edit}
 
 @backward_of("edit", says="it leaks through what keep hides")
 def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
-    """dx = dy: what was thrown away gets a gradient, though moving it moves nothing.
+    """dx = dy: what was thrown away gets a gradient, although y does not depend on it.
 
     Hides: right as long as all is kept; and the numbers that are kept have the right gradient.
     """
@@ -166,7 +158,7 @@ def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit", says="the backward takes keep the other way round")
 def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
-    """The mask is upside down on the way back: what was thrown away gets the gradient, and what was kept none.
+    """The backward inverts the mask: what was thrown away gets the gradient, and what was kept gets none.
 
     Hides: shapes and sizes are right; where a head is masked, some gradient goes to every head's weights.
     """
@@ -210,7 +202,7 @@ def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
 
 @op_of("edit", added_only_where_kept, says="the forward gives")
 def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None = None) -> Any:
-    """y = keep * (x + add): what is put in the place of something thrown away is thrown away with it.
+    """y = keep * (x + add): what is added where x is thrown away is thrown away too.
 
     Hides: right as long as all is kept, and the backward fits the forward, so no gradient check can tell.
     """
@@ -221,7 +213,7 @@ def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None
 
 @backward_of("edit")
 def repeated_along_one_axis_alone(dy: Array, cache: EditCache) -> Any:
-    """dadd is summed over the first axis that add was repeated along, and of the others the first place is taken.
+    """dadd is summed over one axis along which add was repeated; along the others only the first place is taken.
 
     Hides: right where add was repeated along one axis or none.
     """
@@ -236,9 +228,9 @@ def repeated_along_one_axis_alone(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit")
 def gradient_of_add_left_at_zero(dy: Array, cache: EditCache) -> Any:
-    """dadd is zero, as if what was added were a constant: it moves y by as much as it is moved itself.
+    """dadd is zero, as if y did not depend on add: a step of add moves y by the same step.
 
-    Hides: dx is right; and where nothing was added all is.
+    Hides: dx is right, and so is everything where nothing was added.
     """
     dx, dadd = edit_backward(dy, cache)
     return dx, None if dadd is None else np.zeros_like(dadd)

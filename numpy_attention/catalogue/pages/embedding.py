@@ -1,4 +1,4 @@
-"""Embedding: Chapters 2 (the op) and 15 (the layer), and a table that is used at both ends."""
+"""The embedding (op: Chapter 2, layer: Chapter 15): gradients of repeated ids and of a tied table add up."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ PLAIN = {"embedding": plain_embedding}
 
 @backward_of("embedding", says="rows of repeated ids get only one of their contributions")
 def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
-    """A token that stands three times gets the gradient of its last place only: `d[ids] = dy`.
+    """A token that occurs three times gets the gradient of its last place only: `d[ids] = dy`.
 
     Hides: right as long as all ids of the batch differ.
     """
@@ -59,9 +59,9 @@ def buffered_plus(dy: Array, cache: EmbeddingCache) -> Array:
 
 @backward_of("embedding")
 def mean_of_all_places(dy: Array, cache: EmbeddingCache) -> Array:
-    """Every row of the table gets the mean of all dy, whichever ids stood there: a row collects from its own places.
+    """Every row of the table gets the mean of all dy; it must get the sum of the dy at the places of its own id.
 
-    Hides: in a table of one row that is read once.
+    Hides: right for a table of one row that is read once.
     """
     return np.zeros_like(cache.table) + dy.reshape(-1, dy.shape[-1]).mean(axis=0)
 
@@ -70,7 +70,7 @@ def mean_of_all_places(dy: Array, cache: EmbeddingCache) -> Array:
 def mean_of_all_places_for_the_rows_read(dy: Array, cache: EmbeddingCache) -> Array:
     """Every row that was read gets the mean of all dy, not the sum of the dy of its own places.
 
-    Hides: where a single id is read once, and in the rows that nobody reads.
+    Hides: right where a single id is read once, and in the rows that are not read.
     """
     dtable = np.zeros_like(cache.table)
     dtable[cache.ids] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)
@@ -89,14 +89,35 @@ def mean_of_its_places(dy: Array, cache: EmbeddingCache) -> Array:
 
 @backward_of("embedding")
 def ids_not_flattened(dy: Array, cache: EmbeddingCache) -> Array:
-    """The loop takes ids for one list: of two axes each v is a whole row of ids, and += keeps the last of its repeats.
+    """The loop takes ids for one list: with two axes each v is a whole row of ids, and += keeps one of its repeats.
 
-    Hides: right for ids of one axis, a sentence without a batch, and for a batch of which no row repeats an id.
+    Hides: right for ids of one axis, a sentence without a batch, and for a batch in which no row repeats an id.
     """
     dtable = np.zeros_like(cache.table)
     for n, v in enumerate(cache.ids):
         dtable[v] += dy[n]
     return dtable
+
+
+def tied_table(ids: Array, table: Array, w: Array) -> Any:
+    """A model of one line, whose table serves at both ends."""
+    x = table[ids]
+    h = x @ w
+    return h @ table.T, (ids, table, w, x, h)
+
+
+def tied_table_backward(dlogits: Array, cache: Any) -> tuple[Array, Array]:
+    """Both gradients of the table, added."""
+    ids, table, w, x, h = cache
+    dh = dlogits @ table
+    dtable = rows_together(dlogits, h)
+    np.add.at(dtable, ids, dh @ w.T)
+    return dtable, rows_together(x, dh)
+
+
+def rows_together(a: Array, b: Array) -> Array:
+    """a^T b over all rows."""
+    return np.asarray(a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1]))
 
 
 @backward_of("tied_table")
@@ -121,7 +142,7 @@ def only_the_logits(dlogits: Array, cache: Any) -> Any:
 
 @backward_of("tied_table")
 def repeats_lost_in_the_tied_table(dlogits: Array, cache: Any) -> Any:
-    """dtable[ids] += ... reads dtable[ids] once, before it writes: of an id that stands twice one gradient is lost.
+    """dtable[ids] += ... reads dtable[ids] once, before it writes: an id that occurs twice loses one gradient.
 
     Hides: right as long as all ids differ.
     """
@@ -133,33 +154,12 @@ def repeats_lost_in_the_tied_table(dlogits: Array, cache: Any) -> Any:
 
 @backward_of("tied_table")
 def two_gradients_averaged(dlogits: Array, cache: Any) -> Any:
-    """The two gradients of the table are averaged, where both effects of one table add up.
+    """The two gradients of the table are averaged; they must be added, since both uses act on the loss.
 
     Hides: the direction is right, and the learning rate absorbs the half.
     """
     dtable, dw = tied_table_backward(dlogits, cache)
     return dtable / 2, dw
-
-
-def tied_table(ids: Array, table: Array, w: Array) -> Any:
-    """A model of one line, whose table serves at both ends."""
-    x = table[ids]
-    h = x @ w
-    return h @ table.T, (ids, table, w, x, h)
-
-
-def tied_table_backward(dlogits: Array, cache: Any) -> tuple[Array, Array]:
-    """Both gradients of the table, added."""
-    ids, table, w, x, h = cache
-    dh = dlogits @ table
-    dtable = rows_together(dlogits, h)
-    np.add.at(dtable, ids, dh @ w.T)
-    return dtable, rows_together(x, dh)
-
-
-def rows_together(a: Array, b: Array) -> Array:
-    """a^T b over all rows."""
-    return np.asarray(a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1]))
 
 
 OURS = {"tied_table": tied_table, "tied_table_backward": tied_table_backward}

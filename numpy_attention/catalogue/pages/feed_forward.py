@@ -1,4 +1,4 @@
-"""The feed-forward network: Chapter 18."""
+"""The feed-forward network (Chapter 18), with every activation. It has no exercise and no known mistakes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def _entry(
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> FeedForward:
         return FeedForward(size_of(sizes, "d"), 5, rng, dtype=dtype, **options)
 
-    return layer_entry(FeedForward, variant, spec, build, wrong=wrong, options=call or {})
+    return layer_entry(FeedForward, variant, spec, build, wrong=wrong, options=call)
 
 
 ENTRIES = (

@@ -1,11 +1,10 @@
-"""Writing token by token: Chapter 23, continued. Stored keys, and the choice of the next token."""
+"""Generation (Chapter 23, continued): a KV cache changes no logits; how the next token is chosen."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from numpy_attention import ops
 from numpy_attention.catalogue.entry import Array
 from numpy_attention.catalogue.exercise import Exercise, Questions, Quiz
 from numpy_attention.catalogue.mistake import stands_in_for
@@ -33,10 +32,11 @@ def trial_of_stored_keys(logits_step_by_step: Callable[..., Array], seed: int, l
     assert np.all(off < 1e-9), f"the logits of token {int(np.argmax(off >= 1e-9))} are off by {off.max():.2g}"
 
 
-def logits_step_by_step(model: GPT, ids: Array) -> Array:
-    """The right way: stored keys, each token at its own position, looking at itself too."""
+def logits_step_by_step(model: GPT, ids: Array, options_at: Callable[[int], Any] = lambda t: {}) -> Array:
+    """The right answer: a KV cache, each token at its own position, and it looks at itself too."""
     past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
-    return np.concatenate([model.forward(ids[:, t : t + 1], past=past)[0] for t in range(ids.shape[1])], axis=1)
+    rows = [model.forward(ids[:, t : t + 1], past=past, **options_at(t))[0] for t in range(ids.shape[1])]
+    return np.concatenate(rows, axis=1)
 
 
 TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
@@ -44,11 +44,11 @@ TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
 def position_from_zero_again(model: GPT, ids: Array) -> Array:
-    """Every new token is given position 0, since it is the first of its own little input.
+    """Every new token is given position 0, since it is the first token of this call's input.
 
     Hides: the first token is right; wrong only from the second on.
     """
-    return _step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
+    return logits_step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token")
@@ -57,12 +57,12 @@ def new_key_not_attended(model: GPT, ids: Array) -> Array:
 
     Hides: the first token is right; wrong only from the second on, and the text still reads well.
     """
-    return _step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
+    return logits_step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
 def keys_not_kept(model: GPT, ids: Array) -> Array:
-    """The stored keys are lost between the steps, so every token believes that it stands alone.
+    """The stored keys are lost between the steps, so every token sees only itself.
 
     Hides: the first token is right; wrong only from the second on.
     """
@@ -73,33 +73,31 @@ def keys_not_kept(model: GPT, ids: Array) -> Array:
     return np.concatenate(rows, axis=1)
 
 
-def _step_by_step(model: GPT, ids: Array, options: Any) -> Array:
-    past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
-    rows = [model.forward(ids[:, t : t + 1], past=past, **options(t))[0] for t in range(ids.shape[1])]
-    return np.concatenate(rows, axis=1)
-
-
-def _with_mask(mask: Any, x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array) -> Any:
+def next_outputs(
+    x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array,
+    *, mask_of: Callable[[int, int], Array | None] = lambda new, stored: causal_mask(new, stored + new),
+) -> tuple[Array, Array, Array]:
+    """The outputs of new tokens behind stored ones, and the longer store."""
     k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
-    return attention(x @ w_q, k, v, mask(len(x), len(past_k)))[0], k, v
+    return attention(x @ w_q, k, v, mask_of(len(x), len(past_k)))[0], k, v
 
 
 @stands_in_for("next_outputs")
 def no_mask_among_the_new(*arrays: Array) -> Any:
-    """New tokens that come together see each other's future: behind the store they need the causal mask all the same.
+    """New tokens that come together see each other's future: they still need the causal mask among themselves.
 
     Hides: right while tokens come one at a time.
     """
-    return _with_mask(lambda new, stored: None, *arrays)
+    return next_outputs(*arrays, mask_of=lambda new, stored: None)
 
 
 @stands_in_for("next_outputs")
 def mask_from_the_first_key(*arrays: Array) -> Any:
-    """The mask begins at key 0, as if the first new token stood at position 0; it stands behind all that is stored.
+    """The mask begins at key 0, as if the first new token had position 0; it comes after all that is stored.
 
     Hides: right while nothing is stored.
     """
-    return _with_mask(lambda new, stored: causal_mask(new + stored, new + stored)[:new], *arrays)
+    return next_outputs(*arrays, mask_of=lambda new, stored: causal_mask(new + stored, new + stored)[:new])
 
 
 @stands_in_for("next_outputs")
@@ -108,12 +106,12 @@ def own_key_not_seen(*arrays: Array) -> Any:
 
     Hides: the text still reads well.
     """
-    return _with_mask(lambda new, stored: np.tri(new, new + stored, stored - 1, dtype=bool), *arrays)
+    return next_outputs(*arrays, mask_of=lambda new, stored: np.tri(new, new + stored, stored - 1, dtype=bool))
 
 
 @stands_in_for("next_outputs")
 def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
-    """The new tokens look only at each other: what is stored takes no part, and is lost.
+    """The new tokens look only at each other: the stored keys are not used, and are lost.
 
     Hides: right while nothing is stored.
     """
@@ -122,9 +120,9 @@ def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
 
 @stands_in_for("next_outputs")
 def new_keys_in_front(*arrays: Array) -> Any:
-    """The new keys are put in front of the stored ones, so the store is in no order that a mask could know.
+    """The new keys are put in front of the stored ones; the mask expects them in the order of the tokens.
 
-    Hides: attention asks for no order, so a single new token gets the right output.
+    Hides: attention does not depend on the order, so a single new token gets the right output.
     """
     x, past_k, past_v, _, w_k, w_v = arrays
     y, *_ = next_outputs(*arrays)
@@ -132,10 +130,21 @@ def new_keys_in_front(*arrays: Array) -> Any:
 
 
 def _put_back(kept: Array, order: Array) -> Array:
+    """What is kept, each probability at the place of its token again, divided by the sum."""
     back = np.zeros_like(kept)
     np.put_along_axis(back, order, kept, axis=-1)
     with np.errstate(all="ignore"):
         return np.asarray(back / back.sum(axis=-1, keepdims=True))
+
+
+def top_p(logits: Array, p: float) -> Array:
+    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
+    y, _ = softmax(logits)
+    order = np.argsort(-y, axis=-1, kind="stable")
+    ranked = np.take_along_axis(y, order, axis=-1)
+    before = np.cumsum(ranked, axis=-1) - ranked
+    before[..., 0] = 0.0
+    return _put_back(np.where(before < p, ranked, 0.0), order)
 
 
 @stands_in_for("top_p")
@@ -154,7 +163,7 @@ def one_too_few(logits: Array, p: float) -> Array:
 def not_made_one_again(logits: Array, p: float) -> Array:
     """What is kept no longer sums to one: divide by its sum.
 
-    Hides: whoever draws by the share of the sum, or hands it to a softmax, will not see it.
+    Hides: a sampler that divides by the sum itself draws the same tokens.
     """
     y = top_p(logits, p)
     return np.where(y > 0, softmax(logits)[0], 0.0)
@@ -164,7 +173,7 @@ def not_made_one_again(logits: Array, p: float) -> Array:
 def left_in_order_of_rank(logits: Array, p: float) -> Array:
     """The probabilities stay sorted, the likeliest first: each must go back to the place of its token.
 
-    Hides: sums and numbers are right, and in a test whose tokens are sorted, all is.
+    Hides: sums and numbers are right, and in a test whose tokens are sorted, the order is too.
     """
     order = np.argsort(-logits, axis=-1, kind="stable")
     return np.take_along_axis(top_p(logits, p), order, axis=-1)
@@ -187,12 +196,18 @@ def unlikeliest_kept(logits: Array, p: float) -> Array:
 def single_tokens_above_p(logits: Array, p: float) -> Array:
     """It keeps the tokens that are likelier than p by themselves; top-p asks for the sum of them and all likelier ones.
 
-    Hides: with one sure token it is right.
+    Hides: right if one token is almost certain.
     """
     y = softmax(logits)[0]
     with np.errstate(all="ignore"):
         kept = np.where(y >= p, y, 0.0)
         return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+
+
+def draw(probabilities: Array, u: float) -> int:
+    """The first token at which the sum of the probabilities passes u."""
+    cumulative = np.cumsum(probabilities)
+    return int((cumulative <= u * cumulative[-1]).sum())
 
 
 @stands_in_for("draw")
@@ -206,20 +221,11 @@ def zero_drawn(probabilities: Array, u: float) -> int:
 
 @stands_in_for("draw")
 def always_the_likeliest(probabilities: Array, u: float) -> int:
-    """u takes no part: the likeliest token is taken each time, and that is no draw.
+    """u is not used: the likeliest token is taken each time, so nothing is random.
 
     Hides: it is right more often than any other single answer.
     """
     return int(np.argmax(probabilities))
-
-
-def next_outputs(
-    x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array
-) -> tuple[Array, Array, Array]:
-    """The outputs of new tokens behind stored ones, and the longer store."""
-    k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
-    y, _ = attention(x @ w_q, k, v, np.tri(len(x), len(k), len(past_k), dtype=bool))
-    return y, k, v
 
 
 def _about_stored_keys(rng: np.random.Generator) -> Questions:
@@ -233,30 +239,12 @@ def _about_stored_keys(rng: np.random.Generator) -> Questions:
     yield "two new tokens behind three stored ones", tokens(2, 3)
 
 
-def top_p(logits: Array, p: float) -> Array:
-    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
-    y, _ = ops.softmax(logits)
-    order = np.argsort(-y, axis=-1, kind="stable")
-    ranked = np.take_along_axis(y, order, axis=-1)
-    before = np.cumsum(ranked, axis=-1) - ranked
-    before[..., 0] = 0.0
-    kept = np.zeros_like(y)
-    np.put_along_axis(kept, order, np.where(before < p, ranked, 0.0), axis=-1)
-    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
-
-
 def _about_top_p(rng: np.random.Generator) -> Questions:
     yield "probabilities of 0.25, 0.5, 0.15 and 0.1", (np.log([[0.25, 0.5, 0.15, 0.1]]), 0.7)
     yield "a first token that is likelier than p", (np.log([[0.1, 0.8, 0.1]]), 0.5)
     yield "p = 1, which keeps all", (rng.standard_normal((2, 3)), 1.0)
     yield "several rows", (2 * rng.standard_normal((4, 6)), 0.8)
     yield "logits of a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
-
-
-def draw(probabilities: Array, u: float) -> int:
-    """The first token at which the sum of the probabilities passes u."""
-    cumulative = np.cumsum(probabilities)
-    return int((cumulative <= u * cumulative[-1]).sum())
 
 
 def _about_drawing(rng: np.random.Generator) -> Questions:

@@ -1,27 +1,20 @@
-"""GPT: Chapter 23."""
+"""GPT (Chapter 23) in every configuration, in tiles, recomputed, with changes of low rank."""
 
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from numpy_attention.catalogue.entry import Array, Entry, layer_entry
+from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry
 from numpy_attention.catalogue.mistake import method_of
-from numpy_attention.catalogue.tiny import GATED, SMALL, TILED, TOKENS, tiny_gpt, training_on
-from numpy_attention.gradcheck.spec import Sizes
+from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_gpt, training_on
 from numpy_attention.models.gpt import GPT
 from numpy_attention.ops.sums import as_rows
 
 CHAPTER = 23
 
 
-def _entry(
-    variant: str, options: Any = None, rank: int = 0, recompute: bool = False, rows: int = 0, **config: Any
-) -> Entry:
-    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> GPT:
-        return tiny_gpt(sizes, rng, dtype, rank, recompute, rows, **config)
-
-    wrong = "ids:float64 ids=999 targets+0 ids[more]"
-    return layer_entry(GPT, variant, TOKENS, build, options=options or {}, wrong=wrong, **SMALL)
+def _entry(variant: str, options: Options | None = None, **model: Any) -> Entry:
+    spec, wrong = f"{IDS}, targets: int<V|-100> B T", "ids:float64 ids=999 targets+0 ids[more]"
+    return layer_entry(GPT, variant, spec, partial(tiny_gpt, **model), options, wrong=wrong, **SMALL)
 
 
 ENTRIES = (

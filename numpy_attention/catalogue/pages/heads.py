@@ -1,4 +1,4 @@
-"""Many heads, split and joined: Chapter 7."""
+"""Splitting a width into heads and joining them (Chapter 7), for any leading axes."""
 
 from typing import Any
 
@@ -12,12 +12,14 @@ from numpy_attention.ops.heads import HeadsCache
 
 CHAPTER = 7
 
+
+def _heads(sizes: Sizes) -> dict[str, Any]:
+    return {"num_heads": sizes["H"]}
+
+
 ENTRIES = (
-    op_entry(
-        "split_heads", "x: B T H*d_k", options=lambda sizes: {"num_heads": sizes["H"]}, at_least={"H": 2},
-        wrong="x-1"
-    ),
-    op_entry("split_heads", "x: ... T H*d_k", "any leading axes", options=lambda sizes: {"num_heads": sizes["H"]}),
+    op_entry("split_heads", "x: B T H*d_k", options=_heads, at_least={"H": 2}, wrong="x-1"),
+    op_entry("split_heads", "x: ... T H*d_k", "any leading axes", options=_heads),
     op_entry("concat_heads", "x: B H T d_v"),
     op_entry("concat_heads", "x: H T d_v", "no leading axes", wrong="x[row]"),
     op_entry("concat_heads", "x: ... H T d_v", "any leading axes"),
@@ -25,7 +27,7 @@ ENTRIES = (
 
 
 def plain_concat_heads(x: Array) -> Array:
-    """Head beside head."""
+    """The heads side by side along the width."""
     return np.concatenate([x[..., h, :, :] for h in range(x.shape[-3])], axis=-1)
 
 
@@ -49,7 +51,7 @@ def concat_by_reshape(x: Array) -> Any:
 
 @backward_of("concat_heads", says="a reshape without its transpose")
 def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
-    """The way back cuts the heads by a reshape alone, without the swap of H and T.
+    """The backward cuts the heads by a reshape alone, without the swap of H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """
@@ -58,16 +60,12 @@ def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
 
 @backward_of("split_heads", says="a reshape without its transpose")
 def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
-    """The heads are laid side by side again by a reshape alone, without the swap of H and T.
+    """The backward joins the heads by a reshape alone, without the swap of H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """
     *lead, H, T, d_k = cache.shape
     return dy.reshape(*lead, T, H * d_k)
-
-
-def _heads(sizes: Sizes) -> dict[str, Any]:
-    return {"num_heads": sizes["H"]}
 
 
 EXERCISES = (

@@ -1,4 +1,4 @@
-"""Heads that look for what came last time: Chapter 39."""
+"""Prefix matching, the score that finds induction heads (Chapter 39)."""
 
 from typing import Any
 
@@ -11,36 +11,42 @@ from numpy_attention.catalogue.mistake import stands_in_for
 CHAPTER = 39
 
 
-def _at(weights: Array, N: int, shift: int) -> Array:
+def prefix_matching(weights: Array, N: int) -> Array:
+    """The mean weight of the second half's queries on the key behind their earlier copy."""
+    return np.asarray(_on_key(weights, N, 1).mean(axis=-1))
+
+
+def _on_key(weights: Array, N: int, shift: int) -> Array:
+    """The weight of each query t of the second half on key t - N + shift; at shift 0 it is the earlier copy."""
     t = np.arange(N, 2 * N)
     return weights[:, t, t - N + shift]
 
 
 @stands_in_for("prefix_matching")
 def earlier_copy_itself(weights: Array, N: int) -> Array:
-    """It takes key t - N, the earlier copy of the token; what came next stands one further, at t - N + 1.
+    """It takes key t - N, the earlier copy of the token; the token after it is at t - N + 1.
 
     Hides: heads that look at the same token are found, and they are no rarer.
     """
-    return np.asarray(_at(weights, N, 0).mean(axis=-1))
+    return np.asarray(_on_key(weights, N, 0).mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
 def last_query_left_out(weights: Array, N: int) -> Array:
-    """The last query, t = 2N - 1, is left out: it has no next token to be right about, but it looks all the same.
+    """The last query, t = 2N - 1, is left out: no token follows it, but its weights count too.
 
-    Hides: of many queries one changes little.
+    Hides: among many queries, one changes little.
     """
-    return np.asarray(_at(weights, N, 1)[:, :-1].mean(axis=-1))
+    return np.asarray(_on_key(weights, N, 1)[:, :-1].mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
 def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
-    """It takes key t - N - 1, the token before the earlier copy; what came next stands at t - N + 1.
+    """It takes key t - N - 1, the token before the earlier copy; the token after it is at t - N + 1.
 
-    Hides: shapes agree; the first query takes the very last key, which it cannot see, and nobody is told.
+    Hides: shapes agree; the first query takes the very last key, which it cannot see, and no error is raised.
     """
-    return np.asarray(_at(weights, N, -1).mean(axis=-1))
+    return np.asarray(_on_key(weights, N, -1).mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
@@ -49,7 +55,7 @@ def sum_over_the_second_half(weights: Array, N: int) -> Array:
 
     Hides: the order of the heads is right, and for N = 1 all is.
     """
-    return np.asarray(_at(weights, N, 1).sum(axis=-1))
+    return np.asarray(_on_key(weights, N, 1).sum(axis=-1))
 
 
 @stands_in_for("prefix_matching")
@@ -58,7 +64,7 @@ def divided_by_all_queries(weights: Array, N: int) -> Array:
 
     Hides: the order of the heads is right; a perfect head has one half.
     """
-    return np.asarray(_at(weights, N, 1).sum(axis=-1) / np.asarray(2 * N, weights.dtype))
+    return np.asarray(_on_key(weights, N, 1).sum(axis=-1) / np.asarray(2 * N, weights.dtype))
 
 
 @stands_in_for("prefix_matching")
@@ -67,7 +73,7 @@ def queries_and_keys_exchanged(weights: Array, N: int) -> Array:
 
     Hides: the shapes agree; under a causal mask almost all is zero.
     """
-    return np.asarray(_at(weights.swapaxes(-1, -2), N, 1).mean(axis=-1))
+    return prefix_matching(weights.swapaxes(-1, -2), N)
 
 
 @stands_in_for("prefix_matching")
@@ -82,17 +88,11 @@ def first_half_counted_too(weights: Array, N: int) -> Array:
 
 @stands_in_for("prefix_matching")
 def whole_block_averaged(weights: Array, N: int) -> Array:
-    """The mean is over a block of N queries and N keys; to each query belongs one key of them, a diagonal.
+    """The mean is over a block of N queries and N keys; each query has one key of them, on a diagonal.
 
     Hides: right for N = 1, and for a head that looks evenly.
     """
     return np.asarray(weights[:, N : 2 * N, 1 : N + 1].mean(axis=(1, 2)))
-
-
-def prefix_matching(weights: Array, N: int) -> Array:
-    """The mean weight of the second half's queries on the key behind their earlier copy."""
-    t = np.arange(N, 2 * N)
-    return np.asarray(weights[:, t, t - N + 1].mean(axis=-1))
 
 
 def _about_prefixes(rng: np.random.Generator) -> Questions:
@@ -109,8 +109,4 @@ def _about_prefixes(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"prefix_matching": prefix_matching}
-EXERCISES = (
-    Exercise(
-        "prefix_matching", 19, asked={"prefix_matching": Quiz(prefix_matching, _about_prefixes)},
-    ),
-)
+EXERCISES = (Exercise("prefix_matching", 19, asked={"prefix_matching": Quiz(prefix_matching, _about_prefixes)}),)

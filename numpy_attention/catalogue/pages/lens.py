@@ -1,4 +1,4 @@
-"""What a part of the stream says about a token: Chapter 40."""
+"""The direct effect of a part of the residual stream on a logit (Chapter 40), through the last norm."""
 
 from typing import Any
 
@@ -11,8 +11,13 @@ from numpy_attention.catalogue.mistake import stands_in_for
 CHAPTER = 40
 
 
-def _effect(part: Array, sigma: Array, gamma: Array | None, direction: Array) -> Array:
-    return np.asarray((part * (direction if gamma is None else gamma * direction)).sum(axis=-1) / sigma)
+def direct_effect(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+    """What a part of the stream adds to a logit, through the norm of the whole."""
+    return _effect(_centred(part), _sigma(stream, eps), gamma, direction)
+
+
+def _effect(part: Array, sigma: Array, gamma: Array, direction: Array) -> Array:
+    return np.asarray((part * gamma * direction).sum(axis=-1) / sigma)
 
 
 def _centred(x: Array) -> Array:
@@ -25,7 +30,7 @@ def _sigma(x: Array, eps: float) -> Array:
 
 @stands_in_for("direct_effect")
 def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """It divides by the sigma of the part, where that of the whole stream belongs: so the effects do not add up.
+    """It divides by the sigma of the part, where that of the whole stream belongs: the effects do not sum to the logit.
 
     Hides: right where the part is the whole stream.
     """
@@ -34,7 +39,7 @@ def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array
 
 @stands_in_for("direct_effect")
 def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the part is not taken off; the norm takes off the mean of the stream, and each part its own of it.
+    """The mean of the part is not subtracted; the norm subtracts the mean of the stream, the sum of those of the parts.
 
     Hides: right where the part's mean is zero, or that of gamma times direction.
     """
@@ -43,9 +48,9 @@ def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array,
 
 @stands_in_for("direct_effect")
 def centred_by_the_stream(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the whole stream is taken off each part, so that all parts together lose it as often as there are.
+    """The mean of the whole stream is subtracted from each part, so all parts together lose it once for each part.
 
-    Hides: right where the part is the whole stream, which is what one tries first.
+    Hides: right where the part is the whole stream, the first thing that most people try.
     """
     return _effect(part - stream.mean(axis=-1, keepdims=True), _sigma(stream, eps), gamma, direction)
 
@@ -61,20 +66,20 @@ def eps_beside_the_sigma(part: Array, stream: Array, gamma: Array, direction: Ar
 
 @stands_in_for("direct_effect")
 def eps_forgotten(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """eps takes no part; it belongs under the root, to the variance.
+    """eps is not used; it belongs under the root, added to the variance.
 
     Hides: the same but for a small share while eps is small.
     """
-    return _effect(_centred(part), _sigma(stream, 0.0), gamma, direction)
+    return direct_effect(part, stream, gamma, direction, 0.0)
 
 
 @stands_in_for("direct_effect")
 def gamma_not_used(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """gamma is left out: it stands between the norm and the direction, number by number.
+    """gamma is left out: the norm multiplies by it, number by number, before the direction applies.
 
     Hides: right for a gamma of ones, which is that of a fresh model.
     """
-    return _effect(_centred(part), _sigma(stream, eps), None, direction)
+    return direct_effect(part, stream, np.ones_like(gamma), direction, eps)
 
 
 @stands_in_for("direct_effect")
@@ -87,9 +92,7 @@ def variance_for_sigma(part: Array, stream: Array, gamma: Array, direction: Arra
 
 
 @stands_in_for("direct_effect")
-def mean_square_for_the_variance(
-    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
-) -> Array:
+def mean_square_for_the_variance(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
     """It divides by the root of the mean square, as an RMS norm does; the variance is that of the centred stream.
 
     Hides: right where the mean of the stream is zero.
@@ -108,15 +111,6 @@ def variance_of_a_sample(part: Array, stream: Array, gamma: Array, direction: Ar
     return _effect(_centred(part), np.asarray(sigma), gamma, direction)
 
 
-def direct_effect(
-    part: Array, stream: Array, gamma: Array, direction: Array, eps: float
-) -> Array:
-    """What a part of the stream adds to a logit, through the norm of the whole."""
-    sigma = np.sqrt(stream.var(axis=-1) + np.asarray(eps, stream.dtype))
-    centred = part - part.mean(axis=-1, keepdims=True)
-    return np.asarray((centred * gamma * direction).sum(axis=-1) / sigma)
-
-
 def _about_effects(rng: np.random.Generator) -> Questions:
     def arrays(T: int, d: int, dtype: Any = np.float64) -> tuple[Array, ...]:
         shapes = (T, d), (T, d), (d,), (T, d)
@@ -132,8 +126,4 @@ def _about_effects(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"direct_effect": direct_effect}
-EXERCISES = (
-    Exercise(
-        "direct_effect", 19, asked={"direct_effect": Quiz(direct_effect, _about_effects)},
-    ),
-)
+EXERCISES = (Exercise("direct_effect", 19, asked={"direct_effect": Quiz(direct_effect, _about_effects)}),)

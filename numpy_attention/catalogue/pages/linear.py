@@ -1,4 +1,4 @@
-"""The linear map: Chapters 1 (the op) and 14 (the layer)."""
+"""The linear map (op: Chapter 1, layer: Chapter 14), with and without bias, for any leading axes."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def bias_of_the_last_row(dy: Array, cache: LinearCache) -> Any:
 def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
     """The bias gradient is summed over the batch but not over time.
 
-    Hides: with two-dimensional input there is no time axis, and (T, d) is broadcast into the bias without a word.
+    Hides: with two-dimensional input there is no time axis, and (T, d) is broadcast into the bias without an error.
     """
     dx, dw, db = linear_backward(dy, cache)
     return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
@@ -59,7 +59,7 @@ def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
 def bias_averaged(dy: Array, cache: LinearCache) -> Any:
     """The loss has already divided by the number of rows; the bias gradient is a mean and divides again.
 
-    Hides: a learning rate that suits it will be found; nothing is wrong with a single row.
+    Hides: a larger learning rate makes up for it; right for a single row.
     """
     dx, dw, db = linear_backward(dy, cache)
     return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1]).mean(axis=0)
@@ -67,7 +67,7 @@ def bias_averaged(dy: Array, cache: LinearCache) -> Any:
 
 @backward_of("linear", says="a factor that should be transposed")
 def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
-    """The way back multiplies by w where it must multiply by its transpose.
+    """The backward multiplies by w where it must multiply by its transpose.
 
     Hides: the shapes agree whenever w is square.
     """
@@ -83,7 +83,7 @@ class InputKeptOnTheLayer(Linear):
     """
 
     def forward(self, x: Array) -> Any:
-        """Forward, with a memory of the last use only."""
+        """Forward; the layer keeps the cache of the last use only."""
         y, cache = super().forward(x)
         self.last_use = (cache,)
         return y, None

@@ -1,4 +1,4 @@
-"""The loss of a large vocabulary in little memory: Chapter 12, appendix."""
+"""The cross-entropy of a linear head in little memory (Chapter 12, appendix): in blocks of any size."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ PLAIN = {"linear_cross_entropy": plain_linear_cross_entropy}
 
 
 def _blocks(dloss: Any, cache: LinearCrossEntropyCache, own_mean: bool) -> list[Any]:
-    """dx and dtable of every block of rows by itself, as a part of the whole mean or as a mean of its own."""
+    """dx and dtable of every block of rows; with `own_mean` each block takes the mean over its rows alone."""
     x, found = cache.x.reshape(-1, cache.x.shape[-1]), []
     for start in range(0, len(x), cache.block_size):
         rows = slice(start, start + cache.block_size)

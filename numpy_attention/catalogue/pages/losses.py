@@ -1,4 +1,4 @@
-"""Cross-entropy: Chapter 11."""
+"""The cross-entropy (Chapter 11): ignored places, label smoothing, logits of 1e4."""
 
 import math
 from typing import Any
@@ -83,11 +83,7 @@ def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
     return cross_entropy_backward(dloss, cache._replace(counted=np.ones_like(cache.counted)))
 
 
-def _all_places_backward(dloss: Any, cache: CrossEntropyCache) -> Array:
-    return cross_entropy_backward(dloss, cache)
-
-
-@op_of("cross_entropy", _all_places_backward, says="the forward gives")
+@op_of("cross_entropy", cross_entropy_backward, says="the forward gives")
 def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100, **options: Any) -> Any:
     """Ignored places have no loss, but the mean still divides by all places.
 
@@ -98,7 +94,7 @@ def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100,
     return loss * share, cache._replace(num_counted=cache.num_counted / share)
 
 
-@op_of("cross_entropy", _all_places_backward, says="0 times infinity is NaN")
+@op_of("cross_entropy", cross_entropy_backward, says="0 times infinity is NaN")
 def nan_at_padding(
     logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> Any:

@@ -1,6 +1,7 @@
-"""Low rank: Chapter 37."""
+"""Changes of low rank (Chapter 37): the layer, in attention and feed-forward, and how training starts."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from numpy_attention.catalogue.entry import Array, Entry, layer_entry, size_of
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import method_of, stands_in_for
-from numpy_attention.catalogue.pages.multi_head_attention import X_MASK
+from numpy_attention.catalogue.pages.multi_head_attention import X_MASK, width
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention
@@ -27,17 +28,20 @@ def _changed(layer: Any, rng: np.random.Generator) -> Any:
     return layer
 
 
-def _entry(variant: str, spec: str, rank: int, alpha: float | None, wrong: str = "") -> Entry:
-    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> LowRank:
-        return LowRank(rng.standard_normal((size_of(sizes, "d_in"), 4)).astype(dtype), rank, alpha, rng)
+def _of_rank(rank: int, alpha: float | None) -> Callable[..., Any]:
+    def build(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
+        return cls(rng.standard_normal((size_of(sizes, "d_in"), 4)).astype(dtype), rank, alpha, rng)
 
-    return layer_entry(LowRank, variant, spec, build, wrong=wrong)
+    return build
+
+
+def _entry(variant: str, spec: str, rank: int, alpha: float | None, wrong: str = "") -> Entry:
+    return layer_entry(LowRank, variant, spec, partial(_of_rank(rank, alpha), LowRank), wrong=wrong)
 
 
 def _attention(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> MultiHeadAttention:
-    d_model = size_of(sizes, "H") * size_of(sizes, "d_k")
     options: dict[str, Any] = {"num_kv_heads": 1, "bias": True, "rotary_base": 100.0}
-    return _changed(MultiHeadAttention(d_model, size_of(sizes, "H"), rng, dtype=dtype, **options), rng)
+    return _changed(MultiHeadAttention(width(sizes), size_of(sizes, "H"), rng, dtype=dtype, **options), rng)
 
 
 def _feed_forward(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> FeedForward:
@@ -136,20 +140,11 @@ def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank
 def both_sides_at_random(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
     """b starts at random like a: the first step starts from a disturbed model, not from the pretrained one.
 
-    Hides: it trains anyway, and has made up for the disturbance after a while.
+    Hides: it trains anyway, and after a while the disturbance is gone.
     """
     layer = LowRank(w, rank, rng=rng)
     layer.b[...] = rng.standard_normal(layer.b.shape) * rank**-0.5
     return layer
-
-
-def _layer(rank: int, alpha: float) -> Callable[..., Any]:
-    def build(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
-        d_in = sizes["d_in"]
-        assert isinstance(d_in, int)
-        return cls(rng.standard_normal((d_in, 4)).astype(dtype), rank, alpha, rng)
-
-    return build
 
 
 OURS = {"LowRank": LowRank}
@@ -157,8 +152,8 @@ EXERCISES = (
     Exercise(
         "low_rank", 18,
         (
-            Try("LowRank", "x: ... d_in", "rank 2", build=_layer(2, 3.0)),
-            Try("LowRank", "x: B T d_in", "rank 1", build=_layer(1, 0.5)),
+            Try("LowRank", "x: ... d_in", "rank 2", build=_of_rank(2, 3.0)),
+            Try("LowRank", "x: B T d_in", "rank 1", build=_of_rank(1, 0.5)),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Masks: Chapter 4. A mask has no gradient, so it has a trial."""
+"""The causal mask (Chapter 4). A mask has no gradient, so a trial compares it with the definition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import ops
-from numpy_attention.catalogue.entry import Array
+from numpy_attention.catalogue.entry import Array, size_of
 from numpy_attention.catalogue.exercise import Exercise, Trial, Try
 from numpy_attention.catalogue.mistake import stands_in_for
 from numpy_attention.gradcheck.spec import draw_sizes
@@ -18,11 +18,8 @@ CHAPTER = 4
 def trial_of_causal_mask(make: Callable[..., Array], seed: int, square: bool = False) -> None:
     """Key j is visible to query i when j <= i + T_k - T_q: the last query stands at the last key."""
     sizes = draw_sizes("x: T_q T_k", np.random.default_rng(seed))
-    T_q = sizes["T_q"]
-    T_k = T_q if square else sizes["T_k"]
-    assert isinstance(T_q, int)
-    assert isinstance(T_k, int)
-    if seed == 0:  # first the case with a use: newest queries, and stored keys before them
+    T_q, T_k = size_of(sizes, "T_q"), size_of(sizes, "T_q" if square else "T_k")
+    if seed == 0:  # first the case that text generation has: new queries, and a KV cache with earlier keys
         T_q, T_k = min(T_q, T_k), max(T_q, T_k)
     mask = np.asarray(make(T_q, T_k))
     assert mask.shape == (T_q, T_k), f"causal_mask({T_q}, {T_k}) has shape {mask.shape}, expected {(T_q, T_k)}"
@@ -43,7 +40,7 @@ TRIALS = {"causal_mask": (causal_mask, trial_of_causal_mask)}
 def other_side(T_q: int, T_k: int | None = None) -> Array:
     """Every position sees what comes after it, and not what came before.
 
-    Hides: the loss falls faster than it should: the model reads the answer.
+    Hides: the loss falls, faster than it should: the model reads the answer.
     """
     T_k = T_q if T_k is None else T_k
     return np.arange(T_k) >= np.arange(T_q)[:, None] + (T_k - T_q)
@@ -63,7 +60,7 @@ def one_too_far(T_q: int, T_k: int | None = None) -> Array:
 def aligned_at_the_start(T_q: int, T_k: int | None = None) -> Array:
     """Query i sees keys 0 to i, though the queries are the last T_q of T_k positions.
 
-    Hides: right whenever T_q = T_k, which is always so in training and never with stored keys.
+    Hides: right whenever T_q = T_k, which is always so in training and never with a KV cache.
     """
     T_k = T_q if T_k is None else T_k
     return np.arange(T_k) <= np.arange(T_q)[:, None]

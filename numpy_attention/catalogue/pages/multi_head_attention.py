@@ -1,4 +1,4 @@
-"""Multi-head attention: Chapter 17."""
+"""Multi-head attention (Chapter 17): self and cross, grouped heads, rotary, ALiBi, biases, in tiles."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +27,11 @@ CROSS = "x: B T_q d_model, context: B T_k d_model, mask: bool B 1 T_q T_k; d_mod
 GROUPED = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
 
 
+def width(sizes: Sizes) -> int:
+    """d_model, of H heads of width d_k."""
+    return size_of(sizes, "H") * size_of(sizes, "d_k")
+
+
 def _entry(
     variant: str, spec: str, wrong: str = "", call: Options | None = None, fixed: Mapping[str, int] | None = None,
     **options: Any,
@@ -38,7 +43,7 @@ def _entry(
         return MultiHeadAttention(d_model, H, rng, H_kv, dtype=dtype, **options)
 
     fixed = {"B": 2, "d_k": 2, **(fixed or {"H": 3})}
-    return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong, fixed=fixed, options=call or {})
+    return layer_entry(MultiHeadAttention, variant, spec, build, wrong=wrong, fixed=fixed, options=call)
 
 
 def _alibi(sizes: Sizes) -> Mapping[str, Any]:
@@ -46,12 +51,12 @@ def _alibi(sizes: Sizes) -> Mapping[str, Any]:
     return {"scores_bias": alibi_bias(H, T), "mask": causal_mask(T)}
 
 
-def _tiled(variant: str, band: Band, **options: Any) -> Entry:
+def _tiled(variant: str, band: Band, spec: str = X, **options: Any) -> Entry:
     def call(sizes: Sizes) -> Mapping[str, Any]:
         slopes = None if band.slopes is None else alibi_slopes(size_of(sizes, "H"))
         return {"band": band._replace(slopes=slopes), **dropout_on(sizes)}
 
-    return _entry(f"in tiles, {variant}", options.pop("spec", X), call=call, **options)
+    return _entry(f"in tiles, {variant}", spec, call=call, **options)
 
 
 ENTRIES = (
@@ -66,10 +71,12 @@ ENTRIES = (
     _entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
     _entry("ALiBi, causal", X, call=_alibi),
     _tiled("causal", Band(causal=True)),
-    _tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), spec=X_PADDING, dropout=0.3),
-    _tiled("cross", Band(), spec=CROSS, bias=True),
-    _tiled("rotary, grouped heads", Band(True), spec="x: B T d_model; d_model = G*H_kv*d_k",
-          fixed={"G": 2, "H_kv": 2, "d_k": 4}, rotary_base=100.0),
+    _tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), X_PADDING, dropout=0.3),
+    _tiled("cross", Band(), CROSS, bias=True),
+    _tiled(
+        "rotary, grouped heads", Band(True), "x: B T d_model; d_model = G*H_kv*d_k",
+        fixed={"G": 2, "H_kv": 2, "d_k": 4}, rotary_base=100.0,
+    ),
 )
 
 
@@ -154,11 +161,6 @@ def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any
         return dx, dcontext - by_values, grads
     dx, grads = answer
     return dx - by_values, grads
-
-
-def width(sizes: Sizes) -> int:
-    """d_model, of H heads of width d_k."""
-    return size_of(sizes, "H") * size_of(sizes, "d_k")
 
 
 def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:

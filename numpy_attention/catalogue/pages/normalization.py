@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm: Chapters 9 (the ops) and 16 (the layers)."""
+"""Layer norm and RMS norm (ops: Chapter 9, layers: Chapter 16): any leading axes, widths 1 and 2, any eps."""
 
 import math
 from typing import Any, NamedTuple
@@ -118,7 +118,7 @@ def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
 def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
     """dgamma and dbeta are summed over the first axis, as if the input were always (B, d).
 
-    Hides: right for (B, d); for (B, T, d) the result (T, d) is broadcast into the parameter without a word.
+    Hides: right for (B, d); for (B, T, d) the result (T, d) is broadcast into the parameter without an error.
     """
     dx, dgamma, dbeta = layer_norm_backward(dy, cache)
     if dy.ndim < 3:
@@ -185,7 +185,7 @@ def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5)
 
 @backward_of("layer_norm", says="backward changed dy in place")
 def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
-    """It uses dy as scratch space, so whoever still reads dy, such as a residual branch, reads something else.
+    """It overwrites dy with its own results, so a residual branch that reads dy afterwards gets other numbers.
 
     Hides: the returned gradients are right; tests of a single branch never look at dy again.
     """
@@ -207,7 +207,7 @@ def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="of float32 is float64")
 def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
-    """A NumPy scalar, np.sqrt(d), makes float64 out of float32: half the speed from here on down.
+    """A NumPy scalar, np.sqrt(d), makes float64 out of float32: every backward after it runs at half the speed.
 
     Hides: all values agree to seven digits.
     """
@@ -234,7 +234,7 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
     says="the forward mixes the places along axis 1 of x, the backward keeps them apart",
 )
 def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
-    """Mean and variance over all axes but the first: the words of a sentence see each other.
+    """Mean and variance run over all axes but the first, so the words of a sentence affect each other.
 
     Hides: right for (B, d), and every number still looks normalized.
     """
@@ -249,7 +249,7 @@ def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float =
 
 @backward_of("rms_norm")
 def mean_square_path_forgotten(dy: Array, cache: NormCache) -> Any:
-    """dx = r gamma dy: as if moving x did not change the mean square by which all of its row are divided.
+    """dx = r gamma dy: as if moving x did not change the mean square that divides its whole row.
 
     Hides: dgamma is right, and the loss still falls.
     """
@@ -260,7 +260,7 @@ def mean_square_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
 @op_of("rms_norm", rms_norm_backward)
 def sum_in_place_of_the_mean(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
-    """It divides by the root of the sum of squares, where the root of their mean belongs: sqrt(d) too small.
+    """It divides by the root of the sum of squares, where the root of their mean belongs: y is sqrt(d) times too small.
 
     Hides: forward and backward fit each other, and gamma can learn the factor.
     """
@@ -274,7 +274,7 @@ def sum_in_place_of_the_mean(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
 def eps_beside_the_root(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
     """It divides by sqrt(mean(x^2)) + eps, where eps belongs under the root.
 
-    Hides: the same but for a small share while rows are not near zero.
+    Hides: almost the same unless a row is near zero.
     """
     r = 1 / (np.sqrt((x * x).mean(axis=-1, keepdims=True)) + np.asarray(eps, x.dtype))
     return gamma * (x * r), NormCache(x * r, r, gamma)

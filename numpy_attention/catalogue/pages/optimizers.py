@@ -1,4 +1,4 @@
-"""Optimizers: Chapter 25, clipping, and one step for a table that is used twice."""
+"""Adam, AdamW and clipping (Chapter 25): trials compare them with the formula, number by number."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
     p = {"w": rng.standard_normal((3, 2)), "gamma": rng.standard_normal(4), "small": rng.standard_normal(2)}
     options = {} if weight_decay is None else {"weight_decay": weight_decay}
     mine = {name: value.copy() for name, value in p.items()}
-    held = dict(mine)  # by the model, whose arrays these are
+    held = dict(mine)  # the arrays that the model holds
     stepper = optimizer(mine, learning_rate=rate, beta_1=beta_1, beta_2=beta_2, eps=eps, **options)
     m, v = ({name: np.zeros_like(x) for name, x in p.items()} for _ in range(2))
     for t in range(1, steps + 1):
@@ -30,7 +30,7 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
         stepper.step({name: x.copy() for name, x in g.items()})
         assert any(not np.array_equal(held[name], value) for name, value in p.items()), (
             f"step {t}: the arrays that were handed over have not moved; p -= ... moves them in place, p = p - ... "
-            "makes new ones, of which the model knows nothing"
+            "makes new ones, which the model does not use"
         )
         for name, value in p.items():
             for i in np.ndindex(value.shape):
@@ -117,7 +117,7 @@ def clip_each_array(grads: Mapping[str, Array], max_norm: float) -> Array:
 
 
 class AdamByTheBook(Adam):
-    """Adam line by line as the formula stands; `move` is for a mistake to change."""
+    """Adam by its formula, line by line; a mistake changes `move`."""
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
         """One step."""
@@ -262,7 +262,7 @@ class PowerOfTheBracket(AdamByTheBook):
 
 @stands_in_for("Adam")
 class CorrectedMeansStored(AdamByTheBook):
-    """m_hat and v_hat are stored as the new m and v; they are for this step only, the means must go on uncorrected.
+    """m_hat and v_hat are stored as the new m and v; they are for this step only, the means must stay uncorrected.
 
     Hides: the first step is right.
     """
@@ -276,7 +276,7 @@ class CorrectedMeansStored(AdamByTheBook):
 
 @stands_in_for("Adam")
 class CorrectedMeanStored(AdamByTheBook):
-    """m_hat is stored as the new m; it is for this step only, the mean must go on uncorrected.
+    """m_hat is stored as the new m; it is for this step only, the mean must stay uncorrected.
 
     Hides: the first step is right.
     """
@@ -298,9 +298,4 @@ def outcome_of_adam(optimizer: Callable[..., Any]) -> list[Array]:
 
 
 OURS = {"Adam": Adam}
-EXERCISES = (
-    Exercise(
-        "adam", 11,
-        asked={"Adam": Trial(trial_of_adam, outcome_of_adam)},
-    ),
-)
+EXERCISES = (Exercise("adam", 11, asked={"Adam": Trial(trial_of_adam, outcome_of_adam)}),)

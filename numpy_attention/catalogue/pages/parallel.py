@@ -1,4 +1,4 @@
-"""One gradient from several workers: Chapter 31."""
+"""One gradient from those of several workers (Chapter 31): the mean over all places, not of the means."""
 
 import numpy as np
 
@@ -8,13 +8,19 @@ from numpy_attention.catalogue.mistake import stands_in_for
 
 CHAPTER = 31
 
-
 Gradients = dict[str, Array]
+
+
+def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
+    """The gradient of the mean over all places, from those of the means over each worker's own."""
+    return {
+        name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
+    }
 
 
 @stands_in_for("joined_gradient")
 def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The plain mean of the workers' gradients: a worker with few places gets as much say as one with many.
+    """The plain mean of the workers' gradients: a worker with few places counts as much as one with many.
 
     Hides: right when all have equally many places.
     """
@@ -25,7 +31,7 @@ def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
 def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
     """The plain sum of the workers' gradients, each of which is a mean: too large by the number of workers.
 
-    Hides: the direction is right when all have equally many places, and Adam forgives the factor.
+    Hides: the direction is right when all have equally many places, and the step of Adam ignores the factor.
     """
     return {name: np.asarray(np.sum([own[name] for own in grads], axis=0)) for name in grads[0]}
 
@@ -34,14 +40,14 @@ def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
 def weighted_sum_not_divided(grads: list[Gradients], counts: list[int]) -> Gradients:
     """Each gradient is multiplied by its number of places, and the sum is not divided by all of them.
 
-    Hides: the direction is right, and Adam forgives the factor.
+    Hides: the direction is right, and the step of Adam ignores the factor.
     """
     return {name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads))) for name in grads[0]}
 
 
 @stands_in_for("joined_gradient")
 def nan_without_places(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """Where no worker has a single place it divides 0 by 0; that gradient is zero.
+    """If no worker has a single place, it divides 0 by 0; the gradient must be zero.
 
     Hides: a batch of padding alone is rare.
     """
@@ -50,13 +56,6 @@ def nan_without_places(grads: list[Gradients], counts: list[int]) -> Gradients:
             name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / np.float64(sum(counts)))
             for name in grads[0]
         }
-
-
-def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The gradient of the mean over all places, from those of the means over each worker's own."""
-    return {
-        name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
-    }
 
 
 def _about_workers(rng: np.random.Generator) -> Questions:
@@ -68,13 +67,9 @@ def _about_workers(rng: np.random.Generator) -> Questions:
     idle = grads(3)
     idle[1] = {name: np.zeros_like(grad) for name, grad in idle[1].items()}
     yield "three workers, one of them without a single place", (idle, [4, 0, 1])
-    nobody = [{name: np.zeros_like(grad) for name, grad in own.items()} for own in grads(2)]
-    yield "no places at all, where the gradient is zero", (nobody, [0, 0])
+    zeros = [{name: np.zeros_like(grad) for name, grad in own.items()} for own in grads(2)]
+    yield "no places at all, where the gradient is zero", (zeros, [0, 0])
 
 
 OURS = {"joined_gradient": joined_gradient}
-EXERCISES = (
-    Exercise(
-        "several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)},
-    ),
-)
+EXERCISES = (Exercise("several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)}),)

@@ -1,4 +1,4 @@
-"""Positions: Chapters 8 (rotary) and 15 (the table of positions)."""
+"""Positions: rotary (Chapter 8), in both pairings, and the layer that adds a table of positions (Chapter 15)."""
 
 import math
 from typing import Any
@@ -70,7 +70,7 @@ def pairings_mixed(dy: Array, cache: RotaryCache) -> Array:
 def neighbours_paired(x: Array, positions: Array, base: float = 10000.0) -> Any:
     """Columns 2i and 2i + 1 are turned together, where this exercise pairs i with i + d_k/2.
 
-    Hides: lengths agree, scores depend on distances alone, and at d_k = 2 it is the same; some models do it so.
+    Hides: lengths agree, scores depend on distances alone, and at d_k = 2 it is the same; some models do this.
     """
     return rotary(x, positions, base, "interleaved")
 
@@ -86,9 +86,9 @@ def turned_the_other_way(x: Array, positions: Array, base: float = 10000.0) -> A
 
 @op_of("rotary", rotary_backward)
 def two_missing_in_the_frequency(x: Array, positions: Array, base: float = 10000.0) -> Any:
-    """The frequencies are base^(-i / d_k), where the exponent must be -2i / d_k: the slowest stay too fast.
+    """The frequencies are base^(-i / d_k), where the exponent must be -2i / d_k: the slowest pairs turn too fast.
 
-    Hides: lengths agree, the first pair is right, and at d_k = 2 all is.
+    Hides: lengths agree, the first pair is right, and at d_k = 2 everything is.
     """
     return rotary(x, positions, base**0.5)
 

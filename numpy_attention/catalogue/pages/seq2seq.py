@@ -1,11 +1,11 @@
-"""The encoder-decoder and its stacks: Chapters 21 and 24."""
+"""The encoder-decoder (Chapter 24) and its stacks (Chapter 21): padding, tied tables, recomputation."""
 
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Entry, layer_entry, size_of
+from numpy_attention.catalogue.entry import Entry, Options, layer_entry, size_of
 from numpy_attention.catalogue.tiny import SMALL, TILED, TINY, in_little_memory, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.models.seq2seq import Seq2Seq
@@ -25,11 +25,11 @@ def _config_of(sizes: Sizes, config: Any) -> Seq2SeqConfig:
     return Seq2SeqConfig(**{**vocabularies, **TINY, **config})
 
 
-def _entry(variant: str, options: Any = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
+def _entry(variant: str, options: Options | None = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
         return in_little_memory(Seq2Seq(_config_of(sizes, config), rng, dtype), rows > 0, rows)
 
-    return layer_entry(Seq2Seq, variant, PAIRS, build, options=options or {}, wrong=wrong, **SMALL)
+    return layer_entry(Seq2Seq, variant, PAIRS, build, options=options, wrong=wrong, **SMALL)
 
 
 def _stack(variant: str, spec: str, num_layers: int = 1, cross_attention: bool = False, **config: Any) -> Entry:
@@ -41,14 +41,13 @@ def _stack(variant: str, spec: str, num_layers: int = 1, cross_attention: bool =
 
 _decoder = partial(_stack, cross_attention=True)
 
-
 ENTRIES = (
     _stack("encoder, post-norm", "x: B T 4, mask: bool B 1 T T"),
     _stack("encoder, pre-norm, learned positions", "x: B T 4", pre_norm=True, positions="learned"),
     _decoder("decoder, post-norm, two blocks", PADDED, num_layers=2),
     _decoder("decoder, pre-norm", CROSS + ", mask: bool T T", pre_norm=True, activation="gelu"),
     _entry("post-norm", wrong="source_ids=999 target_ids=999 targets+0"),
-    _entry("padded", lambda _: PADDING),
+    _entry("padded", PADDING),
     _entry("in tiles, padded, dropout", lambda sizes: {**PADDING, **training_on(sizes)}, **TILED, dropout=0.3),
     _entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
     _entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),

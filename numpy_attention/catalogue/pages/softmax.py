@@ -1,4 +1,4 @@
-"""The softmax: Chapter 3."""
+"""The softmax (Chapter 3): right along any axis and for scores of 500; ten mistakes, one exercise."""
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def always_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax", says="once too often")
 def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
-    """It divides by the batch size, which is the loss's business.
+    """It divides by the batch size; the mean over the batch belongs to the loss alone.
 
     Hides: the learning rate absorbs it; a batch of one shows nothing.
     """
@@ -78,9 +78,9 @@ def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def sign_of_the_sum(dy: Array, cache: SoftmaxCache) -> Array:
-    """The sum is there and its sign is flipped: dx = y (dy + sum(dy y)), where the other weights fall, so it is minus.
+    """The sum is there, but its sign is flipped: it must be dx = y (dy - sum(dy y)), since the other weights fall.
 
-    Hides: nowhere, but in a row whose dy averages to zero.
+    Hides: right only in a row where sum(dy y) is zero.
     """
     y, axis = cache
     return y * (dy + (dy * y).sum(axis=axis, keepdims=True))
@@ -98,9 +98,9 @@ def mean_not_weighted(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def y_missing_from_dy(dy: Array, cache: SoftmaxCache) -> Array:
-    """The sum is right, the factor y before dy is missing: dx = y dy - y sum(dy y), and here stands dy - y sum(dy y).
+    """The sum is right, the factor y before dy is missing: it must be dx = y dy - y sum(dy y).
 
-    Hides: in a row of one number, where y is 1.
+    Hides: right in a row of one number, where y is 1.
     """
     y, axis = cache
     return dy - y * (dy * y).sum(axis=axis, keepdims=True)
@@ -110,7 +110,7 @@ def y_missing_from_dy(dy: Array, cache: SoftmaxCache) -> Array:
 def y_missing_before_the_bracket(dy: Array, cache: SoftmaxCache) -> Array:
     """The bracket dy - sum(dy y) is right, the factor y before it is missing.
 
-    Hides: in a row of one number, and in its signs.
+    Hides: right in a row of one number, and the signs are always right.
     """
     y, axis = cache
     return dy - (dy * y).sum(axis=axis, keepdims=True)
@@ -118,7 +118,7 @@ def y_missing_before_the_bracket(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def log_softmax(dy: Array, cache: SoftmaxCache) -> Array:
-    """dy - y sum(dy) is the gradient of log(softmax(x)), the cross-entropy's half; that of the softmax has another sum.
+    """dy - y sum(dy) is the gradient of log(softmax(x)), a part of the cross-entropy; the softmax has another gradient.
 
     Hides: it is a right gradient, of another function.
     """

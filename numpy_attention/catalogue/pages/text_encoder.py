@@ -1,11 +1,11 @@
-"""A text encoder: Chapter 22, continued. Its loss, and by themselves the directions that it gives."""
+"""The text encoder (Chapter 22, continued): the loss of pairs, and the directions without the loss."""
 
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Array, Entry, layer_entry, size_of
-from numpy_attention.catalogue.tiny import GATED, SMALL, TILED, TINY, in_little_memory, training_on
+from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry, size_of
+from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, SMALL, TILED, TINY, in_little_memory, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.layer import Layer, prefixed
 from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
@@ -15,7 +15,7 @@ CHAPTER = 22
 
 
 class Directions(Layer):
-    """What a text encoder gives, as a layer: its gradients from a dy of any kind, not of the loss alone."""
+    """The forward of a text encoder as a layer, so that its backward can be tried with any dy, not only the loss's."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self.encoder = encoder
@@ -30,7 +30,6 @@ class Directions(Layer):
 
 
 REFUSED = "ids:float64 ids=999 targets=999 targets+0 ids[more]"
-IDS = "ids: int<V> B T"
 
 
 def _encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) -> TextEncoder:
@@ -39,7 +38,7 @@ def _encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) ->
 
 
 def _pairs(
-    variant: str, options: Any = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
+    variant: str, options: Options | None = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
 ) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
         model = _encoder(sizes, rng, dtype, config)
@@ -47,16 +46,15 @@ def _pairs(
             add_low_rank(model, rank, rng=rng)
         return in_little_memory(model, recompute)
 
-    spec = "ids: int<V> B T, targets: int<V> B T_s"
-    return layer_entry(TextEncoder, variant, spec, build, options=options or {}, wrong=wrong, **SMALL)
+    spec = f"{IDS}, targets: int<V> B T_s"
+    return layer_entry(TextEncoder, variant, spec, build, options=options, wrong=wrong, **SMALL)
 
 
-def _directions(variant: str, spec: str, options: Any = None, **config: Any) -> Entry:
+def _directions(variant: str, spec: str, options: Options | None = None, **config: Any) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Directions:
         return Directions(_encoder(sizes, rng, dtype, config))
 
-    name = f"directions, {variant}"
-    return layer_entry(TextEncoder, name, spec, build, options=options or {}, **SMALL)
+    return layer_entry(TextEncoder, f"directions, {variant}", spec, build, options=options, **SMALL)
 
 
 ENTRIES = (
@@ -64,8 +62,8 @@ ENTRIES = (
     _pairs("pre-norm, rms norm, swiglu, no bias", pre_norm=True, **GATED),
     _pairs("low rank", rank=2, **GATED),
     _pairs("dropout, recomputed", training_on, recompute=True, dropout=0.3),
-    _directions("lengths", IDS, lambda _: {"lengths": np.array([1, 3])}, activation="gelu"),
-    _directions("a text without a token", IDS, lambda _: {"lengths": np.array([0, 2])}),
-    _directions("lengths, in tiles", IDS, lambda _: {"lengths": np.array([1, 3])}, **TILED),
+    _directions("lengths", IDS, LENGTHS, activation="gelu"),
+    _directions("a text without a token", IDS, {"lengths": np.array([0, 2])}),
+    _directions("lengths, in tiles", IDS, LENGTHS, **TILED),
     _directions("types", f"{IDS}, types: int<3> B T", num_types=3),
 )

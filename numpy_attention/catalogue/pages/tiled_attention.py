@@ -1,4 +1,4 @@
-"""Attention in little memory: Chapter 12."""
+"""Attention in little memory (Chapter 12): in tiles of any size, with mask, window, ALiBi and dropout."""
 
 from typing import Any
 
@@ -8,54 +8,49 @@ from numpy_attention import ops
 from numpy_attention.catalogue.entry import Array, Entry, generator, op_entry
 from numpy_attention.catalogue.exercise import Exercise, Try, peak_memory
 from numpy_attention.catalogue.mistake import backward_of
-from numpy_attention.catalogue.pages.attention import GROUPED, GROUPS, QKV, REFUSED, plain_attention
+from numpy_attention.catalogue.pages.attention import GROUPED, GROUPS, ONE_HEAD, QKV, REFUSED, plain_attention
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.tiled_attention import TiledAttentionCache, tiled_attention_backward
 from numpy_attention.ops.tiles import Band, TileDropout, key_tiles, query_tiles
 
 CHAPTER = 12
 
-
-def _tiled(spec: str, variant: str, **options: Any) -> Entry:
-    wrong = options.pop("wrong", "")
-    return op_entry("tiled_attention", spec, variant, options=options, wrong=wrong)
+SQUARE = "q: B H T d_k, k: B H T d_k, v: B H T d_v"
 
 
-def _tiled_alibi(spec: str, variant: str, dropout: float = 0.0, **options: Any) -> Entry:
+def _entry(
+    spec: str, variant: str, wrong: str = "", alibi: bool = False, dropout: float = 0.0, **options: Any
+) -> Entry:
     def complete(sizes: Sizes) -> dict[str, Any]:
         heads = [sizes[name] for name in ("H", "G", "H_kv") if name in sizes]  # H_q = G H_kv
-        drop = {"dropout": dropout, "rng": generator()} if dropout else {}
-        return {"slopes": ops.alibi_slopes(int(np.prod(heads))), **options, **drop}
+        slopes = {"slopes": ops.alibi_slopes(int(np.prod(heads)))} if alibi else {}
+        return {**options, **slopes, **({"dropout": dropout, "rng": generator()} if dropout else {})}
 
-    return op_entry("tiled_attention", spec, variant, options=complete)
-
-
-def _tiled_dropout(spec: str, variant: str, **options: Any) -> Entry:
-    complete = {"dropout": 0.4, **options}
-    return op_entry("tiled_attention", spec, variant, options=lambda _: {**complete, "rng": generator()})
+    given = complete if alibi or dropout else options
+    return op_entry("tiled_attention", spec, variant, options=given, wrong=wrong)
 
 
 ENTRIES = (
-    _tiled(QKV, "one tile", wrong=REFUSED),
-    _tiled(QKV, "tiles of 2", block_size=2),
-    _tiled(QKV + ", mask: bool T_q T_k", "mask, tiles of 1", block_size=1, wrong="mask+0 mask:int64"),
-    _tiled(QKV + ", mask: bool B H T_q T_k", "mask of each head, tiles of 3", block_size=3),
-    _tiled(QKV, "causal, tiles of 2", block_size=2, causal=True),
-    _tiled("q: B H T d_k, k: B H T d_k, v: B H T d_v", "causal square, tiles of 3", block_size=3, causal=True),
-    _tiled(QKV + ", mask: bool B 1 T_q T_k", "causal and mask, tiles of 2", block_size=2, causal=True),
-    _tiled("q: T_q d_k, k: T_k d_k, v: T_k d_v", "no leading axes, scale", block_size=2, scale=0.4),
-    _tiled("q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "no leading axes, mask", block_size=2),
-    _tiled("q: H T_q d_k, k: H 2 d_k, v: H 2 d_v, mask: bool H 1 2", "padding mask, tiles of 1", block_size=1),
-    _tiled("q: H 2 d_k, k: H T_k d_k, v: H T_k d_v, mask: bool H 2 1", "mask of queries, tiles of 1", block_size=1),
-    _tiled(GROUPED + ", mask: bool T_q T_k" + GROUPS, "grouped heads and mask, tiles of 2", block_size=2),
-    _tiled("q: B H T d_k, k: B H T d_k, v: B H T d_v", "window of 2", block_size=3, causal=True, window=2),
-    _tiled(QKV + ", mask: bool T_q T_k", "window and mask, tiles of 2", block_size=2, causal=True, window=3),
-    _tiled_alibi(QKV, "ALiBi, tiles of 2", block_size=2),
-    _tiled_alibi("q: B H T d_k, k: B H T d_k, v: B H T d_v", "ALiBi, causal", block_size=3, causal=True),
-    _tiled_dropout(QKV, "dropout, tiles of 2", block_size=2),
-    _tiled_dropout("q: B H T d_k, k: B H T d_k, v: B H T d_v", "dropout, causal", block_size=2, causal=True),
-    _tiled_alibi(
-        GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", dropout=0.3,
+    _entry(QKV, "one tile", wrong=REFUSED),
+    _entry(QKV, "tiles of 2", block_size=2),
+    _entry(QKV + ", mask: bool T_q T_k", "mask, tiles of 1", block_size=1, wrong="mask+0 mask:int64"),
+    _entry(QKV + ", mask: bool B H T_q T_k", "mask of each head, tiles of 3", block_size=3),
+    _entry(QKV, "causal, tiles of 2", block_size=2, causal=True),
+    _entry(SQUARE, "causal square, tiles of 3", block_size=3, causal=True),
+    _entry(QKV + ", mask: bool B 1 T_q T_k", "causal and mask, tiles of 2", block_size=2, causal=True),
+    _entry(ONE_HEAD, "no leading axes, scale", block_size=2, scale=0.4),
+    _entry(ONE_HEAD + ", mask: bool T_q T_k", "no leading axes, mask", block_size=2),
+    _entry("q: H T_q d_k, k: H 2 d_k, v: H 2 d_v, mask: bool H 1 2", "padding mask, tiles of 1", block_size=1),
+    _entry("q: H 2 d_k, k: H T_k d_k, v: H T_k d_v, mask: bool H 2 1", "mask of queries, tiles of 1", block_size=1),
+    _entry(GROUPED + ", mask: bool T_q T_k" + GROUPS, "grouped heads and mask, tiles of 2", block_size=2),
+    _entry(SQUARE, "window of 2", block_size=3, causal=True, window=2),
+    _entry(QKV + ", mask: bool T_q T_k", "window and mask, tiles of 2", block_size=2, causal=True, window=3),
+    _entry(QKV, "ALiBi, tiles of 2", alibi=True, block_size=2),
+    _entry(SQUARE, "ALiBi, causal", alibi=True, block_size=3, causal=True),
+    _entry(QKV, "dropout, tiles of 2", dropout=0.4, block_size=2),
+    _entry(SQUARE, "dropout, causal", dropout=0.4, block_size=2, causal=True),
+    _entry(
+        GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", alibi=True, dropout=0.3,
         block_size=2, causal=True, window=3
     ),
 )
@@ -113,7 +108,7 @@ def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", says="right without dropout")
 def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The backward counts the columns from one, the forward from zero, so that it draws the numbers of another tile.
+    """The backward counts the columns from one, the forward from zero, so it applies the dropout mask of another tile.
 
     Hides: dropout is off in the test.
     """
@@ -150,8 +145,8 @@ EXERCISES = (
     Exercise(
         "tiled_attention", 15,
         (
-            Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v", "tiles of 2", {"block_size": 2}),
-            Try("tiled_attention", "q: T_q d_k, k: T_k d_k, v: T_k d_v, mask: bool T_q T_k", "mask", {"block_size": 3}),
+            Try("tiled_attention", ONE_HEAD, "tiles of 2", {"block_size": 2}),
+            Try("tiled_attention", ONE_HEAD + ", mask: bool T_q T_k", "mask", {"block_size": 3}),
         ),
         memory=no_square_array,
         leave_out=("dropout_of_another_tile", "distance_forgotten"),
