@@ -14,7 +14,7 @@ A right gradient passes through these, in this order:
     trees           dicts, lists and dataclasses of arrays, taken apart and put together
     tolerance       the analytic gradients, the round-off in them, and how far each may be off
     line            L = sum(dy y), a single number, along a line through the arrays; its derivative by differences
-    complex_step    the derivative to the last digit, by a step into the complex plane; each element compared with it
+    complex_step    the derivative to the last digit, by a step into the complex plane; each element is compared
     robustness      the same gradient in any memory layout, with any dy, after any other call
     report          the result, on a screen
 
