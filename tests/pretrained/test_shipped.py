@@ -153,7 +153,6 @@ def test_the_seed_of_the_task_induction_begins_the_same_way(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_command_makes_what_is_claimed_of_its_run(tmp_path: Path, seed: int) -> None:
-    assert main(["train", "--task", "induction", "--seed", str(seed), "--out", str(tmp_path / "run")]) == 0
+def test_the_command_makes_what_is_claimed_of_its_run(tmp_path: Path) -> None:
+    assert main(["train", "--task", "induction", "--seed", "1", "--out", str(tmp_path / "run")]) == 0
     check_claims(read_log(tmp_path / "run" / "log.jsonl"))

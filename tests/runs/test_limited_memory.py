@@ -77,7 +77,7 @@ def disk(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems than Linux do not limit a process's memory so")
-@pytest.mark.parametrize(("vocabulary", "megabytes"), [("char", 800), ("byte", 800), ("bpe", 500)])
+@pytest.mark.parametrize(("vocabulary", "megabytes"), [("char", 450), ("byte", 450), ("bpe", 450)])
 def test_a_text_larger_than_the_memory_that_is_allowed_trains_resumes_and_is_sampled_from(disk, vocabulary, megabytes):
     text, run = disk / "text.txt", disk / "run"
     write_text(text, megabytes * 1_000_000)

@@ -3,10 +3,13 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry
 from numpy_attention.catalogue.mistake import method_of
 from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_gpt, training_on
 from numpy_attention.models.gpt import GPT
+from numpy_attention.models.head import LossByRows
 from numpy_attention.ops.sums import as_rows
 
 CHAPTER = 23
@@ -37,22 +40,22 @@ ENTRIES = (
 
 
 @method_of("GPT", "gradients_from_logits", says="used twice, its two gradients must be added")
-def tied_head_left_out(self: GPT, cache: Any, dlogits: Array) -> Any:
+def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
     """The table is used twice, as embedding and as head; the head's gradient is not added.
 
     Hides: the embedding's half still learns, and untied models are right.
     """
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
-        if name == "token_embedding.table" and self.head is None:
+        if name == "token_embedding.table" and self.head is None and isinstance(dlogits, np.ndarray):
             gradient -= as_rows(dlogits).T @ as_rows(cache.head.x)
         yield name, gradient
 
 
 @method_of("GPT", "gradients_from_logits", says="a mean stands where the sum over the 2 of axis 0")
-def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: Array) -> Any:
+def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
     """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
 
     Hides: right for a batch of one, and the learning rate absorbs it.
     """
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
-        yield name, gradient / dlogits.shape[0] if name == "position_embedding.table" else gradient
+        yield name, gradient / len(cache.token.ids) if name == "position_embedding.table" else gradient
