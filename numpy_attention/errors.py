@@ -200,14 +200,14 @@ def require_number(
 
 
 def require_choice(op: str, argument: str, value: object, choices: Iterable[str], expected: str = "") -> None:
-    """Refuse a value that is none of the choices; `expected` says them in other words than "one of ..."."""
+    """Refuse a value that is not among the choices; `expected` replaces the words "one of ..." in the message."""
     choices = tuple(choices)
     if value not in choices:
         raise value_error(op, argument, expected or f"one of {', '.join(choices)}", repr(value))
 
 
 def require_bools(op: str, argument: str, array: Any, expected: str, fix: str = "", kind: str = "an array") -> None:
-    """Refuse what is not an array of bool: masks of 0 and 1 mean different things to different libraries."""
+    """Refuse an array that is not of bool: a mask of 0 and 1 has opposite meanings in different libraries."""
     require_array(op, argument, array, kind)
     if array.dtype != np.bool_:
         raise dtype_error(op, argument, expected, array.dtype, fix)

@@ -147,7 +147,7 @@ def _check_use(config: TrainConfig, chosen: set[str]) -> None:
 
 
 def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
-    """The task's own settings, unless it is none: then TrainConfig says so."""
+    """The defaults of the task; empty for a task that does not exist, which TrainConfig refuses."""
     start = settings.get("from_", settings.get("from"))
     if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
         raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides that; leave it out")

@@ -51,7 +51,7 @@ class ModelConfig:
         return self.attention == "tiled" and T > 1  # one query has no square of weights to be spared
 
     def check(self, **choices: Collection[str]) -> None:
-        """Refuse sizes below 1, values that are none of the choices, and heads that do not share d_model evenly.
+        """Refuse sizes below 1, values that are not among the choices, and heads that do not share d_model evenly.
 
         Numbers of NumPy become those of Python, which a file can hold and which do not widen what they meet.
         """
