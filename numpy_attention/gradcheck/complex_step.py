@@ -52,6 +52,7 @@ SAME = 1e-3  # of the largest output: results for real and for complex arrays ma
 ENOUGH = 6  # so many elements that a second look finds wrong: the others need none
 ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # first step and levels; smaller ones pass corners nearby
 ROUNDED = 1e-2  # no round-off is a larger share of the gradient, unless the gradient jumps
+ON_A_STAIR = 1e-9  # of the gradient's size: so far off is x (exp(x - l) - 1), where x and l are some hundred
 RESOLVED = 1e-5  # a difference whose error is a larger share of the terms confirms nothing
 
 
@@ -236,7 +237,7 @@ def _look_with_differences(
     off = np.abs(found.analytic[some] - derivative)
     small = np.flatnonzero((off <= ROUNDED * size) | jumping)
     scatter = round_off(claim, some[small])
-    tiny = off[small] <= 1024 * EPS * point.scalar.terms
+    tiny = off[small] <= max(1024 * EPS * point.scalar.terms, ON_A_STAIR * size)
     scatter[tiny] = np.maximum(scatter[tiny], round_off(claim, some[small][tiny], FAR))
     excused = np.zeros(some.size, dtype=bool)
     excused[small] = off[small] <= tolerance(0.0, claim.base + scatter, floor)

@@ -27,7 +27,7 @@ ON_EACH_DRAW = (
     properties.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_is_the_formula,
 )
 BY_DIFFERENCES = (
-    properties.gradients_agree_with_differences, properties.float32_gradients_agree_with_float64_differences,
+    properties.a_sample_of_the_gradients_agrees, properties.float32_gradients_agree_with_float64_differences,
 )
 
 
@@ -65,7 +65,7 @@ def agrees_with_the_complex_step_to_twelve_digits(entry: Entry) -> None:
 
 # Draws 0 and 9 look at every element. A thousand of every entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/catalogue/test_properties.py
-DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "40"))
+DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "10"))
 
 
 @pytest.mark.slow
@@ -79,7 +79,8 @@ def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
     ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # an error bar too short by luck
     ("SequenceClassifier: mean", 0, None),  # a relu that is off, and nearly on
     ("relu", 18, None),
-], ids=["luck", "off in a model", "off"])
+    ("linear_cross_entropy: logits of some hundred, blocks of 2", 340, None),  # p = exp(s - l) is 1 in all last bits
+], ids=["luck", "off in a model", "off", "a long stair"])
 def test_no_false_alarm_where_there_once_was_one(name: str, seed: int, sizes: dict | None) -> None:
     properties.gradients_agree_with_differences(table.CATALOGUE[name], seed, sizes)
 
