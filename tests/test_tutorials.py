@@ -25,7 +25,7 @@ kernelspec:
 ---
 """
 
-SLOW = (12, 13, 14, 16, 19)  # they train, or measure times, for up to half a minute; the site runs them as well
+SLOW = (11, 12, 13, 14, 15, 16, 19)  # they train, or measure, for up to half a minute; the site runs them as well
 RUN = [pytest.param(path, marks=pytest.mark.slow) if int(path.name[:2]) in SLOW else path for path in TUTORIALS]
 each_tutorial = each(TUTORIALS, lambda path: path.stem)
 OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text("utf-8")]
