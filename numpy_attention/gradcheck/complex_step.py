@@ -35,6 +35,8 @@ from numpy_attention.gradcheck.problem import Arrays, Problem, in_float64, is_fl
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError
 from numpy_attention.gradcheck.tolerance import (
     FAR,
+    FARTHEST,
+    SAFETY,
     Claim,
     DerivativeOf,
     Move,
@@ -237,8 +239,10 @@ def _look_with_differences(
     off = np.abs(found.analytic[some] - derivative)
     small = np.flatnonzero((off <= ROUNDED * size) | jumping)
     scatter = round_off(claim, some[small])
-    tiny = off[small] <= max(1024 * EPS * point.scalar.terms, ON_A_STAIR * size)
+    tiny = off[small] <= 1024 * EPS * point.scalar.terms
     scatter[tiny] = np.maximum(scatter[tiny], round_off(claim, some[small][tiny], FAR))
+    left = (off[small] <= ON_A_STAIR * size) & (off[small] > tolerance(0.0, claim.base + scatter, floor))
+    scatter[left] = np.maximum(scatter[left], round_off(claim, some[small][left], FARTHEST) / SAFETY)
     excused = np.zeros(some.size, dtype=bool)
     excused[small] = off[small] <= tolerance(0.0, claim.base + scatter, floor)
     jitter = jitter.copy()

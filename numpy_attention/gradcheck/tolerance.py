@@ -50,7 +50,8 @@ RESOLVED = 1e-4  # of the gradient's size: an element whose derivative is known 
 MANY = 64  # elements of an array that show what most of them need
 
 FURTHER = (2**16, 2**16, 2**26, 2**26)  # last bits
-FAR = (2**38, 2**38, 2**41, 2**41, 2**46, 2**46)  # for what is as small as round-off can be: stairs may be long
+FAR = (2**38, 2**38, 2**41, 2**41)  # for what is as small as round-off can be, and may lie on a long stair
+FARTHEST = (2**46,) * 8  # for a longer one; an error moves too, so here the scatter must be as large
 
 DerivativeOf = Callable[[int], tuple[float, int]]  # of one element, and the calls that it took
 

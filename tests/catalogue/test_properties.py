@@ -80,7 +80,8 @@ def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
     ("SequenceClassifier: mean", 0, None),  # a relu that is off, and nearly on
     ("relu", 18, None),
     ("linear_cross_entropy: logits of some hundred, blocks of 2", 340, None),  # p = exp(s - l) is 1 in all last bits
-], ids=["luck", "off in a model", "off", "a long stair"])
+    ("linear_cross_entropy: logits of some hundred, blocks of 2", 2956, None),  # off by 1e-10 of the gradient
+], ids=["luck", "off in a model", "off", "long stair", "longer stair"])
 def test_no_false_alarm_where_there_once_was_one(name: str, seed: int, sizes: dict | None) -> None:
     properties.gradients_agree_with_differences(table.CATALOGUE[name], seed, sizes)
 
