@@ -189,7 +189,12 @@ def loss_and_gradients(
             raise
         return weights[i] * loss.astype(np.float64)  # not float(loss), for which a GPU would be waited for
 
-    loss: Any = sum(workers.one_by_one(work, mine) if len(mine) == 1 else workers.map(work, mine))
+    try:
+        loss: Any = sum(workers.one_by_one(work, mine) if len(mine) == 1 else workers.map(work, mine))
+    except BaseException:
+        for i in range(len(mine)):  # the pool has cancelled shards that had not begun: they cannot say so
+            total.failed(i)
+        raise
     grads = {name: total.arrays[name] for name in model.parameters()} if mine else {}
     return loss, grads
 

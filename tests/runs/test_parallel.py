@@ -117,6 +117,27 @@ def test_no_shard_waits_for_one_that_has_failed(failing):
         loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
+def test_no_shard_waits_for_one_that_was_cancelled():
+    """When a shard has failed, the pool cancels those that have not begun; the one after them may have begun."""
+
+    class WithoutShard1(Workers):
+        def map(self, function, items):
+            self.shard_2 = threading.Thread(target=pytest.raises, args=(RuntimeError, function, 2), daemon=True)
+            self.shard_2.start()
+            yield function(0)
+
+    def gradients(shard):
+        if shard == 0:
+            raise FloatingPointError("shard 0")
+        yield "w", np.ones(2)
+
+    pool = WithoutShard1(3)
+    with pytest.raises(FloatingPointError, match="shard 0"):
+        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
+    pool.shard_2.join(5)
+    assert not pool.shard_2.is_alive()
+
+
 def test_the_error_of_a_later_shard_is_not_hidden_by_an_earlier_one_that_waits():
     failed = threading.Event()
 
