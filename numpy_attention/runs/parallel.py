@@ -181,19 +181,14 @@ def loss_and_gradients(
     total = OrderedSum(len(mine))
 
     def work(i: int) -> np.ndarray:
-        try:
-            loss, cache = model.loss(*cut[i], training=True, rng=rngs[i])
-            total.add(i - mine.start, model.gradients(cache, dloss=weights[i]))
-        except BaseException:
-            total.failed(i - mine.start)
-            raise
+        loss, cache = model.loss(*cut[i], training=True, rng=rngs[i])
+        total.add(i - mine.start, model.gradients(cache, dloss=weights[i]))
         return weights[i] * loss.astype(np.float64)  # not float(loss), for which a GPU would be waited for
 
     try:
         loss: Any = sum(workers.one_by_one(work, mine) if len(mine) == 1 else workers.map(work, mine))
     except BaseException:
-        for i in range(len(mine)):  # the pool has cancelled shards that had not begun: they cannot say so
-            total.failed(i)
+        total.stop()  # the failed shard adds no more, nor does one that the pool has cancelled before it began
         raise
     grads = {name: total.arrays[name] for name in model.parameters()} if mine else {}
     return loss, grads
@@ -208,7 +203,7 @@ class OrderedSum:
 
     def __init__(self, count: int) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        # how shard i tells shard i + 1: True for every gradient that it has added, False when it has failed
+        # for shard i + 1: True for every gradient that shard i has added, False once the sum has stopped
         self._added: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
 
     def add(self, i: int, gradients: Iterable[tuple[str, np.ndarray]]) -> None:
@@ -220,12 +215,13 @@ class OrderedSum:
             elif before.get():  # waits for it
                 self.arrays[name] += g  # without a lock: nobody else's turn is now
             else:
-                raise RuntimeError(f"shard {i - 1} has failed")
+                raise RuntimeError("another shard has failed")
             mine.put(True)
 
-    def failed(self, i: int) -> None:
-        """Shard i will add no more: those after it fail instead of waiting, and those before it go on."""
-        self._added[i].put(False)
+    def stop(self) -> None:
+        """A shard has failed: the shards that would wait for another one fail instead."""
+        for added in self._added:
+            added.put(False)
 
 
 def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
