@@ -359,6 +359,8 @@ class RoundOff:
 
     def __call__(self, claim: Claim, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
         """The spread for each of these elements, over the moves that moved it; infinite where it is unknown."""
+        if not elements.size:  # the moves run the backward
+            return np.zeros(0)
         x, moves = self.point.exact[claim.name], self._moves(ulps)
         off = np.full((len(moves) + 1, elements.size), np.nan)
         for k, (move, derivative) in enumerate(moves):
