@@ -12,6 +12,7 @@ from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.problem import is_float
+from numpy_attention.gradcheck.tolerance import random_cotangent
 
 ENTRIES = list(CATALOGUE.values())
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
@@ -45,8 +46,7 @@ def run(case: Case, inputs: dict[str, Any], dy: bool = True) -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         y, cache = forward(**inputs, **copy.deepcopy(case.options))
-        cotangent = np.ones(np.shape(y), y.dtype)
-        return np.asarray(y), backward(cotangent, cache) if dy else None
+        return np.asarray(y), backward(random_cotangent((np.asarray(y),), 0)[0], cache) if dy else None
 
 
 def gradient_list(grads: Any) -> list[np.ndarray]:
