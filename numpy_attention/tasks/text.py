@@ -150,8 +150,8 @@ class TextTask(Task):
         if len(self.training_ids) < self.config.context + 1 or len(self.held_out_ids) < 2:
             unit = UNITS[self.config.vocabulary]
             raise InputError(
-                f"{self.name} has {len(ids)} {unit}, but nine tenths of it must hold {self.config.context + 1} "
-                f"{unit}, one block and its last target; give a longer text or a smaller --context"
+                f"{self.name} has {len(ids)} {unit}, too few: nine tenths of it must hold one block of "
+                f"{self.config.context} {unit} and one more; give a longer text or a smaller --context"
             )
 
     def _by_character(self) -> bool:
