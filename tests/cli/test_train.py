@@ -136,7 +136,7 @@ def test_unusable_text_is_refused_and_writes_nothing(tmp_path, monkeypatch, caps
         (["--colour", "red"], "unrecognized arguments: --colour"),
         (["--step", "3"], "unrecognized arguments"),
         (["--positions", "rotary", "--d-model", "6", "--heads", "2"], "even"),
-        (["--batch", str(2**63 - 1)], "--batch times --context must be at most 4,194,304 tokens a step"),
+        (["--batch", str(2**63 - 1)], "--batch times --context must be at most 4,194,304 tokens in a step"),
         (["--batch", "9" * 5000], "--batch: invalid int value: '999"),
         (["--task", "sum", "--context", "20000", "--d-model", "8"], "--context must be at most 16384"),
         (["--task", "reverse", "--context", "2000"], "--context must be at most 1118"),
@@ -170,7 +170,7 @@ def test_odd_lines_in_a_log_do_not_stop_a_resumed_run(run_directory, capsys):
     with open(run_directory / "log.jsonl", "a", encoding="utf-8") as log:
         log.write('{"step": 1, "loss": "low"}\n[]\n{"step": 5, "val_loss": 1e400}\n')
     err = last_lines(capsys, 0, "train", "--resume", run_directory).err
-    assert err == "numpy-attention: 2 lines of log.jsonl made no sense and were left out\n"
+    assert err == "numpy-attention: ignored 2 invalid lines of log.jsonl\n"
     assert (run_directory / "loss.png").exists()
 
 
