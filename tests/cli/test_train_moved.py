@@ -74,7 +74,7 @@ def test_refuses_another_text_in_a_resumed_run(tmp_path, text, monkeypatch, caps
     before = {path.name: path.read_bytes() for path in half.iterdir()}
     capsys.readouterr()
     err = refused(capsys, "train", "--resume", half, "--text", other)
-    assert "the data, or the model of --from, is not that of the checkpoint" in err
+    assert "the data or the model of --from differ from those of the checkpoint" in err
     assert "--text and --from tell where they are" in err
     assert {path.name: path.read_bytes() for path in half.iterdir()} == before
     trained("--task=sum", "--steps=1", "--out", tmp_path / "sum")
@@ -101,7 +101,7 @@ def test_run_on_the_default_text_of_another_python_resumes_with_that_text_as_a_f
     capsys.readouterr()
     assert "docs/pythons.md" in refused(capsys, "train", "--resume", "run")
     (tmp_path / "other.txt").write_text("Help on some other topic.\n" * 50)
-    assert "not that of the checkpoint" in refused(capsys, "train", "--resume", "run", "--text", "other.txt")
+    assert "differ from those of the checkpoint" in refused(capsys, "train", "--resume", "run", "--text", "other.txt")
     (tmp_path / "topics.txt").write_text("Help on another topic.\n" * 50)
     trained("--resume", "run", "--text", "topics.txt")
 
