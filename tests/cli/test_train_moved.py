@@ -75,7 +75,7 @@ def test_refuses_another_text_in_a_resumed_run(tmp_path, text, monkeypatch, caps
     capsys.readouterr()
     err = refused(capsys, "train", "--resume", half, "--text", other)
     assert "the data or the model of --from differ from those of the checkpoint" in err
-    assert "--text and --from tell where they are" in err
+    assert "give their paths with --text and --from" in err
     assert {path.name: path.read_bytes() for path in half.iterdir()} == before
     trained("--task=sum", "--steps=1", "--out", tmp_path / "sum")
     capsys.readouterr()

@@ -180,7 +180,7 @@ def test_run_resumes_from_the_previous_checkpoint_as_the_error_advises(tmp_path,
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(InputError, match="the previous checkpoint is") as caught:
         resume(tmp_path / "run")
-    command = str(caught.value).partition("to go on from there, ")[2]
+    command = str(caught.value).partition("to continue from it, ")[2]
     subprocess.run(shlex.split(command), check=True)
     resumed = resume(tmp_path / "run")
     assert resumed.step == 9
