@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.backend import BackendError, NumPyBackend, get_backend, copied_to_host, move, to_host
+from numpy_attention.backend import BackendError, NumPyBackend, copied_to_host, get_backend, move, to_host
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.cli import main
 from numpy_attention.ops import linear, linear_backward
