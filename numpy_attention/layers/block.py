@@ -27,7 +27,7 @@ import numpy as np
 from numpy_attention.errors import require_number, value_error
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, named
+from numpy_attention.layers.layer import Layer, flat_gradients
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.residual import ResidualCache, residual, residual_backward
@@ -151,7 +151,7 @@ class Block(Layer):
         )
 
         in_order = dict(reversed(grads.items()))  # the parameters stand in the order of the forward
-        return dx, *dcontext, named(in_order)
+        return dx, *dcontext, flat_gradients(in_order)
 
     def _check_context(self, context: np.ndarray | None) -> None:
         if (context is None) != (self.cross_attention is None):

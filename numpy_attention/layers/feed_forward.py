@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_choice, require_number, require_sizes
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
+from numpy_attention.layers.layer import Layer, Parameters, flat_gradients, glorot, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.activations import (
     ActivationCache,
@@ -146,4 +146,4 @@ class FeedForward(Layer):
             # up = x @ w_1 + b_1, the second use of x
             dx_up, grads["w_1"], grads["b_1"] = project_backward(dup, self.w_1, cache.linear_1)
             dx += dx_up
-        return dx, named(grads)
+        return dx, flat_gradients(grads)

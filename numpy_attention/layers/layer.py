@@ -114,7 +114,7 @@ def prefixed(prefix: str, arrays: Parameters) -> Parameters:
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
-def named(grads: dict[str, Any]) -> Parameters:
+def flat_gradients(grads: dict[str, Any]) -> Parameters:
     """The gradients of a layer, without those of biases that are off; a dict counts as a layer inside the layer."""
     found: Parameters = {}
     for name, gradient in grads.items():

@@ -40,7 +40,7 @@ import numpy as np
 
 from numpy_attention.errors import require_array, require_number, require_sizes, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
+from numpy_attention.layers.layer import Layer, Parameters, flat_gradients, glorot, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.attention import (
     AttentionCache,
@@ -210,7 +210,7 @@ class MultiHeadAttention(Layer):
         # y = o @ w_o + b_o
         do, dw_o, db_o = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
         # o = concat_heads(o)
-        return concat_heads_backward(do, cache.heads_o), named({"w_o": dw_o, "b_o": db_o})
+        return concat_heads_backward(do, cache.heads_o), flat_gradients({"w_o": dw_o, "b_o": db_o})
 
     def heads_backward(self, do: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
         """dx, with a context dcontext too, and the gradients of the other parameters.
@@ -236,9 +236,9 @@ class MultiHeadAttention(Layer):
         dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
         dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
         if cache.cross:
-            return dx, dsource, named(grads)
+            return dx, dsource, flat_gradients(grads)
         dx += dsource  # x was query, key and value
-        return dx, named(grads)
+        return dx, flat_gradients(grads)
 
     def _keys_and_values(
         self, source: np.ndarray, positions: np.ndarray | None

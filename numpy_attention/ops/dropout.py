@@ -26,7 +26,7 @@ from numpy_attention.errors import require_cotangent, require_float, require_gen
 class DropoutCache(NamedTuple):
     """The mask of one call, None when dropout was off; and what a gradient must look like."""
 
-    kept: np.ndarray | None  # bool, the shape of x
+    keep_mask: np.ndarray | None  # bool, the shape of x; True = keep
     scale: float  # 1 / (1 - rate)
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -35,7 +35,7 @@ class DropoutCache(NamedTuple):
 def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tuple[np.ndarray, DropoutCache]:
     """Set numbers to zero at random and scale up the rest; without a generator, or at rate 0, return x as it is.
 
-    Formula: y = x * kept / (1 - rate)
+    Formula: y = x * keep_mask / (1 - rate)
 
     Shapes: x of any shape -> y of the same shape
 
@@ -55,24 +55,24 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
     # Drawn on the host and moved to where x lives, so that both backends drop the same numbers.
-    kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # of a single number, an array too
+    keep_mask = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # x[...]: x may be a scalar
     scale = 1.0 / (1.0 - rate)
-    y = x * kept
+    y = x * keep_mask
     y *= scale
-    return y, DropoutCache(kept, scale, x.shape, x.dtype)
+    return y, DropoutCache(keep_mask, scale, x.shape, x.dtype)
 
 
 def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
-    """Gradient of `dropout`: dx = dy * kept / (1 - rate); where it was off, dy itself.
+    """Gradient of `dropout`: dx = dy * keep_mask / (1 - rate); where it was off, dy itself.
 
     Shapes: dy as y -> dx as x
     """
-    kept, scale, shape, dtype = cache
+    keep_mask, scale, shape, dtype = cache
     require_cotangent("dropout_backward", "dy", dy, shape, dtype)
-    if kept is None:
+    if keep_mask is None:
         return dy
-    # y = x * kept * scale
-    dx = dy * kept
+    # y = x * keep_mask * scale
+    dx = dy * keep_mask
     dx *= scale
     return dx
 

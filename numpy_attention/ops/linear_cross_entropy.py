@@ -36,8 +36,8 @@ from numpy_attention.ops.losses import (
     check_targets,
     counted_places,
     gradient_in_rows,
-    mean_surprise,
-    surprise_in_rows,
+    mean_over_counted,
+    negative_log_likelihood_rows,
 )
 from numpy_attention.ops.sums import as_rows, wide
 
@@ -89,15 +89,17 @@ def linear_cross_entropy(
     _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
     rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=rows)
-    surprise = np.empty_like(rows, shape=(len(rows), 1))
-    L = np.empty_like(surprise)
+    losses = np.empty_like(rows, shape=(len(rows), 1))
+    L = np.empty_like(losses)
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ w.T  # (n, V)
-        surprise[block], e, m, total = surprise_in_rows(logits, safe_targets[block], label_smoothing, out=logits)
+        losses[block], e, m, total = negative_log_likelihood_rows(
+            logits, safe_targets[block], label_smoothing, out=logits
+        )
         L[block] = m + np.log(total)
         del logits, e  # one array by two names, else held while the next block makes its own
-    loss = mean_surprise(surprise, counted, num_counted)
+    loss = mean_over_counted(losses, counted, num_counted)
     cache = LinearCrossEntropyCache(
         x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
     )

@@ -66,9 +66,9 @@ def cross_entropy(
     check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)
     x = wide(as_rows(logits))  # (N_all, V)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=x)
-    surprise, p, _, total = surprise_in_rows(x, safe_targets, label_smoothing)
+    losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing)
     p /= total
-    loss = mean_surprise(surprise, counted, num_counted)
+    loss = mean_over_counted(losses, counted, num_counted)
     cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits)
     return loss.astype(logits.dtype), cache
 
@@ -103,7 +103,7 @@ def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
     return native != ignore_index
 
 
-def surprise_in_rows(
+def negative_log_likelihood_rows(
     x: np.ndarray, targets: np.ndarray, label_smoothing: float, out: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """logsumexp(x) - sum_v q_v x_v of every row; and exp(x - m), m, and the sum of the former over its row.
@@ -120,12 +120,12 @@ def surprise_in_rows(
     return np.log(total) - picked, e, m, total  # the maximum cancels
 
 
-def mean_surprise(surprise: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
+def mean_over_counted(losses: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
     """The mean over the places that count.
 
-    Shapes: surprise (N_all, 1), counted (N_all, 1) -> ()
+    Shapes: losses (N_all, 1), counted (N_all, 1) -> ()
     """
-    return np.where(counted, surprise, 0.0).sum() / num_counted
+    return np.where(counted, losses, 0.0).sum() / num_counted
 
 
 def gradient_in_rows(

@@ -128,7 +128,7 @@ def tiled_attention(
             a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
             for columns in key_tiles(rows, T_q, T_k, tile, band):
                 s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
-                pairs.settle(s, heads, rows, columns)
+                pairs.apply_band(s, heads, rows, columns)
                 new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
                 s -= new_m
                 w = np.exp(s, out=s)  # not yet divided by the total
@@ -175,7 +175,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             for columns in key_tiles(rows, T_q, T_k, tile, band):
                 k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
                 s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
-                pairs.settle(s, heads, rows, columns)
+                pairs.apply_band(s, heads, rows, columns)
                 s -= L_tile
                 w = np.exp(s, out=s)
                 factors = drop.factors(s, heads, rows, columns)
@@ -220,7 +220,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     qg, kg, _ = _group(q, k, cache.v)
     everything = slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2])
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
-    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).settle(s, *everything)
+    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).apply_band(s, *everything)
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
 

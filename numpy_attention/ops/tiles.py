@@ -107,7 +107,7 @@ class Pairs:
             which = np.arange(math.prod(own_lead), like=mask).reshape(own_lead)
             self.which = np.broadcast_to(which, q.shape[:-2]).reshape(groups)  # (N, G): the mask of each head
 
-    def settle(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
+    def apply_band(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
         """Lower the scores by distance and set those of pairs that may not meet to -inf, for all G heads of a group.
 
         Shapes: s (n, G t_q, t_k), changed in place

@@ -9,7 +9,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.layers.layer import named
+from numpy_attention.layers.layer import flat_gradients
 from tests.layers.gradients import MASK, assert_gradients, fresh, randomized
 
 Make = Callable[[np.random.Generator, type], Any]
@@ -233,7 +233,7 @@ def test_new_values_are_asked_for_what_learns_alone(rng):
 
 def test_gradients_are_named_through_layers_within_and_without_those_that_are_off():
     dw, da, db = np.ones((3, 1, 2))
-    found = named({"w_q": dw, "w_k": {"a": da, "b": db}, "b_q": None, "w_v": {"norm.gamma": db}})
+    found = flat_gradients({"w_q": dw, "w_k": {"a": da, "b": db}, "b_q": None, "w_v": {"norm.gamma": db}})
     assert list(found) == ["w_q", "w_k.a", "w_k.b", "w_v.norm.gamma"]
     assert found["w_k.b"] is db
 
