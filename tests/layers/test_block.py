@@ -92,11 +92,11 @@ def test_dropout_is_on_exactly_where_a_generator_is_given(rng):
     [
         (lambda: na.EncoderBlock(4, 2, 8, None, norm="batch_norm"), 'norm must be "layer_norm" or "rms_norm"'),
         (lambda: na.EncoderBlock(4, 2, 8, None, dropout=1.0), r"EncoderBlock: dropout must be in \[0, 1\), got 1.0"),
-        (lambda: na.EncoderBlock(4, 2, 8, None).forward(X, X), "EncoderBlock: context .* got one"),
-        (lambda: na.DecoderBlock(4, 2, 8, None).forward(X, X), "DecoderBlock: context .* got one"),
+        (lambda: na.EncoderBlock(4, 2, 8, None).forward(X, X), "EncoderBlock: context .* got an array"),
+        (lambda: na.DecoderBlock(4, 2, 8, None).forward(X, X), "DecoderBlock: context .* got an array"),
         (
             lambda: na.DecoderBlock(4, 2, 8, None, cross_attention=True).forward(X),
-            "DecoderBlock: context .* got none.* built with cross_attention=True",
+            "DecoderBlock: context .* got None.* built with cross_attention=True",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

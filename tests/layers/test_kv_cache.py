@@ -107,11 +107,11 @@ def test_what_is_no_store_for_each_block_is_refused(past):
 def test_stores_that_are_not_alike_are_refused_before_anything_is_stored(rng):
     model = na.GPT(na.GPTConfig(5, 8, d_model=8, num_heads=2, num_layers=2), rng)
     past = [na.KeyValueCache(8), na.KeyValueCache(3)]
-    with pytest.raises(ValueError, match=r"GPT: past must be stores filled alike.*, got 0 of 3 and 0 of 8; make them"):
+    with pytest.raises(ValueError, match=r"past must be KV caches of equal length .*, got 0 of 3 and 0 of 8; create"):
         model.forward(np.zeros((1, 6), int), past=past)
     assert [one.length for one in past] == [0, 0]
     past = [na.KeyValueCache(8), na.KeyValueCache(8)]
     past[1].append(*rng.standard_normal((2, 1, 2, 1, 4)).astype(np.float32))
-    with pytest.raises(ValueError, match=r"GPT: past must be stores filled alike.*, got 0 of 8 and 1 of 8; make them"):
+    with pytest.raises(ValueError, match=r"past must be KV caches of equal length .*, got 0 of 8 and 1 of 8; create"):
         model.forward(np.zeros((1, 6), int), past=past)
     assert [one.length for one in past] == [0, 1]

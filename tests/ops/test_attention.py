@@ -168,12 +168,12 @@ Q, K, V = (2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 6)
     ({"k": (2, 4, 0, 8)}, "to hide keys use a mask"),
     ({"v": (2, 4, 7, 6)}, "every key has one value"),
     ({"v": (4, 5, 6)}, "every key has one value"),
-    ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "grouped heads need H_q % H_kv == 0, and 4 is no multiple of 3"),
+    ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "grouped heads need H_q % H_kv == 0, and 4 is not a multiple of 3"),
     ({"k": (3, 4, 5, 8), "v": (3, 4, 5, 6)}, "q and k must come from the same batch"),
     ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "with three axes the first is the batch"),
     ({"mask": (5, 3)}, "did you pass it transposed"),
-    ({"mask": (2, 5)}, r"for one row of keys a sequence, .* mask\[:, None, None, :\]"),
-    ({"mask": (1, 2, 4, 3, 5)}, "it has an axis too many"),
+    ({"mask": (2, 5)}, r"for one row of keys per sequence, .* mask\[:, None, None, :\]"),
+    ({"mask": (1, 2, 4, 3, 5)}, "it has one axis too many"),
     ({"mask": (3, 4)}, "the last two axes are queries and keys"),
 ], ids=str)
 def test_shapes_that_almost_fit(op: Any, changed: dict[str, tuple[int, ...]], message: str) -> None:

@@ -105,5 +105,5 @@ def test_the_gradient_of_a_loss_is_a_number(dloss: Any) -> None:
         (na.linear_cross_entropy, na.linear_cross_entropy_backward, (np.eye(3), np.eye(3))),
     ):
         _, cache = op(*inputs, np.array([0, 2, 1]))
-        with pytest.raises(ValueError, match=rf"^{back.__name__}: dloss must be a single number, got .*; 1.0 for a"):
+        with pytest.raises(ValueError, match=rf"^{back.__name__}: dloss must be a single number, got .*; use 1.0 for"):
             back(dloss, cache)

@@ -53,7 +53,7 @@ def test_one_mask_through_each_adapter(rng: np.random.Generator) -> None:
     (lambda: na.sliding_window_mask(3, 0), "window must be at least 1, got 0"),
     (lambda: na.padding_mask(np.array([4]), 3), r"lengths must be integers in \[0, 4\), got 4; is T = 3 the padded"),
     (lambda: na.padding_mask(np.array([-1]), 3), r"lengths must be integers in \[0, 4\), got -1"),
-    (lambda: na.padding_mask(np.array([[1]]), 3), r"lengths must be \(B,\), one length a sequence, got \(1, 1\)"),
+    (lambda: na.padding_mask(np.array([[1]]), 3), r"\(B,\), one length for each sequence, got \(1, 1\)"),
     (lambda: na.mask_from_blocked(np.array([0, 2])), "blocked must be made of 0 .visible. and 1 .hidden."),
     (lambda: na.mask_from_additive(np.array([0.0, -3.0])), "numbers in between are a bias"),
     (lambda: na.mask_from_additive(np.array([0.0, 1e9])), "additive must be made of 0 and numbers of -1e4 or below"),
@@ -78,7 +78,7 @@ def test_another_type_is_refused_with_the_adapter_to_use(call: object, message: 
 
 
 def test_a_length_alone_is_told_that_it_is_one_before_its_size_is_looked_at() -> None:
-    with pytest.raises(ValueError, match=r"lengths must be \(B,\), one length a sequence"):
+    with pytest.raises(ValueError, match=r"lengths must be \(B,\), one length for each sequence"):
         na.padding_mask(np.array(9), 5)
 
 

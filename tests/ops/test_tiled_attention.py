@@ -237,7 +237,7 @@ def test_options_that_cannot_be_are_refused_by_name() -> None:
     q = np.ones((2, 3, 4))
     for options, words in (
         ({"window": 0, "causal": True}, "window must be at least 1, got 0"),
-        ({"window": 2}, "causal must be True where a window is given, got False"),
+        ({"window": 2}, "causal must be True with a window, got False"),
         ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\), one for each head of q \(2, 3, 4\), got \(3,\)"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ):
