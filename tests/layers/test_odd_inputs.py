@@ -59,7 +59,7 @@ def settings(layer: na.Layer) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_settings_may_be_numbers_of_numpy_and_never_are_parameters(name: str, rng: np.random.Generator) -> None:
+def test_numpy_scalars_are_accepted_as_settings_and_are_not_parameters(name: str, rng: np.random.Generator) -> None:
     plain = FORM[name](rng=rng, **SIZES[name], **NUMBERS.get(name, {}))
     sizes = {key: np.int64(size) for key, size in SIZES[name].items()}
     layer = FORM[name](rng=rng, **sizes, **{key: F(number) for key, number in NUMBERS.get(name, {}).items()})
@@ -68,7 +68,7 @@ def test_settings_may_be_numbers_of_numpy_and_never_are_parameters(name: str, rn
     assert not any(isinstance(value, np.generic) for value in settings(layer))
 
 
-def test_a_number_of_numpy_that_a_layer_of_ones_own_holds_is_no_parameter(rng: np.random.Generator) -> None:
+def test_numpy_scalar_on_a_custom_layer_is_not_a_parameter(rng: np.random.Generator) -> None:
     class Scaled(na.Linear):
         pass
 
@@ -78,7 +78,7 @@ def test_a_number_of_numpy_that_a_layer_of_ones_own_holds_is_no_parameter(rng: n
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_a_size_that_no_array_has_is_refused_by_name(name: str) -> None:
+def test_refuses_invalid_size_by_name(name: str) -> None:
     for key in SIZES[name]:
         for size in (0, -1, 2.0, True, "4", float("nan"), [4], np.array([4])):
             with pytest.raises((TypeError, ValueError), match=rf"{key} must be ") as failure:
@@ -87,7 +87,7 @@ def test_a_size_that_no_array_has_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_that_cannot_be_is_refused_by_name(name: str) -> None:
+def test_refuses_invalid_number_by_name(name: str) -> None:
     for key in NUMBERS[name]:
         for number in (-1.0, float("nan"), float("inf"), "a", [0.5], 1j, True, np.array([0.5])):
             with pytest.raises((TypeError, ValueError), match=r"(dropout|eps|scale|rotary_base) must be ") as failure:
@@ -95,13 +95,13 @@ def test_a_number_that_cannot_be_is_refused_by_name(name: str) -> None:
             assert OURS.match(str(failure.value))
 
 
-def test_a_seed_in_the_place_of_a_generator_is_refused() -> None:
+def test_refuses_seed_in_place_of_generator() -> None:
     with pytest.raises(TypeError, match=r"np\.random\.default_rng\(7\)"):
         na.Linear(2, 3, 7)
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_what_is_no_array_is_refused(name: str, rng: np.random.Generator) -> None:
+def test_refuses_input_that_is_not_an_array(name: str, rng: np.random.Generator) -> None:
     layer = FORM[name](rng=rng, **SIZES[name])
     for x in (None, [[0.0] * 4] * 3, 1.5, "text", np.ma.ones((3, 4)), np.ones((3, 4)).view(np.recarray)):
         with pytest.raises(TypeError) as failure:
@@ -115,7 +115,7 @@ def test_what_is_no_array_is_refused(name: str, rng: np.random.Generator) -> Non
     for shape in ((0, 5, 4), (3, 0, 4), (0, 0, 4))
     if shape[1] or name not in ATTENDING  # attention wants at least one key to look at
 ], ids=str)
-def test_no_sequences_or_no_tokens_give_empty_results(name: str, shape: Any, rng: np.random.Generator) -> None:
+def test_zero_sequences_or_tokens_give_empty_results(name: str, shape: Any, rng: np.random.Generator) -> None:
     layer = FORM[name](rng=rng, **SIZES[name], dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -128,7 +128,7 @@ def test_no_sequences_or_no_tokens_give_empty_results(name: str, shape: Any, rng
 
 
 @pytest.mark.parametrize("positions", [[0, 1, 2], 1.5, [[0, 1, 2]] * 2, "012", np.ones(4, int)], ids=str)
-def test_positions_that_do_not_fit_are_refused(positions: Any, rng: np.random.Generator) -> None:
+def test_refuses_positions_that_do_not_fit(positions: Any, rng: np.random.Generator) -> None:
     x = np.zeros((2, 3, 4), np.float32)
     for layer in (na.MultiHeadAttention(4, 2, rng, rotary_base=10.0), na.PositionEmbedding("learned", 6, 4, rng)):
         with pytest.raises((TypeError, ValueError)) as failure:
@@ -136,7 +136,7 @@ def test_positions_that_do_not_fit_are_refused(positions: Any, rng: np.random.Ge
         assert OURS.match(str(failure.value))
 
 
-def test_a_context_that_is_no_array_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_context_that_is_not_an_array(rng: np.random.Generator) -> None:
     x = np.zeros((2, 3, 4), np.float32)
     for cross_attention in (True, False):
         with pytest.raises((TypeError, ValueError)) as failure:

@@ -27,7 +27,7 @@ def share(some: Any, others: Any) -> bool:
 
 
 @pytest.mark.parametrize("entry", OPS, ids=lambda entry: entry.name)
-def test_results_and_gradients_are_the_callers_but_for_the_exceptions_that_are_named(entry: Any) -> None:
+def test_results_and_gradients_share_no_memory_except_documented_cases(entry: Any) -> None:
     case = entry.case(seed=3)
     y, cache = case.op(**case.inputs, **case.options)
     dy = np.full_like(y, -0.7)
@@ -38,7 +38,7 @@ def test_results_and_gradients_are_the_callers_but_for_the_exceptions_that_are_n
     assert not share(grads, cache)
 
 
-def test_the_exceptions_are_none_too_many() -> None:
+def test_documented_exceptions_do_share_memory() -> None:
     x = np.ones((2, 3, 4))
     heads, cache = ops.split_heads(x, 2)
     assert share(heads, x)
@@ -49,7 +49,7 @@ def test_the_exceptions_are_none_too_many() -> None:
         assert share(y, cache)
 
 
-def test_public_names_stand_in_the_order_of_the_chapters() -> None:
+def test_public_names_are_in_the_order_of_the_chapters() -> None:
     def place(name: str) -> tuple[int, bool]:
         head = inspect.getdoc(inspect.getmodule(getattr(ops, name))) or ""
         found = re.match(r"Chapter (\d+)(, appendix)?", head)

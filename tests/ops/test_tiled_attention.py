@@ -38,7 +38,7 @@ def assert_same_as_chapter_6(arrays: list[Any], mask: Any = None, plain_mask: An
 @pytest.mark.parametrize("block_size", [1, 2, 3, 7, 256])
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize(("T_q", "T_k"), [(7, 7), (4, 9), (9, 4)])
-def test_every_size_of_tile_gives_chapter_6_also_for_grouped_heads(
+def test_every_tile_size_gives_chapter_6_with_and_without_grouped_heads(
     rng: np.random.Generator, block_size: int, num_kv_heads: int, T_q: int, T_k: int
 ) -> None:
     arrays = draw(rng, T_q, T_k, num_kv_heads)
@@ -50,12 +50,12 @@ def test_every_size_of_tile_gives_chapter_6_also_for_grouped_heads(
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (1, 8), (5, 1), (B, 1, 1, 8), (H, 5, 8), (1, H, 5, 1)])
-def test_a_mask_is_cut_into_tiles_however_it_is_broadcast(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+def test_masks_of_any_broadcast_shape_are_cut_into_tiles(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
     mask = rng.random(shape) < 0.6
     assert_same_as_chapter_6(draw(rng, 5, 8, 2), mask, block_size=3)
 
 
-def test_many_heads_share_a_tile_where_texts_are_short(rng: np.random.Generator, monkeypatch: Any) -> None:
+def test_short_texts_compute_many_heads_in_one_tile(rng: np.random.Generator, monkeypatch: Any) -> None:
     arrays = draw(rng, 4, 5, dtype=np.float32)
     for elements in (1, 4 * 5 * 5, 2**17):  # one head at a time, five of twelve, all
         monkeypatch.setattr(tiles, "TILE_ELEMENTS", elements)
@@ -74,7 +74,7 @@ def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np
 
 
 @pytest.mark.parametrize("size", [(1, 4), (4, 1), (2, 5), (5, 3)])
-def test_tiles_need_not_be_square(
+def test_tiles_may_be_rectangles(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     chapter_12 = importlib.import_module("numpy_attention.ops.tiled_attention")
@@ -85,14 +85,14 @@ def test_tiles_need_not_be_square(
     assert_same_as_chapter_6(arrays, None, na.sliding_window_mask(7, 3, 9), causal=True, window=3)
 
 
-def test_every_weight_can_be_made_again_from_one_number_a_query(rng: np.random.Generator) -> None:
+def test_weights_can_be_recomputed_from_one_number_per_query(rng: np.random.Generator) -> None:
     q, k, v, _ = draw(rng, 5, 8)
     _, cache = na.tiled_attention(q, k, v, scale=1.0, block_size=3)
     weights = np.exp(q @ k.swapaxes(-1, -2) - cache.L.reshape(B, H, 5, 1))
     np.testing.assert_allclose(weights, na.scaled_dot_product_attention(q, k, v, scale=1.0)[1].weights)
 
 
-def test_nothing_in_the_cache_is_as_large_as_the_scores(rng: np.random.Generator) -> None:
+def test_cache_holds_no_array_as_large_as_the_scores(rng: np.random.Generator) -> None:
     q, k, v = rng.standard_normal((3, 64, 4)).astype(np.float32)
     _, cache = na.tiled_attention(q, k, v, causal=True, block_size=16)
     assert max(field.size for field in cache if isinstance(field, np.ndarray)) < 64 * 64 / 8
@@ -101,7 +101,7 @@ def test_nothing_in_the_cache_is_as_large_as_the_scores(rng: np.random.Generator
 # OpenBLAS now and then flags a product of finite numbers (numpy issue 24067), for lanes that hold no number of ours; a
 # NaN in a product of ours is not the same as Chapter 6.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
-def test_scores_of_a_thousand_neither_overflow_nor_vanish(rng: np.random.Generator) -> None:
+def test_scores_of_a_thousand_do_not_overflow_or_vanish(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
     with np.errstate(over="raise", invalid="warn"):
         assert_same_as_chapter_6([300.0 * q, k, v, dy], block_size=2)
@@ -113,7 +113,7 @@ def test_empty_arrays_stay_empty() -> None:
     assert [grad.shape for grad in na.tiled_attention_backward(y, cache)] == [(0, 3, 5), (0, 4, 5), (0, 4, 2)]
 
 
-def test_half_precision_is_refused_as_a_type_and_a_tile_holds_something() -> None:
+def test_refuses_float16_and_empty_tiles() -> None:
     q = np.ones((3, 4))
     with pytest.raises(TypeError, match="tiled_attention: q must be float32 or float64, got float16"):
         na.tiled_attention(*[q.astype(np.float16)] * 3)
@@ -121,7 +121,7 @@ def test_half_precision_is_refused_as_a_type_and_a_tile_holds_something() -> Non
         na.tiled_attention(q, q, q, block_size=0)
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
     _, cache = na.tiled_attention(q, k, v)
     with pytest.raises(ValueError, match=r"dy must be \(2, 6, 5, 3\)"):
@@ -163,7 +163,7 @@ def kept_by(cache: Any) -> np.ndarray:
     alibi=st.booleans(), dropout=st.sampled_from([0.0, 0.4]), masked=st.sampled_from(["", "pairs", "keys", "heads"]),
     elements=st.sampled_from([1, 60, 2**17]),
 )
-def test_all_options_together_are_chapter_6_with_the_masks_of_chapter_4_and_the_bias_of_chapter_8(
+def test_all_options_together_equal_chapter_6_with_mask_and_bias(
     seed: int, T_q: int, T_k: int, groups: int, block_size: int, window: int | None, causal: bool, alibi: bool,
     dropout: float, masked: str, elements: int
 ) -> None:
@@ -199,7 +199,7 @@ def test_all_options_together_are_chapter_6_with_the_masks_of_chapter_4_and_the_
     np.testing.assert_allclose(na.tiled_attention_weights(cache), dense_cache.weights, rtol=1e-12, atol=1e-14)
 
 
-def test_dropout_drops_its_share_of_the_weights_and_keeps_their_mean(rng: np.random.Generator) -> None:
+def test_dropout_drops_its_share_of_the_weights_and_keeps_the_mean(rng: np.random.Generator) -> None:
     q, k = np.zeros((2, 3, 300, 4))
     ones = np.ones((3, 300, 1))
     y, cache = na.tiled_attention(q, k, ones, dropout=0.3, rng=rng, block_size=128)
@@ -208,7 +208,7 @@ def test_dropout_drops_its_share_of_the_weights_and_keeps_their_mean(rng: np.ran
     assert y.std() > 0.01
 
 
-def test_a_generator_gives_one_key_a_call_so_that_a_seed_repeats_it(rng: np.random.Generator) -> None:
+def test_dropout_draws_one_key_per_call_and_a_seed_repeats_it(rng: np.random.Generator) -> None:
     q, k, v, _ = draw(rng, 9, 9)
     how: dict[str, Any] = {"dropout": 0.5, "block_size": 4}
     one, two = np.random.default_rng(1), np.random.default_rng(1)
@@ -222,7 +222,7 @@ def test_a_generator_gives_one_key_a_call_so_that_a_seed_repeats_it(rng: np.rand
 @pytest.mark.parametrize("options", [
     {}, {"window": 300}, {"slopes": na.alibi_slopes(2)}, {"dropout": 0.2, "rng": np.random.default_rng(0)}
 ], ids=["causal", "window", "slopes", "dropout"])
-def test_no_option_makes_an_array_of_all_pairs(options: Any) -> None:
+def test_no_option_needs_an_array_of_all_pairs(options: Any) -> None:
     T = 4096
     q, k, v, dy = np.random.default_rng(0).standard_normal((4, 2, T, 8)).astype(np.float32)
     tracemalloc.start()
@@ -233,7 +233,7 @@ def test_no_option_makes_an_array_of_all_pairs(options: Any) -> None:
     assert peak < T * T * 4 / 8
 
 
-def test_options_that_cannot_be_are_refused_by_name() -> None:
+def test_refuses_invalid_options_by_name() -> None:
     q = np.ones((2, 3, 4))
     for options, words in (
         ({"window": 0, "causal": True}, "window must be at least 1, got 0"),
