@@ -1,4 +1,4 @@
-"""The block: its sublayers in order, written out, and the two gradients of cross-attention."""
+"""The block: its sublayers in order, compared with plain formulas, and the two gradients of cross-attention."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_gradients_of_cross_attention_agree_with_central_differences(variant, rn
     block = randomized(na.DecoderBlock(12, 3, 7, rng, cross_attention=True, dtype=np.float64, **options), rng)
     x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
     mask = rng.random((3, 1, 5, 4)) < 0.6
-    mask[1, 0, 2] = False  # a query with nothing to see
+    mask[1, 0, 2] = False  # a query that sees no key
     assert_gradients(block, (x, context), {"mask": MASK, "context_mask": mask, "dropout": True}, rng)
 
 
@@ -51,7 +51,7 @@ def test_context_keys_are_stored_at_the_first_step(rng):
     past = na.KeyValueCache(5), na.KeyValueCache(5)
     first, _ = block.forward(x[:, :1], context, past=past)
     assert past[1].length == 5
-    again, _ = block.forward(x[:, :1], 0 * context, past=(na.KeyValueCache(5), past[1]))  # it is not read again
+    again, _ = block.forward(x[:, :1], 0 * context, past=(na.KeyValueCache(5), past[1]))  # context is not read
     np.testing.assert_array_equal(again, first)
 
 

@@ -1,4 +1,4 @@
-"""The table of word vectors: rows are read, and their gradients added up."""
+"""The table of word vectors: rows are read, and their gradients are summed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Stored keys and values: appended, read back, reordered."""
+"""The KV cache: append, read and reorder keys and values."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_refuses_keys_of_another_shape_and_changes_nothing(shape, rng):
     assert past.length == 1
     np.testing.assert_array_equal(past.filled()[0], k)
     np.testing.assert_array_equal(past.filled()[1], v)
-    past.append(np.ones((2, 3, 3, 5)), np.ones((2, 3, 3, 5)))  # there is as much room as before
+    past.append(np.ones((2, 3, 3, 5)), np.ones((2, 3, 3, 5)))  # the free room has not changed
 
 
 def test_refuses_keys_and_values_of_different_lengths(rng):

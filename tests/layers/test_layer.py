@@ -1,4 +1,4 @@
-"""What every layer promises: parameters by name, right gradients, and nothing kept between calls."""
+"""Rules for every layer: parameters by name, right gradients, and nothing stored between calls."""
 
 import copy
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from numpy_attention.layers.layer import flat_gradients
 from tests.layers.gradients import MASK, assert_gradients, fresh, randomized
 
 Make = Callable[[np.random.Generator, type], Any]
-DROPPING: dict[str, Any] = {"dropout": True}
-ATTENDING: dict[str, Any] = {"mask": MASK, **DROPPING}
+DROPOUT: dict[str, Any] = {"dropout": True}
+WITH_MASK: dict[str, Any] = {"mask": MASK, **DROPOUT}
 LAYERS: dict[str, tuple[Make, dict[str, Any]]] = {
     "linear": (lambda rng, dtype: na.Linear(12, 7, rng, dtype=dtype), {}),
     "linear without bias": (lambda rng, dtype: na.Linear(12, 7, rng, bias=False, dtype=dtype), {}),
@@ -22,28 +22,28 @@ LAYERS: dict[str, tuple[Make, dict[str, Any]]] = {
     "rms norm": (lambda rng, dtype: na.RMSNorm(12, dtype=dtype), {}),
     "learned positions": (lambda rng, dtype: na.PositionEmbedding("learned", 6, 12, rng, dtype), {}),
     "sinusoidal positions": (lambda rng, dtype: na.PositionEmbedding("sinusoidal", 6, 12, rng, dtype), {}),
-    "attention": (lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, bias=True, dtype=dtype), ATTENDING),
+    "attention": (lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, bias=True, dtype=dtype), WITH_MASK),
     "attention, shared keys": (
         lambda rng, dtype: na.MultiHeadAttention(12, 4, rng, num_kv_heads=2, d_k=2, d_v=5, dtype=dtype),
-        ATTENDING),
+        WITH_MASK),
     "attention, rotary": (
         lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, rotary_base=100.0, dropout=0.3, dtype=dtype),
-        ATTENDING),
-    "feed-forward, gelu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "gelu", dropout=0.2, dtype=dtype), DROPPING),
-    "feed-forward, swiglu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "swiglu", dtype=dtype), DROPPING),
-    "feed-forward, silu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "silu", bias=False, dtype=dtype), DROPPING),
+        WITH_MASK),
+    "feed-forward, gelu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "gelu", dropout=0.2, dtype=dtype), DROPOUT),
+    "feed-forward, swiglu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "swiglu", dtype=dtype), DROPOUT),
+    "feed-forward, silu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "silu", bias=False, dtype=dtype), DROPOUT),
     "encoder, post-norm": (
-        lambda rng, dtype: na.EncoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), ATTENDING),
+        lambda rng, dtype: na.EncoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), WITH_MASK),
     "encoder, pre-norm": (
         lambda rng, dtype: na.EncoderBlock(
             12, 3, 7, rng, pre_norm=True, norm="rms_norm", activation="swiglu",
             attention={"num_kv_heads": 1}, dtype=dtype),
-        ATTENDING),
+        WITH_MASK),
     "decoder, post-norm": (
-        lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), ATTENDING),
+        lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), WITH_MASK),
     "decoder, pre-norm": (
         lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, pre_norm=True, activation="gelu", dtype=dtype),
-        ATTENDING),
+        WITH_MASK),
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_layer_applied_twice_adds_two_gradients(name, rng):
     layer = randomized(make(rng, np.float64), rng)
     x_1, x_2 = rng.standard_normal((2, 3, 5, 12))
     y, cache_1 = layer.forward(x_1, **options)
-    _, cache_2 = layer.forward(x_2, **options)  # the second call must not disturb the first one's cache
+    _, cache_2 = layer.forward(x_2, **options)  # the second call must not change the first cache
     dy = rng.standard_normal(y.shape)
     _, grads_1 = layer.backward(dy, cache_1)
     _, grads_2 = layer.backward(dy, cache_2)
@@ -208,14 +208,14 @@ def test_frozen_arrays_are_used_copied_and_replaced_like_others(rng):
     layer.replace_parameters(lambda _, p: p.astype(np.float64))
     assert layer.forward(x)[0].dtype == np.float64
 
-    class Elsewhere(NumPyBackend):
+    class CopyingBackend(NumPyBackend):
         def asarray(self, array):
-            moved.append(array)
+            copied.append(array)
             return array.copy()
 
-    moved, before = [], [layer.w_1, layer.b_1, layer.w_2, layer.b_2]
-    assert layer.to(Elsewhere()) is layer
-    assert [id(array) for array in moved] == [id(array) for array in before]
+    copied, before = [], [layer.w_1, layer.b_1, layer.w_2, layer.b_2]
+    assert layer.to(CopyingBackend()) is layer
+    assert [id(array) for array in copied] == [id(array) for array in before]
     assert layer.w_1 is not before[0]
     assert layer.parameters() == {}
 

@@ -63,5 +63,5 @@ def test_project_with_a_matrix_equals_linear(rng):
     dy = rng.standard_normal((2, 5, 3))
     y, cache = project(x, w, b)
     np.testing.assert_array_equal(y, na.linear(x, w, b)[0])
-    for mine, theirs in zip(project_backward(dy, w, cache), na.linear_backward(dy, cache), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    for one, other in zip(project_backward(dy, w, cache), na.linear_backward(dy, cache), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -1,4 +1,4 @@
-"""Several questions at once: weights that sum to one, shared keys, stored keys."""
+"""Multi-head attention: weights that sum to one, shared keys, the KV cache."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def test_gradients_of_cross_attention_agree_with_central_differences(rng):
     layer = randomized(na.MultiHeadAttention(12, 3, rng, bias=True, dtype=np.float64), rng)
     x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
     mask = rng.random((3, 1, 5, 4)) < 0.6
-    mask[1, 0, 2] = False  # a query with nothing to see
+    mask[1, 0, 2] = False  # a query that sees no key
     assert_gradients(layer, (x, context), {"mask": mask}, rng)
 
 
@@ -45,9 +45,9 @@ def test_dropout_acts_on_the_weights_with_and_without_tiles(rng):
     layer = na.MultiHeadAttention(12, 3, rng, dropout=0.5)
     x = rng.standard_normal((2, 5, 12)).astype(np.float32)
     for band in (None, Band(causal=True)):
-        asleep = layer.forward(x, band=band)[0]
-        assert not np.allclose(layer.forward(x, band=band, rng=rng)[0], asleep)
-        np.testing.assert_array_equal(layer.forward(x, band=band)[0], asleep)
+        without = layer.forward(x, band=band)[0]
+        assert not np.allclose(layer.forward(x, band=band, rng=rng)[0], without)
+        np.testing.assert_array_equal(layer.forward(x, band=band)[0], without)
 
 
 def test_bias_on_scores_can_hide_the_same_pairs_as_a_mask(rng):

@@ -1,4 +1,4 @@
-"""Norms start as the plain normalization, and learn a scale and a shift."""
+"""Norm layers start as the plain normalization and can learn a scale and a shift."""
 
 import numpy as np
 import pytest

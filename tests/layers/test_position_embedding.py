@@ -1,4 +1,4 @@
-"""Vectors that say where: learned rows, or sines and cosines."""
+"""Vectors for positions: learned rows, or sines and cosines."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The residual connection: both pictures of its chapter, and a straight path that no weight touches."""
+"""The residual connection: both pictures of its chapter, and a residual stream without weights."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def linear(rng):
     return na.Linear(6, 6, rng, dtype=np.float64)
 
 
-def silent(rng):
+def zero_linear(rng):
     layer = linear(rng)
     layer.w[...] = 0.0
     return layer
@@ -62,7 +62,7 @@ def test_dropout_acts_on_the_branch_and_not_on_the_residual_stream(pre_norm, rng
 
 
 def test_branch_of_zeros_leaves_x_and_dy_unchanged(rng):
-    sublayer, norm, x = silent(rng), na.LayerNorm(6, dtype=np.float64), rng.standard_normal((2, 3, 6))
+    sublayer, norm, x = zero_linear(rng), na.LayerNorm(6, dtype=np.float64), rng.standard_normal((2, 3, 6))
     y, cache = residual(x, norm, sublayer.forward, True, 0.0, None)
     dy = rng.standard_normal(x.shape)
     dx, _, _ = residual_backward(dy, cache, norm, sublayer.backward, True)

@@ -1,4 +1,4 @@
-"""Chapter 10: three bends, exact in their tails, and the same in pieces as in one."""
+"""Chapter 10: three activations, accurate far from zero, with the same results in pieces and as a whole."""
 
 import math
 from typing import Any
@@ -16,14 +16,14 @@ ALL = {
     "gelu, erf": (lambda x: na.gelu(x, "none"), na.gelu_backward),
     "silu": (na.silu, na.silu_backward),
 }
-every_one = pytest.mark.parametrize(("op", "op_backward"), ALL.values(), ids=ALL)
+each_activation = pytest.mark.parametrize(("op", "op_backward"), ALL.values(), ids=ALL)
 
 
 def far_and_near(dtype: type) -> np.ndarray:
     return np.concatenate([np.linspace(-30.0, 30.0, 241), [-1e4, -100.0, 100.0, 1e4]]).astype(dtype)
 
 
-@every_one
+@each_activation
 def test_activation_acts_on_each_number_separately(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
     x, dy = rng.standard_normal((2, 3, 4, 5))
     y, cache = op(x)
@@ -34,9 +34,9 @@ def test_activation_acts_on_each_number_separately(rng: np.random.Generator, op:
         assert dx[at] == op_backward(dy[at].reshape(1), cache_at)[0]
 
 
-@every_one
+@each_activation
 def test_result_does_not_depend_on_pieces(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
-    x = rng.standard_normal((2, PIECE + 3)).astype(np.float32)[:, ::-1]  # not contiguous, no multiple of a piece
+    x = rng.standard_normal((2, PIECE + 3)).astype(np.float32)[:, ::-1]  # not contiguous, not a multiple of a piece
     y, cache = op(x)
     dx = op_backward(np.ones_like(x), cache)
     some = np.array([0, 1, PIECE - 1, PIECE, PIECE + 2])
@@ -45,7 +45,7 @@ def test_result_does_not_depend_on_pieces(rng: np.random.Generator, op: Any, op_
     np.testing.assert_allclose(dx[:, some], op_backward(np.ones_like(y_some), cache_some), rtol=1e-6, atol=1e-7)
 
 
-@every_one
+@each_activation
 def test_refuses_gradient_of_wrong_shape_or_dtype(op: Any, op_backward: Any) -> None:
     _, cache = op(np.ones((3, 4), np.float32))
     with pytest.raises(ValueError, match=r"_backward: dy must be \(3, 4\)"):

@@ -1,4 +1,4 @@
-"""Chapter 6: a weighted average of the values, and where its gradients go."""
+"""Chapter 6: a weighted average of the values, and its gradients."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ B, H, T_q, T_k, d_k, d_v = 2, 3, 4, 6, 5, 7  # all different
 
 
 def draw(rng: np.random.Generator, num_kv_heads: int = H, dtype: Any = np.float64) -> list[np.ndarray]:
-    """q, k, v and a gradient of the result."""
+    """Random q, k, v and a gradient of the result."""
     shapes = [(B, H, T_q, d_k), (B, num_kv_heads, T_k, d_k), (B, num_kv_heads, T_k, d_v), (B, H, T_q, d_v)]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
 def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, **options: Any) -> tuple[Any, ...]:
-    """The result, the weights, and the gradients."""
+    """Return the result, the weights and the gradients."""
     y, cache = na.scaled_dot_product_attention(q, k, v, **options)
     return y, cache.weights, *na.scaled_dot_product_attention_backward(dy, cache)
 
@@ -52,8 +52,8 @@ def test_shuffled_keys_and_queries_give_shuffled_results(rng: np.random.Generato
     keys, queries = rng.permutation(T_k), rng.permutation(T_q)
     shuffled = attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], dy[:, :, queries])
     expected = y[:, :, queries], dq[:, :, queries], dk[:, :, keys], dv[:, :, keys]
-    for ours, theirs in zip((shuffled[0], *shuffled[2:5]), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-14)
+    for one, other in zip((shuffled[0], *shuffled[2:5]), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
 
 
 def test_query_that_sees_no_key_gets_zeros_and_zero_gradient(rng: np.random.Generator) -> None:
@@ -79,7 +79,7 @@ def test_hidden_key_gets_zero_weight_and_zero_gradient_whatever_its_values(rng: 
 
 
 def test_dk_uses_transposed_dscores(rng: np.random.Generator) -> None:
-    """Square scores, where forgetting the transpose goes unnoticed by the shapes."""
+    """Scores are square here, so a missing transpose gives no shape error."""
     q, k, v, dy = rng.standard_normal((4, 5, 3))
     _, weights, dq, dk, dv, _ = attend(q, k, v, dy, scale=1.0)
     dweights = dy @ v.T
@@ -118,10 +118,10 @@ def test_grouped_heads_equal_repeated_keys_with_summed_gradients(rng: np.random.
     y, weights, dq, dk, dv, _ = attend(q, k, v, dy, mask=mask)
     group = 4 // num_kv_heads
     repeated = attend(q, k.repeat(group, axis=1), v.repeat(group, axis=1), dy, mask=mask)
-    for ours, theirs in zip((y, weights, dq), repeated[:3], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-14)
-    for ours, theirs in zip((dk, dv), repeated[3:5], strict=True):
-        np.testing.assert_allclose(ours, theirs.reshape(B, num_kv_heads, group, T_k, -1).sum(axis=2), atol=1e-13)
+    for one, other in zip((y, weights, dq), repeated[:3], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
+    for one, other in zip((dk, dv), repeated[3:5], strict=True):
+        np.testing.assert_allclose(one, other.reshape(B, num_kv_heads, group, T_k, -1).sum(axis=2), atol=1e-13)
 
 
 def test_dv_uses_weights_after_dropout_and_softmax_uses_weights_before(rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Chapter 5: one mask, forward and backward, and nothing at all when it is off."""
+"""Chapter 5: forward and backward use one mask; dropout that is off changes nothing."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,16 @@ DTYPES = [np.float32, np.float64]
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_kept_numbers_are_scaled_up_and_the_others_are_zero(rng: np.random.Generator, dtype: type) -> None:
     x = rng.standard_normal((30, 40)).astype(dtype)
-    y, (kept, scale, *_) = na.dropout(x, 0.25, rng)
+    y, (keep_mask, scale, *_) = na.dropout(x, 0.25, rng)
     assert scale == 1 / 0.75
-    np.testing.assert_allclose(y[kept], x[kept] / 0.75, rtol=1e-6)
-    assert not y[~kept].any()
+    np.testing.assert_allclose(y[keep_mask], x[keep_mask] / 0.75, rtol=1e-6)
+    assert not y[~keep_mask].any()
     assert y.dtype == dtype
 
 
 def test_dropout_keeps_the_expectation(rng: np.random.Generator) -> None:
-    y, (kept, *_) = na.dropout(np.ones(40_000), 0.3, rng)
-    assert abs(kept.mean() - 0.7) < 0.01
+    y, (keep_mask, *_) = na.dropout(np.ones(40_000), 0.3, rng)
+    assert abs(keep_mask.mean() - 0.7) < 0.01
     assert abs(y.mean() - 1.0) < 0.02
 
 

@@ -1,4 +1,4 @@
-"""Chapter 2: a look-up, and the sum over all places where a token stood."""
+"""Chapter 2: a look-up, and the sum over all places with a token."""
 
 import importlib
 
@@ -12,8 +12,8 @@ chapter = importlib.import_module("numpy_attention.ops.embedding")  # the module
 
 
 @pytest.fixture(params=["run by run", "all runs at once", "as on a GPU"])
-def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are three ways to the same sum."""
+def each_algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test with each of the three ways to compute the sum."""
     monkeypatch.setattr(chapter, "LONG_RUN", 0 if request.param == "run by run" else 10**9)
     if request.param == "as on a GPU":
         monkeypatch.setattr(chapter, "on_host", lambda array: False)
@@ -29,9 +29,9 @@ def test_look_up_equals_linear_map_of_one_hot_rows(rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.usefixtures("every_way")
+@pytest.mark.usefixtures("each_algorithm")
 def test_gradient_of_repeated_token_is_sum_over_its_places(rng: np.random.Generator, dtype: type) -> None:
-    ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # each many times, and not contiguous
+    ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # every id many times, not contiguous
     table, dy = rng.standard_normal((7, 3)).astype(dtype), rng.standard_normal((*ids.shape, 3)).astype(dtype)
     dtable = na.embedding_backward(dy, na.embedding(ids, table)[1])
     for token in range(7):
@@ -40,7 +40,7 @@ def test_gradient_of_repeated_token_is_sum_over_its_places(rng: np.random.Genera
     assert not dtable[5:].any()
 
 
-@pytest.mark.usefixtures("every_way")
+@pytest.mark.usefixtures("each_algorithm")
 def test_add_at_adds_to_old_values_like_numpy(rng: np.random.Generator) -> None:
     ids, dy, dtable = rng.integers(0, 6, 40), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
     expected = dtable.copy()
@@ -49,7 +49,7 @@ def test_add_at_adds_to_old_values_like_numpy(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(dtable, expected)
 
 
-@pytest.mark.usefixtures("every_way")
+@pytest.mark.usefixtures("each_algorithm")
 def test_without_ids_the_gradient_is_zero() -> None:
     y, cache = na.embedding(np.zeros((2, 0), int), np.ones((5, 3)))
     assert y.shape == (2, 0, 3)
@@ -60,7 +60,7 @@ def test_without_ids_the_gradient_is_zero() -> None:
 def test_long_runs_are_summed_one_by_one_and_short_runs_together(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, V: int, N: int, run_by_run: bool
 ) -> None:
-    """Seven tokens get nine places of 512 numbers each, above LONG_RUN; fifty get one or two."""
+    """Seven tokens have about nine places of 512 numbers each, above LONG_RUN; fifty tokens have one or two each."""
     ids, dy, dtable = np.arange(N) % V, rng.standard_normal((N, 512)), np.zeros((V, 512))
     calls = []
     split = np.split
@@ -70,7 +70,7 @@ def test_long_runs_are_summed_one_by_one_and_short_runs_together(
     assert bool(calls) == run_by_run
 
 
-@pytest.mark.usefixtures("every_way")
+@pytest.mark.usefixtures("each_algorithm")
 def test_add_at_changes_no_input_and_repeats_its_result_bit_for_bit(rng: np.random.Generator) -> None:
     ids, dy = rng.integers(0, 6, (4, 10)).T, rng.standard_normal((4, 10, 3)).swapaxes(0, 1)
     ids_before, dy_before = ids.copy(), dy.copy()

@@ -1,4 +1,4 @@
-"""Chapter 10, appendix: the error function, where NumPy has none."""
+"""Chapter 10, appendix: the error function, which NumPy does not have."""
 
 import math
 from decimal import Decimal, localcontext
@@ -15,7 +15,7 @@ ROUND_OFF = {np.float16: 1.0, np.float32: 3.0, np.float64: 2.0}  # in eps of the
 
 
 def all_scales(dtype: type) -> np.ndarray:
-    """Every size from the smallest normal number to half the largest, most of them where erf bends, both signs."""
+    """Both signs, all sizes from the smallest normal number to half the largest, most of them where erf is curved."""
     limits = np.finfo(dtype)
     sizes = np.geomspace(float(limits.smallest_normal), float(limits.max) / 2, 2001)
     x = np.concatenate([sizes, np.linspace(0.0, 7.0, 7001), np.geomspace(1e-3, 7.0, 3001)])
@@ -35,7 +35,7 @@ def test_erf_is_accurate_to_the_last_digits_at_all_scales(dtype: type) -> None:
 
 
 def erf_to_thirty_digits(x: float) -> Decimal:
-    """2 / sqrt(pi) exp(-x^2) sum_n 2^n x^(2n + 1) / (1 * 3 * ... * (2n + 1)), whose terms are all positive."""
+    """2 / sqrt(pi) exp(-x^2) sum_n 2^n x^(2n + 1) / (1 * 3 * ... * (2n + 1)); all terms are positive."""
     pi = Decimal("3.14159265358979323846264338327950288419717")
     term = total = exact = Decimal(x)
     n = 0
@@ -47,7 +47,7 @@ def erf_to_thirty_digits(x: float) -> Decimal:
 
 
 def test_float64_agrees_with_thirty_digits() -> None:
-    """math.erf itself is wrong in the last digit here and there."""
+    """math.erf itself is sometimes wrong in the last digit."""
     x = np.concatenate([np.geomspace(1e-300, 6.5, 401), np.linspace(0.01, 6.5, 401)])
     with localcontext(prec=40):
         exact = [erf_to_thirty_digits(float(v)) for v in x]
@@ -66,7 +66,7 @@ def test_subnormal_numbers_follow_the_tangent_at_zero(dtype: type) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("end", [0.46875, 4.0, 6.0])
 def test_erf_has_no_jump_where_an_approximation_ends(dtype: type, end: float) -> None:
-    """Float64 has seams at 0.46875 and 4; float32 was fitted up to 4, and beyond 6 its argument is cut off."""
+    """float64 changes its formula at 0.46875 and 4; float32 was fitted up to 4, and its argument is clipped at 6."""
     x = np.array([np.nextafter(dtype(end), dtype(0)), end, np.nextafter(dtype(end), dtype(10)), end + 0.5], dtype)
     eps = float(np.finfo(dtype).eps)
     np.testing.assert_allclose(na.ops.erf(x), [math.erf(v) for v in x.astype(float)], rtol=ROUND_OFF[dtype] * eps)

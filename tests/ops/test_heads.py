@@ -1,4 +1,4 @@
-"""Chapter 7: heads are columns, moved and moved back."""
+"""Chapter 7: heads are columns; split moves them, concat moves them back."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_refuses_gradient_of_wrong_shape_or_dtype() -> None:
     _, split_cache = na.split_heads(np.ones((2, 5, 12), np.float32), 3)
     _, concat_cache = na.concat_heads(np.ones((2, 3, 5, 4), np.float32))
     with pytest.raises(ValueError, match=r"split_heads_backward: dy must be \(2, 3, 5, 4\)"):
-        na.split_heads_backward(np.ones((2, 4, 5, 3), np.float32), split_cache)  # as many numbers, other heads
+        na.split_heads_backward(np.ones((2, 4, 5, 3), np.float32), split_cache)  # same size, other heads
     with pytest.raises(TypeError, match="split_heads_backward: dy must be float32"):
         na.split_heads_backward(np.ones((2, 3, 5, 4)), split_cache)
     with pytest.raises(ValueError, match=r"concat_heads_backward: dy must be \(2, 5, 12\)"):

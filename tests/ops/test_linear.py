@@ -1,4 +1,4 @@
-"""Chapter 1: what a linear map and its three gradients must do."""
+"""Chapter 1: the linear map and its three gradients."""
 
 import numpy as np
 import pytest

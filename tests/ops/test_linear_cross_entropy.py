@@ -1,4 +1,4 @@
-"""Chapter 12, appendix: the loss of Chapter 11 on the product of Chapter 1, whatever the blocks."""
+"""Chapter 12, appendix: the loss of Chapter 11 on the product of Chapter 1, for any block size."""
 
 import tracemalloc
 from typing import Any
@@ -11,13 +11,13 @@ from numpy_attention.pieces import PIECE
 
 
 def drawn(rng: np.random.Generator, lead: tuple[int, ...], V: int, d: int) -> tuple[np.ndarray, ...]:
-    """x of such leading axes, a table and targets, a third of which do not count."""
+    """x with leading axes `lead`, a table, and targets; a third of the targets do not count."""
     targets = np.where(rng.random(lead) < 0.3, -100, rng.integers(0, V, lead))
     return rng.standard_normal((*lead, d)), rng.standard_normal((V, d)), targets
 
 
 def whole(x: np.ndarray, table: np.ndarray, targets: np.ndarray, dloss: float, **options: Any) -> tuple[Any, ...]:
-    """Loss, dx and dtable by way of all logits."""
+    """Loss, dx and dtable, computed from all logits at once."""
     logits, cache = na.linear(x, table.T)
     loss, of_loss = na.cross_entropy(logits, targets, **options)
     dx, dw, _ = na.linear_backward(na.cross_entropy_backward(dloss, of_loss), cache)
@@ -49,13 +49,13 @@ def test_agrees_to_float64_round_off_with_a_real_vocabulary(rng: np.random.Gener
 
 
 def test_mean_is_over_the_places_of_all_blocks(rng: np.random.Generator) -> None:
-    """Blocks of unequal numbers of counted places: one counts nothing, the last is short."""
+    """The blocks have unequal numbers of counted places: one block has none, the last block is short."""
     x, table, targets = drawn(rng, (8,), V=7, d=5)
     targets[:] = [4, -100, 2, -100, -100, -100, 6, 1]
     loss, dx, _ = by_rows(x, table, targets, 1.0, block_size=3)
     logits = x @ table.T
-    surprise = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(8), np.maximum(targets, 0)]
-    np.testing.assert_allclose(loss, surprise[targets >= 0].sum() / 4)
+    losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(8), np.maximum(targets, 0)]
+    np.testing.assert_allclose(loss, losses[targets >= 0].sum() / 4)
     assert not dx[targets < 0].any()
     assert np.all(np.abs(dx[targets >= 0]).sum(axis=1) > 0)
 
@@ -81,7 +81,7 @@ def test_confident_wrong_prediction_has_finite_loss(dtype: type) -> None:
 
 
 def test_table_in_transposed_memory_order_gives_same_result(rng: np.random.Generator) -> None:
-    """As the matrix of a head does, of which the table is a view."""
+    """As in a model whose table is a view of the head's matrix."""
     x, table, targets = drawn(rng, (3, 4), V=7, d=5)
     turned = np.asfortranarray(table)
     found = by_rows(x.swapaxes(0, 1), turned, targets.T, 1.0, block_size=5)
@@ -109,7 +109,7 @@ def test_loss_of_zero_rows_is_zero() -> None:
 
 
 def test_memory_holds_the_logits_of_one_block(rng: np.random.Generator) -> None:
-    """And where the table learns its gradient, twice: the sum, and what a block adds to it."""
+    """If the table learns, also two arrays of its size: its gradient, and what one block adds to it."""
     N, V, d, block_size = 512, 4 * PIECE // 8, 8, 32
     x, table, targets = (array.astype(dtype) for array, dtype in zip(drawn(rng, (N,), V, d), "ffi", strict=True))
     of_block, of_table = 4 * block_size * V, 4 * V * d

@@ -1,4 +1,4 @@
-"""Chapter 11: the surprise about what really stood there, and what was predicted minus what happened."""
+"""Chapter 11: the negative log-likelihood of the targets, and its gradient, prediction minus target."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Chapter 4: True means this query may look at this key, and other conventions come in by name."""
+"""Chapter 4: True means this query may look at this key; adapters convert other conventions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Chapter 9: mean 0 and variance 1, and the two directions that a norm does not let through."""
+"""Chapter 9: mean 0 and variance 1, and the two directions that a norm removes from the gradient."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ DTYPES = [np.float32, np.float64]
 
 
 def draw(rng: np.random.Generator, dtype: Any = np.float64) -> list[np.ndarray]:
-    """x with rows of many sizes, gamma, beta, and a gradient of the result."""
+    """Random x with rows of many sizes, gamma, beta, and a gradient of the result."""
     x = 3.0 + rng.standard_normal((4, 5, 7)) * rng.uniform(0.5, 5.0, (4, 5, 1))
     return [array.astype(dtype) for array in (x, *rng.standard_normal((2, 7)), rng.standard_normal(x.shape))]
 

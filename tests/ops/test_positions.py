@@ -1,4 +1,4 @@
-"""Chapter 8: three ways to say where a token stands."""
+"""Chapter 8: three ways to add the position of a token."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_alibi_bias_is_minus_slope_times_distance() -> None:
 def test_refuses_gradient_of_wrong_shape_or_dtype() -> None:
     _, cache = na.rotary(np.ones((3, 5, 8), np.float32), np.arange(5))
     with pytest.raises(ValueError, match=r"rotary_backward: dy must be \(3, 5, 8\)"):
-        na.rotary_backward(np.ones((2, 5, 8), np.float32), cache)  # would broadcast as well
+        na.rotary_backward(np.ones((2, 5, 8), np.float32), cache)  # this shape would broadcast
     with pytest.raises(TypeError, match="rotary_backward: dy must be float32"):
         na.rotary_backward(np.ones((3, 5, 8)), cache)
 

@@ -1,4 +1,4 @@
-"""Chapter 1, appendix: the fast sums are the sums of NumPy."""
+"""Chapter 1, appendix: the fast sums equal NumPy's sums."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, sum_
 
 @pytest.fixture(params=[np.float32, np.float64])
 def strided(request: pytest.FixtureRequest, rng: np.random.Generator) -> np.ndarray:
-    """No axis is contiguous."""
+    """A random array in which no axis is contiguous."""
     return rng.standard_normal((10, 7, 9)).astype(request.param).swapaxes(0, 2)[::2, ::-1, ::3]
 
 

@@ -1,4 +1,4 @@
-"""Chapter 12: the attention of Chapter 6, whatever the tiles."""
+"""Chapter 12: the attention of Chapter 6, for tiles of any size."""
 
 import importlib
 import tracemalloc
@@ -16,7 +16,7 @@ B, H, d_k, d_v = 2, 6, 5, 3
 
 
 def draw(rng: np.random.Generator, T_q: int, T_k: int, num_kv_heads: int = H, dtype: Any = np.float64) -> list[Any]:
-    """q, k, v and a gradient of the result."""
+    """Random q, k, v and a gradient of the result."""
     shapes = [(B, H, T_q, d_k), (B, num_kv_heads, T_k, d_k), (B, num_kv_heads, T_k, d_v), (B, H, T_q, d_v)]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
@@ -30,9 +30,9 @@ def assert_same_as_chapter_6(arrays: list[Any], mask: Any = None, plain_mask: An
     grads = na.tiled_attention_backward(dy, cache)
     plain_grads = na.scaled_dot_product_attention_backward(dy, plain_cache)[:3]
     rtol = 1e4 * float(np.finfo(y.dtype).eps)
-    for ours, theirs in zip((y, *grads), (plain_y, *plain_grads), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol / 10)
-        assert ours.dtype == theirs.dtype
+    for found, expected in zip((y, *grads), (plain_y, *plain_grads), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol / 10)
+        assert found.dtype == expected.dtype
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 7, 256])
@@ -98,8 +98,8 @@ def test_cache_holds_no_array_as_large_as_the_scores(rng: np.random.Generator) -
     assert max(field.size for field in cache if isinstance(field, np.ndarray)) < 64 * 64 / 8
 
 
-# OpenBLAS now and then flags a product of finite numbers (numpy issue 24067), for lanes that hold no number of ours; a
-# NaN in a product of ours is not the same as Chapter 6.
+# OpenBLAS sometimes flags a product of finite numbers (numpy issue 24067), because of lanes outside our arrays. A NaN
+# inside our arrays would still differ from Chapter 6.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
 def test_scores_of_a_thousand_do_not_overflow_or_vanish(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
@@ -130,30 +130,30 @@ def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> N
         na.tiled_attention_backward(dy.astype(np.float64), cache)
 
 
-class Drawn(np.random.Generator):
-    """A generator whose numbers are given: it makes the dense form drop what the tiles have dropped."""
+class GivenMask(np.random.Generator):
+    """A generator that returns a given mask: the dense form then drops the same weights as the tiles."""
 
-    def __init__(self, kept: np.ndarray) -> None:
+    def __init__(self, keep_mask: np.ndarray) -> None:
         super().__init__(np.random.PCG64(0))
-        self.kept = kept
+        self.keep_mask = keep_mask
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        return self.kept.reshape(size).astype(np.float32)
+        return self.keep_mask.reshape(size).astype(np.float32)
 
 
-def kept_by(cache: Any) -> np.ndarray:
-    """Which weights the tiles of a call have kept, put together to the whole (..., H_q, T_q, T_k)."""
+def keep_mask_of(cache: Any) -> np.ndarray:
+    """The weights that the tiles of a call did not drop, as one mask (..., H_q, T_q, T_k)."""
     q, k = cache.q, cache.k
     N = int(np.prod(k.shape[:-2]))
     G, T_q, T_k, size = int(np.prod(q.shape[:-2])) // N, q.shape[-2], k.shape[-2], cache.tile
-    kept = np.ones((N, G, T_q, T_k), bool)
+    keep_mask = np.ones((N, G, T_q, T_k), bool)
     for heads in tiles.head_tiles((N, G, T_q, 1), T_k, size):
         for rows in tiles.query_tiles(T_q, size):
             for columns in tiles.key_tiles(rows, T_q, T_k, size, cache.band):
-                there = kept[heads, :, rows, columns]
-                s = np.zeros((len(there), G * there.shape[2], there.shape[3]))
-                there[...] = (cache.dropout.factors(s, heads, rows, columns) > 0).reshape(there.shape)
-    return kept.reshape(*q.shape[:-1], T_k)
+                tile = keep_mask[heads, :, rows, columns]
+                s = np.zeros((len(tile), G * tile.shape[2], tile.shape[3]))
+                tile[...] = (cache.dropout.factors(s, heads, rows, columns) > 0).reshape(tile.shape)
+    return keep_mask.reshape(*q.shape[:-1], T_k)
 
 
 @settings(max_examples=150, deadline=None, database=None)
@@ -182,7 +182,7 @@ def test_all_options_together_equal_chapter_6_with_mask_and_bias(
             q, k, v, mask, causal, block_size=block_size, window=window, slopes=slopes, dropout=dropout, rng=rng
         )
         grads = na.tiled_attention_backward(dy, cache)
-        kept = kept_by(cache) if dropout else None
+        keep_mask = keep_mask_of(cache) if dropout else None
     finally:
         tiles.TILE_ELEMENTS = before
 
@@ -191,11 +191,11 @@ def test_all_options_together_equal_chapter_6_with_mask_and_bias(
         seen = na.causal_mask(T_q, T_k) if window is None else na.sliding_window_mask(T_q, window, T_k)
     dense_y, dense_cache = na.scaled_dot_product_attention(
         q, k, v, seen if mask is None else seen & mask, na.alibi_bias(H, T_q, T_k, np.float64) if alibi else None,
-        dropout=dropout, rng=None if kept is None else Drawn(kept)
+        dropout=dropout, rng=None if keep_mask is None else GivenMask(keep_mask)
     )
     dense_grads = na.scaled_dot_product_attention_backward(dy, dense_cache)[:3]
-    for ours, theirs in zip((y, *grads), (dense_y, *dense_grads), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    for found, expected in zip((y, *grads), (dense_y, *dense_grads), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(na.tiled_attention_weights(cache), dense_cache.weights, rtol=1e-12, atol=1e-14)
 
 
@@ -203,7 +203,7 @@ def test_dropout_drops_its_share_of_the_weights_and_keeps_the_mean(rng: np.rando
     q, k = np.zeros((2, 3, 300, 4))
     ones = np.ones((3, 300, 1))
     y, cache = na.tiled_attention(q, k, ones, dropout=0.3, rng=rng, block_size=128)
-    assert abs((~kept_by(cache)).mean() - 0.3) < 0.005
+    assert abs((~keep_mask_of(cache)).mean() - 0.3) < 0.005
     assert abs(y.mean() - 1.0) < 0.005
     assert y.std() > 0.01
 

@@ -1,4 +1,4 @@
-"""Chapter 12, appendix: every trial of what has no backward, and what a band costs."""
+"""Chapter 12, appendix: functions without a backward against plain formulas, and the cost of a band."""
 
 from typing import Any
 
