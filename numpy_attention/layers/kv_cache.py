@@ -8,8 +8,8 @@ step can reuse the keys and values of the steps before:
 
 The new token is the only query. A step costs O(T) products with the stored keys; without them a fresh forward would
 cost O(T^2). A context does not grow, so all its keys are stored at the first step. Layers call the KV cache `past`,
-because in this book a cache is what a forward stores for its backward. Only the class and `use_cache` have the usual
-name.
+because in this book "cache" means the arrays that a forward stores for its backward. Only the class and `use_cache`
+keep the usual name.
 """
 
 import numpy as np

@@ -16,7 +16,7 @@ An `rng` has two uses. In a constructor it draws the first weights (None: zeros,
 the dropout (None: no dropout).
 
 Parameters are plain attributes: `layer.w` is the array itself. Layers inside a layer are attributes too. Their names
-are joined by dots, as in a Python path: `blocks.0.attention.w_q`. No parameter has to be registered.
+are joined by dots, like a path in Python: `blocks.0.attention.w_q`. No parameter has to be registered.
 
 A frozen array is used in both functions and does not change: `parameters` leaves it out. Its gradient need not be
 computed. If a backward returns the gradient anyway, it is not used (Chapter 37 makes use of that).
@@ -99,7 +99,7 @@ class Layer:
     def to(self, backend: NumPyBackend) -> Self:
         """Copy every array to the device of the backend, and return the layer: `model.to(gpu)`.
 
-        Create the optimizer afterwards, because it keeps the arrays themselves.
+        Create the optimizer afterwards, because an optimizer keeps references to the arrays.
         """
         self.replace_parameters(lambda _, p: backend.asarray(p))
         return self

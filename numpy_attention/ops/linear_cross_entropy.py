@@ -1,13 +1,13 @@
 """Chapter 12, appendix. The loss of a large vocabulary in little memory
 
-The head of a language model multiplies by a table of V rows, one for each token. Then follows the loss of Chapter 11:
+The head of a language model multiplies by a table of V rows, one for each token. The loss is that of Chapter 11:
 
     x (N, d) --> logits = x table^T (N, V) --> loss
 
 With 8 texts of 1,024 tokens and GPT-2's V = 50,257 the logits are 412 million numbers, 1.6 GB in float32. Their softmax
 p needs the same memory again, and so does the gradient. This is not necessary: a row of the logits, one token of the
-text, does not meet the other rows until their losses are added. So we take a block of rows, compute and use its logits,
-and free them before the next block. For the backward we keep one number for each row,
+text, is independent of the other rows until their losses are added. So we take a block of rows, compute and use its
+logits, and free them before the next block. For the backward we keep one number for each row,
 
     L_n = logsumexp(logits_n) = m_n + log sum_v exp(logits_nv - m_n)
 
@@ -15,8 +15,8 @@ from which the probabilities can be recomputed, like the weights of attention in
 
     p_nv = exp(logits_nv - L_n)
 
-The backward takes the same blocks and computes their logits a second time. Chapter 11 gives dlogits =
-dloss (p - q) / N. Chapter 1 gives the rest, transposed, because the weights of a token are a row of the table:
+The backward takes the same blocks and computes their logits a second time. With dlogits = dloss (p - q) / N from
+Chapter 11, Chapter 1 gives dx and dtable, here transposed, because the weights of a token are a row of the table:
 
     dx_n = sum_v dlogits_nv table_v        dtable_v = sum_n dlogits_nv x_n        ->  dx = dlogits table
                                                                                       dtable = dlogits^T x

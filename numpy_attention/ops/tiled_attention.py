@@ -21,9 +21,9 @@ over the keys of the tile. No extra pass over the tiles is needed for it:
 
     dv_j += w_ij dy_i      ds_ij = w_ij (dy_i . v_j - D_i)      dq_i += scale ds_ij k_j      dk_j += scale ds_ij q_i
 
-Besides the inputs and results, memory holds L and a few tiles: it grows with T, not with T^2. A causal tile that is
-completely in the future is skipped, which halves the work. With a window, tiles too far in the past are skipped as
-well, and the work grows with T. For a query that may look at nothing l stays 0. Its y is 0, and its L is the lowest
+Besides the inputs and results, memory holds only L and a few tiles, so it grows with T, not with T^2. A causal tile
+that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past are skipped
+as well, and the work grows with T. If a query may look at nothing, l stays 0. Its y is 0, and its L is the lowest
 number of the dtype, so its weights exp(-inf - L) are 0 in the backward as well.
 
 Dropout multiplies each weight by f_ij, which is 0 or 1 / (1 - rate), after the softmax: l sums the weights without

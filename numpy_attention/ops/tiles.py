@@ -1,7 +1,8 @@
 """Chapter 12, appendix. The tiles: which tiles exist, and how a band and dropout act on them
 
 If the positions alone decide which pairs are visible, no T x T mask is needed. Let p = i + T_k - T_q be the position of
-query i among the keys (the last query and the last key have the same position, as in Chapters 4 and 8). A Band has
+query i among the keys. (The last query and the last key have the same position, as in Chapters 4 and 8.) A Band has
+three fields:
 
     causal     key j is visible if j <= p
     window     and if j > p - window, so only tiles near the diagonal are computed: their number grows with T
@@ -116,7 +117,7 @@ class Pairs:
         causal, window, _ = self.band
         nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # of the first and the last query
         ahead = causal and columns.stop - 1 > nearest  # otherwise the whole tile is in the past
-        behind = window is not None and columns.start <= farthest - window  # otherwise it is in every window
+        behind = window is not None and columns.start <= farthest - window  # otherwise the tile is in every window
         if ahead or behind or self.slopes is not None:
             place = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
             distance = place - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
