@@ -113,21 +113,21 @@ class Block(Layer):
         """
         self._check_context(context)
         past_self, past_cross = past or (None, None)
-        how = self.pre_norm, self.dropout, rng
+        options = self.pre_norm, self.dropout, rng
 
         attend = partial(
             self.attention.forward,
             mask=mask, scores_bias=scores_bias, positions=positions, past=past_self, rng=rng, band=band,
         )
-        h, residual_1 = residual(x, self.norm_1, attend, *how)  # (B, T, d_model)
+        h, residual_1 = residual(x, self.norm_1, attend, *options)  # (B, T, d_model)
         residual_cross = None
         if self.cross_attention is not None and self.norm_cross is not None:
             across = None if band is None else Band()
             look_across = partial(
                 self.cross_attention.forward, context=context, mask=context_mask, past=past_cross, rng=rng, band=across
             )
-            h, residual_cross = residual(h, self.norm_cross, look_across, *how)
-        y, residual_2 = residual(h, self.norm_2, partial(self.feed_forward.forward, rng=rng), *how)
+            h, residual_cross = residual(h, self.norm_cross, look_across, *options)
+        y, residual_2 = residual(h, self.norm_2, partial(self.feed_forward.forward, rng=rng), *options)
         return y, BlockCache(residual_1, residual_cross, residual_2)
 
     def backward(self, dy: np.ndarray, cache: BlockCache) -> tuple[Any, ...]:

@@ -90,7 +90,7 @@ def stored_length(model: str, past: object, num_layers: int) -> int:
     own = [one[0] if isinstance(one, tuple) and one else one for one in past] if isinstance(past, list) else []
     if len(own) != num_layers or not all(isinstance(one, KeyValueCache) for one in own):
         raise value_error(model, "past", f"a list of KeyValueCaches, one for each of {num_layers} blocks", past)
-    if len(alike := {(one.length, one.capacity) for one in own}) > 1:
-        got = " and ".join(f"{length} of {capacity}" for length, capacity in sorted(alike)[:2])
+    if len(lengths := {(one.length, one.capacity) for one in own}) > 1:
+        got = " and ".join(f"{length} of {capacity}" for length, capacity in sorted(lengths)[:2])
         raise value_error(model, "past", "KV caches of equal length and capacity", got, "create new ones")
     return own[0].length

@@ -120,7 +120,7 @@ def tiled_attention(
     L = np.empty_like(q, shape=(*qg.shape[:3], 1))
     lowest = float(np.finfo(q.dtype).min)
 
-    def attend(heads: slice) -> None:
+    def forward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
             q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
             m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
@@ -146,7 +146,7 @@ def tiled_attention(
             y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
             L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
 
-    share(attend, head_tiles(qg.shape, T_k, tile))
+    share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
     return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, drop)
 
@@ -165,7 +165,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
     D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
     dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
 
-    def go_back(heads: slice) -> None:
+    def backward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
             q_tile, dy_tile, L_tile, D_tile = (
                 fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
@@ -196,7 +196,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             dq_tile *= scale
             dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
 
-    share(go_back, head_tiles(qg.shape, T_k, tile))
+    share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
