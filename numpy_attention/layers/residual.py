@@ -77,7 +77,7 @@ def residual_backward(
     sublayer_backward: Callable[[np.ndarray, Any], tuple[Any, ...]],
     pre_norm: bool,
 ) -> tuple[Any, ...]:
-    """Gradients of `residual`: dx, the gradients of the norm, and the other results of the sublayer's backward.
+    """Gradients of `residual`: dx, the gradients of the norm, then all other results of the sublayer's backward.
 
     Shapes: dy as y -> dx as x
     """

@@ -177,7 +177,7 @@ def check_attention_arguments(
         v (..., H_kv, T_k, d_v)        the leading axes are the same in all three, but H_kv may divide H_q
         mask, bias                     broadcastable to (..., H_q, T_q, T_k)
 
-    Raises: ValueError for shapes that do not fit; TypeError for dtypes.
+    Raises: ValueError for shapes that do not fit; TypeError for other dtypes.
     """
     require_float(op, optional="bias", q=q, k=k, v=v, bias=bias)
     if q.ndim < 2 or q.shape[-1] == 0:

@@ -98,7 +98,7 @@ def linear_cross_entropy(
             logits, safe_targets[block], label_smoothing, out=logits
         )
         L[block] = m + np.log(total)
-        del logits, e  # two names of one array; without del it would stay during the next block
+        del logits, e  # two names of one array, which would stay in memory during the next block
     loss = mean_over_counted(losses, counted, num_counted)
     cache = LinearCrossEntropyCache(
         x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
@@ -128,7 +128,7 @@ def linear_cross_entropy_backward(
         dx[block] = dlogits @ w
         if dtable is not None:
             dtable += dlogits.T @ rows[block]
-        del logits, p, dlogits  # three names of one array; without del it would stay during the next block
+        del logits, p, dlogits  # three names of one array, which would stay during the next block
     dx = dx.reshape(x.shape).astype(x.dtype, copy=False)
     return dx, None if dtable is None else dtable.astype(table.dtype, copy=False)
 

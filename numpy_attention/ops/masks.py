@@ -101,7 +101,7 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
 
     Shapes: unchanged, of bool
 
-    Raises: ValueError when it contains a number other than 0 and 1.
+    Raises: ValueError when `blocked` contains a number other than 0 and 1.
 
     Source: the conventions of Keras lessons and of torch.nn.MultiheadAttention, converted to this book's.
 
@@ -119,8 +119,8 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
 
     Shapes: unchanged, of bool
 
-    Raises: TypeError when it is not an array of floats; ValueError when it contains a number between -1e4 and 0, or
-    above 0: then it is a bias, which changes scores but hides nothing.
+    Raises: TypeError when `additive` is not an array of floats; ValueError when it contains a number between -1e4 and
+    0, or above 0: then it is a bias, which changes scores but hides nothing.
 
     Source: the 0 / -1e9 convention of Keras lessons and of Hugging Face's extended attention masks.
 

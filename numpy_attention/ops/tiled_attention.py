@@ -141,7 +141,7 @@ def tiled_attention(
                 a *= shrink
                 a += w @ vg[heads, columns]
                 m = new_m
-            total = np.maximum(total, 1.0)  # total is 0 only if the query sees no key; then a is 0
+            total = np.maximum(total, 1.0)  # total is at least 1, or 0 if the query sees no key (a = 0)
             a /= total
             y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
             L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)

@@ -29,7 +29,7 @@ TILE_ELEMENTS = 2**16  # scores in memory at a time: a quarter of a megabyte in 
 class Band(NamedTuple):
     """The part of attention that depends only on positions: which pairs are visible, and the penalty for distance.
 
-    Layers and models that are given a Band attend in tiles (Chapter 12). `Band()` lets every query see every key.
+    A layer or model with a Band attends in tiles (Chapter 12). `Band()` lets every query see every key.
 
     Shapes: slopes (H_q,) or None; it is a constant and gets no gradient
 
