@@ -28,7 +28,7 @@ from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
 from numpy_attention.inside.heads import copying_scores, prefix_matching_scores, previous_token_scores
 from numpy_attention.models.gpt import GPT
-from numpy_attention.ops.losses import surprise_in_rows
+from numpy_attention.ops.losses import negative_log_likelihood_rows
 from numpy_attention.ops.sums import as_rows
 from numpy_attention.plots.inside import head_name
 from numpy_attention.runs.config import TrainConfig
@@ -140,7 +140,7 @@ def _look(model: GPT, shard: Batch) -> tuple[dict[str, np.ndarray], ...]:
     """For one shard: the loss and the accuracy at each position, and the scores of the heads."""
     ids, targets = shard
     logits = to_host(model.forward(ids)[0])  # (B, T, V)
-    losses, *_ = surprise_in_rows(as_rows(logits), targets.reshape(-1, 1), 0.0)  # (B T, 1)
+    losses, *_ = negative_log_likelihood_rows(as_rows(logits), targets.reshape(-1, 1), 0.0)  # (B T, 1)
     at = {"loss": losses.reshape(targets.shape).mean(0), "right": (logits.argmax(-1) == targets).mean(0)}
     return at, prefix_matching_scores(model, ids), previous_token_scores(model, ids)
 

@@ -38,11 +38,11 @@ OF_CHAPTERS = (
               "More slopes in between are made than the cut that follows lets through."),
     Explained("ops/attention.fold_heads", (f"2 -> 4 | {SHARED}", f"-2 -> 2 | {SHARED}"),
               "Without the short cut for heads that share nothing, the reshape leaves the array as it is."),
-    Explained("ops/tiles.settle",
+    Explained("ops/tiles.apply_band",
               ("columns.stop - 1 > nearest -> columns.stop - 1 >= nearest", "columns.stop - 1 -> columns.stop + 1",
                "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
               "A short cut for tiles that lie wholly in the past, where hiding hides nothing."),
-    Explained("ops/tiles.settle",
+    Explained("ops/tiles.apply_band",
               ("rows.stop - 1 -> rows.stop + 1", "rows.stop - 1 -> rows.stop", "farthest - window -> farthest + window",
                "farthest - window -> farthest"),
               "A short cut for tiles that lie within every window, where hiding hides nothing."),
@@ -74,7 +74,8 @@ OF_CHAPTERS = (
               ("rng.random(x.shape, dtype=np.float32) >= rate -> rng.random(x.shape, dtype=np.float32) > rate",),
               "They differ when a random number equals the rate: once in sixteen million draws."),
     Explained("ops/losses.counted_places", ("0 -> 1",), "Any token will do at a place that does not count."),
-    Explained("ops/losses.surprise_in_rows", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
+    Explained("ops/losses.negative_log_likelihood_rows", ("-1 -> 1",),
+              "The array has two axes: the last one is axis 1."),
     Explained("ops/losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes: the last one is axis 1."),
 )
 OF_ROOMS = (

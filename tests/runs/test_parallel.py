@@ -182,13 +182,13 @@ def test_short_step_uses_one_thread(monkeypatch):
 def test_batch_of_one_text_divides_its_heads(monkeypatch):
     model = GPT(GPTConfig(11, 64, 8, 4, 2, attention="tiled"), np.random.default_rng(1))
     ids = np.random.default_rng(2).integers(0, 11, (1, 65))
-    seen, settle = set(), Pairs.settle
+    seen, apply_band = set(), Pairs.apply_band
 
     def noted(self, *arguments):
         seen.add(threading.get_ident())
-        settle(self, *arguments)
+        apply_band(self, *arguments)
 
-    monkeypatch.setattr(Pairs, "settle", noted)
+    monkeypatch.setattr(Pairs, "apply_band", noted)
     monkeypatch.setattr("numpy_attention.ops.tiles.TILE_ELEMENTS", 1)
     results = []
     for count in (1, 2, 3):
