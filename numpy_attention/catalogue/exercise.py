@@ -26,7 +26,7 @@ from numpy_attention.gradcheck.spec import Sizes
 
 Check = Callable[[Any, int], None]  # raises AssertionError at a wrong answer; the int is a seed
 Questions = Iterator[tuple[str, tuple[Any, ...]]]
-SHOWN = 24  # an array of more numbers is shown by its shape
+MAX_NUMBERS = 24  # an array of more numbers is shown by its shape
 SEEDS = (0, 1, 2)
 OF_DTYPE = " must be of "
 WIDENED = (
@@ -60,7 +60,7 @@ class Try:
         )
 
 
-def beside(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
+def with_our_forward(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
     """A draw for the checker: the gradients come from a student's backward, the differences from our own forward.
 
     So the student's forward may compute in any way and in any process; that it agrees with ours is another property.
@@ -86,9 +86,9 @@ class Quiz:
     @property
     def trials(self) -> dict[str, Check]:
         """Each question in words, with the check that asks it; the seed changes the arguments, not the words."""
-        return {words: partial(self.put, words) for words, _ in self.ask(np.random.default_rng(0))}
+        return {words: partial(self.check_answer, words) for words, _ in self.ask(np.random.default_rng(0))}
 
-    def put(self, question: str, made: Callable[..., Any], seed: int) -> None:
+    def check_answer(self, question: str, made: Callable[..., Any], seed: int) -> None:
         """Ask one question, with the arguments of a seed.
 
         Raises: AssertionError at a wrong answer, with the arguments and both answers.
@@ -103,8 +103,8 @@ class Quiz:
             if complaint or not same(arguments, given):
                 names = list(inspect.signature(self.right).parameters)
                 numbers = [
-                    *(f"  {name} = {shown(one)}" for name, one in zip(names, arguments)),
-                    f"  yours: {shown(answer)}", f"  right: {shown(expected)}",
+                    *(f"  {name} = {value_text(one)}" for name, one in zip(names, arguments)),
+                    f"  yours: {value_text(answer)}", f"  right: {value_text(expected)}",
                 ]
                 raise AssertionError("\n".join([
                     complaint or "the arguments were changed in place; they belong to the caller",
@@ -130,12 +130,12 @@ class Trial:
     @property
     def trials(self) -> dict[str, Check]:
         """The check, in words."""
-        return {"does what it says": self.check}
+        return {"agrees with the definition": self.check}
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: its tries, and the quiz or trial of each function without a gradient, by name, in `asked`.
+    """One exercise: its tries, and the quiz or trial of each function without a gradient, by name, in `quizzes`.
 
     The title, the claim, the hints and the solution are in grade/pages/NAME.md.
     """
@@ -143,22 +143,22 @@ class Exercise:
     name: str
     tutorial: int  # the number of the tutorial that sets it; exercises have the order of the tutorials
     tries: tuple[Try, ...] = ()
-    asked: Mapping[str, Quiz | Trial] = field(default_factory=dict)
+    quizzes: Mapping[str, Quiz | Trial] = field(default_factory=dict)
     leave_out: tuple[str, ...] = ()  # mistakes in options that this exercise does not have
     memory: Callable[[Any], None] | None = None
     parts: tuple[str, ...] = ()  # backwards and layers of the package that an answer may use
-    from_nothing: bool = False  # the student writes the forward too
-    theirs_to_write: tuple[str, ...] = ()  # other functions of the package that an answer may not use
+    from_scratch: bool = False  # the student writes the forward too
+    not_allowed: tuple[str, ...] = ()  # other functions of the package that an answer may not use
 
     @property
     def trials(self) -> dict[str, dict[str, Check]]:
         """For each function without a gradient its checks, by what they ask in words."""
-        return {name: asked.trials for name, asked in self.asked.items()}
+        return {name: quiz.trials for name, quiz in self.quizzes.items()}
 
     @property
     def needed(self) -> dict[str, str]:
         """What the file must define, and whether it is a function or a class."""
-        needed = {name: "class" if name[0].isupper() else "function" for name in self.asked}
+        needed = {name: "class" if name[0].isupper() else "function" for name in self.quizzes}
         for one in self.tries:
             needed[one.name] = "class" if one.build else "function"
             if one.build is None:
@@ -168,12 +168,12 @@ class Exercise:
     @property
     def subjects(self) -> list[str]:
         """What is graded separately: each function with its backward, each class."""
-        return list(dict.fromkeys([*self.asked, *(one.name for one in self.tries)]))
+        return list(dict.fromkeys([*self.quizzes, *(one.name for one in self.tries)]))
 
     @property
     def answers(self) -> list[str]:
         """Functions and classes of the package, other than backwards, that an answer may not call."""
-        return [*self.asked, *(self.subjects if self.from_nothing else ()), *self.theirs_to_write]
+        return [*self.quizzes, *(self.subjects if self.from_scratch else ()), *self.not_allowed]
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -228,17 +228,17 @@ def _difference_of_arrays(answer: Any, expected: np.ndarray, what: str) -> str:
     return f"{what}{place} is {answer[at]:.6g}, and must be {expected[at]:.6g}"
 
 
-def shown(value: Any, digits: int = 4) -> str:
+def value_text(value: Any, digits: int = 4) -> str:
     """A value in numbers, or the shape of an array with too many of them."""
     if isinstance(value, np.ndarray):
-        if value.size > SHOWN:
+        if value.size > MAX_NUMBERS:
             return f"an array {value.shape}"
         text = np.array2string(value, precision=digits, suppress_small=True, separator=", ", max_line_width=10_000)
         return text.replace("\n", "")
     if isinstance(value, tuple | list) and any(isinstance(one, np.ndarray | dict) for one in value):
-        return ", ".join(shown(one, digits) for one in value)
+        return ", ".join(value_text(one, digits) for one in value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {shown(one, digits)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {value_text(one, digits)}" for name, one in value.items()) + "}"
     return repr(value)[:200]
 
 

@@ -78,7 +78,7 @@ def nothing_is_changed(entry: Entry, seed: int, sizes: Sizes | None = None) -> N
     assert same(y, problem.run(case.inputs)[0]), f"{entry.name}: the forward called twice gives two answers"
 
 
-def gradients_are_the_callers_own(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+def gradients_share_no_memory(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
     """A caller may add to a gradient in place: that changes no input, and no other gradient."""
     case = entry.case(seed, np.float64, sizes)
     inputs = copy.deepcopy(case.inputs)
@@ -121,7 +121,7 @@ def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None)
             raise AssertionError(f"{entry.name}, {change}: accepted {shapes}")
 
 
-def forward_is_the_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+def forward_matches_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
     """The output is that of the formula in plain NumPy, if a page has one (`PLAIN`)."""
     case = entry.case(seed, np.float64, sizes)
     plain, of_a_layer = PLAIN.get(entry.covers), {} if case.layer is None else {"layer": case.layer}

@@ -23,7 +23,7 @@ from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from numpy_attention.gradcheck.spec import Sizes
 
 PROPERTIES: tuple[properties.Property, ...] = (
-    properties.gradients_agree_with_differences, properties.forward_is_the_formula,
+    properties.gradients_agree_with_differences, properties.forward_matches_formula,
     properties.two_uses_do_not_disturb_each_other, properties.nothing_is_changed, properties.dtype_is_kept,
 )
 FULL = Weakness("the full check")

@@ -60,7 +60,7 @@ def ours() -> Any:
     return _OURS
 
 
-def named(names: list[str] | None = None) -> list[Entry]:
+def select_entries(names: list[str] | None = None) -> list[Entry]:
     """The entries whose name, or whose op or class, is among `names`; all of them for None.
 
     Raises: InputError for another name, with those that are nearest.
@@ -85,7 +85,7 @@ def run(
     """
     out = stream if stream is not None else sys.stdout
     failures, started = 0, time.perf_counter()
-    entries = named(names)
+    entries = select_entries(names)
     reports: dict[str, Report] = {}
     for entry in entries:
         try:

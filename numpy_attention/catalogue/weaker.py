@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.pages.generation import trial_of_stored_keys
+from numpy_attention.catalogue.pages.generation import trial_of_kv_cache
 from numpy_attention.catalogue.pages.low_rank import trial_of_low_rank_start
 from numpy_attention.catalogue.pages.masks import trial_of_causal_mask
 from numpy_attention.catalogue.pages.optimizers import trial_of_clipping, trial_of_descent, trial_of_tied_step
@@ -228,7 +228,7 @@ WEAKER: tuple[Weakness, ...] = (
     Weakness(
         "one token, one array, plain descent",
         trials={
-            "logits_step_by_step": partial(trial_of_stored_keys, length=1),
+            "logits_step_by_step": partial(trial_of_kv_cache, length=1),
             "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
             "tied_step": partial(trial_of_tied_step, optimizer=SGD),
         },

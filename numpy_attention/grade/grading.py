@@ -17,7 +17,7 @@ import numpy as np
 from numpy_attention.catalogue import properties
 from numpy_attention.catalogue.compare import close
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.catalogue.exercise import Exercise, beside, shown
+from numpy_attention.catalogue.exercise import Exercise, value_text, with_our_forward
 from numpy_attention.catalogue.table import ours
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.spec import Sizes
@@ -84,8 +84,8 @@ def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[st
         return
     tries = [one for one in exercise.tries if one.name == subject]
     pairs = [(one.entry(module), one.entry(ours())) for one in tries]
-    still = "" if exercise.from_nothing else "still "
-    yield f"the forward is {still}that of the formula", partial(_first, partial(_forward, exercise.from_nothing), pairs)
+    still = "" if exercise.from_scratch else "still "
+    yield f"the forward is {still}that of the formula", partial(_first, partial(_forward, exercise.from_scratch), pairs)
     yield "the backward returns arrays of the right number, shape and dtype", partial(_first, _form, pairs)
     yield "every element agrees with differences of the forward", partial(_first_wrong_gradient, pairs)
     yield "float32 stays float32", partial(_first, _dtype, pairs)
@@ -94,12 +94,13 @@ def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[st
         yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
 
 
-def _forward(from_nothing: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The forward gives what the formula gives. The student writes it only if the exercise is `from_nothing`."""
+def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
+    """The forward gives what the formula gives. The student writes it only if the exercise is `from_scratch`."""
     theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
     assert close(theirs, expected), (
-        f"the forward gives other numbers than the formula\n  yours: {shown(theirs)}\n  right: {shown(expected)}"
-        if from_nothing else
+        f"the forward gives other numbers than the formula\n  yours: {value_text(theirs)}\n"
+        f"  right: {value_text(expected)}"
+        if from_scratch else
         f"the forward no longer gives what it should, {_short(expected)}, but {_short(theirs)}; it was right as it "
         "was handed out, so put it back: only the backward is yours to write"
     )
@@ -122,13 +123,13 @@ def _form(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
 
 def _as_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
     """The backward gives the gradients of our own backward, as exactly as a formula gives them."""
-    problem = beside(entry, right, seed, sizes)
+    problem = with_our_forward(entry, right, seed, sizes)
     as_exact_as_a_formula(entry.covers, problem, right.case(seed, np.float64, sizes).problem(), seed)
 
 
 def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
     """The whole checker, which also finds a changed dy and hidden state; then the comparison with our gradients."""
-    report = check(beside(entry, right, seed, sizes), seed)
+    report = check(with_our_forward(entry, right, seed, sizes), seed)
     assert report.error <= entry.tolerance, f"{entry.covers}: off by {report.error:.1e}"
     _as_ours(entry, right, seed, sizes)
 

@@ -50,28 +50,28 @@ def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float6
 def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
     """The known mistakes that this module shares."""
     known = [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
-    if subject in exercise.asked:
-        outcome_of = exercise.asked[subject].outcome
+    if subject in exercise.quizzes:
+        outcome_of = exercise.quizzes[subject].outcome
         theirs, right = _or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
         made = [(mistake, _or_none(lambda mistake=mistake: outcome_of(mistake.stand_in))) for mistake in known]
         return _alike(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
     entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
     found, rest = set[str](), known
     for dtype in (np.float64, np.float32):  # a dtype lost on the way hides no mistake that float64 shows
-        alike, telling = _alike_in_runs(rest, entries, exercise.from_nothing, dtype)
+        alike, telling = _alike_in_runs(rest, entries, exercise.from_scratch, dtype)
         found |= telling & {mistake.name for mistake in alike}
         rest = [mistake for mistake in alike if mistake.name not in telling]
     return [mistake for mistake in known if mistake.name in found]
 
 
 def _alike_in_runs(
-    known: list[Mistake], entries: list[tuple[Entry, Entry]], from_nothing: bool, dtype: Any
+    known: list[Mistake], entries: list[tuple[Entry, Entry]], from_scratch: bool, dtype: Any
 ) -> tuple[list[Mistake], set[str]]:
     """The mistakes that agree with the student on every draw; the names of those that differ from the right answer."""
     alike, telling = known, set[str]()
     for entry, right in entries:
         show: Any = outcome
-        if from_nothing and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
+        if from_scratch and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
             show = _outputs  # the backward is not written yet
         for seed, sizes in _draws(entry):
             if not alike:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.exercise import SHOWN, WIDENED, Exercise, beside, shown
+from numpy_attention.catalogue.exercise import MAX_NUMBERS, WIDENED, Exercise, value_text, with_our_forward
 from numpy_attention.catalogue.properties import OtherDtype
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
@@ -88,7 +88,7 @@ def _of_a_stop(failure: Failure) -> Said:
 def _of_a_wrong_gradient(failure: Failure, entry: Entry, report: Report) -> Said:
     """Both gradients in numbers, and the checker's report on a larger example."""
     lines = _example(failure)[1:]
-    wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= SHOWN]
+    wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= MAX_NUMBERS]
     for argument in wrong[:MOST_ARGUMENTS]:
         yours, differences = _told_apart(argument.analytic, argument.numeric)
         lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
@@ -142,7 +142,7 @@ def _example(failure: Failure, words: str = "The smallest example found:", numbe
         return []
 
     def told(value: Any) -> str:
-        return f"= {shown(value)}" if numbers else f"of shape {np.shape(value)}"
+        return f"= {value_text(value)}" if numbers else f"of shape {np.shape(value)}"
 
     case = failure.entry.case(failure.seed, np.float64, failure.sizes)
     parameters = case.layer.parameters() if case.layer is not None else {}
@@ -163,8 +163,8 @@ def _example(failure: Failure, words: str = "The smallest example found:", numbe
 
 def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
     """Both in numbers, with enough digits to see that they differ."""
-    digits = next((n for n in range(4, 16, 2) if shown(yours, n) != shown(differences, n)), 16)
-    return shown(yours, digits), shown(differences, digits)
+    digits = next((n for n in range(4, 16, 2) if value_text(yours, n) != value_text(differences, n)), 16)
+    return value_text(yours, digits), value_text(differences, digits)
 
 
 def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
@@ -172,7 +172,7 @@ def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
     for seed in range(8):
         try:
             with np.errstate(all="ignore"):
-                check(beside(entry, right, seed, None), seed)
+                check(with_our_forward(entry, right, seed, None), seed)
         except GradientError as error:
             if error.report is not None:
                 return str(error)

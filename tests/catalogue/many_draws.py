@@ -64,7 +64,7 @@ def main() -> int:
     log = {"drawn": {}, "alarms": [], "seconds": 0}
     if arguments.log.exists():
         log = json.loads(arguments.log.read_text("utf-8"))
-    entries, started, drawn = table.named(arguments.names or None), time.perf_counter(), log["drawn"]
+    entries, started, drawn = table.select_entries(arguments.names or None), time.perf_counter(), log["drawn"]
     before = log["seconds"]
 
     def note() -> None:

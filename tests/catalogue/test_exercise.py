@@ -10,7 +10,7 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.catalogue.compare import same
-from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, peak_memory, shown
+from numpy_attention.catalogue.exercise import Questions, Quiz, Try, difference, peak_memory, value_text
 from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
 
@@ -36,9 +36,9 @@ def test_the_right_answer_passes() -> None:
 
 def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> None:
     assert list(QUIZ.trials) == ["zeros", "numbers at random"]
-    QUIZ.put("zeros", lambda x: (x, len(x)), 0)
+    QUIZ.check_answer("zeros", lambda x: (x, len(x)), 0)
     with pytest.raises(AssertionError) as failure:
-        QUIZ.put("numbers at random", lambda x: (x, len(x)), 0)
+        QUIZ.check_answer("numbers at random", lambda x: (x, len(x)), 0)
     first, *lines = str(failure.value).splitlines()
     assert first.startswith("y at [0] is 0.12573, and must be 0.062865")
     assert lines == [
@@ -49,7 +49,7 @@ def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> 
 
 def test_a_dtype_is_told_without_the_numbers_that_do_not_show_it() -> None:
     with pytest.raises(AssertionError) as failure:
-        QUIZ.put("zeros", lambda x: (x.astype(np.float32), len(x)), 0)
+        QUIZ.check_answer("zeros", lambda x: (x.astype(np.float32), len(x)), 0)
     assert str(failure.value) == "y must be of float64, and is of float32"
 
 
@@ -59,7 +59,7 @@ def test_arguments_that_are_changed_are_told() -> None:
         return x.copy(), len(x)
 
     with pytest.raises(AssertionError, match="the arguments were changed in place"):
-        QUIZ.put("numbers at random", careless, 0)
+        QUIZ.check_answer("numbers at random", careless, 0)
 
 
 def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
@@ -95,9 +95,9 @@ def test_no_difference_is_no_words() -> None:
 
 
 def test_large_arrays_are_shown_by_their_shape() -> None:
-    assert shown(np.zeros((5, 6))) == "an array (5, 6)"
-    assert shown({"w": np.array([0.5])}) == "{w: [0.5]}"
-    assert shown("text") == "'text'"
+    assert value_text(np.zeros((5, 6))) == "an array (5, 6)"
+    assert value_text({"w": np.array([0.5])}) == "{w: [0.5]}"
+    assert value_text("text") == "'text'"
 
 
 def test_the_peak_of_a_call_is_its_largest_array() -> None:
@@ -167,7 +167,7 @@ def test_what_is_theirs_to_write_the_package_does_not_lend() -> None:
 
 
 QUIZZES = {
-    name: quiz for exercise in EXERCISES.values() for name, quiz in exercise.asked.items() if isinstance(quiz, Quiz)
+    name: quiz for exercise in EXERCISES.values() for name, quiz in exercise.quizzes.items() if isinstance(quiz, Quiz)
 }
 
 

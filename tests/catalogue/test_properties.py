@@ -23,8 +23,8 @@ every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.
 
 CORNERS = {"relu: on the corner"}  # no derivative there, so nothing for a complex step to find
 ON_EACH_DRAW = (
-    properties.dtype_is_kept, properties.nothing_is_changed, properties.gradients_are_the_callers_own,
-    properties.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_is_the_formula,
+    properties.dtype_is_kept, properties.nothing_is_changed, properties.gradients_share_no_memory,
+    properties.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_matches_formula,
 )
 BY_DIFFERENCES = (
     properties.a_sample_of_the_gradients_agrees, properties.float32_gradients_agree_with_float64_differences,
@@ -99,7 +99,7 @@ def doubles_dy(dy: np.ndarray, cache: Any) -> np.ndarray:
 BROKEN = {
     "nothing_is_changed": (lambda x: (x * 2, x), doubles_dy, "backward changed dy"),
     "dtype_is_kept": (lambda x: (x * np.float64(2), x), lambda dy, x: 2 * dy, "float32 in, float64 out"),
-    "gradients_are_the_callers_own": (lambda x: (2 * x, x), lambda dy, x: x, "dx is a view of x"),
+    "gradients_share_no_memory": (lambda x: (2 * x, x), lambda dy, x: x, "dx is a view of x"),
     "strides_do_not_matter": (
         lambda x: (x * (1 + x.flags.c_contiguous), x), lambda dy, x: 2 * dy, "other strides, other outputs"
     ),
@@ -149,7 +149,7 @@ def test_an_error_that_says_nothing_and_a_wrong_call_that_is_accepted_are_told_s
 def test_a_forward_with_another_formula_is_told_so() -> None:
     wrong = replace(table.CATALOGUE["softmax"], op=lambda x: (ops.softmax(x)[0] * 1.001, None))
     with pytest.raises(AssertionError, match="the forward gives"):
-        properties.forward_is_the_formula(wrong, 0)
+        properties.forward_matches_formula(wrong, 0)
 
 
 def test_the_plain_formulas_cover_each_op_that_a_mistake_spoils() -> None:

@@ -76,7 +76,7 @@ def test_run_prints_a_line_for_each_entry_and_counts_failures() -> None:
     out = io.StringIO()
     assert table.run(["softmax"], seed=1, stream=out) == 0
     *lines, exact, last = out.getvalue().splitlines()
-    assert len(lines) == len(table.named(["softmax"]))
+    assert len(lines) == len(table.select_entries(["softmax"]))
     errors = [float(number) for line in lines for number in re.findall(r" (\d\.\de[+-]\d\d)\b", line)]
     assert len(errors) == len(lines)
     said = re.fullmatch(r"against the complex step: median (\S+), largest (\S+) \(.+\)", exact)

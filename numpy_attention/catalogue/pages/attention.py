@@ -293,7 +293,7 @@ def mask_upside_down(q: Array, k: Array, v: Array, mask: Array | None = None) ->
 
 
 @stands_in_for("attention")
-def mask_behind_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+def mask_after_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """Hidden weights are set to zero after the softmax, so that the others no longer sum to one: mask the scores.
 
     Hides: hidden keys get no weight, as they should; without a mask it is right.
@@ -315,7 +315,7 @@ def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = Non
 
 
 @stands_in_for("attention")
-def evenly_over_what_is_hidden(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+def equal_weights_for_hidden_keys(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all keys; it must get zeros.
 
     Hides: right for every query that may look at something.
@@ -326,7 +326,7 @@ def evenly_over_what_is_hidden(q: Array, k: Array, v: Array, mask: Array | None 
 
 
 @stands_in_for("attention")
-def nan_where_nothing_is_seen(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+def nan_for_a_fully_masked_query(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """A row of -inf alone becomes NaN, since exp(-inf + inf) is; a query that may look at nothing must get zeros.
 
     Hides: right for every query that may look at something.
@@ -408,8 +408,8 @@ def _about_attention(rng: np.random.Generator) -> Questions:
 OURS = {"attention": attention}
 EXERCISES = (
     Exercise(
-        "attention_forward", 4, asked={"attention": Quiz(attention, _about_attention, ("y", "weights"))},
-        theirs_to_write=(ATTENTION, "tiled_attention"),
+        "attention_forward", 4, quizzes={"attention": Quiz(attention, _about_attention, ("y", "weights"))},
+        not_allowed=(ATTENTION, "tiled_attention"),
     ),
     Exercise(
         "attention", 4,

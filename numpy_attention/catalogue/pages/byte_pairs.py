@@ -45,7 +45,7 @@ def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
 
 
 @stands_in_for("learn_merges")
-def pairs_that_stand_once(ids: list[int], num_merges: int) -> list[Pair]:
+def pairs_that_occur_once(ids: list[int], num_merges: int) -> list[Pair]:
     """It goes on where no pair occurs twice, and gives an id to a pair that occurs once, from which nothing is learned.
 
     Hides: right while the text is long enough.
@@ -108,7 +108,7 @@ OURS = {"learn_merges": learn_merges, "encode": encode}
 EXERCISES = (
     Exercise(
         "byte_pairs", 12,
-        asked={"learn_merges": Quiz(learn_merges, _about_merges), "encode": Quiz(encode, _about_encoding)},
-        theirs_to_write=("merged", "count_chunks"),
+        quizzes={"learn_merges": Quiz(learn_merges, _about_merges), "encode": Quiz(encode, _about_encoding)},
+        not_allowed=("merged", "count_chunks"),
     ),
 )

@@ -89,4 +89,4 @@ def _about_differences(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"differences": differences}
-EXERCISES = (Exercise("differences", 10, asked={"differences": Quiz(differences, _about_differences)}),)
+EXERCISES = (Exercise("differences", 10, quizzes={"differences": Quiz(differences, _about_differences)}),)

@@ -109,6 +109,6 @@ EXERCISES = (
             Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
         ),
         leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker makes a second run and reports it
-        from_nothing=True,
+        from_scratch=True,
     ),
 )

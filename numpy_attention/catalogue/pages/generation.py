@@ -18,7 +18,7 @@ from numpy_attention.ops.softmax import softmax
 CHAPTER = 23
 
 
-def trial_of_stored_keys(logits_step_by_step: Callable[..., Array], seed: int, length: int = 4) -> None:
+def trial_of_kv_cache(logits_step_by_step: Callable[..., Array], seed: int, length: int = 4) -> None:
     """Token by token with stored keys gives the logits of the whole text at once."""
     rng = np.random.default_rng(seed)
     config = GPTConfig(vocab_size=7, context_length=6, d_model=6, num_heads=2, num_layers=2, d_ff=8)
@@ -39,7 +39,7 @@ def logits_step_by_step(model: GPT, ids: Array, options_at: Callable[[int], Any]
     return np.concatenate(rows, axis=1)
 
 
-TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
+TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_kv_cache)}
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
@@ -160,7 +160,7 @@ def one_too_few(logits: Array, p: float) -> Array:
 
 
 @stands_in_for("top_p")
-def not_made_one_again(logits: Array, p: float) -> Array:
+def not_normalized_again(logits: Array, p: float) -> Array:
     """What is kept no longer sums to one: divide by its sum.
 
     Hides: a sampler that divides by the sum itself draws the same tokens.
@@ -228,7 +228,7 @@ def always_the_likeliest(probabilities: Array, u: float) -> int:
     return int(np.argmax(probabilities))
 
 
-def _about_stored_keys(rng: np.random.Generator) -> Questions:
+def _about_kv_cache(rng: np.random.Generator) -> Questions:
     def tokens(new: int, stored: int) -> tuple[Array, ...]:
         shapes = (new, 3), (stored, 2), (stored, 4), (3, 2), (3, 2), (3, 4)
         return tuple(rng.standard_normal(shape) for shape in shapes)
@@ -258,8 +258,8 @@ def _about_drawing(rng: np.random.Generator) -> Questions:
 OURS = {"next_outputs": next_outputs, "top_p": top_p, "draw": draw}
 EXERCISES = (
     Exercise(
-        "kv_cache", 14, asked={"next_outputs": Quiz(next_outputs, _about_stored_keys, ("y", "k", "v"))},
-        theirs_to_write=(ATTENTION, "tiled_attention", "causal_mask"),
+        "kv_cache", 14, quizzes={"next_outputs": Quiz(next_outputs, _about_kv_cache, ("y", "k", "v"))},
+        not_allowed=(ATTENTION, "tiled_attention", "causal_mask"),
     ),
-    Exercise("top_p", 14, asked={"top_p": Quiz(top_p, _about_top_p), "draw": Quiz(draw, _about_drawing)}),
+    Exercise("top_p", 14, quizzes={"top_p": Quiz(top_p, _about_top_p), "draw": Quiz(draw, _about_drawing)}),
 )

@@ -109,4 +109,4 @@ def _about_prefixes(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"prefix_matching": prefix_matching}
-EXERCISES = (Exercise("prefix_matching", 19, asked={"prefix_matching": Quiz(prefix_matching, _about_prefixes)}),)
+EXERCISES = (Exercise("prefix_matching", 19, quizzes={"prefix_matching": Quiz(prefix_matching, _about_prefixes)}),)

@@ -56,7 +56,7 @@ def centred_by_the_stream(part: Array, stream: Array, gamma: Array, direction: A
 
 
 @stands_in_for("direct_effect")
-def eps_beside_the_sigma(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
+def eps_added_to_sigma(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
     """It divides by sqrt(variance) + eps, where eps belongs under the root.
 
     Hides: the same but for a small share while eps is small.
@@ -126,4 +126,4 @@ def _about_effects(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"direct_effect": direct_effect}
-EXERCISES = (Exercise("direct_effect", 19, asked={"direct_effect": Quiz(direct_effect, _about_effects)}),)
+EXERCISES = (Exercise("direct_effect", 19, quizzes={"direct_effect": Quiz(direct_effect, _about_effects)}),)

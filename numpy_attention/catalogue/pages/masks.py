@@ -87,6 +87,6 @@ EXERCISES = (
     Exercise(
         "causal_mask", 5,
         (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
-        asked={"causal_mask": Trial(trial_of_causal_mask, outcome_of_a_mask)},
+        quizzes={"causal_mask": Trial(trial_of_causal_mask, outcome_of_a_mask)},
     ),
 )

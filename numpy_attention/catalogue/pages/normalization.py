@@ -271,7 +271,7 @@ def sum_in_place_of_the_mean(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
 
 
 @op_of("rms_norm", rms_norm_backward)
-def eps_beside_the_root(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
+def eps_added_to_the_root(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
     """It divides by sqrt(mean(x^2)) + eps, where eps belongs under the root.
 
     Hides: almost the same unless a row is near zero.
@@ -296,6 +296,6 @@ EXERCISES = (
             Try("rms_norm", "x: N d, gamma: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
             Try("rms_norm", "x: ... d, gamma: d", "any leading axes", at_least={"d": 3}),
         ),
-        from_nothing=True,
+        from_scratch=True,
     ),
 )

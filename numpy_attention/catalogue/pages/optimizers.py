@@ -298,4 +298,4 @@ def outcome_of_adam(optimizer: Callable[..., Any]) -> list[Array]:
 
 
 OURS = {"Adam": Adam}
-EXERCISES = (Exercise("adam", 11, asked={"Adam": Trial(trial_of_adam, outcome_of_adam)}),)
+EXERCISES = (Exercise("adam", 11, quizzes={"Adam": Trial(trial_of_adam, outcome_of_adam)}),)

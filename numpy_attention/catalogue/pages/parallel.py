@@ -72,4 +72,4 @@ def _about_workers(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"joined_gradient": joined_gradient}
-EXERCISES = (Exercise("several_workers", 16, asked={"joined_gradient": Quiz(joined_gradient, _about_workers)}),)
+EXERCISES = (Exercise("several_workers", 16, quizzes={"joined_gradient": Quiz(joined_gradient, _about_workers)}),)

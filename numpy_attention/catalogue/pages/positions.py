@@ -100,6 +100,6 @@ EXERCISES = (
             Try("rotary", "x: T 2*d, positions: int<60> T", "one sequence"),
             Try("rotary", "x: B H T 2*d, positions: int<60> T", "a batch of heads, another base", {"base": 100.0}),
         ),
-        from_nothing=True,
+        from_scratch=True,
     ),
 )

@@ -40,7 +40,7 @@ def ablation(dx: str = KEPT, dadd: str = "dy.sum(axis=axes).reshape(add_shape)")
     ("sigma_of_the_part", "direct_effect", EFFECT.format(SIGMA.replace("stream", "part"), CENTRED)),
     ("part_not_centred", "direct_effect", EFFECT.format(SIGMA, "part")),
     ("centred_by_the_stream", "direct_effect", EFFECT.format(SIGMA, CENTRED.replace("- part", "- stream"))),
-    ("eps_beside_the_sigma", "direct_effect", EFFECT.format("np.sqrt(stream.var(axis=-1)) + eps", CENTRED)),
+    ("eps_added_to_sigma", "direct_effect", EFFECT.format("np.sqrt(stream.var(axis=-1)) + eps", CENTRED)),
     ("eps_forgotten", "direct_effect", EFFECT.format("stream.std(axis=-1)", CENTRED)),
     ("gamma_not_used", "direct_effect", EFFECT.format(SIGMA, CENTRED).replace(" * gamma", "")),
     ("variance_for_sigma", "direct_effect", EFFECT.format("stream.var(axis=-1) + eps", CENTRED)),

@@ -31,7 +31,7 @@ REPLAY = """for i, (a, b) in {}:
 
 @pytest.mark.parametrize(("name", "exercise", "answers"), [
     ("one_too_few", "top_p", (top_p(keep="np.cumsum(ranked, axis=-1) <= p"), UNWRITTEN)),
-    ("not_made_one_again", "top_p", (top_p(last="back"), UNWRITTEN)),
+    ("not_normalized_again", "top_p", (top_p(last="back"), UNWRITTEN)),
     ("left_in_order_of_rank", "top_p", (top_p(last="kept / kept.sum(axis=-1, keepdims=True)"), UNWRITTEN)),
     ("unlikeliest_kept", "top_p", (top_p(by="y"), UNWRITTEN)),
     ("zero_drawn", "top_p", (UNWRITTEN, "return int(np.searchsorted(np.cumsum(probabilities), u))")),
