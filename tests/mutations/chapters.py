@@ -164,7 +164,7 @@ def table() -> Iterator[str]:
         explained = sum(bool(reason_for(one)) for one in found)
         if found:
             rows.append((chapter.replace("_", " "), len(found), len(found) - explained, explained))
-    rows.append(("together", *(sum(column) for column in list(zip(*rows))[1:])))
+    rows.append(("total", *(sum(column) for column in list(zip(*rows))[1:])))
     for row in rows:
         yield f"| {' | '.join(map(str, row))} |"
 

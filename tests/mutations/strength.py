@@ -37,8 +37,8 @@ def is_explained(name: str) -> bool:
 
 
 def table(results: Results) -> Iterator[str]:
-    """A row for each room."""
-    yield "| room | changes tried | noticed | change no result |"
+    """A row for each package."""
+    yield "| package | changes tried | noticed | change no result |"
     yield "|---|---|---|---|"
     rows = []
     for room in ROOMS:
@@ -46,6 +46,6 @@ def table(results: Results) -> Iterator[str]:
         noticed = sum(bool(one["killed_by"]) for one in told)
         explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in told)
         rows.append((room, len(told), noticed, explained))
-    rows.append(("together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
+    rows.append(("total", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
     for row in rows:
         yield f"| {' | '.join(map(str, row))} |"

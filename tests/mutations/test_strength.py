@@ -33,4 +33,4 @@ def test_the_table_adds_up() -> None:
     ]
     rows = list(table({one["name"]: one for one in told}))
     assert rows[2] == "| layers | 1 | 1 | 0 |"
-    assert rows[-1] == "| together | 2 | 1 | 0 |"
+    assert rows[-1] == "| total | 2 | 1 | 0 |"
