@@ -1,13 +1,13 @@
-"""The catalogue: every op, layer and model in every variant, and what each must do.
+"""The catalogue: every op, layer and model in every variant, and the properties that each of them must have.
 
-    pages        a page a topic: its entries, the plain second form, its known mistakes, its exercises
+    pages        one page for each topic: its entries, a plain second implementation, known mistakes, exercises
     table        all pages together, and `run`, which checks the gradients of the entries
-    properties   what every entry must also do: keep dtypes, change no input, take any strides, refuse wrong calls
-    show         the known mistakes: `catch(mistake)` returns the report that catches one, `print_gallery` shows all
-    weaker       the check with one thing taken away, as tests often are
+    properties   further checks of every entry: dtypes, unchanged inputs, any strides, errors for wrong calls
+    show         the known mistakes: `catch(mistake)` returns the report that catches it, `print_gallery` shows all
+    weaker       the full check with one part removed, as in many tests
 
-Pages are made of the parts in entry, mistake, exercise, compare and tiny. A test fails if a public backward, layer or
-model has no entry.
+Pages use the modules entry, mistake, exercise, compare and tiny. A test fails if a public backward, layer or model has
+no entry.
 """
 
 import importlib
@@ -23,7 +23,7 @@ _ELSEWHERE = {"CATALOGUE": "table", "MISTAKES": "mistake", "Mistake": "mistake",
 
 
 def __getattr__(name: str) -> Any:
-    """All pages are imported at the first use, so an import of one file of this folder is fast."""
+    """Imports all pages at the first use, so the import of a single module of this folder stays fast."""
     if name in __all__:
         importlib.import_module(f"{__name__}.table")
         return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'show')}"), name)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def same(a: Any, b: Any, rounding: bool = False) -> bool:
-    """Equal in every bit, or up to rounding; tuples, dicts, layers and caches are compared part by part."""
+    """True if both are equal in every bit, or up to rounding; compares tuples, dicts, layers and caches by parts."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or (a.shape, a.dtype) != (b.shape, b.dtype):
             return False
@@ -26,11 +26,11 @@ def same(a: Any, b: Any, rounding: bool = False) -> bool:
 
 
 def close(a: Any, b: Any) -> bool:
-    """Equal up to a few roundings of float64."""
+    """True if both are equal up to a few roundings of float64."""
     if a is None or b is None:
         return a is b
     if isinstance(a, tuple):
         return all(close(x, y) for x, y in zip(a, b, strict=True))
     size = float(np.max(np.abs(a), initial=0.0))
-    # a gradient that is zero by cancelling holds the roundings of terms of size 1
+    # If terms of size 1 cancel, a gradient of zero still contains their rounding errors.
     return a.shape == b.shape and bool(np.all(np.abs(a - b) <= 1e-11 * max(size, 1e-2)))

@@ -2,7 +2,7 @@
 
     Entry("softmax: axis 0", "softmax", "x: A B C", ops.softmax, ops.softmax_backward, options={"axis": 0})
 
-A seed makes a case of an entry: sizes, arrays, and for a layer a new layer whose arrays are drawn at random too.
+An entry and a seed give a case: sizes, random arrays and, for a layer, a new layer with random arrays.
 """
 
 import math
@@ -27,19 +27,20 @@ from numpy_attention.gradcheck.problem import (
 from numpy_attention.gradcheck.spec import Sizes, Spec, draw_inputs, draw_sizes, parse
 
 Array = np.ndarray
-LIMIT = 200  # numbers in the inputs of one case, if the sizes can be so small
+LIMIT = 200  # maximum count of numbers in the inputs of a case, if small sizes are possible
 Options = Mapping[str, Any] | Callable[[Sizes], Mapping[str, Any]]
 Build = Callable[[Sizes, np.random.Generator, Any], Any]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the catalogue. A layer has `build(sizes, rng, dtype)` in place of `op` and `op_backward`.
+    """One line of the catalogue. A layer has `build(sizes, rng, dtype)` instead of `op` and `op_backward`.
 
-    `covers`    the op or class it checks
-    `options`   keyword options, or a function of the sizes that gives them
-    `prepare`   changes the drawn inputs: saturated scores, a zero for relu, a table of too many ids
-    `wrong`     calls that must be refused: "w+0" grows w along axis 0, "w:float32" changes its dtype, "k.T" swaps axes
+    `covers`    the name of the checked op or class
+    `options`   keyword options, or a function that computes them from the sizes
+    `prepare`   a function that changes the drawn inputs: very large scores, zeros for relu, hidden keys
+    `wrong`     calls that must raise an error: "w+0" extends w along axis 0, "w:float32" changes the dtype of w,
+                "k.T" swaps the last two axes of k
     """
 
     name: str
@@ -57,11 +58,11 @@ class Entry:
 
     @property
     def parsed(self) -> Spec:
-        """The spec, read."""
+        """The parsed spec."""
         return parse(self.spec)
 
     def sizes(self, rng: np.random.Generator) -> Sizes:
-        """Sizes for one draw, all different, and few enough numbers for every element to be checked."""
+        """Sizes for one draw: all different, and small enough to check every element."""
         spec = self.parsed
         draws = [draw_sizes(spec, rng, fixed=self.fixed, at_least=self.at_least) for _ in range(12)]
         weights = [sum(math.prod(shape) for shape in spec.shapes(sizes).values()) for sizes in draws]
@@ -69,7 +70,7 @@ class Entry:
         return fitting[0] if fitting else draws[int(np.argmin(weights))]
 
     def case(self, seed: int = 0, dtype: Any = np.float64, sizes: Sizes | None = None) -> "Case":
-        """Inputs (and a layer) for a seed; the sizes come from the seed too unless they are given."""
+        """Inputs (and a layer) for a seed; without `sizes`, the seed also determines the sizes."""
         rng = np.random.default_rng(seed)
         sizes = sizes or self.sizes(rng)
         inputs: Arrays = dict(draw_inputs(self.parsed, sizes, rng, dtype))
@@ -83,7 +84,7 @@ class Entry:
             return Case(self, sizes, inputs, options, None, self.op, self.op_backward)
         layer = self.build(sizes, rng, dtype)
         arrays = arrays_of(layer)
-        for p in arrays.values():  # gammas of one and biases of zero would hide mistakes
+        for p in arrays.values():  # a gamma of ones or a bias of zeros would hide mistakes
             p[...] = rng.standard_normal(p.shape) / (p.shape[0] ** 0.5 if p.ndim > 1 else 1.0)
         op, op_backward = layer_as_op(layer, tuple(inputs))
         return Case(self, sizes, {**inputs, **arrays}, options, layer, op, op_backward)
@@ -93,7 +94,7 @@ class Entry:
 class Case:
     """One draw from an entry: `y, cache = op(**inputs, **options)` and `op_backward(dy, cache)`.
 
-    For a layer the inputs include every parameter and every frozen array, and the gradients come as a dict.
+    For a layer, the inputs include all parameters and all frozen arrays, and the gradients are a dict.
     """
 
     entry: Entry
@@ -107,13 +108,13 @@ class Case:
     def problem(self, backend: NumPyBackend | None = None) -> Problem:
         """The problem for the checker; with a backend, that backend computes the op and its backward."""
         if self.layer is None:
-            here: Problem = OpProblem(self.op, self.op_backward, self.inputs, self.options)
+            problem: Problem = OpProblem(self.op, self.op_backward, self.inputs, self.options)
         else:
-            here = LayerProblem(self.layer, self.own_inputs, self.options)
+            problem = LayerProblem(self.layer, self.own_inputs, self.options)
         if backend is None or backend.name == "numpy":
-            return here
-        there = copied_to_host(self.op, self.op_backward, backend)
-        return OpProblem(*there, self.inputs, self.options, tuple(here.without))
+            return problem
+        functions = copied_to_host(self.op, self.op_backward, backend)
+        return OpProblem(*functions, self.inputs, self.options, tuple(problem.without))
 
     @property
     def own_inputs(self) -> Arrays:
@@ -122,7 +123,7 @@ class Case:
         return {name: value for name, value in self.inputs.items() if name not in arrays}
 
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Forward and backward of the op, or of the layer with its own parameters."""
+        """Forward and backward of the op, or of the layer, which uses its stored parameters."""
         layer = self.layer
         if layer is None:
             return self.op, self.op_backward
@@ -131,12 +132,12 @@ class Case:
         return layer.forward, layer.backward
 
     def wrong_calls(self) -> dict[str, Arrays]:
-        """The inputs of each deliberately wrong call, by what is wrong with it."""
-        return {change: {**self.inputs, **_spoil(change, self.inputs)} for change in self.entry.wrong.split()}
+        """The inputs of each wrong call; the keys describe the mistake."""
+        return {change: {**self.inputs, **_changed_input(change, self.inputs)} for change in self.entry.wrong.split()}
 
 
 def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
-    """An entry for an op of Part I and its backward, by their public names."""
+    """An entry for an op of Part I and its backward, found by the public name."""
     op, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
     return Entry(f"{name}: {variant}" if variant else name, name, spec, op, backward, **more)
 
@@ -144,45 +145,45 @@ def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
 def layer_entry(
     cls: type, variant: str, spec: str, build: Build, options: Options | None = None, **more: Any
 ) -> Entry:
-    """An entry for a class, built anew for every draw."""
+    """An entry for a class; every draw builds a new object."""
     name = f"{cls.__name__}: {variant}" if variant else cls.__name__
     return Entry(name, cls.__name__, spec, build=build, options=options or {}, **more)
 
 
 def size_of(sizes: Sizes, name: str) -> int:
-    """A size that is a number."""
+    """The size with this name, which must be a single number."""
     value = sizes[name]
     assert isinstance(value, int)
     return value
 
 
 def generator() -> np.random.Generator:
-    """A generator for dropout: the same masks in every call."""
+    """A generator for dropout; each new one draws the same masks."""
     return np.random.default_rng(3)
 
 
 def dropout_on(_: Sizes) -> Mapping[str, Any]:
-    """Options of a layer that turn dropout on, with the same masks in every call."""
+    """Options of a layer that turn dropout on, with the same masks for every call of this function."""
     return {"rng": generator()}
 
 
 def times(name: str, factor: float) -> Callable[[Arrays, Sizes], Arrays]:
-    """A function for `prepare` that multiplies one of the inputs by a factor."""
+    """A function for `prepare` that multiplies one input by a factor."""
     return lambda inputs, sizes: {**inputs, name: inputs[name] * inputs[name].dtype.type(factor)}
 
 
-def _spoil(change: str, inputs: Arrays) -> Arrays:
+def _changed_input(change: str, inputs: Arrays) -> Arrays:
     found = re.fullmatch(r"(\w+?)(?:([+-]\d+)|:(\w+)|\.(T)|\[(\w+)\]|=(-?\d+))", change)
     if found is None:
         raise ValueError(f"catalogue: cannot read the wrong call {change!r}")
     name, axis, dtype, transpose, flat, value = found.groups()
     x = inputs[name]
-    if axis:  # one element more along an axis
+    if axis:  # add one element along an axis
         return {name: np.concatenate([x, np.take(x, [0], axis=int(axis))], axis=int(axis))}
     if dtype:
         return {name: x.astype(dtype)}
     if transpose:
         return {name: x.swapaxes(-1, -2)}
-    if flat:  # an axis more or fewer, or a list instead of an array
+    if flat:  # add or remove an axis, or replace the array by a list
         return {name: {"list": x.tolist(), "more": x[None], "row": x[0]}[flat]}
     return {name: np.full_like(x, int(value))}

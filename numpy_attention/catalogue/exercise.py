@@ -1,11 +1,11 @@
-"""An exercise: what its file must define, and the inputs on which the tutor tries that.
+"""An exercise: what a student's file must define, and the inputs on which the tutor checks it.
 
     Try         one set of inputs for an op with its backward, or for a layer class: a small entry of the catalogue
-    Quiz        questions to a function without a gradient: `ask(rng)` yields each question in words, and its arguments
-    Trial       a check of a function or class without a gradient, in place of questions
+    Quiz        questions for a function without a gradient: `ask(rng)` yields the text and the arguments of each
+    Trial       a check of a function or class without a gradient, instead of questions
     Exercise    one file: its tries, quizzes and trials
 
-A page also holds the right answers (`OURS`), which are tried in the same way.
+A page also defines the right answers (`OURS`); the tests check them in the same way.
 """
 
 import copy
@@ -24,20 +24,20 @@ from numpy_attention.catalogue.mistake import Mistake, mistakes_of
 from numpy_attention.gradcheck.problem import Problem
 from numpy_attention.gradcheck.spec import Sizes
 
-Check = Callable[[Any, int], None]  # raises AssertionError at a wrong answer; the int is a seed
+Check = Callable[[Any, int], None]  # raises AssertionError for a wrong answer; the int is a seed
 Questions = Iterator[tuple[str, tuple[Any, ...]]]
-MAX_NUMBERS = 24  # an array of more numbers is shown by its shape
+MAX_NUMBERS = 24  # messages show only the shape of a larger array
 SEEDS = (0, 1, 2)
-OF_DTYPE = " must be of "
+WRONG_DTYPE = " must have dtype "
 WIDENED = (
-    "np.zeros makes float64: use np.zeros_like(...), or np.zeros(..., dtype=...dtype). np.sqrt of a whole number is of "
-    "float64, too, and widens float32; math.sqrt does not."
+    "np.zeros returns float64: use np.zeros_like(...), or np.zeros(..., dtype=...dtype). np.sqrt of an integer is also "
+    "float64, and turns float32 into float64; math.sqrt does not."
 )
 
 
 @dataclass(frozen=True)
 class Try:
-    """One set of inputs: of an op `name` and `name_backward`, or, with `build`, of a layer class."""
+    """One set of inputs for the op `name` and its backward `name_backward` or, with `build`, for a layer class."""
 
     name: str
     spec: str
@@ -49,21 +49,21 @@ class Try:
 
     def entry(self, module: Any) -> Entry:
         """The entry for the functions of a module: a student's file, or our own."""
-        made, build = getattr(module, self.name), self.build
+        answer, build = getattr(module, self.name), self.build
         if build is None:
-            own = {"op": made, "op_backward": getattr(module, f"{self.name}_backward")}
+            functions = {"op": answer, "op_backward": getattr(module, f"{self.name}_backward")}
         else:
-            own = {"build": lambda sizes, rng, dtype: build(made, sizes, rng, dtype)}
+            functions = {"build": lambda sizes, rng, dtype: build(answer, sizes, rng, dtype)}
         return Entry(
             f"{self.name}: {self.variant}" if self.variant else self.name, self.name, self.spec,
-            options=self.options, at_least=self.at_least, fixed=self.fixed, tolerance=1e-4, **own,
+            options=self.options, at_least=self.at_least, fixed=self.fixed, tolerance=1e-4, **functions,
         )
 
 
 def with_our_forward(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
-    """A draw for the checker: the gradients come from a student's backward, the differences from our own forward.
+    """A problem for the checker: gradients from the student's backward, numerical differences of our forward.
 
-    So the student's forward may compute in any way and in any process; that it agrees with ours is another property.
+    So the student's forward may use any method and run in any process. Another property compares the two forwards.
     """
 
     def joined(theirs: Problem, ours: Problem) -> Problem:
@@ -77,74 +77,74 @@ def with_our_forward(entry: Entry, right: Entry, seed: int, sizes: Sizes | None)
 
 @dataclass(frozen=True)
 class Quiz:
-    """Questions, from the simplest to the rarest, and the function that answers them."""
+    """Questions, from the simplest to the rarest, and a function that gives the right answers."""
 
     right: Callable[..., Any]
     ask: Callable[[np.random.Generator], Questions]
-    returns: tuple[str, ...] = ()  # the names of the returned values, if it returns a tuple
+    returns: tuple[str, ...] = ()  # the names of the returned values, if `right` returns a tuple
 
     @property
     def trials(self) -> dict[str, Check]:
-        """Each question in words, with the check that asks it; the seed changes the arguments, not the words."""
-        return {words: partial(self.check_answer, words) for words, _ in self.ask(np.random.default_rng(0))}
+        """The text of each question, with its check; the seed changes only the arguments of a question."""
+        return {text: partial(self.check_answer, text) for text, _ in self.ask(np.random.default_rng(0))}
 
-    def check_answer(self, question: str, made: Callable[..., Any], seed: int) -> None:
-        """Ask one question, with the arguments of a seed.
+    def check_answer(self, question: str, function: Callable[..., Any], seed: int) -> None:
+        """Call `function` with the arguments of one question for a seed.
 
-        Raises: AssertionError at a wrong answer, with the arguments and both answers.
+        Raises: AssertionError for a wrong answer, with the arguments and both answers.
         """
-        for words, arguments in self.ask(np.random.default_rng(seed)):
-            if words != question:
+        for text, arguments in self.ask(np.random.default_rng(seed)):
+            if text != question:
                 continue
             given, expected = copy.deepcopy(arguments), self.right(*copy.deepcopy(arguments))
             with np.errstate(all="ignore"):
-                answer = made(*given)
-            complaint = difference(answer, expected, names=self.returns)
-            if complaint or not same(arguments, given):
+                answer = function(*given)
+            message = difference(answer, expected, names=self.returns)
+            if message or not same(arguments, given):
                 names = list(inspect.signature(self.right).parameters)
                 numbers = [
                     *(f"  {name} = {value_text(one)}" for name, one in zip(names, arguments)),
                     f"  yours: {value_text(answer)}", f"  right: {value_text(expected)}",
                 ]
                 raise AssertionError("\n".join([
-                    complaint or "the arguments were changed in place; they belong to the caller",
-                    *([] if OF_DTYPE in complaint else numbers),  # numbers do not show a dtype
+                    message or "the arguments were changed in place; they belong to the caller",
+                    *([] if WRONG_DTYPE in message else numbers),  # numbers do not show a dtype
                 ]))
 
-    def outcome(self, made: Callable[..., Any]) -> list[Any]:
-        """For each question the answers to some seeds; None where the function raises an error."""
+    def outcome(self, function: Callable[..., Any]) -> list[Any]:
+        """For each question the answers for some seeds; None if the function raises an error."""
 
         def ask(seed: int) -> list[Any]:
-            return [_or_none(made, arguments) for _, arguments in self.ask(np.random.default_rng(seed))]
+            return [_or_none(function, arguments) for _, arguments in self.ask(np.random.default_rng(seed))]
 
         return [list(answers) for answers in zip(*map(ask, SEEDS))]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A check of a function without a gradient, and its outcome, which is compared with those of known mistakes."""
+    """A check of a function without a gradient; its `outcome` is compared with the outcomes of known mistakes."""
 
     check: Check
     outcome: Callable[[Any], list[np.ndarray]]
 
     @property
     def trials(self) -> dict[str, Check]:
-        """The check, in words."""
+        """The check, with a text that describes it."""
         return {"agrees with the definition": self.check}
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: its tries, and the quiz or trial of each function without a gradient, by name, in `quizzes`.
+    """One exercise: its tries and, in `quizzes`, the quiz or trial of each function without a gradient, by name.
 
-    The title, the claim, the hints and the solution are in grade/pages/NAME.md.
+    The title, the text "What is checked", the hints and the solution are in grade/pages/NAME.md.
     """
 
     name: str
-    tutorial: int  # the number of the tutorial that sets it; exercises have the order of the tutorials
+    tutorial: int  # the number of the tutorial with this exercise; exercises have the order of the tutorials
     tries: tuple[Try, ...] = ()
     quizzes: Mapping[str, Quiz | Trial] = field(default_factory=dict)
-    leave_out: tuple[str, ...] = ()  # mistakes in options that this exercise does not have
+    leave_out: tuple[str, ...] = ()  # mistakes in options that do not occur in this exercise
     memory: Callable[[Any], None] | None = None
     parts: tuple[str, ...] = ()  # backwards and layers of the package that an answer may use
     from_scratch: bool = False  # the student writes the forward too
@@ -152,12 +152,12 @@ class Exercise:
 
     @property
     def trials(self) -> dict[str, dict[str, Check]]:
-        """For each function without a gradient its checks, by what they ask in words."""
+        """For each function without a gradient its checks, by the texts that describe them."""
         return {name: quiz.trials for name, quiz in self.quizzes.items()}
 
     @property
     def needed(self) -> dict[str, str]:
-        """What the file must define, and whether it is a function or a class."""
+        """The names that the file must define, each with "function" or "class"."""
         needed = {name: "class" if name[0].isupper() else "function" for name in self.quizzes}
         for one in self.tries:
             needed[one.name] = "class" if one.build else "function"
@@ -167,7 +167,7 @@ class Exercise:
 
     @property
     def subjects(self) -> list[str]:
-        """What is graded separately: each function with its backward, each class."""
+        """The names that are graded separately: each function with its backward, each class."""
         return list(dict.fromkeys([*self.quizzes, *(one.name for one in self.tries)]))
 
     @property
@@ -177,27 +177,27 @@ class Exercise:
 
     @property
     def mistakes(self) -> list[Mistake]:
-        """The known wrong answers."""
+        """The known mistakes that this exercise can recognize."""
         return [mistake for mistake in mistakes_of(*self.subjects) if mistake.name not in self.leave_out]
 
 
-def _or_none(made: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _or_none(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         with np.errstate(all="ignore"):
-            return made(*copy.deepcopy(arguments))
+            return function(*copy.deepcopy(arguments))
     except Exception:  # an answer may raise any error
         return None
 
 
-def difference(answer: Any, expected: Any, what: str = "what it returns", names: tuple[str, ...] = ()) -> str:
-    """How an answer differs from the right one, in words; "" if it does not. `names` are those of a tuple's parts."""
+def difference(answer: Any, expected: Any, what: str = "the result", names: tuple[str, ...] = ()) -> str:
+    """A text about the first difference between two answers, or ""; `names` are the names of a tuple's parts."""
     if answer is None:
-        return f"{what} is None; is there a `return` at its end?"
+        return f"{what} is None; does the function end with `return ...`?"
     if isinstance(expected, tuple | list):
         if not isinstance(answer, tuple | list):
             return f"{what} must be a {type(expected).__name__} of {len(expected)}, got {type(answer).__name__}"
         if len(answer) != len(expected):
-            return f"{what} must hold {len(expected)}, and holds {len(answer)}"
+            return f"{what} must have {len(expected)} elements, but has {len(answer)}"
         parts = names or tuple(f"number {i} of {what}" for i in range(len(expected)))
         found = (difference(*three) for three in zip(answer, expected, parts))
         return next(filter(None, found), "")
@@ -209,27 +209,27 @@ def difference(answer: Any, expected: Any, what: str = "what it returns", names:
         return _difference_of_arrays(answer, expected, what)
     if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
         return f"{what} must be an int, got {type(answer).__name__}"
-    return "" if answer == expected else f"{what} is {answer}, and must be {expected}"
+    return "" if answer == expected else f"{what} is {answer}, but must be {expected}"
 
 
 def _difference_of_arrays(answer: Any, expected: np.ndarray, what: str) -> str:
     if not isinstance(answer, np.ndarray):
         return f"{what} must be an array of shape {expected.shape}, got {type(answer).__name__}"
     if answer.shape != expected.shape:
-        return f"{what} must have the shape {expected.shape}, and has {answer.shape}"
+        return f"{what} must have shape {expected.shape}, but has {answer.shape}"
     if answer.dtype != expected.dtype:
-        cure = f"\n{WIDENED}" if answer.dtype == np.float64 else ""
-        return f"{what}{OF_DTYPE}{expected.dtype}, and is of {answer.dtype}{cure}"
+        hint = f"\n{WIDENED}" if answer.dtype == np.float64 else ""
+        return f"{what}{WRONG_DTYPE}{expected.dtype}, but has {answer.dtype}{hint}"
     off = ~np.isclose(answer, expected, rtol=1e-6 if expected.dtype == np.float64 else 1e-4, atol=1e-9)
     if not off.any():
         return ""
     at = tuple(int(i) for i in np.argwhere(off)[0])
     place = f" at [{', '.join(map(str, at))}]" if at else ""
-    return f"{what}{place} is {answer[at]:.6g}, and must be {expected[at]:.6g}"
+    return f"{what}{place} is {answer[at]:.6g}, but must be {expected[at]:.6g}"
 
 
 def value_text(value: Any, digits: int = 4) -> str:
-    """A value in numbers, or the shape of an array with too many of them."""
+    """A value as text; for an array with more than MAX_NUMBERS numbers, only its shape."""
     if isinstance(value, np.ndarray):
         if value.size > MAX_NUMBERS:
             return f"an array {value.shape}"
@@ -243,10 +243,10 @@ def value_text(value: Any, digits: int = 4) -> str:
 
 
 def peak_memory(f: Callable[..., Any], *args: Any) -> int:
-    """The most bytes that a call allocates at once; a function of another process is measured in that process."""
-    elsewhere = getattr(f, "peak_memory", None)
-    if elsewhere is not None:
-        return int(elsewhere(*args))
+    """The maximum number of bytes allocated during a call; a function of another process is measured there."""
+    remote = getattr(f, "peak_memory", None)
+    if remote is not None:
+        return int(remote(*args))
     tracemalloc.start()
     try:
         f(*args)

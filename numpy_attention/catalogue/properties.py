@@ -1,7 +1,7 @@
-"""What every entry of the catalogue must do: have the right gradients, and keep the contract of an op.
+"""Properties of every entry of the catalogue: right gradients, and the rules that every op must follow.
 
-Each property is a function of an entry, a seed and sizes, and raises an AssertionError that says what is wrong. Right
-gradients are not enough: a backward that fits a wrong forward has them, and so has one that overwrites its inputs.
+Each property is a function of an entry, a seed and sizes. It raises an AssertionError that describes the problem. Right
+gradients are not enough: a backward may match a wrong forward, or overwrite its inputs, and still have right gradients.
 """
 
 import copy
@@ -24,62 +24,62 @@ Property = Callable[[Entry, int, Sizes | None], None]
 
 
 class OtherDtype(AssertionError):
-    """A result has another dtype than the inputs; `widened` if it is float64."""
+    """A result and the inputs have different dtypes; `widened` is true if the result is float64."""
 
-    def __init__(self, message: str, came: np.dtype[Any]) -> None:
+    def __init__(self, message: str, dtype: np.dtype[Any]) -> None:
         super().__init__(message)
-        self.widened = came == np.float64
+        self.widened = dtype == np.float64
 
 
 def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """dx = J^T dy, to what float64 differences can resolve."""
+    """dx = J^T dy, as exactly as float64 differences can measure."""
     a_sample_of_the_gradients_agrees(entry, seed, sizes, None)
 
 
 def a_sample_of_the_gradients_agrees(
     entry: Entry, seed: int, sizes: Sizes | None = None, sample: int | None = 24
 ) -> None:
-    """The same for a sample of the elements of all arguments together: fast enough for thousands of draws."""
+    """Checks a sample of the elements of all gradients together: fast enough for thousands of draws."""
     report = check(entry.case(seed, np.float64, sizes).problem(), seed, sample=sample, structure=sample is None)
     assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
 
 
 def float32_gradients_agree_with_float64_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """float32 gradients differ from float64 differences by float32's rounding only."""
+    """float32 gradients differ from float64 differences only by the rounding of float32."""
     check(entry.case(seed, np.float32, sizes).problem(), seed)
 
 
 def dtype_is_kept(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """float32 in, float32 out, and float32 gradients; float64 likewise."""
+    """float32 inputs give float32 outputs and float32 gradients; float64 inputs give float64."""
     for dtype in (np.float32, np.float64):
         y, _, grads = _run(entry.case(seed, dtype, sizes), seed)
         for one in y:
             if one.dtype != dtype:
-                raise OtherDtype(f"{entry.name}: {np.dtype(dtype)} in, {one.dtype} out", one.dtype)
+                raise OtherDtype(f"{entry.name}: {np.dtype(dtype)} inputs give {one.dtype} outputs", one.dtype)
         for name, grad in grads.items():
             if grad is not None and grad.dtype != dtype:
                 raise OtherDtype(f"{entry.name}: d{name} of {np.dtype(dtype)} is {grad.dtype}", grad.dtype)
 
 
 def nothing_is_changed(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """Inputs, dy and cache do not change, and both functions return the same result when called twice."""
+    """Inputs, dy and cache do not change; two equal calls of the forward, or of the backward, give equal results."""
     case = entry.case(seed, np.float64, sizes)
     problem = case.problem()
     inputs = copy.deepcopy(case.inputs)
     y, cache = problem.run(case.inputs)
     assert same(inputs, case.inputs), f"{entry.name}: the forward changed its inputs"
     dy = random_cotangent(y, seed)
-    kept, snapshot = copy.deepcopy(dy), copy.deepcopy(cache)
+    dy_before, cache_before = copy.deepcopy(dy), copy.deepcopy(cache)
     first = copy.deepcopy(problem.pull_back(dy, cache))
-    assert same(kept, dy), f"{entry.name}: backward changed dy"
-    assert same(snapshot, cache), f"{entry.name}: backward changed its cache"
+    assert same(dy_before, dy), f"{entry.name}: backward changed dy"
+    assert same(cache_before, cache), f"{entry.name}: backward changed its cache"
     assert same(inputs, case.inputs), f"{entry.name}: backward changed the inputs"
-    assert same(first, problem.pull_back(dy, cache)), f"{entry.name}: backward called twice gives two answers"
-    assert same(y, problem.run(case.inputs)[0]), f"{entry.name}: the forward called twice gives two answers"
+    assert same(first, problem.pull_back(dy, cache)), f"{entry.name}: equal calls of backward give different results"
+    assert same(y, problem.run(case.inputs)[0]), f"{entry.name}: equal calls of the forward give different results"
 
 
 def gradients_share_no_memory(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """A caller may add to a gradient in place: that changes no input, and no other gradient."""
+    """The caller may add to a gradient in place: this changes no input and no other gradient."""
     case = entry.case(seed, np.float64, sizes)
     inputs = copy.deepcopy(case.inputs)
     _, _, grads = _run(case, seed)
@@ -95,38 +95,38 @@ def gradients_share_no_memory(entry: Entry, seed: int, sizes: Sizes | None = Non
 
 
 def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """Arrays that are not contiguous give the same results."""
+    """Arrays that are not contiguous give equal results."""
     case = entry.case(seed, np.float64, sizes)
     problem = case.problem()
     y, dy, grads = _run(case, seed)
     y_2, cache = problem.run({name: laid(value, strided) for name, value in case.inputs.items()})
     grads_2 = problem.pull_back(tuple(strided(one) for one in dy), cache)
-    assert close(y, y_2), f"{entry.name}: other strides, other outputs"
+    assert close(y, y_2), f"{entry.name}: strided inputs change the output"
     for name, grad in grads.items():
-        assert close(grad, grads_2[name]), f"{entry.name}: other strides, another d{name}"
+        assert close(grad, grads_2[name]), f"{entry.name}: strided inputs change d{name}"
 
 
 def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """A wrong shape, dtype or id raises an error that says what was expected and what was given."""
+    """A wrong shape, dtype or id raises an error that names the expected value and the given one."""
     case = entry.case(seed, np.float64, sizes)
     for change, inputs in case.wrong_calls().items():
         try:
             case.op(**inputs, **case.options)
         except (ValueError, TypeError) as error:
             message = str(error)
-            assert "must" in message, f"{entry.name}, {change}: says only {message!r}"
-            assert "got" in message, f"{entry.name}, {change}: {message!r} does not say what it got"
+            assert "must" in message, f"{entry.name}, {change}: the error {message!r} does not name the expected value"
+            assert "got" in message, f"{entry.name}, {change}: the error {message!r} does not name the given value"
         else:
             shapes = {name: getattr(value, "shape", value) for name, value in inputs.items()}
-            raise AssertionError(f"{entry.name}, {change}: accepted {shapes}")
+            raise AssertionError(f"{entry.name}, {change}: no error for {shapes}")
 
 
 def forward_matches_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """The output is that of the formula in plain NumPy, if a page has one (`PLAIN`)."""
+    """The output equals the output of the plain NumPy formula, if a page has such a formula (`PLAIN`)."""
     case = entry.case(seed, np.float64, sizes)
     plain, of_a_layer = PLAIN.get(entry.covers), {} if case.layer is None else {"layer": case.layer}
     expected = plain(**of_a_layer, **case.inputs, **copy.deepcopy(case.options)) if plain is not None else None
-    if expected is None:  # no plain form, or none of this variant
+    if expected is None:  # no plain formula, or no formula for this variant
         return
     y, _ = case.op(**case.inputs, **copy.deepcopy(case.options))
     assert y.shape == expected.shape, f"{entry.name}: the forward gives {y.shape}, the formula {expected.shape}"
@@ -137,12 +137,12 @@ def forward_matches_formula(entry: Entry, seed: int, sizes: Sizes | None = None)
 
 
 def two_uses_do_not_disturb_each_other(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """Another forward between a forward and its backward changes nothing."""
+    """Another forward between a forward and its backward does not change the gradients."""
     case = entry.case(seed, np.float64, sizes)
     alone, between = _gradients(case, seed, disturbed=False), _gradients(case, seed, disturbed=True)
     assert same(alone, between), (
-        f"{entry.name}: the gradients change when it is used once more before its backward; "
-        "is something kept outside the cache?"
+        f"{entry.name}: the gradients change if another forward runs before the backward; "
+        "is data stored outside the cache?"
     )
 
 
@@ -155,7 +155,7 @@ def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:
 
 
 def _gradients(case: Case, seed: int, disturbed: bool) -> Any:
-    """What the backward returns; if `disturbed`, the forward runs once more before it."""
+    """The result of the backward; if `disturbed`, another forward runs before the backward."""
     forward, backward = case.functions()
     inputs = case.own_inputs
     y, cache = forward(**inputs, **copy.deepcopy(case.options))

@@ -1,9 +1,10 @@
-"""The gallery of known mistakes: each caught by the full check, and what weaker checks let through.
+"""The gallery of known mistakes: the full check catches each of them; weaker checks miss some.
 
-A mistake is put into the entries of its op, and the properties of the catalogue are tried on them in turn. The
-gradients come first, since their report says most: where, by how much, and the likely mistake. Then come the forward
-against the plain formula, a second use before the backward, inputs and caches that must not change, and dtypes. A
-function without a gradient has a trial; one that only an exercise has is tried with the inputs of the exercise.
+A mistake is put into the entries of its op, and the properties of the catalogue are checked on these entries in turn.
+The gradients come first, because their report contains most: the place, the size and the likely mistake. Then come the
+forward compared with the plain formula, a second forward before the backward, inputs and caches that must not change,
+and dtypes. A function without a gradient has a trial. A function that occurs only in an exercise is checked on the
+inputs of the exercise.
 """
 
 import sys
@@ -31,12 +32,12 @@ GALLERY = {name: mistake for name, mistake in MISTAKES.items() if mistake.says}
 
 
 def catch(mistake: Mistake, weakness: Weakness = FULL, seeds: tuple[int, ...] = SEEDS) -> str:
-    """The complaint of the check about a mistake; empty if the check misses it with all these seeds."""
-    return next(filter(None, _complaints(mistake, weakness, seeds)), "")
+    """The error message of the check for a mistake; empty if the check misses the mistake with all these seeds."""
+    return next(filter(None, _messages(mistake, weakness, seeds)), "")
 
 
 def failure(check: Callable[..., Any], *given: Any) -> str:
-    """The message of a property or trial that fails on these arguments; empty if it holds. A crash is a failure too."""
+    """The message of a property or trial if it fails on these arguments, else ""; any other error is a failure too."""
     try:
         with np.errstate(all="ignore"):
             check(*given)
@@ -47,17 +48,17 @@ def failure(check: Callable[..., Any], *given: Any) -> str:
     return ""
 
 
-def _complaints(mistake: Mistake, weakness: Weakness, seeds: tuple[int, ...]) -> Iterator[str]:
-    """The complaints of each trial, or of each property on each entry, that the weakness does not leave out."""
+def _messages(mistake: Mistake, weakness: Weakness, seeds: tuple[int, ...]) -> Iterator[str]:
+    """The messages of all trials, or of all properties on all entries, that this weakness includes."""
 
     def gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
         weakness.compare(entry.case(seed, np.float64, sizes).problem(), seed)
 
-    def complaint(property_: properties.Property, entry: Entry, seed: int) -> str:
+    def message_of(property_: properties.Property, entry: Entry, seed: int) -> str:
         sizes = _sizes(entry, weakness, seed)
-        said = failure(property_, mistake.spoil(entry), seed, sizes)
-        unfair = said and weakness is not FULL and failure(property_, entry, seed, sizes)
-        return "" if unfair else said  # a check that fails on the right op proves nothing about a wrong one
+        message = failure(property_, mistake.spoil(entry), seed, sizes)
+        fails_on_the_right_op = message and weakness is not FULL and failure(property_, entry, seed, sizes)
+        return "" if fails_on_the_right_op else message  # such a failure does not show the mistake
 
     for trial in _trials(mistake, weakness):
         for seed in seeds:
@@ -66,7 +67,7 @@ def _complaints(mistake: Mistake, weakness: Weakness, seeds: tuple[int, ...]) ->
     for property_ in (gradients, *(() if weakness.gradients_only else PROPERTIES[1:])):
         for seed in seeds:
             for entry in filter(None, entries):
-                yield complaint(property_, entry, seed)
+                yield message_of(property_, entry, seed)
 
 
 def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
@@ -77,7 +78,7 @@ def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
 
 
 def _entries(mistake: Mistake) -> list[Entry]:
-    """Where a mistake is tried: on the entries of its op, or, without `says`, on the inputs of its exercise."""
+    """The entries for a mistake: those of its op or, without `says`, those made from the inputs of its exercise."""
     if mistake.covers in TRIALS:
         return []
     if mistake.says:
@@ -94,18 +95,18 @@ def _sizes(entry: Entry, weakness: Weakness, seed: int) -> Sizes | None:
 
 
 def print_gallery(stream: TextIO | None = None) -> int:
-    """Show every mistake, then what weaker checks miss; return how many the full check misses."""
+    """Print every mistake, then the misses of the weaker checks; return how many mistakes the full check misses."""
     out = sys.stdout if stream is None else stream
-    started, survivors = time.perf_counter(), 0
+    started, num_missed = time.perf_counter(), 0
     width = max(len(name) for name in GALLERY)
     for mistake in sorted(GALLERY.values(), key=lambda mistake: mistake.covers.lower()):
-        said = catch(mistake)
-        survivors += not said
-        print(f"{mistake.name:<{width}}  {'caught' if said else 'SURVIVES'}  {mistake.covers}", file=out)
+        caught = bool(catch(mistake))
+        num_missed += not caught
+        print(f"{mistake.name:<{width}}  {'caught' if caught else 'MISSED'}  {mistake.covers}", file=out)
         text = textwrap.fill(f"{mistake.wrong} Hides: {mistake.hides}", 112)
         print(textwrap.indent(text, "    "), file=out, flush=True)
-    print(f"\n{len(GALLERY) - survivors} of {len(GALLERY)} caught by the full check\n", file=out)
-    print(f"{'the full check, but with':<44}misses", file=out)
+    print(f"\n{len(GALLERY) - num_missed} of {len(GALLERY)} caught by the full check\n", file=out)
+    print(f"{'the full check, but with':<44}missed", file=out)
     for name, missed in missed_by_weaker():
         print(f"{name:<44}{len(missed):>3} of {len(GALLERY)}", file=out)
         print(
@@ -113,10 +114,10 @@ def print_gallery(stream: TextIO | None = None) -> int:
             file=out, flush=True,
         )
     print(f"{time.perf_counter() - started:.0f} s", file=out)
-    return survivors
+    return num_missed
 
 
 def missed_by_weaker() -> Iterator[tuple[str, list[str]]]:
-    """For each weaker check the names of the mistakes that it misses."""
+    """Yields for each weaker check its name and the names of the mistakes that it misses."""
     for weakness in WEAKER:
         yield weakness.name, [mistake.name for mistake in GALLERY.values() if not catch(mistake, weakness)]

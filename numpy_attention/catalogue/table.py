@@ -1,16 +1,16 @@
-"""All pages in one table, in the order of the chapters, and the run that checks their entries.
+"""All pages in one table, in the order of the chapters, and the function `run`, which checks their entries.
 
-A page is a module in `pages`; no list names it. What it may define:
+Every module in `pages` is a page; there is no list of pages. A page may define:
 
-    CHAPTER      its place in every list
-    ENTRIES      every op, layer and model in every variant, with the spec of its inputs
-    PLAIN        {"softmax": f}: the forward once more, in plain NumPy; f has the arguments of the op, for a layer also
-                 `layer`; it returns None for a variant that it does not cover
+    CHAPTER      the chapter; it determines the order of the pages
+    ENTRIES      ops, layers and models in all variants, with the specs of their inputs
+    PLAIN        {"softmax": f}: a second implementation of the forward in plain NumPy; f takes the arguments of the
+                 op, and for a layer also `layer`; f returns None for a variant that it does not support
     TRIALS       {"Adam": (Adam, trial)}: functions and classes without a gradient, and their trials
-    EXERCISES    its exercises
-    OURS         right answers to its exercises, by name, if `numpy_attention.ops` does not have them
+    EXERCISES    exercises
+    OURS         right answers to the exercises, by name, if `numpy_attention.ops` does not have them
 
-It may also hold known mistakes, which the decorators in `mistake` enter in MISTAKES.
+A page may also define known mistakes; the decorators in `mistake` add them to MISTAKES.
 """
 
 import difflib
@@ -36,14 +36,14 @@ from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 
 _FOUND = [importlib.import_module(f"{pages.__name__}.{one.name}") for one in pkgutil.iter_modules(pages.__path__)]
-PAGES = sorted(_FOUND, key=lambda page: page.CHAPTER)  # pages of one chapter in the order of their names
+PAGES = sorted(_FOUND, key=lambda page: page.CHAPTER)  # pages of one chapter are in the order of their names
 _PLACES = {page.__name__: place for place, page in enumerate(PAGES)}
 for _name in sorted(MISTAKES, key=lambda name: _PLACES.get(MISTAKES[name].page, len(PAGES))):
-    MISTAKES[_name] = MISTAKES.pop(_name)  # pages import each other, so they entered in another order
+    MISTAKES[_name] = MISTAKES.pop(_name)  # pages import each other, so the order of the mistakes was different
 
 
 def _all(name: str) -> list[Any]:
-    """The members of the tuples, or the items of the dicts, that all pages have under this name."""
+    """The elements of the tuples, or the items of the dicts, with this name on all pages."""
     found = [getattr(page, name, ()) for page in PAGES]
     return [item for one in found for item in (one.items() if isinstance(one, dict) else one)]
 
@@ -56,14 +56,14 @@ _OURS = SimpleNamespace(**{name: getattr(ops, name) for name in ops.__all__}, **
 
 
 def ours() -> Any:
-    """The right answers to the exercises, by name: the ops, and OURS of all pages."""
+    """The right answers to the exercises, by name: the ops and the OURS of all pages."""
     return _OURS
 
 
 def select_entries(names: list[str] | None = None) -> list[Entry]:
-    """The entries whose name, or whose op or class, is among `names`; all of them for None.
+    """The entries whose name, or whose op or class, is in `names`; all entries if `names` is None.
 
-    Raises: InputError for another name, with those that are nearest.
+    Raises: InputError for an unknown name, with the most similar names.
     """
     if names is None:
         return list(CATALOGUE.values())
@@ -71,17 +71,17 @@ def select_entries(names: list[str] | None = None) -> list[Entry]:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name[:80], {entry.covers for entry in CATALOGUE.values()}, 3, cutoff=0)
-            said = f"there is no op, layer or model {name[:80]!r}; the nearest are {', '.join(map(repr, near))}"
-            raise InputError(f"gradcheck: {said}")
+            nearest = ", ".join(map(repr, near))
+            raise InputError(f"gradcheck: there is no op, layer or model {name[:80]!r}; the nearest are {nearest}")
     return [entry for entry in CATALOGUE.values() if {entry.name, entry.covers} & set(names)]
 
 
 def run(
     names: list[str] | None = None, seed: int = 0, stream: TextIO | None = None, backend: NumPyBackend | None = None
 ) -> int:
-    """Check the gradients of the catalogue, a line an entry with its worst relative error; return how many failed.
+    """Check the gradients of the catalogue and print the largest relative error of each entry; return the failures.
 
-    The error is against the complex step, which is exact; a line says which gradients differences judged instead.
+    The reference is the complex step, which is exact. A line names the gradients that were compared with differences.
     """
     out = stream if stream is not None else sys.stdout
     failures, started = 0, time.perf_counter()
@@ -107,7 +107,7 @@ def run(
 
 
 def left_to_differences(report: Report) -> str:
-    """The gradients that the complex step could not judge; empty where it judged all."""
+    """The gradients that were compared with differences, not with the complex step; empty if there are none."""
     left = [argument for argument in report.arguments.values() if argument.witness == "differences"]
     corners = sum(int(argument.kinks.sum()) for argument in left)
     names = ", ".join(argument.symbol for argument in left)
@@ -115,7 +115,7 @@ def left_to_differences(report: Report) -> str:
 
 
 def _summary(reports: dict[str, Report]) -> list[str]:
-    """Median and maximum of the errors, and the entries that differences judged."""
+    """Median and maximum of the errors, and the entries that were compared with differences."""
     left = [name for name, report in reports.items() if left_to_differences(report)]
     exact = {name: report.error for name, report in reports.items() if name not in left}
     lines = []

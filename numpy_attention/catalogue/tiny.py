@@ -1,4 +1,4 @@
-"""Settings of models so small that every gradient of every parameter can be checked; several pages share them."""
+"""Settings of models that are small enough to check the gradient of every parameter; several pages use them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,17 +15,17 @@ TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_lengt
 GATED: dict[str, Any] = {"norm": "rms_norm", "activation": "swiglu", "bias": False}
 TILED: dict[str, Any] = {"attention": "tiled"}
 IDS = "ids: int<V> B T"
-LENGTHS = {"lengths": np.array([1, 3])}  # of the B = 2 texts
+LENGTHS = {"lengths": np.array([1, 3])}  # lengths of the B = 2 texts
 SMALL: dict[str, Any] = {"fixed": {"B": 2, "T": 3, "T_s": 4, "V": 5, "W": 5}, "tolerance": 1e-5}
 
 
 def training_on(sizes: Sizes) -> Mapping[str, Any]:
-    """Options of a loss that turn dropout and smoothing on."""
+    """Options of a loss that turn dropout and label smoothing on."""
     return {"training": True, **dropout_on(sizes)}
 
 
 def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
-    """The model; it keeps only the input of each block if asked to, and computes its loss from so many rows at once."""
+    """Sets the memory options of a model: recompute each block from its input; compute the loss from `rows` at once."""
     model.recompute = recompute
     if rows:
         model.logits_at_once = SMALL["fixed"]["V"] * rows
@@ -36,7 +36,7 @@ def tiny_gpt(
     sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False, rows: int = 0,
     **config: Any,
 ) -> GPT:
-    """A small GPT, with changes of low rank if a rank is given."""
+    """A small GPT; with a rank, it gets changes of low rank."""
     model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
     if rank:
         add_low_rank(model, rank, 3.0, rng)

@@ -1,13 +1,13 @@
-"""Weaker checks: the full check with one thing taken away, to see which mistakes then get through.
+"""Weaker checks: the full check with one part removed, to see which mistakes a weaker check misses.
 
-Each weakness is a shortcut of a quick test, of one of three kinds:
+Each weakness is a shortcut that is common in quick tests. There are three kinds:
 
-    compare     how gradients are judged: with a dy of ones, in float32, by a loss that falls, by their shapes alone
-    change      what they are tried on: gammas of one, nothing hidden, ids that all differ, dropout off
-    sizes       how large: all axes equal, a batch of one
+    compare     how gradients are checked: with a dy of ones, in float32, by a falling loss, only by their shapes
+    change      which inputs are used: gammas of one, no hidden keys, ids that all differ, dropout off
+    sizes       which sizes are used: all axes equal, a batch of one
 
-A mistake counts as caught if one draw of many catches it: three seeds for each entry of its op. So a missed mistake
-was missed in every draw, and the number of missed mistakes is a lower bound.
+A mistake counts as caught if a single draw catches it; there are three seeds for each entry of its op. So every draw
+missed a missed mistake, and the number of missed mistakes is a lower bound.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.training.optimizers import SGD
 
-Compare = Callable[[Problem, int], object]  # raises when the gradients are wrong
+Compare = Callable[[Problem, int], object]  # raises an error if the gradients are wrong
 
 
 def dy_of_ones(problem: Problem, seed: int) -> None:
-    """The gradient of the plain sum of the outputs."""
+    """Checks the gradient of the plain sum of all outputs."""
 
     def run(arrays: Arrays) -> tuple[Outputs, Any]:
         y, cache = problem.run(arrays)
@@ -57,12 +57,12 @@ def _total(y: Outputs) -> np.ndarray:
 
 
 def float32_differences(problem: Problem, seed: int) -> None:
-    """Central differences in float32, step 1e-2, right when within 5 % of the gradient's size."""
+    """Compares with central differences in float32, step 1e-2, tolerance 5 % of the largest element."""
     _plain_differences(problem, seed, np.float32, 1e-2, lambda size: (0.0, 0.05 * size))
 
 
 def absolute_or_relative(problem: Problem, seed: int) -> None:
-    """The gradient of a mean loss, by np.allclose with rtol = atol = 1e-3."""
+    """Compares the gradient of a mean loss by np.allclose with rtol = atol = 1e-3."""
     _plain_differences(problem, seed, np.float64, 1e-5, lambda size: (1e-3, 1e-3), mean=True)
 
 
@@ -79,11 +79,11 @@ def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolera
             continue
         numeric = np.empty(x.size)
         for i in range(x.size):
-            kept, values = x[i], []
+            original, values = x[i], []
             for step in (h, -h):
-                x[i] = kept + dtype(step)
+                x[i] = original + dtype(step)
                 values.append(sum(float(np.sum(a * b)) for a, b in zip(dy, problem.run(arrays)[0])))
-            x[i] = kept
+            x[i] = original
             numeric[i] = (values[0] - values[1]) / (2 * h)
         rtol, atol = tolerance(float(np.max(np.abs(numeric), initial=0.0)))
         if grad.shape != arrays[name].shape or not np.allclose(grad.reshape(-1), numeric, rtol=rtol, atol=atol):
@@ -91,15 +91,15 @@ def _plain_differences(problem: Problem, seed: int, dtype: Any, h: float, tolera
 
 
 def a_hundred_elements(problem: Problem, seed: int) -> None:
-    """The full check of a hundred elements: with all sizes equal, attention has thousands of parameters."""
+    """Runs the full check on a hundred elements: with all sizes equal, attention has thousands of parameters."""
     check(problem, seed, sample=100, structure=False)
 
 
 def the_loss_falls(problem: Problem, seed: int) -> None:
-    """Fifty small steps along the gradient of a squared distance must make it smaller.
+    """Fifty small steps along the gradient of a squared distance must reduce this distance.
 
-    If the right gradient is zero (scores of 500, nothing to see), the loss of the right op does not fall either. Such a
-    draw does not count (`show.catch`).
+    If the right gradient is zero (scores of 500, all keys hidden), the loss of the right op does not fall either. Such
+    a draw does not count (`show.catch`).
     """
     arrays = {name: np.array(value) for name, value in problem.inputs.items()}
     y, _ = problem.run(arrays)
@@ -117,7 +117,7 @@ def the_loss_falls(problem: Problem, seed: int) -> None:
 
 
 def shapes_and_isfinite(problem: Problem, seed: int) -> None:
-    """The gradients have the shapes of their arguments and no NaN."""
+    """The gradients must have the shapes of their arguments, and only finite elements."""
     y, cache = problem.run(problem.inputs)
     for name, grad in problem.pull_back(random_cotangent(y, seed), cache).items():
         if grad is not None and (grad.shape != problem.inputs[name].shape or not np.isfinite(grad).all()):
@@ -125,7 +125,7 @@ def shapes_and_isfinite(problem: Problem, seed: int) -> None:
 
 
 def parameters_only(problem: Problem, seed: int) -> None:
-    """The full check of a layer's parameters, without dx."""
+    """Runs the full check on the parameters of a layer, without dx."""
     if not problem.parameters:
         check(problem, seed, structure=False)
         return
@@ -148,16 +148,16 @@ def _prepare(entry: Entry, change: Callable[[Arrays], Arrays]) -> Entry:
 
 
 def _gammas_of_one(inputs: Arrays) -> Arrays:
-    given = {"gamma": 1.0, "beta": 0.0}
-    return {name: np.full_like(x, given[name]) if name in given else x for name, x in inputs.items()}
+    constant = {"gamma": 1.0, "beta": 0.0}
+    return {name: np.full_like(x, constant[name]) if name in constant else x for name, x in inputs.items()}
 
 
 def _nothing_hidden(inputs: Arrays) -> Arrays:
-    shown = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
+    visible = {name: np.ones_like(x) for name, x in inputs.items() if x.dtype == bool}
     if "targets" in inputs:
         t = inputs["targets"]
-        shown["targets"] = np.where((t < 0) | (t > 1000), 0, t)
-    return {**inputs, **shown}
+        visible["targets"] = np.where((t < 0) | (t > 1000), 0, t)
+    return {**inputs, **visible}
 
 
 def _ids_all_different(inputs: Arrays) -> Arrays:
@@ -178,17 +178,18 @@ def _without_dropout(entry: Entry) -> Entry:
 
 def _without_causal(entry: Entry) -> Entry | None:
     causal = "causal" in entry.name if callable(entry.options) else entry.options.get("causal")
-    return None if causal or "nothing" in entry.name else _prepare(entry, _nothing_hidden)
+    hidden = any(words in entry.name for words in ("nothing counts", "all keys hidden"))
+    return None if causal or hidden else _prepare(entry, _nothing_hidden)
 
 
 def _as_often_written(entry: Entry) -> Entry | None:
-    shown = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
-    return shown and _prepare(_prepare(shown, _gammas_of_one), _ids_all_different)
+    visible = None if "4 leading" in entry.name else _without_causal(_without_dropout(entry))
+    return visible and _prepare(_prepare(visible, _gammas_of_one), _ids_all_different)
 
 
 @dataclass(frozen=True)
 class Weakness:
-    """What is taken away from the full check; `trials` replaces some trials, and leaves out those that are None."""
+    """A weaker check, as a change of the full check; `trials` replaces trials by name, None removes a trial."""
 
     name: str
     compare: Compare = check

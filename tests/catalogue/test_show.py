@@ -28,8 +28,8 @@ def test_every_mistake_is_shown_with_its_words_and_what_weaker_checks_miss() -> 
 
 
 @pytest.mark.usefixtures("two_mistakes")
-def test_a_survivor_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_missed_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(show, "catch", lambda mistake, weakness=None: "" if mistake.name == "zero" else "caught")
     out = io.StringIO()
     assert show.print_gallery(out) == 1
-    assert "zero           SURVIVES  softmax" in out.getvalue()
+    assert "zero           MISSED  softmax" in out.getvalue()

@@ -85,7 +85,7 @@ def test_every_public_name_is_attacked() -> None:
 @example(("embedding", (("ids", "NumPy scalar -1"),)))
 @example(("cross_entropy: one place", (("targets", "NumPy scalar -1"),)))
 @example(("scaled_dot_product_attention: mask", ((ALL, "longdouble"),)))
-@example(("scaled_dot_product_attention: nothing to see", ((ALL, "longdouble"),)))
+@example(("scaled_dot_product_attention: all keys hidden", ((ALL, "longdouble"),)))
 @example(("tiled_attention: grouped heads and mask, tiles of 2", ((ALL, "longdouble"),)))
 @example(("Seq2Seq: padded", (("source_ids", "list"),)))
 @example(("Seq2Seq: padded", (("source_ids", "flat"),)))

@@ -41,10 +41,10 @@ def answer_of(exercise: Exercise, mistake: Mistake) -> Any:
     if mistake.covers in exercise.trials:
         setattr(module, mistake.covers, mistake.stand_in)
     elif mistake.covers == "EncoderBlock":
-        cls = mistake.spoiled_class(layers.EncoderBlock)
+        cls = mistake.class_with_mistake(layers.EncoderBlock)
         module.EncoderBlock = lambda *sizes, dtype: cls(*sizes, pre_norm=True, activation="gelu", dtype=dtype)
     elif mistake.method:
-        setattr(module, mistake.covers, mistake.spoiled_class(getattr(ours(), mistake.covers)))
+        setattr(module, mistake.covers, mistake.class_with_mistake(getattr(ours(), mistake.covers)))
     else:
         if mistake.op is not None:
             setattr(module, mistake.covers, mistake.op)

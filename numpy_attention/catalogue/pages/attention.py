@@ -34,7 +34,7 @@ REFUSED = "k+0 k-1 v+2 k.T q:float32 q:int64 q[list]"
 _entry = partial(op_entry, ATTENTION)
 
 
-def _nothing_to_see(inputs: Arrays, sizes: Sizes) -> Arrays:
+def _all_keys_hidden(inputs: Arrays, sizes: Sizes) -> Arrays:
     inputs["mask"][...] = False
     return inputs
 
@@ -54,7 +54,7 @@ ENTRIES = (
     _entry(QKV + ", mask: bool T_q T_k", "mask", wrong="mask+0 mask:int64"),
     _entry(QKV + ", mask: bool B 1 1 T_k", "padding mask"),
     _entry(QKV + ", mask: bool B H T_q T_k", "mask of each head"),
-    _entry(QKV + ", mask: bool T_q T_k", "nothing to see", prepare=_nothing_to_see),
+    _entry(QKV + ", mask: bool T_q T_k", "all keys hidden", prepare=_all_keys_hidden),
     _entry(QKV + ", bias: B H T_q T_k", "bias", wrong="bias+2 bias:float32"),
     _entry(QKV + ", bias: H 1 T_k", "bias that is broadcast", wrong="bias+2"),
     _entry(QKV + ", mask: bool T_q T_k, bias: H T_q T_k", "mask and bias"),
