@@ -1,4 +1,4 @@
-"""relu, gelu and silu (Chapter 10): both forms of gelu, inputs far from zero, and the corner of relu."""
+"""relu, gelu and silu (Chapter 10): both forms of gelu, inputs far from zero, the corner of relu."""
 
 import math
 from typing import Any
@@ -16,13 +16,13 @@ CHAPTER = 10
 
 
 def _far_out(inputs: Arrays, sizes: Sizes) -> Arrays:
-    """All elements but the last are so large that gelu is x or 0; the last gives the gradient its size."""
+    """Makes all elements except the last so large that gelu is x or 0; the last sets the scale of the gradient."""
     inputs["x"].reshape(-1)[:-1] *= 12
     return inputs
 
 
 def _with_zeros(inputs: Arrays, sizes: Sizes) -> Arrays:
-    """Some elements exactly on the corner of relu."""
+    """Puts some elements exactly on the corner of relu."""
     inputs["x"].reshape(-1)[::3] = 0.0
     return inputs
 
@@ -40,14 +40,14 @@ ENTRIES = (
 
 
 def plain_gelu(x: Array, approximate: str = "tanh") -> Array:
-    """x times the share of a normal variable below x, or its tanh form."""
+    """x times the probability that a normal variable is below x, or the tanh form."""
 
-    def share(t: float) -> float:
+    def probability(t: float) -> float:
         if approximate == "none":
             return math.erfc(-t / math.sqrt(2)) / 2
         return (1 + math.tanh(math.sqrt(2 / math.pi) * (t + 0.044715 * t**3))) / 2
 
-    return np.reshape([t * share(t) for t in x.reshape(-1).tolist()], x.shape)
+    return np.reshape([t * probability(t) for t in x.reshape(-1).tolist()], x.shape)
 
 
 PLAIN = {"gelu": plain_gelu}
@@ -82,18 +82,18 @@ def _three_missing(dy: Array, x: Array) -> Array:
 
 @op_of("gelu", _root_missing)
 def root_missing_in_du(x: Array) -> Any:
-    """u' = 1 + 3 * 0.044715 x^2 lacks the factor sqrt(2 / pi), which multiplies the bracket in u.
+    """u' = 1 + 3 * 0.044715 x^2 has no factor sqrt(2 / pi), but u contains this factor.
 
-    Hides: right at x = 0, and for a large |x|, where the tanh is flat.
+    Hides: right at x = 0, and for large |x|, where tanh is flat.
     """
     return _keeps_x(x)
 
 
 @op_of("gelu", _three_missing)
 def three_missing_in_du(x: Array) -> Any:
-    """u' holds 0.044715 x^2, where the derivative of 0.044715 x^3 is 3 * 0.044715 x^2: the 3 is missing.
+    """u' contains 0.044715 x^2, but the derivative of 0.044715 x^3 is 3 * 0.044715 x^2: the 3 is missing.
 
-    Hides: nearly right close to x = 0 and for a large |x|; off by a few hundredths at most.
+    Hides: nearly right close to x = 0 and for large |x|; elsewhere off by a few hundredths at most.
     """
     return _keeps_x(x)
 

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Chapter 6): masks, biases, scales, dropout, grouped heads, saturated scores."""
+"""Scaled dot-product attention (Chapter 6): masks, biases, scales, dropout, grouped heads, very large scores."""
 
 from collections.abc import Callable
 from functools import partial
@@ -73,7 +73,7 @@ def plain_attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, scale: float | None = None,
     causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0, **_: Any,
 ) -> Array | None:
-    """Query by query, over the keys that the query may look at; None with dropout."""
+    """Computes one query at a time, over the visible keys of this query; returns None with dropout."""
     if dropout:
         return None
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -226,9 +226,9 @@ def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION)
 def scale_upside_down(dy: Array, cache: AttentionCache) -> Any:
-    """dq and dk are divided by the scale 1/sqrt(d_k), where they must be multiplied by it: sqrt(d_k) is upside down.
+    """dq and dk are divided by the scale 1/sqrt(d_k) instead of multiplied by it.
 
-    Hides: the direction is right, and at d_k = 1 all is.
+    Hides: the direction is right; for d_k = 1 everything is right.
     """
     dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     return dq / cache.scale**2, dk / cache.scale**2, dv, dbias
@@ -247,25 +247,25 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[
 
 @stands_in_for("attention")
 def scores_not_scaled(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """The scores are not divided by sqrt(d_k), so they grow with the width, and the weights go to one key alone.
+    """The scores are not divided by sqrt(d_k), so they grow with d_k, and nearly all weight goes to a single key.
 
-    Hides: shapes and sums are right; it trains, but more slowly with wider heads.
+    Hides: shapes and sums are right; the model trains, but wider heads train more slowly.
     """
     return attention(q * np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
 
 
 @stands_in_for("attention")
 def scores_divided_by_d_k(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """The scores are divided by d_k, where the formula has its root.
+    """The scores are divided by d_k instead of sqrt(d_k).
 
-    Hides: shapes and sums are right; the weights are merely too even.
+    Hides: shapes and sums are right; the weights are only too equal.
     """
     return attention(q / np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
 
 
 @stands_in_for("attention")
 def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """The softmax runs down the columns: the weights of a query must sum to one over the keys, along the last axis.
+    """The softmax runs over the queries, but the weights of each query must sum to one over the keys, the last axis.
 
     Hides: the shapes agree.
     """
@@ -276,27 +276,27 @@ def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = 
 
 @stands_in_for("attention")
 def mask_ignored(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """The mask is not used yet; that is tutorial 5: a key that a query may not see gets the score -inf.
+    """The mask is not used; as tutorial 5 shows, a hidden key must get the score -inf.
 
-    Hides: right as long as every key is seen.
+    Hides: right if every key is visible.
     """
     return attention(q, k, v)
 
 
 @stands_in_for("attention")
 def mask_upside_down(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """True hides; here a mask says where a query may look, so False must hide.
+    """True hides a key, but in this package True means visible and False means hidden.
 
-    Hides: other libraries mean the opposite; without a mask it is right.
+    Hides: right for the masks of some other libraries, and without a mask.
     """
     return attention(q, k, v, None if mask is None else ~mask)
 
 
 @stands_in_for("attention")
 def mask_after_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden weights are set to zero after the softmax, so that the others no longer sum to one: mask the scores.
+    """Hidden weights are set to zero after the softmax, so the other weights do not sum to one: mask the scores.
 
-    Hides: hidden keys get no weight, as they should; without a mask it is right.
+    Hides: hidden keys get weight zero, which is right; without a mask everything is right.
     """
     weights = plain_softmax(_scores(q, k))
     weights = weights if mask is None else weights * mask
@@ -305,9 +305,9 @@ def mask_after_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = No
 
 @stands_in_for("attention")
 def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden scores are multiplied to zero, and exp(0) = 1 is no small weight: they must be -inf.
+    """Hidden scores are set to zero, but exp(0) = 1 is a large weight: hidden scores must be -inf.
 
-    Hides: without a mask it is right.
+    Hides: right without a mask.
     """
     scores = _scores(q, k)
     weights = plain_softmax(scores if mask is None else scores * mask)
@@ -316,9 +316,9 @@ def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = Non
 
 @stands_in_for("attention")
 def equal_weights_for_hidden_keys(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """Hidden scores are -1e9, so a query that may look at nothing looks evenly at all keys; it must get zeros.
+    """Hidden scores are -1e9, so a query whose keys are all hidden gets equal weights; its weights must be zero.
 
-    Hides: right for every query that may look at something.
+    Hides: right for every query with a visible key.
     """
     scores = _scores(q, k)
     weights = plain_softmax(scores if mask is None else np.where(mask, scores, np.asarray(-1e9, q.dtype)))
@@ -327,9 +327,9 @@ def equal_weights_for_hidden_keys(q: Array, k: Array, v: Array, mask: Array | No
 
 @stands_in_for("attention")
 def nan_for_a_fully_masked_query(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """A row of -inf alone becomes NaN, since exp(-inf + inf) is; a query that may look at nothing must get zeros.
+    """If all keys of a query are hidden, exp(-inf + inf) gives NaN; the weights of this query must be zero.
 
-    Hides: right for every query that may look at something.
+    Hides: right for every query with a visible key.
     """
     scores = _scores(q, k)
     weights = plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf))
@@ -338,9 +338,9 @@ def nan_for_a_fully_masked_query(q: Array, k: Array, v: Array, mask: Array | Non
 
 @stands_in_for("attention")
 def largest_not_subtracted(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
-    """exp of a score of 1000 is infinite, and inf / inf NaN: subtract the row's largest score first.
+    """For a score of 1000, exp is infinite, and inf / inf is NaN: first subtract the largest score of the row.
 
-    Hides: right while scores are small, as they are before training.
+    Hides: right while scores are small, as before training.
     """
     e = np.exp(_scores(q, k))
     e = e if mask is None else e * mask
@@ -365,18 +365,18 @@ def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array,
 
 @backward_of(ATTENTION)
 def average_left_out(dy: Array, cache: AttentionCache) -> Any:
-    """dscores = weights * dweights, without the average of dweights that the softmax subtracts from it.
+    """dscores = weights * dweights, but the backward of the softmax must subtract the weighted mean of dweights.
 
-    Hides: right where that average, weighted by the weights, is zero.
+    Hides: right if this mean, weighted by the weights, is zero.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
 
 
 @backward_of(ATTENTION)
 def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
-    """The plain mean of dweights is subtracted, where the average weighted by the weights belongs.
+    """The plain mean of dweights is subtracted instead of the mean weighted by the weights.
 
-    Hides: right where a query looks evenly at all keys, as it nearly does at the start of training.
+    Hides: right if all weights of a query are equal, as they nearly are at the start of training.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: weights * (
         dweights - dweights.mean(axis=-1, keepdims=True)))
@@ -384,9 +384,9 @@ def average_not_weighted(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION)
 def softmax_left_out(dy: Array, cache: AttentionCache) -> Any:
-    """dweights is used as dscores, as if the weights were the scores: the backward of the softmax is missing.
+    """dweights is used as dscores: the backward of the softmax is missing.
 
-    Hides: shapes agree, and dv is right.
+    Hides: the shapes agree, and dv is right.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: dweights)
 
@@ -399,10 +399,10 @@ def _about_attention(rng: np.random.Generator) -> Questions:
     yield "two queries and three keys, no mask", (*qkv(), None)
     yield "a batch of heads", (*qkv(2, 3, T_k=5), None)
     q, k, v = qkv()
-    yield "scores of a thousand and more, whose exponentials overflow", (1000 * q, k, v, None)
+    yield "scores above a thousand, whose exponentials overflow", (1000 * q, k, v, None)
     yield "arrays of float32", (*qkv(2, dtype=np.float32), None)
     yield "a mask", (*qkv(), np.array([[True, True, False], [False, True, True]]))
-    yield "a mask whose second row may look at nothing", (*qkv(), np.array([[False, True, False], [False] * 3]))
+    yield "a mask that hides all keys of the second query", (*qkv(), np.array([[False, True, False], [False] * 3]))
 
 
 OURS = {"attention": attention}

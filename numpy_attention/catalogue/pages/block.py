@@ -62,7 +62,7 @@ def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     Hides: the gradients of the block's parameters are right, and a deep stack still trains a little.
     """
     dx, grads = EncoderBlock.backward(self, dy, cache)
-    return dx - _straight_path(self, dy, cache), grads
+    return dx - _residual_gradient(self, dy, cache), grads
 
 
 @method_of("EncoderBlock", "backward", says="added twice (the residual path?")
@@ -72,16 +72,16 @@ def residual_twice(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     Hides: the gradients of the block's parameters are right.
     """
     dx, grads = EncoderBlock.backward(self, dy, cache)
-    return dx + _straight_path(self, dy, cache), grads
+    return dx + _residual_gradient(self, dy, cache), grads
 
 
-def _straight_path(block: EncoderBlock, dy: Array, cache: Any) -> Array:
-    """What arrives at the first addition: dx less what the attention branch brings."""
+def _residual_gradient(block: EncoderBlock, dy: Array, cache: Any) -> Array:
+    """The gradient through the residual stream of the first addition: dx without the part of the attention branch."""
     dh, _, _ = residual_backward(dy, cache.residual_2, block.norm_2, block.feed_forward.backward, block.pre_norm)
     if block.pre_norm:
         return dh
-    straight, _ = block.norm_1.backward(dh, cache.residual_1.norm)
-    return straight
+    dsum, _ = block.norm_1.backward(dh, cache.residual_1.norm)
+    return dsum
 
 
 @method_of("EncoderBlock", "backward", says="backward changed dy in place")

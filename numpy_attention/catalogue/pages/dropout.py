@@ -1,4 +1,4 @@
-"""Dropout (Chapter 5): on with a fixed mask, at rate 0, and in evaluation."""
+"""Dropout (Chapter 5): with a fixed mask, with rate 0, and in evaluation."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ENTRIES = (
 
 
 def plain_dropout(x: Array, rate: float, rng: np.random.Generator | None) -> Array:
-    """Without a generator, x; with one, the same draws as the op's."""
+    """Returns x without a generator; with a generator it draws the same numbers as the op."""
     if rng is None or rate == 0.0:
         return x
     kept = rng.random(x.shape, dtype=np.float32) >= rate
@@ -75,28 +75,28 @@ def evaluation_rescales(x: Array, rate: float, rng: np.random.Generator | None) 
     return dropout(x, rate, rng)
 
 
-def _dropout(x: Array, rate: float, rng: np.random.Generator | None, kept_share: bool, scale: float) -> Any:
+def _dropout(x: Array, rate: float, rng: np.random.Generator | None, invert: bool, scale: float) -> Any:
     if rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
-    kept = (rng.random(x.shape, dtype=np.float32) >= rate) ^ kept_share
+    kept = (rng.random(x.shape, dtype=np.float32) >= rate) ^ invert
     cache = DropoutCache(kept, scale, x.shape, x.dtype)
-    return dropout_backward(x, cache), cache  # which multiplies x, too, by the mask and the scale
+    return dropout_backward(x, cache), cache  # like the forward, the backward multiplies by the mask and the scale
 
 
 @op_of("dropout", dropout_backward)
 def kept_not_scaled_up(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
-    """What is kept must be divided by 1 - rate, or the sums in training are smaller than those in evaluation.
+    """Kept elements are not divided by 1 - rate, so sums in training are smaller than in evaluation.
 
-    Hides: forward and backward fit each other, so every check of gradients passes.
+    Hides: the backward matches the forward, so every check of gradients passes.
     """
     return _dropout(x, rate, rng, False, 1.0)
 
 
 @op_of("dropout", dropout_backward)
 def rate_taken_for_the_share_kept(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
-    """rate is the share that is dropped; here it is kept, and what is kept is divided by rate.
+    """`rate` is the fraction of dropped elements, but this function keeps this fraction and divides by `rate`.
 
-    Hides: at a rate of one half both are alike; forward and backward fit each other.
+    Hides: right on average for a rate of one half; the backward matches the forward.
     """
     return _dropout(x, rate, rng, True, 1 / rate)
 
@@ -108,7 +108,7 @@ EXERCISES = (
             Try("dropout", "x: N d", "in training", _on),
             Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
         ),
-        leave_out=("one_mask_for_two_uses",),  # no single run shows it; the checker makes a second run and reports it
+        leave_out=("one_mask_for_two_uses",),  # it shows only in a second run, which the checker makes
         from_scratch=True,
     ),
 )

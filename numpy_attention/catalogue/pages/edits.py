@@ -1,4 +1,4 @@
-"""Edits of activations inside a model (Chapter 38): the op, and runs of every model with an edit at one place."""
+"""Edits of activations inside a model (Chapter 38): the op, and each model with an edit at one place."""
 
 from functools import partial
 from typing import Any
@@ -32,18 +32,18 @@ Run = tuple[Array, tuple[RunCache, tuple[int, ...] | None]]
 
 
 class AtPlace(Layer):
-    """A model with an edit at one place, as a layer: a function of what is added there, and of every parameter."""
+    """A model with an edit at one place, as a layer: a function of the added array and of all parameters."""
 
     def __init__(self, model: Any, place: str) -> None:
         self.model, self.place = model, place
 
     def run(self, keep: Array | None, add: Array | None, *inputs: Array, **options: Any) -> Run:
-        """What the model gives, logits or directions, and what the backward needs."""
+        """The output of the model (logits or directions), and the cache for the backward."""
         y, cache = forward_with(self.model, {self.place: Edit(keep, add)}, *inputs, **options)
         return y, (cache, None if add is None else add.shape)
 
     def backward(self, dy: Array, cache: tuple[RunCache, tuple[int, ...] | None]) -> tuple[Any, Parameters]:
-        """dadd and the gradients of all parameters; ids and keep have none."""
+        """dadd and the gradients of all parameters; ids and keep have no gradient."""
         of_run, add_shape = cache
         d_at, grads = backward_with(dy, of_run)
         dadd = None if add_shape is None else sum_to_shape(d_at[self.place], add_shape)
@@ -51,14 +51,14 @@ class AtPlace(Layer):
 
 
 class Edited(AtPlace):
-    """An edited model that reads one text."""
+    """An edited model with one text as input."""
 
     def forward(self, ids: Array, keep: Array | None, add: Array | None, **options: Any) -> Run:
         return self.run(keep, add, ids, **options)
 
 
 class EditedPair(AtPlace):
-    """An edited encoder-decoder, which reads two texts."""
+    """An edited encoder-decoder, with two texts as input."""
 
     def forward(self, source_ids: Array, target_ids: Array, keep: Array | None, add: Array | None) -> Run:
         return self.run(keep, add, source_ids, target_ids)
@@ -138,7 +138,7 @@ ENTRIES = (
 
 
 def plain_edit(x: Array, keep: Array | None = None, add: Array | None = None) -> Array:
-    """Number by number."""
+    """Computes one element at a time."""
     kept = np.broadcast_to(np.ones((), bool) if keep is None else keep, x.shape)
     added = np.broadcast_to(np.zeros(()) if add is None else add, x.shape)
     return np.reshape([(x[i] if kept[i] else 0.0) + added[i] for i in np.ndindex(x.shape)], x.shape)
@@ -214,9 +214,9 @@ def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None
 
 @backward_of("edit")
 def repeated_along_one_axis_alone(dy: Array, cache: EditCache) -> Any:
-    """dadd is summed over one axis along which add was repeated; along the others only the first place is taken.
+    """dadd is summed over only one of the axes along which add is repeated; along the others it keeps the first place.
 
-    Hides: right where add was repeated along one axis or none.
+    Hides: right if add is repeated along at most one axis.
     """
     dx, dadd = edit_backward(dy, cache)
     if dadd is None or cache.add_shape is None:
@@ -229,9 +229,9 @@ def repeated_along_one_axis_alone(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit")
 def gradient_of_add_left_at_zero(dy: Array, cache: EditCache) -> Any:
-    """dadd is zero, as if y did not depend on add: a step of add moves y by the same step.
+    """dadd is zero, as if y did not depend on add, but a change of add changes y by the same amount.
 
-    Hides: dx is right, and so is everything where nothing was added.
+    Hides: dx is right; without add everything is right.
     """
     dx, dadd = edit_backward(dy, cache)
     return dx, None if dadd is None else np.zeros_like(dadd)
@@ -243,7 +243,7 @@ EXERCISES = (
         "ablation", 19,
         (
             Try("edit", "x: B T d, keep: bool B T d", "keep"), Try("edit", "x: B T d, add: B T d", "add"),
-            Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "a head thrown away, and a patch"),
+            Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "one head removed, and a patch"),
             Try("edit", "x: B T d, add: d", "a vector"), Try("edit", "x: B H T d_v, add: H 1 d_v", "one for each head"),
         ),
     ),

@@ -1,4 +1,4 @@
-"""The embedding (op: Chapter 2, layer: Chapter 15): gradients of repeated ids and of a tied table add up."""
+"""The embedding (op: Chapter 2, layer: Chapter 15): gradients of repeated ids and of a tied table are sums."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ ENTRIES = (
 
 
 def plain_embedding(ids: Array, table: Array) -> Array:
-    """A row for each id."""
+    """Returns one row of the table for each id."""
     return np.reshape([table[i] for i in ids.reshape(-1)], (*ids.shape, table.shape[1]))
 
 
@@ -59,18 +59,18 @@ def buffered_plus(dy: Array, cache: EmbeddingCache) -> Array:
 
 @backward_of("embedding")
 def mean_of_all_places(dy: Array, cache: EmbeddingCache) -> Array:
-    """Every row of the table gets the mean of all dy; it must get the sum of the dy at the places of its own id.
+    """Every row of the table gets the mean of all dy, but it must get the sum of dy over the places of its id.
 
-    Hides: right for a table of one row that is read once.
+    Hides: right for a table with one row that is used once.
     """
     return np.zeros_like(cache.table) + dy.reshape(-1, dy.shape[-1]).mean(axis=0)
 
 
 @backward_of("embedding")
 def mean_of_all_places_for_the_rows_read(dy: Array, cache: EmbeddingCache) -> Array:
-    """Every row that was read gets the mean of all dy, not the sum of the dy of its own places.
+    """Every used row gets the mean of all dy instead of the sum of dy over the places of its id.
 
-    Hides: right where a single id is read once, and in the rows that are not read.
+    Hides: right for a single id that is used once, and for unused rows.
     """
     dtable = np.zeros_like(cache.table)
     dtable[cache.ids] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)
@@ -79,9 +79,9 @@ def mean_of_all_places_for_the_rows_read(dy: Array, cache: EmbeddingCache) -> Ar
 
 @backward_of("embedding")
 def mean_of_its_places(dy: Array, cache: EmbeddingCache) -> Array:
-    """A row that is read n times gets the mean of its n terms, where they must be added up: each use has its effect.
+    """A row that is used n times gets the mean of its n terms instead of their sum, but every use affects the loss.
 
-    Hides: right as long as all ids differ.
+    Hides: right if all ids differ.
     """
     uses = np.bincount(cache.ids.reshape(-1), minlength=len(cache.table))
     return embedding_backward(dy, cache) / np.maximum(uses, 1).astype(dy.dtype)[:, None]
@@ -89,9 +89,9 @@ def mean_of_its_places(dy: Array, cache: EmbeddingCache) -> Array:
 
 @backward_of("embedding")
 def ids_not_flattened(dy: Array, cache: EmbeddingCache) -> Array:
-    """The loop takes ids for one list: with two axes each v is a whole row of ids, and += keeps one of its repeats.
+    """The loop runs only over the first axis: if ids has two axes, v is a row of ids, and += loses repeated ids of it.
 
-    Hides: right for ids of one axis, a sentence without a batch, and for a batch in which no row repeats an id.
+    Hides: right for ids with one axis (one sentence), and for a batch in which no row repeats an id.
     """
     dtable = np.zeros_like(cache.table)
     for n, v in enumerate(cache.ids):
@@ -100,14 +100,14 @@ def ids_not_flattened(dy: Array, cache: EmbeddingCache) -> Array:
 
 
 def tied_table(ids: Array, table: Array, w: Array) -> Any:
-    """A model of one line, whose table serves at both ends."""
+    """A tiny model that uses its table twice, at the input and at the output."""
     x = table[ids]
     h = x @ w
     return h @ table.T, (ids, table, w, x, h)
 
 
 def tied_table_backward(dlogits: Array, cache: Any) -> tuple[Array, Array]:
-    """Both gradients of the table, added."""
+    """The gradient of the table is the sum of two gradients."""
     ids, table, w, x, h = cache
     dh = dlogits @ table
     dtable = rows_together(dlogits, h)
@@ -122,9 +122,9 @@ def rows_together(a: Array, b: Array) -> Array:
 
 @backward_of("tied_table")
 def only_the_rows_read(dlogits: Array, cache: Any) -> Any:
-    """The gradient through the lookup alone; the table made the logits, too, and that gradient must be added.
+    """dtable contains only the gradient through the lookup; the gradient through the logits must be added.
 
-    Hides: the loss falls; rows that are never read do not learn at all.
+    Hides: the loss falls; only unused rows do not learn at all.
     """
     *_, h = cache
     whole, dw = tied_table_backward(dlogits, cache)
@@ -133,7 +133,7 @@ def only_the_rows_read(dlogits: Array, cache: Any) -> Any:
 
 @backward_of("tied_table")
 def only_the_logits(dlogits: Array, cache: Any) -> Any:
-    """The gradient through the logits alone; the table was read at the start, too, and that gradient must be added.
+    """dtable contains only the gradient through the logits; the gradient through the lookup must be added.
 
     Hides: the loss falls, and every row learns.
     """
@@ -142,9 +142,9 @@ def only_the_logits(dlogits: Array, cache: Any) -> Any:
 
 @backward_of("tied_table")
 def repeats_lost_in_the_tied_table(dlogits: Array, cache: Any) -> Any:
-    """dtable[ids] += ... reads dtable[ids] once, before it writes: an id that occurs twice loses one gradient.
+    """dtable[ids] += ... reads dtable[ids] once, before it writes, so an id that occurs twice loses one gradient.
 
-    Hides: right as long as all ids differ.
+    Hides: right if all ids differ.
     """
     ids, table, w, _, h = cache
     dtable = rows_together(dlogits, h)
@@ -154,9 +154,9 @@ def repeats_lost_in_the_tied_table(dlogits: Array, cache: Any) -> Any:
 
 @backward_of("tied_table")
 def two_gradients_averaged(dlogits: Array, cache: Any) -> Any:
-    """The two gradients of the table are averaged; they must be added, since both uses act on the loss.
+    """dtable is the mean of its two gradients instead of their sum, but both uses affect the loss.
 
-    Hides: the direction is right, and the learning rate absorbs the half.
+    Hides: the direction is right, and the learning rate absorbs the factor.
     """
     dtable, dw = tied_table_backward(dlogits, cache)
     return dtable / 2, dw

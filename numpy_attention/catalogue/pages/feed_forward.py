@@ -1,4 +1,4 @@
-"""The feed-forward network (Chapter 18), with every activation. It has no exercise and no known mistakes."""
+"""The feed-forward network (Chapter 18), with every activation; without an exercise and without known mistakes."""
 
 from typing import Any
 

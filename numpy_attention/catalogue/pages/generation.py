@@ -1,4 +1,4 @@
-"""Generation (Chapter 23, continued): a KV cache changes no logits; how the next token is chosen."""
+"""Generation (Chapter 23, continued): a KV cache does not change the logits; the choice of the next token."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ CHAPTER = 23
 
 
 def trial_of_kv_cache(logits_step_by_step: Callable[..., Array], seed: int, length: int = 4) -> None:
-    """Token by token with stored keys gives the logits of the whole text at once."""
+    """Checks that logits computed token by token with a KV cache equal the logits of the whole text."""
     rng = np.random.default_rng(seed)
     config = GPTConfig(vocab_size=7, context_length=6, d_model=6, num_heads=2, num_layers=2, d_ff=8)
     model = GPT(config, rng, np.float64)
@@ -33,7 +33,7 @@ def trial_of_kv_cache(logits_step_by_step: Callable[..., Array], seed: int, leng
 
 
 def logits_step_by_step(model: GPT, ids: Array, options_at: Callable[[int], Any] = lambda t: {}) -> Array:
-    """The right answer: a KV cache, each token at its own position, and it looks at itself too."""
+    """The right answer: with a KV cache, each token has its own position and also sees itself."""
     past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
     rows = [model.forward(ids[:, t : t + 1], past=past, **options_at(t))[0] for t in range(ids.shape[1])]
     return np.concatenate(rows, axis=1)
@@ -75,54 +75,54 @@ def keys_not_kept(model: GPT, ids: Array) -> Array:
 
 def next_outputs(
     x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array,
-    *, mask_of: Callable[[int, int], Array | None] = lambda new, stored: causal_mask(new, stored + new),
+    *, mask_of: Callable[[int, int], Array | None] = lambda new, cached: causal_mask(new, cached + new),
 ) -> tuple[Array, Array, Array]:
-    """The outputs of new tokens behind stored ones, and the longer store."""
+    """The outputs of new tokens that follow the tokens in the KV cache, and the extended cache."""
     k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
     return attention(x @ w_q, k, v, mask_of(len(x), len(past_k)))[0], k, v
 
 
 @stands_in_for("next_outputs")
 def no_mask_among_the_new(*arrays: Array) -> Any:
-    """New tokens that come together see each other's future: they still need the causal mask among themselves.
+    """Several new tokens in one call see later new tokens; they need a causal mask.
 
-    Hides: right while tokens come one at a time.
+    Hides: right if every call has one new token.
     """
-    return next_outputs(*arrays, mask_of=lambda new, stored: None)
+    return next_outputs(*arrays, mask_of=lambda new, cached: None)
 
 
 @stands_in_for("next_outputs")
 def mask_from_the_first_key(*arrays: Array) -> Any:
-    """The mask begins at key 0, as if the first new token had position 0; it comes after all that is stored.
+    """The mask starts at key 0, as if the first new token had position 0, but it comes after all cached tokens.
 
-    Hides: right while nothing is stored.
+    Hides: right for an empty KV cache.
     """
-    return next_outputs(*arrays, mask_of=lambda new, stored: causal_mask(new + stored, new + stored)[:new])
+    return next_outputs(*arrays, mask_of=lambda new, cached: causal_mask(new + cached, new + cached)[:new])
 
 
 @stands_in_for("next_outputs")
 def own_key_not_seen(*arrays: Array) -> Any:
-    """A new token looks at what is stored and not at itself: its own key must be stored before it looks.
+    """A new token sees the KV cache but not itself: append its key to the cache before computing its attention.
 
     Hides: the text still reads well.
     """
-    return next_outputs(*arrays, mask_of=lambda new, stored: np.tri(new, new + stored, stored - 1, dtype=bool))
+    return next_outputs(*arrays, mask_of=lambda new, cached: np.tri(new, new + cached, cached - 1, dtype=bool))
 
 
 @stands_in_for("next_outputs")
 def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
-    """The new tokens look only at each other: the stored keys are not used, and are lost.
+    """The new tokens see only each other: the KV cache is not used, and its content is lost.
 
-    Hides: right while nothing is stored.
+    Hides: right for an empty KV cache.
     """
     return next_outputs(x, past_k[:0], past_v[:0], *w)
 
 
 @stands_in_for("next_outputs")
 def new_keys_in_front(*arrays: Array) -> Any:
-    """The new keys are put in front of the stored ones; the mask expects them in the order of the tokens.
+    """The new keys are put before the cached keys, but the mask expects the keys in the order of the tokens.
 
-    Hides: attention does not depend on the order, so a single new token gets the right output.
+    Hides: without a mask the order of keys does not matter, so a single new token gets the right output.
     """
     x, past_k, past_v, _, w_k, w_v = arrays
     y, *_ = next_outputs(*arrays)
@@ -130,7 +130,7 @@ def new_keys_in_front(*arrays: Array) -> Any:
 
 
 def _put_back(kept: Array, order: Array) -> Array:
-    """What is kept, each probability at the place of its token again, divided by the sum."""
+    """The kept probabilities in the original order of the tokens, divided by their sum."""
     back = np.zeros_like(kept)
     np.put_along_axis(back, order, kept, axis=-1)
     with np.errstate(all="ignore"):
@@ -138,7 +138,7 @@ def _put_back(kept: Array, order: Array) -> Array:
 
 
 def top_p(logits: Array, p: float) -> Array:
-    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
+    """Keeps as few tokens as possible, the most likely first, with a sum of at least p; divides by this sum."""
     y, _ = softmax(logits)
     order = np.argsort(-y, axis=-1, kind="stable")
     ranked = np.take_along_axis(y, order, axis=-1)
@@ -149,9 +149,9 @@ def top_p(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def one_too_few(logits: Array, p: float) -> Array:
-    """It keeps the tokens while their sum is at most p; the one that takes the sum past p belongs to them.
+    """It keeps tokens while their sum is at most p, but it must also keep the token that brings the sum to p or more.
 
-    Hides: it differs by one token; where the first alone is likelier than p, nothing is left, 0 / 0.
+    Hides: only one token is missing; if the first token alone has more than p, nothing is kept, and 0 / 0 is NaN.
     """
     y = softmax(logits)[0]
     order = np.argsort(-y, axis=-1, kind="stable")
@@ -161,9 +161,9 @@ def one_too_few(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def not_normalized_again(logits: Array, p: float) -> Array:
-    """What is kept no longer sums to one: divide by its sum.
+    """The kept probabilities do not sum to one: divide by their sum.
 
-    Hides: a sampler that divides by the sum itself draws the same tokens.
+    Hides: a sampler that divides by the sum draws the right tokens.
     """
     y = top_p(logits, p)
     return np.where(y > 0, softmax(logits)[0], 0.0)
@@ -171,9 +171,9 @@ def not_normalized_again(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def left_in_order_of_rank(logits: Array, p: float) -> Array:
-    """The probabilities stay sorted, the likeliest first: each must go back to the place of its token.
+    """The probabilities stay sorted, but each must return to the place of its token.
 
-    Hides: sums and numbers are right, and in a test whose tokens are sorted, the order is too.
+    Hides: sums and numbers are right; if the tokens of a test are already sorted, the order is right too.
     """
     order = np.argsort(-logits, axis=-1, kind="stable")
     return np.take_along_axis(top_p(logits, p), order, axis=-1)
@@ -181,9 +181,9 @@ def left_in_order_of_rank(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def unlikeliest_kept(logits: Array, p: float) -> Array:
-    """It sorts with the unlikeliest first, as np.argsort does, and keeps those.
+    """It sorts in ascending order, as np.argsort does, and so keeps the least likely tokens.
 
-    Hides: what is kept sums to one.
+    Hides: the kept probabilities sum to one.
     """
     y = softmax(logits)[0]
     order = np.argsort(y, axis=-1, kind="stable")
@@ -194,7 +194,7 @@ def unlikeliest_kept(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def single_tokens_above_p(logits: Array, p: float) -> Array:
-    """It keeps the tokens that are likelier than p by themselves; top-p asks for the sum of them and all likelier ones.
+    """It keeps each token whose probability is at least p, but top-p is about the sum of the most likely tokens.
 
     Hides: right if one token is almost certain.
     """
@@ -205,54 +205,54 @@ def single_tokens_above_p(logits: Array, p: float) -> Array:
 
 
 def draw(probabilities: Array, u: float) -> int:
-    """The first token at which the sum of the probabilities passes u."""
+    """The first token at which the running sum of the probabilities exceeds u."""
     cumulative = np.cumsum(probabilities)
     return int((cumulative <= u * cumulative[-1]).sum())
 
 
 @stands_in_for("draw")
 def zero_drawn(probabilities: Array, u: float) -> int:
-    """The first token at which the sum reaches u: for u = 0 that is token 0, even if its probability is 0.
+    """It takes the first token at which the sum is at least u: for u = 0 this is token 0, even with probability 0.
 
-    Hides: u is exactly 0 once in 2^53 draws.
+    Hides: u is exactly 0 only once in 2^53 draws.
     """
     return int((np.cumsum(probabilities) < u).sum())
 
 
 @stands_in_for("draw")
 def always_the_likeliest(probabilities: Array, u: float) -> int:
-    """u is not used: the likeliest token is taken each time, so nothing is random.
+    """u is not used: it always takes the most likely token, so nothing is random.
 
-    Hides: it is right more often than any other single answer.
+    Hides: it is right more often than any other constant answer.
     """
     return int(np.argmax(probabilities))
 
 
 def _about_kv_cache(rng: np.random.Generator) -> Questions:
-    def tokens(new: int, stored: int) -> tuple[Array, ...]:
-        shapes = (new, 3), (stored, 2), (stored, 4), (3, 2), (3, 2), (3, 4)
+    def tokens(new: int, cached: int) -> tuple[Array, ...]:
+        shapes = (new, 3), (cached, 2), (cached, 4), (3, 2), (3, 2), (3, 4)
         return tuple(rng.standard_normal(shape) for shape in shapes)
 
-    yield "one new token behind three stored ones", tokens(1, 3)
-    yield "the first token, with nothing stored", tokens(1, 0)
-    yield "a text of four tokens, with nothing stored", tokens(4, 0)
-    yield "two new tokens behind three stored ones", tokens(2, 3)
+    yield "one new token after three cached tokens", tokens(1, 3)
+    yield "the first token, with an empty KV cache", tokens(1, 0)
+    yield "a text of four tokens, with an empty KV cache", tokens(4, 0)
+    yield "two new tokens after three cached tokens", tokens(2, 3)
 
 
 def _about_top_p(rng: np.random.Generator) -> Questions:
     yield "probabilities of 0.25, 0.5, 0.15 and 0.1", (np.log([[0.25, 0.5, 0.15, 0.1]]), 0.7)
-    yield "a first token that is likelier than p", (np.log([[0.1, 0.8, 0.1]]), 0.5)
+    yield "one token with a probability above p", (np.log([[0.1, 0.8, 0.1]]), 0.5)
     yield "p = 1, which keeps all", (rng.standard_normal((2, 3)), 1.0)
     yield "several rows", (2 * rng.standard_normal((4, 6)), 0.8)
-    yield "logits of a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
+    yield "logits of about a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
 
 
 def _about_drawing(rng: np.random.Generator) -> Questions:
-    yield "u in the second of three", (np.array([0.2, 0.5, 0.3]), 0.6)
-    yield "u = 0, where the first token has the probability 0", (np.array([0.0, 0.75, 0.25]), 0.0)
+    yield "u in the interval of the second of three tokens", (np.array([0.2, 0.5, 0.3]), 0.6)
+    yield "u = 0, and a first token with probability 0", (np.array([0.0, 0.75, 0.25]), 0.0)
     yield "u just below 1", (np.array([0.5, 0.25, 0.25, 0.0]), 1 - 2**-53)
     p = rng.random(7)
-    yield "probabilities at random", (p / p.sum(), float(rng.random()))
+    yield "random probabilities", (p / p.sum(), float(rng.random()))
 
 
 OURS = {"next_outputs": next_outputs, "top_p": top_p, "draw": draw}

@@ -1,4 +1,4 @@
-"""GPT (Chapter 23) in every configuration, in tiles, recomputed, with changes of low rank."""
+"""GPT (Chapter 23) in every configuration: in tiles, with recomputation, with changes of low rank."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Splitting a width into heads and joining them (Chapter 7), for any leading axes."""
+"""Splitting an array into heads, and joining heads (Chapter 7), for any leading axes."""
 
 from typing import Any
 
@@ -27,12 +27,12 @@ ENTRIES = (
 
 
 def plain_concat_heads(x: Array) -> Array:
-    """The heads side by side along the width."""
+    """Concatenates all heads along the last axis."""
     return np.concatenate([x[..., h, :, :] for h in range(x.shape[-3])], axis=-1)
 
 
 def plain_split_heads(x: Array, num_heads: int) -> Array:
-    """Head h owns columns h d_k to (h + 1) d_k."""
+    """Head h gets the columns from h d_k to (h + 1) d_k."""
     return np.stack(np.split(x, num_heads, axis=-1), axis=-3)
 
 

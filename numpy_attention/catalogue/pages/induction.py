@@ -12,21 +12,21 @@ CHAPTER = 39
 
 
 def prefix_matching(weights: Array, N: int) -> Array:
-    """The mean weight of the second half's queries on the key behind their earlier copy."""
+    """The mean weight of the queries in the second half on the key after the earlier copy of their token."""
     return np.asarray(_on_key(weights, N, 1).mean(axis=-1))
 
 
 def _on_key(weights: Array, N: int, shift: int) -> Array:
-    """The weight of each query t of the second half on key t - N + shift; at shift 0 it is the earlier copy."""
+    """The weight of each query t of the second half on key t - N + shift; shift 0 is the earlier copy."""
     t = np.arange(N, 2 * N)
     return weights[:, t, t - N + shift]
 
 
 @stands_in_for("prefix_matching")
 def earlier_copy_itself(weights: Array, N: int) -> Array:
-    """It takes key t - N, the earlier copy of the token; the token after it is at t - N + 1.
+    """It uses key t - N, the earlier copy of the token, but the next token is at t - N + 1.
 
-    Hides: heads that look at the same token are found, and they are no rarer.
+    Hides: it finds heads that look at equal tokens, and such heads are as common.
     """
     return np.asarray(_on_key(weights, N, 0).mean(axis=-1))
 
@@ -35,50 +35,50 @@ def earlier_copy_itself(weights: Array, N: int) -> Array:
 def last_query_left_out(weights: Array, N: int) -> Array:
     """The last query, t = 2N - 1, is left out: no token follows it, but its weights count too.
 
-    Hides: among many queries, one changes little.
+    Hides: with many queries, a single query changes little.
     """
     return np.asarray(_on_key(weights, N, 1)[:, :-1].mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
 def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
-    """It takes key t - N - 1, the token before the earlier copy; the token after it is at t - N + 1.
+    """It uses key t - N - 1, the token before the earlier copy, but the token after it is at t - N + 1.
 
-    Hides: shapes agree; the first query takes the very last key, which it cannot see, and no error is raised.
+    Hides: the shapes agree; for the first query the index is -1, the last key, which raises no error.
     """
     return np.asarray(_on_key(weights, N, -1).mean(axis=-1))
 
 
 @stands_in_for("prefix_matching")
 def sum_over_the_second_half(weights: Array, N: int) -> Array:
-    """The weights of the N queries are added up, where their mean is asked for: divide by N.
+    """It returns the sum of the weights of the N queries instead of their mean: divide by N.
 
-    Hides: the order of the heads is right, and for N = 1 all is.
+    Hides: the order of the heads is right; for N = 1 everything is right.
     """
     return np.asarray(_on_key(weights, N, 1).sum(axis=-1))
 
 
 @stands_in_for("prefix_matching")
 def divided_by_all_queries(weights: Array, N: int) -> Array:
-    """The sum is divided by 2N, the number of all queries, where only the N of the second half count.
+    """The sum is divided by 2N, the number of all queries, but only the N queries of the second half count.
 
-    Hides: the order of the heads is right; a perfect head has one half.
+    Hides: the order of the heads is right, but a perfect head has the score 0.5.
     """
     return np.asarray(_on_key(weights, N, 1).sum(axis=-1) / np.asarray(2 * N, weights.dtype))
 
 
 @stands_in_for("prefix_matching")
 def queries_and_keys_exchanged(weights: Array, N: int) -> Array:
-    """weights[:, key, query]: the queries are the second axis, and the keys the last.
+    """weights[:, key, query] exchanges the axes: queries are on the second axis, keys on the last.
 
-    Hides: the shapes agree; under a causal mask almost all is zero.
+    Hides: the shapes agree; with a causal mask almost all of these weights are zero.
     """
     return prefix_matching(weights.swapaxes(-1, -2), N)
 
 
 @stands_in_for("prefix_matching")
 def first_half_counted_too(weights: Array, N: int) -> Array:
-    """The mean of the first N queries on the keys one further: they have no earlier copy; the second half has.
+    """It uses the first N queries and their next keys, but only tokens of the second half have an earlier copy.
 
     Hides: the shapes agree.
     """
@@ -88,9 +88,9 @@ def first_half_counted_too(weights: Array, N: int) -> Array:
 
 @stands_in_for("prefix_matching")
 def whole_block_averaged(weights: Array, N: int) -> Array:
-    """The mean is over a block of N queries and N keys; each query has one key of them, on a diagonal.
+    """The mean is over all pairs of N queries and N keys, but only one key belongs to each query, on a diagonal.
 
-    Hides: right for N = 1, and for a head that looks evenly.
+    Hides: right for N = 1, and for a head whose weights are all equal.
     """
     return np.asarray(weights[:, N : 2 * N, 1 : N + 1].mean(axis=(1, 2)))
 
@@ -100,11 +100,11 @@ def _about_prefixes(rng: np.random.Generator) -> Questions:
         w = np.tri(2 * N) * rng.random((H, 2 * N, 2 * N))
         return np.asarray(w / w.sum(axis=-1, keepdims=True)).astype(dtype)
 
-    yield "a head that looks at nothing but the key behind the earlier copy, which has 1", (
+    yield "a head that looks only at the key after the earlier copy, with weight 1", (
         np.eye(6, k=-2)[None] + np.eye(6)[None] * (np.arange(6) < 2), 3)
-    yield "one head at random, N = 2", (weights(1, 2), 2)
+    yield "one random head, N = 2", (weights(1, 2), 2)
     yield "three heads, N = 4", (weights(3, 4), 4)
-    yield "N = 1, whose only query looks at itself", (weights(2, 1), 1)
+    yield "N = 1, with a query that looks at itself", (weights(2, 1), 1)
     yield "arrays of float32", (weights(2, 3, np.float32), 3)
 
 
