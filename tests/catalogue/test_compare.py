@@ -1,4 +1,4 @@
-"""Two results are the same to the last bit, or up to rounding, whatever they are made of."""
+"""Results are compared to the last bit, or up to rounding; tuples, dicts and caches are compared by parts."""
 
 import numpy as np
 
@@ -13,5 +13,5 @@ def test_same_and_close_look_into_whatever_a_cache_is_made_of() -> None:
     assert not same(np.ones(2), np.ones(2, np.float32))
     assert close(np.ones(3), np.ones(3) + 1e-12)
     assert not close(np.ones(3), np.ones(3) + 1e-10)
-    assert close(np.array([-6.7e-15]), np.array([7.5e-15]))  # the bias of the keys, whose gradient is zero
+    assert close(np.array([-6.7e-15]), np.array([7.5e-15]))  # as for the bias of the keys: its gradient is zero
     assert not close(np.array([0.0]), np.array([1e-12]))

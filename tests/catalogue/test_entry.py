@@ -1,4 +1,4 @@
-"""An entry draws its inputs, builds its layer, and spoils its calls as its line says."""
+"""An entry draws its inputs, builds its layer, and makes the wrong calls that it lists."""
 
 from typing import Any
 

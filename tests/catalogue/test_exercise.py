@@ -1,4 +1,4 @@
-"""An exercise defines what its file must hold, and our own answer passes it; a quiz shows the first wrong answer."""
+"""An exercise lists the names that its file must define; our answers pass; a quiz shows the first wrong answer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def halves(x: np.ndarray) -> tuple[np.ndarray, int]:
 
 def ask(rng: np.random.Generator) -> Questions:
     yield "zeros", (np.zeros(2),)
-    yield "numbers at random", (rng.standard_normal(3),)
+    yield "random numbers", (rng.standard_normal(3),)
 
 
 QUIZ = Quiz(halves, ask, ("y", "n"))
@@ -35,12 +35,12 @@ def test_the_right_answer_passes() -> None:
 
 
 def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> None:
-    assert list(QUIZ.trials) == ["zeros", "numbers at random"]
+    assert list(QUIZ.trials) == ["zeros", "random numbers"]
     QUIZ.check_answer("zeros", lambda x: (x, len(x)), 0)
     with pytest.raises(AssertionError) as failure:
-        QUIZ.check_answer("numbers at random", lambda x: (x, len(x)), 0)
+        QUIZ.check_answer("random numbers", lambda x: (x, len(x)), 0)
     first, *lines = str(failure.value).splitlines()
-    assert first.startswith("y at [0] is 0.12573, and must be 0.062865")
+    assert first.startswith("y at [0] is 0.12573, but must be 0.062865")
     assert lines == [
         "  x = [ 0.1257, -0.1321,  0.6404]", "  yours: [ 0.1257, -0.1321,  0.6404], 3",
         "  right: [ 0.0629, -0.0661,  0.3202], 3",
@@ -50,16 +50,16 @@ def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> 
 def test_a_dtype_is_told_without_the_numbers_that_do_not_show_it() -> None:
     with pytest.raises(AssertionError) as failure:
         QUIZ.check_answer("zeros", lambda x: (x.astype(np.float32), len(x)), 0)
-    assert str(failure.value) == "y must be of float64, and is of float32"
+    assert str(failure.value) == "y must have dtype float64, but has float32"
 
 
 def test_arguments_that_are_changed_are_told() -> None:
-    def careless(x: np.ndarray) -> tuple[np.ndarray, int]:
+    def in_place(x: np.ndarray) -> tuple[np.ndarray, int]:
         x /= 2
         return x.copy(), len(x)
 
     with pytest.raises(AssertionError, match="the arguments were changed in place"):
-        QUIZ.check_answer("numbers at random", careless, 0)
+        QUIZ.check_answer("random numbers", in_place, 0)
 
 
 def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
@@ -68,24 +68,24 @@ def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
     assert numbers == [None] * 3
 
 
-@pytest.mark.parametrize(("answer", "expected", "words"), [
-    (None, 3, "is None; is there a `return`"),
+@pytest.mark.parametrize(("answer", "expected", "message"), [
+    (None, 3, "is None; does the function end with `return"),
     (np.zeros(2), (np.zeros(2), 1), "must be a tuple of 2, got ndarray"),
-    ((1,), (1, 2), "must hold 2, and holds 1"),
-    ([(1, 3)], [(1, 2)], "number 1 of number 0 of x is 3, and must be 2"),
+    ((1,), (1, 2), "must have 2 elements, but has 1"),
+    ([(1, 3)], [(1, 2)], "number 1 of number 0 of x is 3, but must be 2"),
     ({"w": np.zeros(1)}, {"w": np.zeros(1), "b": np.zeros(1)}, "must be a dict with w, b"),
-    ({"w": np.ones(1)}, {"w": np.zeros(1)}, "w at [0] is 1, and must be 0"),
+    ({"w": np.ones(1)}, {"w": np.zeros(1)}, "w at [0] is 1, but must be 0"),
     (1.0, 1, "must be an int, got float"),
     (True, 1, "must be an int, got bool"),
     (2.0, np.zeros(2), "must be an array of shape (2,), got float"),
-    (np.zeros((1, 2)), np.zeros(2), "must have the shape (2,), and has (1, 2)"),
-    (np.zeros(2, np.float32), np.zeros(2), "must be of float64, and is of float32"),
-    (np.zeros(2), np.zeros(2, np.float32), "must be of float32, and is of float64\nnp.zeros makes float64: use"),
-    (np.array([np.nan]), np.zeros(1), "x at [0] is nan, and must be 0"),
-    (np.int64(2), 3, "is 2, and must be 3"),
+    (np.zeros((1, 2)), np.zeros(2), "must have shape (2,), but has (1, 2)"),
+    (np.zeros(2, np.float32), np.zeros(2), "must have dtype float64, but has float32"),
+    (np.zeros(2), np.zeros(2, np.float32), "must have dtype float32, but has float64\nnp.zeros returns float64: use"),
+    (np.array([np.nan]), np.zeros(1), "x at [0] is nan, but must be 0"),
+    (np.int64(2), 3, "is 2, but must be 3"),
 ])
-def test_a_difference_in_words(answer: Any, expected: Any, words: str) -> None:
-    assert words in difference(answer, expected, "x")
+def test_a_difference_in_words(answer: Any, expected: Any, message: str) -> None:
+    assert message in difference(answer, expected, "x")
 
 
 def test_no_difference_is_no_words() -> None:
@@ -101,23 +101,23 @@ def test_large_arrays_are_shown_by_their_shape() -> None:
 
 
 def test_the_peak_of_a_call_is_its_largest_array() -> None:
-    def wasteful(n: int) -> float:
+    def sum_of_ones(n: int) -> float:
         return float(np.ones(n).sum())
 
-    peaks = [peak_memory(wasteful, n) for n in (10_000, 100_000)]
+    peaks = [peak_memory(sum_of_ones, n) for n in (10_000, 100_000)]
     assert peaks[0] > 80_000
     assert 5 < peaks[1] / peaks[0] < 15
 
 
 def test_a_function_that_is_elsewhere_is_asked_for_its_peak_there() -> None:
-    class There:
+    class Remote:
         def __call__(self) -> None:
-            raise AssertionError("called here")
+            raise AssertionError("called in this process")
 
         def peak_memory(self, *args: int) -> int:
             return 7 + sum(args)
 
-    assert peak_memory(There(), 1, 2) == 10
+    assert peak_memory(Remote(), 1, 2) == 10
 
 
 def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
@@ -188,6 +188,6 @@ def test_questions_are_repeated_by_their_seed_and_answered_in_finite_numbers(nam
     quiz = QUIZZES[name]
     first, again = ([*quiz.ask(np.random.default_rng(3))] for _ in range(2))
     assert same([arguments for _, arguments in first], [arguments for _, arguments in again])
-    assert len({words for words, _ in first}) == len(first) >= 4
-    for words, arguments in first:
-        assert np.isfinite(list(numbers(quiz.right(*arguments)))).all(), words
+    assert len({text for text, _ in first}) == len(first) >= 4
+    for text, arguments in first:
+        assert np.isfinite(list(numbers(quiz.right(*arguments)))).all(), text

@@ -1,6 +1,6 @@
-"""Every known mistake is caught: in words that lead to it, and for what is wrong, not for how it was planted.
+"""The full check catches every known mistake, with the expected message, and not because of a Python error.
 
-That the tutor calls the mistakes of an exercise by their names: tests/grade/test_recognize.py.
+tests/grade/test_recognize.py tests that the tutor recognizes the mistakes of an exercise.
 """
 
 import pytest
@@ -8,21 +8,21 @@ import pytest
 from numpy_attention.catalogue import GALLERY, MISTAKES, catch
 from numpy_attention.catalogue.table import EXERCISES
 
-STOPS = ("TypeError", "AttributeError", "NameError", "positional argument")
+PYTHON_ERRORS = ("TypeError", "AttributeError", "NameError", "positional argument")
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_every_mistake_is_caught_in_words_that_lead_to_it(name: str) -> None:
     mistake = MISTAKES[name]
-    said = catch(mistake)
-    assert said, f"{name} gets through: {mistake.wrong}"
-    assert mistake.says in said, said
-    assert not any(word in said for word in STOPS), said
+    message = catch(mistake)
+    assert message, f"the full check misses {name}: {mistake.wrong}"
+    assert mistake.says in message, message
+    assert not any(word in message for word in PYTHON_ERRORS), message
     if mistake.says:
-        assert "by no simple rule" not in said, said
-        assert len(said.splitlines()) <= 24, "at most a screen"
+        assert "by no simple rule" not in message, message
+        assert len(message.splitlines()) <= 24, "the report must fit on a screen"
 
 
 def test_what_the_checker_need_not_name_the_tutor_does() -> None:
-    told = {mistake.name for exercise in EXERCISES.values() for mistake in exercise.mistakes}
-    assert set(MISTAKES) - set(GALLERY) <= told
+    of_exercises = {mistake.name for exercise in EXERCISES.values() for mistake in exercise.mistakes}
+    assert set(MISTAKES) - set(GALLERY) <= of_exercises

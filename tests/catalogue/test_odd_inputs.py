@@ -1,4 +1,4 @@
-"""What every op, layer and model does with odd arrays: right answers, or one sentence of ours, never NumPy's words."""
+"""Every op, layer and model either handles unusual arrays or refuses them with a message of ours, not of NumPy."""
 
 import copy
 import re
@@ -20,7 +20,7 @@ OURS = re.compile(r"^\w+: .* must (be|hold) .*, got ", re.DOTALL)
 
 
 class Subclass(np.ndarray):
-    """An array of somebody else's: what it does to `*` nobody knows."""
+    """An array class from other code, which may define `*` differently."""
 
 
 FOREIGN = {
@@ -31,17 +31,17 @@ FOREIGN = {
     "a masked array": np.ma.array,
     "a subclass": lambda x: x.view(Subclass),
     "a record": lambda x: x.view(np.recarray),
-    "more digits than there is a lowest number for": lambda x: x.astype(np.longdouble),
+    "long double": lambda x: x.astype(np.longdouble),
     "the other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
     "complex numbers": lambda x: x.astype(complex),
     "strings": lambda x: x.astype(str),
 }
-# Ids, lengths and positions are looked up or compared, which any integers can be; None stands for no positions.
+# Ids, lengths and positions may be integers of any byte order; positions may be None.
 FINE = {"the other byte order", "nothing"}
 
 
 def run(case: Case, inputs: dict[str, Any], dy: bool = True) -> tuple[Any, Any]:
-    """Outputs and gradients of a call with these inputs in the place of the case's own; a warning is a failure."""
+    """Outputs and gradients of a call with these inputs instead of the inputs of the case; a warning is an error."""
     forward, backward = case.functions()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -50,7 +50,7 @@ def run(case: Case, inputs: dict[str, Any], dy: bool = True) -> tuple[Any, Any]:
 
 
 def gradient_list(grads: Any) -> list[np.ndarray]:
-    """All arrays of what a backward gives."""
+    """All arrays that a backward returns."""
     if isinstance(grads, dict):
         return list(grads.values())
     if isinstance(grads, tuple):
@@ -62,7 +62,7 @@ def what_is_no_array_of_numpys_own_is_refused_in_one_sentence(entry: Entry) -> N
     case = entry.case(1, np.float64)
     for name, value in case.own_inputs.items():
         for what, change in FOREIGN.items():
-            if value.dtype.kind != "f" and what in (*FINE, "more digits than there is a lowest number for"):
+            if value.dtype.kind != "f" and what in (*FINE, "long double"):
                 continue
             if name in ("b", "bias", "mask", "context_mask", "keep", "add") and what == "nothing":
                 continue
@@ -94,20 +94,20 @@ def an_empty_axis_gives_empty_results_or_is_refused_in_one_sentence(entry: Entry
 
 
 def backwards_in_memory(x: np.ndarray) -> np.ndarray:
-    """The same array with all strides below zero."""
+    """An equal array with negative strides."""
     every = (slice(None, None, -1),) * x.ndim
     return np.array(x[every], order="C")[every]
 
 
 def read_only(x: np.ndarray) -> np.ndarray:
-    """The same array; who writes into it is caught."""
+    """An equal array that raises an error on every write."""
     x = x.copy()
     x.flags.writeable = False
     return x
 
 
 def unaligned(x: np.ndarray) -> np.ndarray:
-    """The same array at an odd address."""
+    """An equal array at an odd address."""
     place = np.empty(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
     place[...] = x
     return place
@@ -117,8 +117,8 @@ def how_an_array_lies_in_memory_does_not_matter(entry: Entry) -> None:
     case = entry.case(2, np.float64)
     expected = run(case, case.own_inputs)
     for layout in (backwards_in_memory, read_only, unaligned):
-        came = run(case, {name: layout(value) for name, value in case.own_inputs.items()})
-        assert same(expected, came, rounding=True), layout.__name__
+        found = run(case, {name: layout(value) for name, value in case.own_inputs.items()})
+        assert same(expected, found, rounding=True), layout.__name__
 
 
 def one_row_that_is_broadcast_counts_as_many(entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""Every number and size that a public function takes: odd ones are refused in one sentence that names the argument."""
+"""Public functions refuse invalid numbers and sizes with one sentence that names the argument."""
 
 import math
 from collections.abc import Callable
@@ -16,11 +16,11 @@ TARGETS = np.zeros(2, np.int64)
 
 
 class Taken(NamedTuple):
-    """An argument: its name in the error, a call that is given it, and what of the odd values is right there."""
+    """An argument: its name in the error, a call with a value for it, and the values in ODD that are valid for it."""
 
     argument: str
     call: Callable[[Any], Any]
-    right: tuple[Any, ...] = ()
+    valid: tuple[Any, ...] = ()
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -51,8 +51,8 @@ def attend(op: Callable[..., Any], **options: Any) -> Any:
     return op(Q, Q, Q, **options)
 
 
-def field(kind: Any, sizes: dict[str, int], name: str, right: tuple[Any, ...] = ()) -> Taken:
-    return Taken(name, lambda value: kind(**{**sizes, name: value}), right)
+def field(kind: Any, sizes: dict[str, int], name: str, valid: tuple[Any, ...] = ()) -> Taken:
+    return Taken(name, lambda value: kind(**{**sizes, name: value}), valid)
 
 
 NUMBERS = [
@@ -143,26 +143,26 @@ def is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
 
 @pytest.mark.parametrize("taken", NUMBERS, ids=[f"{taken.argument} {i}" for i, taken in enumerate(NUMBERS)])
 def test_an_odd_number_is_refused_by_the_name_of_its_argument(taken: Taken) -> None:
-    refused_or_right(taken, (*ODD, 10**400))
+    check_all(taken, (*ODD, 10**400))
 
 
 @pytest.mark.parametrize("taken", SIZES, ids=[f"{taken.argument} {i}" for i, taken in enumerate(SIZES)])
 def test_an_odd_size_is_refused_by_the_name_of_its_argument(taken: Taken) -> None:
-    refused_or_right(taken, (*ODD, 2.0, np.float32(1.0)))
-    if 2**63 in taken.right:
+    check_all(taken, (*ODD, 2.0, np.float32(1.0)))
+    if 2**63 in taken.valid:
         taken.call(2**63)
 
 
-def refused_or_right(taken: Taken, odd: tuple[Any, ...]) -> None:
-    for value in odd:
-        if is_one_of(value, taken.right):
+def check_all(taken: Taken, values: tuple[Any, ...]) -> None:
+    for value in values:
+        if is_one_of(value, taken.valid):
             taken.call(value)
             continue
         with pytest.raises((TypeError, ValueError)) as failure:
             taken.call(value)
-        said = str(failure.value)
-        assert OURS.match(said), f"{value!r}: {said}"
-        assert taken.argument in said, f"{value!r}: {said}"
+        message = str(failure.value)
+        assert OURS.match(message), f"{value!r}: {message}"
+        assert taken.argument in message, f"{value!r}: {message}"
 
 
 @pytest.mark.parametrize("call", [

@@ -1,4 +1,4 @@
-"""What pages hold beside entries: right answers of exercises that the package agrees with, and trials that tell."""
+"""Right answers of the exercises agree with the package; trials report wrong answers."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_top_p_and_a_draw_are_the_sampler(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(p.sum(axis=-1), 1.0)
     drawn = np.stack([sample(logits, np.random.default_rng(seed), top_p=0.7) for seed in range(60)])
     rows = np.arange(40)
-    assert (p[rows, drawn] > 0).all(), "what the sampler draws is kept"
+    assert (p[rows, drawn] > 0).all(), "top_p keeps every token that the sampler draws"
     assert (p.argmax(axis=-1) == logits.argmax(axis=-1)).all()
     ranked = -np.sort(-p, axis=-1)
     full = -np.sort(-ops.softmax(logits)[0], axis=-1)
@@ -92,14 +92,14 @@ def test_the_joined_gradient_is_that_of_the_whole_batch(rng: np.random.Generator
     np.testing.assert_allclose(OURS.joined_gradient(grads, counts)["logits"], whole, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("covers", "wrong", "words"), [
-    ("causal_mask", np.tri, "a mask is of bool"),
+@pytest.mark.parametrize(("covers", "wrong", "message"), [
+    ("causal_mask", np.tri, "a mask has dtype bool"),
     ("causal_mask", lambda T_q, T_k: np.tri(T_q + 1, T_k, dtype=bool), "has shape"),
-    ("clip_by_global_norm", lambda grads, most: 1.0, "the norm before is"),
-    ("tied_step", lambda table, uses, optimizer, **options: None, "the tied table is off by"),
+    ("clip_by_global_norm", lambda grads, most: 1.0, "the norm before clipping is"),
+    ("tied_step", lambda table, uses, optimizer, **options: None, "the tied table differs by"),
     ("logits_step_by_step", lambda model, ids: np.zeros((*ids.shape, 7)), "the logits of token 0 are off"),
-    ("low_rank_start", lambda w, rank, rng: LowRank(2 * w, rank, rng=rng), "y is off from x w by"),
+    ("low_rank_start", lambda w, rank, rng: LowRank(2 * w, rank, rng=rng), "y differs from x w by"),
 ])
-def test_a_wrong_thing_is_told_where_it_is_wrong(covers: str, wrong: Any, words: str) -> None:
-    with pytest.raises(AssertionError, match=words):
+def test_a_wrong_thing_is_told_where_it_is_wrong(covers: str, wrong: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         TRIALS[covers][1](wrong, 0)

@@ -1,4 +1,4 @@
-"""Every op, layer and model has every property, with sizes that Hypothesis draws."""
+"""Every op, layer and model has all properties, for sizes that Hypothesis draws."""
 
 import os
 from dataclasses import replace
@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**16 - 1)
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
 
 
-CORNERS = {"relu: on the corner"}  # no derivative there, so nothing for a complex step to find
+CORNERS = {"relu: on the corner"}  # no derivative exists there, so the complex step cannot compute it
 ON_EACH_DRAW = (
     properties.dtype_is_kept, properties.nothing_is_changed, properties.gradients_share_no_memory,
     properties.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_matches_formula,
@@ -32,7 +32,7 @@ BY_DIFFERENCES = (
 
 
 def drive(entry: Entry, checks: tuple[properties.Property, ...], examples: int) -> None:
-    """Draw sizes and a seed, check all properties on them, and let Hypothesis shrink what fails."""
+    """Draw sizes and seeds, and check all properties; Hypothesis shrinks a failure."""
 
     @settings(max_examples=examples, deadline=None, database=None)
     @given(seed=SEEDS, sizes=sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=60))
@@ -53,9 +53,9 @@ def test_every_property_holds(entry: Entry) -> None:
 
 
 def agrees_with_the_complex_step_to_twelve_digits(entry: Entry) -> None:
-    """Every element of every gradient, with sizes all different; and the checker has nothing to remark."""
+    """Every element of every gradient, with sizes that all differ; the report has no notes."""
     report = check(entry.case().problem())
-    assert report.error <= 1e-12  # on a corner, beside it
+    assert report.error <= 1e-12  # without elements on a corner
     assert report.notes == []
     on_a_corner = entry.name in CORNERS
     assert (report.kinks > 0) == on_a_corner
@@ -63,7 +63,7 @@ def agrees_with_the_complex_step_to_twelve_digits(entry: Entry) -> None:
     assert table.left_to_differences(report) == left
 
 
-# Draws 0 and 9 look at every element. A thousand of every entry take an hour on one core, see docs/checkers.md:
+# Draws 0 and 9 check every element. A thousand draws of each entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/catalogue/test_properties.py
 DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "10"))
 
@@ -76,8 +76,8 @@ def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed", "sizes"), [
-    ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # an error bar too short by luck
-    ("SequenceClassifier: mean", 0, None),  # a relu that is off, and nearly on
+    ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # an error estimate that was too small by chance
+    ("SequenceClassifier: mean", 0, None),  # an inactive relu that is almost active
     ("relu", 18, None),
     ("linear_cross_entropy: logits of some hundred, blocks of 2", 340, None),  # p = exp(s - l) is 1 in all last bits
     ("linear_cross_entropy: logits of some hundred, blocks of 2", 2956, None),  # off by 1e-10 of the gradient
@@ -98,19 +98,19 @@ def doubles_dy(dy: np.ndarray, cache: Any) -> np.ndarray:
 
 BROKEN = {
     "nothing_is_changed": (lambda x: (x * 2, x), doubles_dy, "backward changed dy"),
-    "dtype_is_kept": (lambda x: (x * np.float64(2), x), lambda dy, x: 2 * dy, "float32 in, float64 out"),
+    "dtype_is_kept": (lambda x: (x * np.float64(2), x), lambda dy, x: 2 * dy, "float32 inputs give float64 outputs"),
     "gradients_share_no_memory": (lambda x: (2 * x, x), lambda dy, x: x, "dx is a view of x"),
     "strides_do_not_matter": (
-        lambda x: (x * (1 + x.flags.c_contiguous), x), lambda dy, x: 2 * dy, "other strides, other outputs"
+        lambda x: (x * (1 + x.flags.c_contiguous), x), lambda dy, x: 2 * dy, "strided inputs change the output"
     ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_breaks_a_property_is_told_so(name: str) -> None:
-    op, op_backward, words = BROKEN[name]
+    op, op_backward, message = BROKEN[name]
     entry = Entry("broken", "broken", "x: B d", op, op_backward)
-    with pytest.raises(AssertionError, match=words):
+    with pytest.raises(AssertionError, match=message):
         getattr(properties, name)(entry, 0)
 
 
@@ -137,12 +137,12 @@ def test_a_forward_that_changes_its_inputs_is_told_so() -> None:
 
 
 def test_an_error_that_says_nothing_and_a_wrong_call_that_is_accepted_are_told_so() -> None:
-    def mute(x: np.ndarray) -> Any:
+    def refuse(x: np.ndarray) -> Any:
         raise ValueError("no")
 
-    for op, words in ((mute, "says only 'no'"), (lambda x: (x, x), "accepted")):
+    for op, message in ((refuse, "the error 'no' does not name the expected value"), (lambda x: (x, x), "no error")):
         entry = Entry("broken", "broken", "x: B d", op, lambda dy, x: dy, wrong="x:int64")
-        with pytest.raises(AssertionError, match=words):
+        with pytest.raises(AssertionError, match=message):
             properties.wrong_calls_are_refused(entry, 0)
 
 
@@ -153,5 +153,5 @@ def test_a_forward_with_another_formula_is_told_so() -> None:
 
 
 def test_the_plain_formulas_cover_each_op_that_a_mistake_spoils() -> None:
-    spoiled = {mistake.covers for mistake in MISTAKES.values() if mistake.op is not None}
-    assert spoiled & {entry.covers for entry in ENTRIES} <= set(table.PLAIN)
+    with_mistakes = {mistake.covers for mistake in MISTAKES.values() if mistake.op is not None}
+    assert with_mistakes & {entry.covers for entry in ENTRIES} <= set(table.PLAIN)

@@ -1,4 +1,4 @@
-"""The gallery on show: a mistake a paragraph, then a line for each weaker check."""
+"""The printed gallery: one paragraph for each mistake, then one line for each weaker check."""
 
 import io
 
@@ -18,13 +18,13 @@ def two_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_mistake_is_shown_with_its_words_and_what_weaker_checks_miss() -> None:
     out = io.StringIO()
     assert show.print_gallery(out) == 0
-    said = out.getvalue()
-    assert "bias_averaged  caught  linear" in said
-    assert "zero           caught  softmax" in said
-    assert GALLERY["zero"].hides.split(".")[0] in " ".join(said.split())
-    assert "2 of 2 caught by the full check" in said
-    assert said.splitlines()[-3].split() == ["dy", "of", "ones", "1", "of", "2"]
-    assert said.splitlines()[-2].strip() == "zero"
+    text = out.getvalue()
+    assert "bias_averaged  caught  linear" in text
+    assert "zero           caught  softmax" in text
+    assert GALLERY["zero"].hides.split(".")[0] in " ".join(text.split())
+    assert "2 of 2 caught by the full check" in text
+    assert text.splitlines()[-3].split() == ["dy", "of", "ones", "1", "of", "2"]
+    assert text.splitlines()[-2].strip() == "zero"
 
 
 @pytest.mark.usefixtures("two_mistakes")

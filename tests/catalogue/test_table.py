@@ -1,4 +1,4 @@
-"""One table of every op, layer and model: nothing public is missing, and `run` checks what it lists."""
+"""The table contains every public op, layer and model, and `run` checks its entries."""
 
 import importlib
 import inspect
@@ -35,8 +35,8 @@ def test_every_layer_and_model_is_in_the_catalogue() -> None:
             module = importlib.import_module(f"numpy_attention.{package}.{info.name}")
             for name, thing in vars(module).items():
                 if inspect.isclass(thing) and issubclass(thing, Layer) and not thing.__subclasses__():
-                    found.add(name)  # Layer, Model and Block, what several share, are checked by those
-    assert found, "no layer was found at all"
+                    found.add(name)  # base classes such as Layer, Model and Block are checked by their subclasses
+    assert found, "no layer was found"
     assert found <= covered, f"no entry on a page of the catalogue for {sorted(found - covered)}"
 
 
@@ -53,9 +53,9 @@ def test_a_page_is_found_by_itself_and_pages_stand_in_the_order_of_the_book() ->
     assert chapters == sorted(chapters)
     known = {"CHAPTER", "ENTRIES", "PLAIN", "TRIALS", "EXERCISES", "OURS"}
     for page in table.PAGES:
-        assert {"ENTRIES", "TRIALS", "EXERCISES"} & vars(page).keys(), f"{page.__name__} claims nothing"
+        assert {"ENTRIES", "TRIALS", "EXERCISES"} & vars(page).keys(), f"{page.__name__} has no entry, trial or exercise"
         near = {name for name in vars(page) if name + "S" in known or name.rstrip("S") in known}
-        assert near <= known, f"{page.__name__}: a table of another name is not read"
+        assert near <= known, f"{page.__name__}: a table with a wrong name is ignored"
 
 
 def test_a_page_imports_nothing_that_runs_pages() -> None:
@@ -79,10 +79,10 @@ def test_run_prints_a_line_for_each_entry_and_counts_failures() -> None:
     assert len(lines) == len(table.select_entries(["softmax"]))
     errors = [float(number) for line in lines for number in re.findall(r" (\d\.\de[+-]\d\d)\b", line)]
     assert len(errors) == len(lines)
-    said = re.fullmatch(r"against the complex step: median (\S+), largest (\S+) \(.+\)", exact)
-    assert said is not None
-    assert float(said[1]) == sorted(errors)[len(errors) // 2] < 1e-15
-    assert float(said[2]) == max(errors) < 1e-10
+    summary = re.fullmatch(r"against the complex step: median (\S+), largest (\S+) \(.+\)", exact)
+    assert summary is not None
+    assert float(summary[1]) == sorted(errors)[len(errors) // 2] < 1e-15
+    assert float(summary[2]) == max(errors) < 1e-10
     assert last.startswith("5 checked, 0 wrong")
 
 

@@ -1,4 +1,4 @@
-"""Weaker checks miss what is said of them, one or two mistakes each; all of them: test_gallery_page (slow)."""
+"""Each weaker check misses the given one or two mistakes; test_gallery_page tests all of them (slow)."""
 
 import pytest
 
@@ -38,5 +38,5 @@ def test_a_weaker_check_lets_it_through(weakness: str, mistake: str) -> None:
 
 @pytest.mark.parametrize("weakness", [w for w in WEAKER if w.name != "all of these at once"], ids=lambda w: w.name)
 def test_a_weaker_check_is_no_straw_man(weakness: Weakness) -> None:
-    """Each still catches some mistake of layer norm, so what it misses is missed for the reason it is said to be."""
+    """It still catches a mistake of layer norm, so its misses come from its weakness."""
     assert any(catch(mistake, weakness) for mistake in mistakes_of("layer_norm"))

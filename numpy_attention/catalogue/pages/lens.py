@@ -39,7 +39,7 @@ def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array
 
 @stands_in_for("direct_effect")
 def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the part is not subtracted, but the norm subtracts the mean of the stream: the sum of all parts' means.
+    """The mean of the part is not subtracted, but the norm subtracts the mean of the stream, the sum of these means.
 
     Hides: right if the mean of the part is zero, or the mean of gamma times direction.
     """

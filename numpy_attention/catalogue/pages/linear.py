@@ -83,13 +83,13 @@ class InputKeptOnTheLayer(Linear):
     """
 
     def forward(self, x: Array) -> Any:
-        """Forward; the layer keeps the cache of the last use only."""
+        """Stores only the cache of the last forward, on the layer."""
         y, cache = super().forward(x)
         self.last_use = (cache,)
         return y, None
 
     def backward(self, dy: Array, cache: Any) -> Any:
-        """The gradients of the last use, whichever was meant."""
+        """Returns the gradients for the last forward, even if `cache` belongs to an earlier one."""
         return super().backward(dy, self.last_use[0])
 
 

@@ -1,4 +1,4 @@
-"""The cross-entropy of a linear head in little memory (Chapter 12, appendix): in blocks of any size."""
+"""The cross-entropy of a linear head in little memory (Chapter 12, appendix), with blocks of any size."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ REFUSED = (
 )
 
 
-def _sure_of_all_but_one(inputs: Arrays, sizes: Sizes) -> Arrays:
-    """Rows whose softmax is 0 and 1, but for the last, which gives the gradient its size."""
+def _one_hot_softmax_except_last_row(inputs: Arrays, sizes: Sizes) -> Arrays:
+    """Makes the softmax of every row 0 and 1, except for the last row, which sets the scale of the gradient."""
     inputs["x"][:-1] *= 300
     return inputs
 
@@ -36,15 +36,15 @@ ENTRIES = (
     _entry(PADDED, "label smoothing, blocks of 1", block_size=1, label_smoothing=0.3),
     _entry(PADDED, "nothing counts, blocks of 3", prepare=nothing_counts, block_size=3),
     _entry(
-        "x: N d, table: V d, targets: int<V> N", "logits of some hundred, blocks of 2", prepare=_sure_of_all_but_one,
-        block_size=2,
+        "x: N d, table: V d, targets: int<V> N", "logits of some hundred, blocks of 2", block_size=2,
+        prepare=_one_hot_softmax_except_last_row,
     ),
     _entry("x: d, table: V d, targets: int<V>", "one place"),
 )
 
 
 def plain_linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> Array:
-    """All logits, and the loss of them."""
+    """Computes all logits, then their loss."""
     options.pop("block_size", None)
     return plain_cross_entropy(np.einsum("...d,vd->...v", x, table), targets, **options)
 
@@ -52,16 +52,16 @@ def plain_linear_cross_entropy(x: Array, table: Array, targets: Array, **options
 PLAIN = {"linear_cross_entropy": plain_linear_cross_entropy}
 
 
-def _blocks(dloss: Any, cache: LinearCrossEntropyCache, own_mean: bool) -> list[Any]:
-    """dx and dtable of every block of rows; with `own_mean` each block takes the mean over its rows alone."""
-    x, found = cache.x.reshape(-1, cache.x.shape[-1]), []
+def _blocks(dloss: Any, cache: LinearCrossEntropyCache, mean_of_block: bool) -> list[Any]:
+    """dx and dtable of every block of rows; with `mean_of_block` each block divides by its number of counted rows."""
+    x, grads = cache.x.reshape(-1, cache.x.shape[-1]), []
     for start in range(0, len(x), cache.block_size):
         rows = slice(start, start + cache.block_size)
         block = cache._replace(x=x[rows], L=cache.L[rows], targets=cache.targets[rows], counted=cache.counted[rows])
-        if own_mean:
+        if mean_of_block:
             block = block._replace(num_counted=np.maximum(block.counted.sum(), 1).astype(cache.L.dtype))
-        found.append(linear_cross_entropy_backward(dloss, block))
-    return found
+        grads.append(linear_cross_entropy_backward(dloss, block))
+    return grads
 
 
 @backward_of("linear_cross_entropy", says="a mean whose 1/n was forgotten")
@@ -71,7 +71,7 @@ def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     Hides: right if one block holds all rows; else the gradient is too large, and the learning rate absorbs the
     factor.
     """
-    dx, dtable = zip(*_blocks(dloss, cache, own_mean=True), strict=True)
+    dx, dtable = zip(*_blocks(dloss, cache, mean_of_block=True), strict=True)
     return np.concatenate(dx).reshape(cache.x.shape), sum(dtable)
 
 
@@ -84,4 +84,4 @@ def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     Hides: right if one block holds all rows; dx is always right.
     """
     dx, _ = linear_cross_entropy_backward(dloss, cache)
-    return dx, _blocks(dloss, cache, own_mean=False)[-1][1]
+    return dx, _blocks(dloss, cache, mean_of_block=False)[-1][1]

@@ -19,7 +19,7 @@ PADDED = "logits: B T V, targets: int<V|-100> B T"
 
 
 def nothing_counts(inputs: Arrays, sizes: Sizes) -> Arrays:
-    """Every target is padding."""
+    """Makes every target padding."""
     inputs["targets"][...] = -100
     return inputs
 
@@ -42,14 +42,14 @@ ENTRIES = (
 def plain_cross_entropy(
     logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> Array:
-    """Place by place, over those that count."""
+    """Computes one place at a time, over the places that count."""
     V, losses = logits.shape[-1], []
     for x, t in zip(logits.reshape(-1, V), targets.reshape(-1)):
         if t != ignore_index:
             log_p = x - x.max() - math.log(sum(np.exp(x - x.max())))
-            wanted = np.full(V, label_smoothing / V)
-            wanted[t] += 1.0 - label_smoothing
-            losses.append(-sum(wanted * log_p))
+            target = np.full(V, label_smoothing / V)
+            target[t] += 1.0 - label_smoothing
+            losses.append(-sum(target * log_p))
     return np.asarray(sum(losses) / len(losses) if losses else 0.0)
 
 

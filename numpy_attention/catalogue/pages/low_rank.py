@@ -1,4 +1,4 @@
-"""Changes of low rank (Chapter 37): the layer, in attention and feed-forward, and how training starts."""
+"""Changes of low rank (Chapter 37): the layer alone, in attention, in feed-forward; the start of training."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ CHAPTER = 37
 
 
 def _changed(layer: Any, rng: np.random.Generator) -> Any:
-    """The layer with a change of low rank in the place of each matrix."""
+    """Replaces each matrix of the layer by a LowRank layer."""
     for name, w in list(vars(layer).items()):
         if name.startswith("w_") and w is not None:
             setattr(layer, name, LowRank(w, 2, 3.0, rng))
@@ -61,7 +61,7 @@ ENTRIES = (
 
 
 def plain_low_rank(layer: LowRank, x: Array, w: Array, a: Array, b: Array) -> Array:
-    """x times the matrix with the change added to it."""
+    """x times the sum of the matrix and its change."""
     return np.einsum("...i,ij->...j", x, w + layer.alpha / len(b) * np.einsum("ir,rj->ij", a, b))
 
 
@@ -69,7 +69,7 @@ PLAIN = {"LowRank": plain_low_rank}
 
 
 def trial_of_low_rank_start(start: Callable[..., LowRank], seed: int, look_first: bool = True) -> None:
-    """A fresh change of low rank changes nothing, and learns one of rank 1 almost whole in 200 steps."""
+    """Checks that a new change of low rank does not change y, and learns a change of rank 1 in 200 steps."""
     rng = np.random.default_rng(seed)
     w, x = rng.standard_normal((5, 4)), rng.standard_normal((20, 5))
     goal = x @ (w + np.outer(rng.standard_normal(5), rng.standard_normal(4)))
@@ -77,18 +77,18 @@ def trial_of_low_rank_start(start: Callable[..., LowRank], seed: int, look_first
     before = layer.forward(x)[0] - goal
     off = float(np.max(np.abs(before + goal - x @ w)))
     assert off < 1e-12 or not look_first, (
-        f"before the first step y is off from x w by {off:.2g}: the pretrained model is not the start"
+        f"before the first step y differs from x w by {off:.2g}: training does not start from the pretrained model"
     )
     optimizer = Adam(layer.parameters(), learning_rate=0.05)
     for _ in range(200):
         y, cache = layer.forward(x)
         optimizer.step(layer.backward(y - goal, cache)[1])
     left = float(np.sum((layer.forward(x)[0] - goal) ** 2) / np.sum(before**2))
-    assert left < 0.01, f"after 200 steps {left:.0%} of the squared error is left: does a gradient come through at all?"
+    assert left < 0.01, f"after 200 steps {left:.0%} of the squared error is left: are all gradients zero?"
 
 
 def low_rank_start(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
-    """The right way: a at random, b zero."""
+    """The right start: a is random, b is zero."""
     return LowRank(w, rank, rng=rng)
 
 
@@ -127,7 +127,7 @@ def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
     return dx - dz @ self.a.T, grads
 
 
-@stands_in_for("low_rank_start", says="does a gradient come through at all?")
+@stands_in_for("low_rank_start", says="are all gradients zero?")
 def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
     """a starts at zero like b, so z = x a and dz = dy b^T are zero, both gradients are zero, and nothing learns.
 
@@ -136,7 +136,7 @@ def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank
     return LowRank(w, rank)
 
 
-@stands_in_for("low_rank_start", says="the pretrained model is not the start")
+@stands_in_for("low_rank_start", says="training does not start from the pretrained model")
 def both_sides_at_random(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
     """b starts at random like a, so training starts from a disturbed model instead of the pretrained one.
 

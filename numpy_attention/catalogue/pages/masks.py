@@ -16,27 +16,27 @@ CHAPTER = 4
 
 
 def trial_of_causal_mask(make: Callable[..., Array], seed: int, square: bool = False) -> None:
-    """Key j is visible to query i when j <= i + T_k - T_q: the last query stands at the last key."""
+    """Query i sees key j if j <= i + T_k - T_q: the last query and the last key have the same position."""
     sizes = draw_sizes("x: T_q T_k", np.random.default_rng(seed))
     T_q, T_k = size_of(sizes, "T_q"), size_of(sizes, "T_q" if square else "T_k")
-    if seed == 0:  # first the case that text generation has: new queries, and a KV cache with earlier keys
+    if seed == 0:  # first the case of text generation: new queries, and a KV cache with earlier keys
         T_q, T_k = min(T_q, T_k), max(T_q, T_k)
     mask = np.asarray(make(T_q, T_k))
     assert mask.shape == (T_q, T_k), f"causal_mask({T_q}, {T_k}) has shape {mask.shape}, expected {(T_q, T_k)}"
-    assert mask.dtype == bool, f"causal_mask({T_q}, {T_k}) is of {mask.dtype}; a mask is of bool"
+    assert mask.dtype == bool, f"causal_mask({T_q}, {T_k}) has dtype {mask.dtype}; a mask has dtype bool"
     for i in range(T_q):
         for j in range(T_k):
-            sees = j <= i + T_k - T_q
-            assert mask[i, j] == sees, (
-                f"causal_mask({T_q}, {T_k})[{i}, {j}] is {bool(mask[i, j])}: query {i} of {T_q} stands at position "
-                f"{i + T_k - T_q} of {T_k}, so key {j} must be {'visible' if sees else 'hidden'}"
+            visible = j <= i + T_k - T_q
+            assert mask[i, j] == visible, (
+                f"causal_mask({T_q}, {T_k})[{i}, {j}] is {bool(mask[i, j])}: query {i} of {T_q} has position "
+                f"{i + T_k - T_q} of {T_k}, so key {j} must be {'visible' if visible else 'hidden'}"
             )
 
 
 TRIALS = {"causal_mask": (causal_mask, trial_of_causal_mask)}
 
 
-@stands_in_for("causal_mask", says="stands at position 2 of 5, so key 0 must be visible")
+@stands_in_for("causal_mask", says="has position 2 of 5, so key 0 must be visible")
 def other_side(T_q: int, T_k: int | None = None) -> Array:
     """Every position sees the later positions instead of the earlier ones.
 
@@ -56,7 +56,7 @@ def one_too_far(T_q: int, T_k: int | None = None) -> Array:
     return np.arange(T_k) <= np.arange(T_q)[:, None] + (T_k - T_q) + 1
 
 
-@stands_in_for("causal_mask", says="stands at position 2 of 5, so key 1 must be visible")
+@stands_in_for("causal_mask", says="has position 2 of 5, so key 1 must be visible")
 def aligned_at_the_start(T_q: int, T_k: int | None = None) -> Array:
     """Query i sees keys 0 to i, but the queries are the last T_q of T_k positions.
 
@@ -78,7 +78,7 @@ def _causal_softmax_backward(dy: Array, cache: Array) -> Array:
 
 
 def outcome_of_a_mask(make: Callable[[int, int], Array]) -> list[Array]:
-    """What a causal mask looks like at some lengths."""
+    """The causal masks for some lengths."""
     return [np.asarray(make(*lengths)) for lengths in ((3, 3), (2, 5), (4, 2), (1, 4))]
 
 

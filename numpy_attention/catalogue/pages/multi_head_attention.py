@@ -28,7 +28,7 @@ GROUPED = "x: B T d_model, mask: bool T T; d_model = G*H_kv*d_k"
 
 
 def width(sizes: Sizes) -> int:
-    """d_model, of H heads of width d_k."""
+    """d_model for H heads of width d_k."""
     return size_of(sizes, "H") * size_of(sizes, "d_k")
 
 
@@ -63,10 +63,10 @@ ENTRIES = (
     _entry("self", X, wrong="x-1"),
     _entry("self, mask, biases", X_MASK, wrong="mask+2", bias=True),
     _entry("cross", CROSS, wrong="context-1 mask+2"),
-    _entry("self, biases of q, k and v alone", X, qkv_bias=True),
+    _entry("self, biases of q, k and v only", X, qkv_bias=True),
     _entry("cross, biases, dropout", CROSS, bias=True, dropout=0.3, call=dropout_on),
     _entry("grouped heads", GROUPED, fixed={"G": 2, "H_kv": 2}),
-    _entry("d_k and d_v of their own", "x: B T 3, mask: bool B H T T", d_k=4, d_v=5),
+    _entry("other d_k and d_v", "x: B T 3, mask: bool B H T T", d_k=4, d_v=5),
     _entry("rotary", X, fixed={"H": 2, "d_k": 4}, rotary_base=100.0),
     _entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
     _entry("ALiBi, causal", X, call=_alibi),
@@ -83,7 +83,7 @@ ENTRIES = (
 def plain_multi_head_attention(
     layer: MultiHeadAttention, x: Array, context: Array | None = None, mask: Array | None = None, **arrays: Any
 ) -> Array | None:
-    """Every head by itself, on its own columns of the weights."""
+    """Computes one head at a time, with its columns of the weights."""
     ordinary = layer.num_kv_heads == layer.num_heads and layer.rotary_base is None
     if not ordinary or not arrays.keys() <= layer.parameters().keys():
         return None

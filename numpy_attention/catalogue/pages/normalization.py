@@ -43,7 +43,7 @@ ENTRIES = (
 
 
 def plain_layer_norm(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Array:
-    """Row by row: less the mean, over the root of variance + eps."""
+    """Computes one row at a time: subtracts the mean, divides by sqrt(variance + eps)."""
     rows = []
     for row in x.reshape(-1, x.shape[-1]):
         centred = row - sum(row) / len(row)
@@ -53,7 +53,7 @@ def plain_layer_norm(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> 
 
 
 def plain_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Array:
-    """Row by row: over the root of the mean square + eps."""
+    """Computes one row at a time: divides by sqrt(mean square + eps)."""
     rows = [gamma * row / math.sqrt(sum(row**2) / len(row) + eps) for row in x.reshape(-1, x.shape[-1])]
     return np.reshape(rows, x.shape)
 
@@ -139,8 +139,8 @@ def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
     return r * (dx_hat - _mean(dx_hat) - x_hat * (dx_hat * x_hat).sum(axis=-1, keepdims=True) / d), dgamma, dbeta
 
 
-class _Spread(NamedTuple):
-    """x_hat, one over the deviation, the factor of the path along x_hat, and gamma."""
+class _DeviationCache(NamedTuple):
+    """x_hat, 1 / deviation, the factor of the path along x_hat, and gamma."""
 
     x_hat: Array
     inverse: Array
@@ -148,7 +148,7 @@ class _Spread(NamedTuple):
     gamma: Array
 
 
-def _spread_backward(dy: Array, cache: _Spread) -> Any:
+def _deviation_backward(dy: Array, cache: _DeviationCache) -> Any:
     x_hat, inverse, along, gamma = cache
     lead = tuple(range(dy.ndim - 1))
     dx_hat = dy * gamma
@@ -156,7 +156,7 @@ def _spread_backward(dy: Array, cache: _Spread) -> Any:
     return dx, np.asarray((dy * x_hat).sum(axis=lead)), np.asarray(dy.sum(axis=lead))
 
 
-@op_of("layer_norm", _spread_backward, says="the forward gives")
+@op_of("layer_norm", _deviation_backward, says="the forward gives")
 def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """The variance is divided by d - 1, as for a sample, but layer norm divides by d.
 
@@ -166,10 +166,10 @@ def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
     centred = x - _mean(x)
     inverse = 1.0 / np.sqrt((centred * centred).sum(axis=-1, keepdims=True) / d + eps)
     x_hat = centred * inverse
-    return x_hat * gamma + beta, _Spread(x_hat, inverse, 1.0 / d, gamma)
+    return x_hat * gamma + beta, _DeviationCache(x_hat, inverse, 1.0 / d, gamma)
 
 
-@op_of("layer_norm", _spread_backward, says="the forward gives")
+@op_of("layer_norm", _deviation_backward, says="the forward gives")
 def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """It divides by sqrt(var) + eps instead of sqrt(var + eps).
 
@@ -180,7 +180,7 @@ def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5)
     inverse = 1.0 / (deviation + eps)
     x_hat = centred * inverse
     along = 1.0 / (x.shape[-1] * np.maximum(inverse * deviation, 1e-30))
-    return x_hat * gamma + beta, _Spread(x_hat, inverse, along, gamma)
+    return x_hat * gamma + beta, _DeviationCache(x_hat, inverse, along, gamma)
 
 
 @backward_of("layer_norm", says="backward changed dy in place")
@@ -249,7 +249,7 @@ def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float =
 
 @backward_of("rms_norm")
 def mean_square_path_forgotten(dy: Array, cache: NormCache) -> Any:
-    """dx = r gamma dy: as if moving x did not change the mean square that divides its whole row.
+    """dx = r gamma dy, as if x did not change the mean square of its row.
 
     Hides: dgamma is right, and the loss still falls.
     """
@@ -260,9 +260,9 @@ def mean_square_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
 @op_of("rms_norm", rms_norm_backward)
 def sum_in_place_of_the_mean(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
-    """It divides by the root of the sum of squares, where the root of their mean belongs: y is sqrt(d) times too small.
+    """It divides by the root of the sum of squares instead of their mean, so y is too small by the factor sqrt(d).
 
-    Hides: forward and backward fit each other, and gamma can learn the factor.
+    Hides: the backward matches the forward, and gamma can learn the factor.
     """
     d = x.shape[-1]
     y, cache = rms_norm(x, gamma, eps / d)
@@ -272,9 +272,9 @@ def sum_in_place_of_the_mean(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
 
 @op_of("rms_norm", rms_norm_backward)
 def eps_added_to_the_root(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
-    """It divides by sqrt(mean(x^2)) + eps, where eps belongs under the root.
+    """It divides by sqrt(mean(x^2)) + eps instead of sqrt(mean(x^2) + eps).
 
-    Hides: almost the same unless a row is near zero.
+    Hides: nearly right unless a row is close to zero.
     """
     r = 1 / (np.sqrt((x * x).mean(axis=-1, keepdims=True)) + np.asarray(eps, x.dtype))
     return gamma * (x * r), NormCache(x * r, r, gamma)

@@ -1,4 +1,4 @@
-"""Adam, AdamW and clipping (Chapter 25): trials compare them with the formula, number by number."""
+"""Adam, AdamW and clipping (Chapter 25): trials compare each element with the formula."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,21 +16,21 @@ CHAPTER = 25
 
 
 def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weight_decay: float | None = None) -> None:
-    """Some steps by hand, elementwise, in Python floats; with weight_decay AdamW, which spares vectors."""
+    """Compares steps with the formula, computed in Python floats; with weight_decay for AdamW (matrices only)."""
     rng = np.random.default_rng(seed)
     rate, beta_1, beta_2, eps = 0.02, 0.8, 0.9, 1e-7
     p = {"w": rng.standard_normal((3, 2)), "gamma": rng.standard_normal(4), "small": rng.standard_normal(2)}
     options = {} if weight_decay is None else {"weight_decay": weight_decay}
-    mine = {name: value.copy() for name, value in p.items()}
-    held = dict(mine)  # the arrays that the model holds
-    stepper = optimizer(mine, learning_rate=rate, beta_1=beta_1, beta_2=beta_2, eps=eps, **options)
+    given = {name: value.copy() for name, value in p.items()}
+    original = dict(given)  # the arrays of the model
+    stepper = optimizer(given, learning_rate=rate, beta_1=beta_1, beta_2=beta_2, eps=eps, **options)
     m, v = ({name: np.zeros_like(x) for name, x in p.items()} for _ in range(2))
     for t in range(1, steps + 1):
         g = {name: rng.standard_normal(x.shape) * (1e-6 if name == "small" else 1.0) for name, x in p.items()}
         stepper.step({name: x.copy() for name, x in g.items()})
-        assert any(not np.array_equal(held[name], value) for name, value in p.items()), (
-            f"step {t}: the arrays that were handed over have not moved; p -= ... moves them in place, p = p - ... "
-            "makes new ones, which the model does not use"
+        assert any(not np.array_equal(original[name], value) for name, value in p.items()), (
+            f"step {t}: the given arrays have not changed; p -= ... changes an array in place, p = p - ... creates a "
+            "new array, which the model does not use"
         )
         for name, value in p.items():
             for i in np.ndindex(value.shape):
@@ -40,20 +40,20 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
                     value[i] *= 1 - rate * weight_decay
                 m_hat, v_hat = m[name][i] / (1 - beta_1**t), v[name][i] / (1 - beta_2**t)
                 value[i] -= rate * m_hat / (math.sqrt(v_hat) + eps)
-                assert math.isclose(mine[name][i], value[i], rel_tol=1e-9, abs_tol=1e-12), (
-                    f"step {t}: {name}[{', '.join(map(str, i))}] is {mine[name][i]:.9g}, by hand {value[i]:.9g} "
+                assert math.isclose(given[name][i], value[i], rel_tol=1e-9, abs_tol=1e-12), (
+                    f"step {t}: {name}[{', '.join(map(str, i))}] is {given[name][i]:.9g}, by hand {value[i]:.9g} "
                     f"(gradient {g[name][i]:.3g}, m_hat {m_hat:.3g}, v_hat {v_hat:.3g}"
-                    f"{'; 0 / 0? the steps count from one' if np.isnan(mine[name][i]) else ''})"
+                    f"{'; 0 / 0? the first step has t = 1' if np.isnan(given[name][i]) else ''})"
                 )
 
 
 def trial_of_adamw(optimizer: Callable[..., Any], seed: int) -> None:
-    """Adam by hand, matrices shrinking by learning_rate weight_decay."""
+    """Compares with Adam by hand, where matrices also shrink by learning_rate * weight_decay."""
     trial_of_adam(optimizer, seed, weight_decay=0.1)
 
 
 def trial_of_descent(optimizer: Callable[..., Any], seed: int) -> None:
-    """The weak trial: the loss falls."""
+    """A weak trial: it only checks that the loss falls."""
     rng = np.random.default_rng(seed)
     goal = rng.standard_normal((3, 2))
     p = {"w": np.zeros_like(goal)}
@@ -65,34 +65,36 @@ def trial_of_descent(optimizer: Callable[..., Any], seed: int) -> None:
 
 
 def trial_of_clipping(clip: Callable[..., Any], seed: int, arrays: int = 3) -> None:
-    """One factor for all arrays: the direction stays, the joint norm is at most the limit."""
+    """Checks that all arrays get the same factor, so the joint norm is at most the limit and the direction stays."""
     rng = np.random.default_rng(seed)
     g = {f"p{i}": rng.standard_normal((i + 2, 3)) * 4.0**i for i in range(arrays)}
     norm = math.sqrt(sum(float(np.sum(x * x)) for x in g.values()))
     for limit in (0.3 * norm, 3.0 * norm):
-        mine = {name: x.copy() for name, x in g.items()}
-        said = float(clip(mine, limit))
-        assert math.isclose(said, norm, rel_tol=1e-9), f"the norm before is {norm:.6g}, clip says {said:.6g}"
+        clipped = {name: x.copy() for name, x in g.items()}
+        returned = float(clip(clipped, limit))
+        assert math.isclose(returned, norm, rel_tol=1e-9), (
+            f"the norm before clipping is {norm:.6g}, but clip returns {returned:.6g}"
+        )
         for name, x in g.items():
-            assert np.allclose(mine[name], x * min(1.0, limit / norm), rtol=1e-9), (
-                f"{name} is scaled by {float(np.sum(mine[name] * x) / np.sum(x * x)):.4g}, "
-                f"the joint norm asks for {min(1.0, limit / norm):.4g} for every array"
+            assert np.allclose(clipped[name], x * min(1.0, limit / norm), rtol=1e-9), (
+                f"{name} is scaled by {float(np.sum(clipped[name] * x) / np.sum(x * x)):.4g}, "
+                f"but for the joint norm every array must be scaled by {min(1.0, limit / norm):.4g}"
             )
 
 
 def trial_of_tied_step(step: Callable[..., None], seed: int, optimizer: Any = Adam) -> None:
-    """A table used twice takes one step along the sum of its two gradients."""
+    """Checks that a table with two uses takes one step along the sum of its two gradients."""
     rng = np.random.default_rng(seed)
     table, *uses = rng.standard_normal((3, 4, 2))
-    expected, mine = table.copy(), table.copy()
+    expected, found = table.copy(), table.copy()
     optimizer({"table": expected}, learning_rate=0.05).step({"table": uses[0] + uses[1]})
-    step(mine, uses, optimizer, learning_rate=0.05)
-    off = float(np.max(np.abs(mine - expected)))
-    assert off < 1e-9, f"the tied table is off by {off:.2g} from one step along the sum of its gradients"
+    step(found, uses, optimizer, learning_rate=0.05)
+    off = float(np.max(np.abs(found - expected)))
+    assert off < 1e-9, f"the tied table differs by {off:.2g} from one step along the sum of its gradients"
 
 
 def tied_step(table: Array, uses: list[Array], optimizer: Any, **options: Any) -> None:
-    """The right way: one step along the sum."""
+    """The right answer: one step along the sum of the gradients."""
     optimizer({"table": table}, **options).step({"table": np.sum(uses, axis=0)})
 
 
@@ -102,7 +104,7 @@ TRIALS = {
 }
 
 
-@stands_in_for("clip_by_global_norm", says="the joint norm asks for")
+@stands_in_for("clip_by_global_norm", says="for the joint norm every array must be scaled by")
 def clip_each_array(grads: Mapping[str, Array], max_norm: float) -> Array:
     """Each array is clipped by its own norm, which changes the direction of the step.
 
@@ -116,8 +118,8 @@ def clip_each_array(grads: Mapping[str, Array], max_norm: float) -> Array:
     return np.sqrt(squares)
 
 
-class AdamByTheBook(Adam):
-    """Adam by its formula, line by line; a mistake changes `move`."""
+class AdamByFormula(Adam):
+    """Adam as in its formula; each mistake replaces the method `move`."""
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
         """One step."""
@@ -130,20 +132,20 @@ class AdamByTheBook(Adam):
             self.move(p, m, v, rate)
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Change p in place."""
+        """Changes p in place."""
         m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
         p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
 
 
 @stands_in_for("Adam", says="step 1:")
-class NoBiasCorrection(AdamByTheBook):
+class NoBiasCorrection(AdamByFormula):
     """The moments start at zero and are not corrected, so the first steps are far too small or too large.
 
     Hides: it trains anyway, and after a thousand steps it is equal to Adam.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """With the moments as they are."""
+        """Uses m and v without the bias correction."""
         p -= rate * m / (np.sqrt(v) + self.eps)
 
 
@@ -155,21 +157,21 @@ class CorrectedFromStepZero(Adam):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step with 1 - beta^(t + 1)."""
+        """One step, corrected with 1 - beta^(t + 1)."""
         if self.steps == 0:
             self.steps = 1
         super().step(grads, learning_rate)
 
 
 @stands_in_for("Adam", says="step 1:")
-class EpsInsideTheRoot(AdamByTheBook):
+class EpsInsideTheRoot(AdamByFormula):
     """It divides by sqrt(v_hat + eps), so the step vanishes for gradients below 1e-4.
 
     Hides: equal to Adam wherever gradients are large.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """With eps under the root."""
+        """Puts eps under the root."""
         m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
         p -= rate * m_hat / np.sqrt(v_hat + self.eps)
 
@@ -182,7 +184,7 @@ class DecayInTheMoments(AdamW):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step of Adam on g + weight_decay p."""
+        """One step of Adam with the gradient g + weight_decay * p."""
         decayed = {
             name: g + self.weight_decay * self.parameters[name] if g.ndim >= 2 else g for name, g in grads.items()
         }
@@ -199,7 +201,7 @@ class DecayOnEverything(AdamW):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step that shrinks vectors as well."""
+        """One step that also shrinks vectors."""
         rate = self.learning_rate if learning_rate is None else learning_rate
         for p in self.parameters.values():
             if p.ndim < 2:
@@ -215,7 +217,7 @@ class DecayWithoutTheRate(AdamW):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step that shrinks a thousand times too much."""
+        """One step that shrinks matrices far too much."""
         decay, self.weight_decay = self.weight_decay, 0.0
         for p in self.parameters.values():
             if p.ndim >= 2:
@@ -235,60 +237,60 @@ def stepped_twice(table: Array, uses: list[Array], optimizer: Any, **options: An
 
 
 @stands_in_for("Adam")
-class RootLeftOut(AdamByTheBook):
-    """It divides by v_hat, the mean of the squares; the step must be divided by its root, which is as large as g is.
+class RootLeftOut(AdamByFormula):
+    """It divides by v_hat, a mean of squares, instead of sqrt(v_hat), which is about as large as g.
 
-    Hides: where gradients are near 1, the root is near 1 too.
+    Hides: nearly right if gradients are close to 1.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """With v_hat in the place of its root."""
+        """Divides by v_hat instead of its root."""
         m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
         p -= rate * m_hat / (v_hat + self.eps)
 
 
 @stands_in_for("Adam")
-class PowerOfTheBracket(AdamByTheBook):
-    """It divides by (1 - beta)^t, where the correction is 1 - beta^t: only beta is raised to the power of the step.
-
-    Hides: the first step is right; by the third the division is by almost nothing.
-    """
-
-    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """With the bracket's power."""
-        m_hat, v_hat = m / (1 - self.beta_1) ** self.steps, v / (1 - self.beta_2) ** self.steps
-        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
-
-
-@stands_in_for("Adam")
-class CorrectedMeansStored(AdamByTheBook):
-    """m_hat and v_hat are stored as the new m and v; they are for this step only, the means must stay uncorrected.
+class PowerOfTheBracket(AdamByFormula):
+    """It divides by (1 - beta)^t instead of 1 - beta^t.
 
     Hides: the first step is right.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """With both means corrected where they are stored."""
+        """Uses (1 - beta)^t."""
+        m_hat, v_hat = m / (1 - self.beta_1) ** self.steps, v / (1 - self.beta_2) ** self.steps
+        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
+
+
+@stands_in_for("Adam")
+class CorrectedMeansStored(AdamByFormula):
+    """m_hat and v_hat are stored as the new m and v, but the next step needs the uncorrected means.
+
+    Hides: the first step is right.
+    """
+
+    def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
+        """Corrects both stored means in place."""
         m /= 1 - self.beta_1**self.steps
         v /= 1 - self.beta_2**self.steps
         p -= rate * m / (np.sqrt(v) + self.eps)
 
 
 @stands_in_for("Adam")
-class CorrectedMeanStored(AdamByTheBook):
-    """m_hat is stored as the new m; it is for this step only, the mean must stay uncorrected.
+class CorrectedMeanStored(AdamByFormula):
+    """m_hat is stored as the new m, but the next step needs the uncorrected mean.
 
     Hides: the first step is right.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """With the mean of the gradient corrected where it is stored."""
+        """Corrects the stored mean of the gradients in place."""
         m /= 1 - self.beta_1**self.steps
         p -= rate * m / (np.sqrt(v / (1 - self.beta_2**self.steps)) + self.eps)
 
 
 def outcome_of_adam(optimizer: Callable[..., Any]) -> list[Array]:
-    """Where three steps lead."""
+    """The parameters after three steps."""
     rng = np.random.default_rng(4)
     p = {"w": rng.standard_normal((2, 3)), "b": rng.standard_normal(2)}
     stepper = optimizer(p, learning_rate=0.1, beta_1=0.7, beta_2=0.8, eps=1e-3)

@@ -1,4 +1,4 @@
-"""Positions: rotary (Chapter 8), in both pairings, and the layer that adds a table of positions (Chapter 15)."""
+"""Positions: rotary (Chapter 8) with both pairings, and the layer that adds a table of positions (Chapter 15)."""
 
 import math
 from typing import Any
@@ -32,15 +32,15 @@ ENTRIES = (
 
 
 def plain_rotary(x: Array, positions: Array, base: float = 10000.0, pairing: str = "half") -> Array:
-    """Pair i of the vector at position t is turned by t base^(-2i / d)."""
+    """Rotates pair i of the vector at position t by the angle t base^(-2i / d)."""
     d, y = x.shape[-1], np.empty(x.shape)
     places = np.broadcast_to(positions, x.shape[:-1])
     for place in np.ndindex(places.shape):
         for i in range(d // 2):
-            one, other = (i, i + d // 2) if pairing == "half" else (2 * i, 2 * i + 1)
-            angle, a, b = places[place] * base ** (-2 * i / d), x[place][one], x[place][other]
-            y[place][one] = a * math.cos(angle) - b * math.sin(angle)
-            y[place][other] = a * math.sin(angle) + b * math.cos(angle)
+            first, second = (i, i + d // 2) if pairing == "half" else (2 * i, 2 * i + 1)
+            angle, a, b = places[place] * base ** (-2 * i / d), x[place][first], x[place][second]
+            y[place][first] = a * math.cos(angle) - b * math.sin(angle)
+            y[place][second] = a * math.sin(angle) + b * math.cos(angle)
     return y
 
 
@@ -68,27 +68,27 @@ def pairings_mixed(dy: Array, cache: RotaryCache) -> Array:
 
 @op_of("rotary", rotary_backward)
 def neighbours_paired(x: Array, positions: Array, base: float = 10000.0) -> Any:
-    """Columns 2i and 2i + 1 are turned together, where this exercise pairs i with i + d_k/2.
+    """Columns 2i and 2i + 1 are rotated together, but this exercise pairs column i with i + d_k/2.
 
-    Hides: lengths agree, scores depend on distances alone, and at d_k = 2 it is the same; some models do this.
+    Hides: lengths agree, scores depend only on distances; right for d_k = 2, and some models use this pairing.
     """
     return rotary(x, positions, base, "interleaved")
 
 
 @op_of("rotary", rotary_backward)
 def turned_the_other_way(x: Array, positions: Array, base: float = 10000.0) -> Any:
-    """The sign of the sine is flipped: every vector is turned by -t f where it must be turned by t f.
+    """The sign of the sine is wrong: every vector is rotated by the angle -t f instead of t f.
 
-    Hides: lengths agree, and all scores of a model that turns queries and keys alike.
+    Hides: lengths agree; all scores agree too if queries and keys have the same mistake.
     """
     return rotary(x, -positions, base)
 
 
 @op_of("rotary", rotary_backward)
 def two_missing_in_the_frequency(x: Array, positions: Array, base: float = 10000.0) -> Any:
-    """The frequencies are base^(-i / d_k), where the exponent must be -2i / d_k: the slowest pairs turn too fast.
+    """The frequencies are base^(-i / d_k) instead of base^(-2i / d_k), so all pairs except the first rotate too fast.
 
-    Hides: lengths agree, the first pair is right, and at d_k = 2 everything is.
+    Hides: lengths agree, and the first pair is right; for d_k = 2 everything is right.
     """
     return rotary(x, positions, base**0.5)
 

@@ -1,4 +1,4 @@
-"""The encoder-decoder (Chapter 24) and its stacks (Chapter 21): padding, tied tables, recomputation."""
+"""The encoder-decoder (Chapter 24) and its stacks (Chapter 21), with padding, tied tables and recomputation."""
 
 from functools import partial
 from typing import Any

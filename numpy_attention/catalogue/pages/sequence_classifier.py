@@ -1,4 +1,4 @@
-"""The sequence classifier (Chapter 22): every pooling, padding, ids or vectors as inputs."""
+"""The sequence classifier (Chapter 22): every pooling, with padding, with ids or vectors as inputs."""
 
 from typing import Any
 
@@ -28,10 +28,10 @@ def _entry(
 
 ENTRIES = (
     _entry("mean", IDS + ONE_EACH, wrong="ids=999 targets+0"),
-    _entry("mean of the visible, pre-norm", IDS + ONE_EACH, LENGTHS, pre_norm=True),
+    _entry("mean of the visible tokens, pre-norm", IDS + ONE_EACH, LENGTHS, pre_norm=True),
     _entry("class token, dropout", IDS + ONE_EACH, training_on, dropout=0.3, **CLASS_TOKEN),
     _entry("dropout, recomputed", IDS + ONE_EACH, training_on, dropout=0.3, recompute=True),
     _entry("in tiles", IDS + ONE_EACH, LENGTHS, **TILED, **CLASS_TOKEN),
     _entry("a label for each token", IDS + ", targets: int<3|-100> B T", pooling="none", norm="rms_norm"),
-    _entry("vectors for tokens", "ids: float B T 5" + ONE_EACH, d_input=5, activation="gelu"),
+    _entry("vectors instead of tokens", "ids: float B T 5" + ONE_EACH, d_input=5, activation="gelu"),
 )

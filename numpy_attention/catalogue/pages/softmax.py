@@ -1,4 +1,4 @@
-"""The softmax (Chapter 3): right along any axis and for scores of 500; ten mistakes, one exercise."""
+"""The softmax (Chapter 3), along any axis and for scores of 500; ten mistakes, one exercise."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ ENTRIES = (
 
 
 def plain_softmax(x: Array, axis: int = -1) -> Array:
-    """exp(x) / sum exp(x), shifted first, or 500 would overflow."""
+    """exp(x) / sum exp(x); subtracts the maximum first, because exp would overflow for large scores."""
     e = np.exp(x - x.max(axis=axis, keepdims=True))
     return np.asarray(e / e.sum(axis=axis, keepdims=True))
 
@@ -78,9 +78,9 @@ def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def sign_of_the_sum(dy: Array, cache: SoftmaxCache) -> Array:
-    """The sum is there, but its sign is flipped: it must be dx = y (dy - sum(dy y)), since the other weights fall.
+    """The sum has the wrong sign: it must be dx = y (dy - sum(dy y)), because a higher score lowers the other weights.
 
-    Hides: right only in a row where sum(dy y) is zero.
+    Hides: right only if sum(dy y) of a row is zero.
     """
     y, axis = cache
     return y * (dy + (dy * y).sum(axis=axis, keepdims=True))
@@ -88,9 +88,9 @@ def sign_of_the_sum(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def mean_not_weighted(dy: Array, cache: SoftmaxCache) -> Array:
-    """The plain mean of dy is subtracted, where the average weighted by y belongs: sum(dy y).
+    """The plain mean of dy is subtracted instead of the mean weighted by y, which is sum(dy y).
 
-    Hides: right where all weights of a row are equal, as they nearly are at the start of training.
+    Hides: right if all weights of a row are equal, as they nearly are at the start of training.
     """
     y, axis = cache
     return np.asarray(y * (dy - dy.mean(axis=axis, keepdims=True)))
@@ -98,9 +98,9 @@ def mean_not_weighted(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def y_missing_from_dy(dy: Array, cache: SoftmaxCache) -> Array:
-    """The sum is right, the factor y before dy is missing: it must be dx = y dy - y sum(dy y).
+    """The sum is right, but the factor y of dy is missing: it must be dx = y dy - y sum(dy y).
 
-    Hides: right in a row of one number, where y is 1.
+    Hides: right for a row with one element, where y is 1.
     """
     y, axis = cache
     return dy - y * (dy * y).sum(axis=axis, keepdims=True)
@@ -108,9 +108,9 @@ def y_missing_from_dy(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def y_missing_before_the_bracket(dy: Array, cache: SoftmaxCache) -> Array:
-    """The bracket dy - sum(dy y) is right, the factor y before it is missing.
+    """The difference dy - sum(dy y) is right, but its factor y is missing.
 
-    Hides: right in a row of one number, and the signs are always right.
+    Hides: right for a row with one element, and the signs are always right.
     """
     y, axis = cache
     return dy - (dy * y).sum(axis=axis, keepdims=True)
@@ -118,9 +118,9 @@ def y_missing_before_the_bracket(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax")
 def log_softmax(dy: Array, cache: SoftmaxCache) -> Array:
-    """dy - y sum(dy) is the gradient of log(softmax(x)), a part of the cross-entropy; the softmax has another gradient.
+    """dy - y sum(dy) is the gradient of log(softmax(x)), as in the cross-entropy, not the gradient of the softmax.
 
-    Hides: it is a right gradient, of another function.
+    Hides: it is the right gradient of a different function.
     """
     y, axis = cache
     return dy - y * dy.sum(axis=axis, keepdims=True)

@@ -1,4 +1,4 @@
-"""The text encoder (Chapter 22, continued): the loss of pairs, and the directions without the loss."""
+"""The text encoder (Chapter 22, continued): the loss of pairs of texts, and the directions without the loss."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ CHAPTER = 22
 
 
 class Directions(Layer):
-    """The forward of a text encoder as a layer, so that its backward can be tried with any dy, not only the loss's."""
+    """The forward of a text encoder as a layer, so that its backward is checked with a random dy, not only the loss."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self.encoder = encoder
@@ -25,7 +25,7 @@ class Directions(Layer):
         return self.encoder.forward(ids, **options)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Any]:
-        """The gradients of all parameters; ids have none."""
+        """The gradients of all parameters; ids have no gradient."""
         return (prefixed("encoder", dict(self.encoder.gradients_from_logits(cache, dy))),)
 
 

@@ -53,7 +53,7 @@ def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None
 
 def test_the_first_wrong_answer_is_shown_in_numbers() -> None:
     said = told("attention_forward", forward())
-    assert "a mask whose second row may look at nothing y at [1, 0] is nan, and must be 0" in said
+    assert "a mask that hides all keys of the second query y at [1, 0] is nan, but must be 0" in said
     assert "mask = [[False, True, False], [False, False, False]]" in said
 
 

@@ -62,7 +62,7 @@ def test_a_vector_that_is_not_summed_is_told_by_the_shape_it_must_have() -> None
 
 def test_one_number_for_all_heads_is_told_by_the_shape_it_must_have() -> None:
     said = told("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean()"))
-    assert "what it returns must be an array of shape (1,), got float64" in said
+    assert "the result must be an array of shape (1,), got float64" in said
 
 
 def test_a_right_answer_is_taken() -> None:
