@@ -5,7 +5,7 @@ import numpy as np
 from numpy_attention.catalogue.compare import close, same
 
 
-def test_same_and_close_look_into_whatever_a_cache_is_made_of() -> None:
+def test_same_and_close_compare_all_parts_of_a_cache() -> None:
     a, b = ({"x": (np.array([1.0, np.nan]), [1, None]), "rng": np.random.default_rng(1)} for _ in range(2))
     assert same(a, b)
     b["rng"].random()

@@ -14,7 +14,7 @@ LINEAR = Entry("linear", "linear", "x: B d_in, w: d_in d_out", ops.linear, ops.l
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_element_of_a_case_is_checked_and_the_same_seed_draws_the_same(name: str) -> None:
+def test_case_is_small_and_repeatable_by_its_seed(name: str) -> None:
     first, again, other = (CATALOGUE[name].case(seed) for seed in (3, 3, 4))
     assert all(np.size(value) <= EXHAUSTIVE for value in first.inputs.values())
     for key, value in first.inputs.items():
@@ -22,7 +22,7 @@ def test_every_element_of_a_case_is_checked_and_the_same_seed_draws_the_same(nam
     assert any(not np.array_equal(value, other.inputs[key]) for key, value in first.inputs.items())
 
 
-def test_a_case_is_the_op_on_its_inputs_in_the_dtype_asked_for() -> None:
+def test_case_has_the_given_sizes_and_dtype() -> None:
     case = LINEAR.case(1, np.float32, {"B": 2, "d_in": 3, "d_out": 4})
     assert {name: value.shape for name, value in case.inputs.items()} == {"x": (2, 3), "w": (3, 4)}
     assert {value.dtype for value in case.inputs.values()} == {np.dtype(np.float32)}
@@ -30,7 +30,7 @@ def test_a_case_is_the_op_on_its_inputs_in_the_dtype_asked_for() -> None:
     assert case.own_inputs.keys() == case.inputs.keys()
 
 
-def test_a_layer_is_built_anew_with_parameters_at_random() -> None:
+def test_each_case_builds_a_layer_with_random_parameters() -> None:
     def build(sizes: Any, rng: np.random.Generator, dtype: Any) -> layers.LayerNorm:
         return layers.LayerNorm(sizes["d"], dtype=dtype)
 
@@ -43,7 +43,7 @@ def test_a_layer_is_built_anew_with_parameters_at_random() -> None:
     assert case.problem().parameters == {"gamma", "beta"}
 
 
-def test_what_is_frozen_is_drawn_at_random_too_and_is_an_input_without_a_gradient() -> None:
+def test_frozen_arrays_are_random_inputs_without_gradient() -> None:
     def build(sizes: Any, rng: np.random.Generator, dtype: Any) -> layers.LayerNorm:
         layer = layers.LayerNorm(sizes["d"], dtype=dtype)
         layer.frozen = ("gamma",)
@@ -57,7 +57,7 @@ def test_what_is_frozen_is_drawn_at_random_too_and_is_an_input_without_a_gradien
     assert case.problem().parameters == {"beta"}
 
 
-def test_wrong_calls_are_wrong_in_just_what_they_say() -> None:
+def test_wrong_call_changes_only_one_input() -> None:
     calls = LINEAR.case(1, np.float64, {"B": 2, "d_in": 3, "d_out": 4}).wrong_calls()
     assert calls["w+0"]["w"].shape == (4, 4)
     assert calls["x:int64"]["x"].dtype == np.int64
@@ -65,6 +65,6 @@ def test_wrong_calls_are_wrong_in_just_what_they_say() -> None:
     assert all(calls[change]["x"].shape == (2, 3) for change in calls)
 
 
-def test_a_wrong_call_that_cannot_be_read_is_refused() -> None:
+def test_refuses_unknown_syntax_of_a_wrong_call() -> None:
     with pytest.raises(ValueError, match="cannot read the wrong call 'w>3'"):
         Entry("linear", "linear", "w: d", wrong="w>3").case(0).wrong_calls()

@@ -29,12 +29,12 @@ def ask(rng: np.random.Generator) -> Questions:
 QUIZ = Quiz(halves, ask, ("y", "n"))
 
 
-def test_the_right_answer_passes() -> None:
+def test_right_answer_passes_the_quiz() -> None:
     for trial in QUIZ.trials.values():
         trial(halves, 0)
 
 
-def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> None:
+def test_wrong_answer_shows_numbers_and_fails_only_its_question() -> None:
     assert list(QUIZ.trials) == ["zeros", "random numbers"]
     QUIZ.check_answer("zeros", lambda x: (x, len(x)), 0)
     with pytest.raises(AssertionError) as failure:
@@ -47,13 +47,13 @@ def test_a_wrong_answer_is_told_in_numbers_and_other_questions_do_not_mind() -> 
     ]
 
 
-def test_a_dtype_is_told_without_the_numbers_that_do_not_show_it() -> None:
+def test_wrong_dtype_is_reported_without_numbers() -> None:
     with pytest.raises(AssertionError) as failure:
         QUIZ.check_answer("zeros", lambda x: (x.astype(np.float32), len(x)), 0)
     assert str(failure.value) == "y must have dtype float64, but has float32"
 
 
-def test_arguments_that_are_changed_are_told() -> None:
+def test_changed_arguments_are_reported() -> None:
     def in_place(x: np.ndarray) -> tuple[np.ndarray, int]:
         x /= 2
         return x.copy(), len(x)
@@ -62,7 +62,7 @@ def test_arguments_that_are_changed_are_told() -> None:
         QUIZ.check_answer("random numbers", in_place, 0)
 
 
-def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
+def test_outcome_has_all_answers_and_none_for_an_error() -> None:
     zeros, numbers = QUIZ.outcome(lambda x: 1 / 0 if x.any() else x.sum())
     assert zeros == [0.0] * 3
     assert numbers == [None] * 3
@@ -84,23 +84,23 @@ def test_an_outcome_holds_all_answers_and_none_for_a_stop() -> None:
     (np.array([np.nan]), np.zeros(1), "x at [0] is nan, but must be 0"),
     (np.int64(2), 3, "is 2, but must be 3"),
 ])
-def test_a_difference_in_words(answer: Any, expected: Any, message: str) -> None:
+def test_difference_describes_the_wrong_part(answer: Any, expected: Any, message: str) -> None:
     assert message in difference(answer, expected, "x")
 
 
-def test_no_difference_is_no_words() -> None:
+def test_difference_of_equal_answers_is_empty() -> None:
     right = ([1, 2], (np.arange(3.0), {"w": np.ones((2, 1))}), np.int64(3))
     assert difference(right, ([1, 2], (np.arange(3.0) + 1e-12, {"w": np.ones((2, 1))}), 3)) == ""
     assert difference([(1, 2)], [[1, 2]]) == "", "a pair may be a list"
 
 
-def test_large_arrays_are_shown_by_their_shape() -> None:
+def test_text_of_a_large_array_is_its_shape() -> None:
     assert value_text(np.zeros((5, 6))) == "an array (5, 6)"
     assert value_text({"w": np.array([0.5])}) == "{w: [0.5]}"
     assert value_text("text") == "'text'"
 
 
-def test_the_peak_of_a_call_is_its_largest_array() -> None:
+def test_peak_memory_is_the_size_of_the_largest_array() -> None:
     def sum_of_ones(n: int) -> float:
         return float(np.ones(n).sum())
 
@@ -109,7 +109,7 @@ def test_the_peak_of_a_call_is_its_largest_array() -> None:
     assert 5 < peaks[1] / peaks[0] < 15
 
 
-def test_a_function_that_is_elsewhere_is_asked_for_its_peak_there() -> None:
+def test_peak_memory_of_a_remote_function_is_measured_remotely() -> None:
     class Remote:
         def __call__(self) -> None:
             raise AssertionError("called in this process")
@@ -120,7 +120,7 @@ def test_a_function_that_is_elsewhere_is_asked_for_its_peak_there() -> None:
     assert peak_memory(Remote(), 1, 2) == 10
 
 
-def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
+def test_needed_names_are_ops_with_backwards_and_classes() -> None:
     assert EXERCISES["heads"].needed == dict.fromkeys(
         ("split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward"), "function"
     )
@@ -130,7 +130,7 @@ def test_a_file_must_define_each_op_with_its_backward_and_each_class() -> None:
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_our_own_answer_passes_the_exercise(name: str) -> None:
+def test_our_answer_passes_the_exercise(name: str) -> None:
     grade = grade_module(EXERCISES[name], ours(), examples=3)
     assert grade.state == "right", grade.text
     assert grade.passed == grade.of
@@ -144,7 +144,7 @@ def test_every_exercise_has_a_file_and_every_file_is_an_exercise() -> None:
         assert f"python -m numpy_attention grade tutorials/exercises/{name}.py --hint 1" in text
 
 
-def test_a_try_is_an_entry_with_the_students_functions() -> None:
+def test_try_makes_an_entry_with_the_functions_of_a_student() -> None:
     module = SimpleNamespace(relu=ops.relu, relu_backward=lambda dy, cache: dy)
     entry = Try("relu", "x: B d", "a matrix").entry(module)
     assert (entry.name, entry.covers) == ("relu: a matrix", "relu")
@@ -152,14 +152,14 @@ def test_a_try_is_an_entry_with_the_students_functions() -> None:
     assert entry.op_backward is module.relu_backward
 
 
-def test_mistakes_in_options_that_an_exercise_lacks_are_left_out() -> None:
+def test_mistakes_of_missing_options_are_left_out() -> None:
     names = {mistake.name for mistake in EXERCISES["attention"].mistakes}
     assert "scale_left_out" in names
     assert "dv_before_dropout" not in names
     assert "dv_before_dropout" in {mistake.name for mistake in EXERCISES["attention_options"].mistakes}
 
 
-def test_what_is_theirs_to_write_the_package_does_not_lend() -> None:
+def test_answers_list_functions_that_are_not_allowed() -> None:
     assert EXERCISES["softmax"].answers == []
     assert EXERCISES["rotary"].answers == ["rotary"]
     assert EXERCISES["adam"].answers == ["Adam"]
@@ -184,7 +184,7 @@ def numbers(value: Any) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("name", QUIZZES)
-def test_questions_are_repeated_by_their_seed_and_answered_in_finite_numbers(name: str) -> None:
+def test_questions_are_repeatable_and_answers_are_finite(name: str) -> None:
     quiz = QUIZZES[name]
     first, again = ([*quiz.ask(np.random.default_rng(3))] for _ in range(2))
     assert same([arguments for _, arguments in first], [arguments for _, arguments in again])

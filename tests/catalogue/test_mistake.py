@@ -10,7 +10,7 @@ from numpy_attention.catalogue.mistake import backward_of
 from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, TRIALS
 
 
-def test_every_mistake_says_why_it_is_wrong_and_how_it_hides() -> None:
+def test_every_mistake_has_both_explanations() -> None:
     known = {entry.covers for entry in CATALOGUE.values()} | set(TRIALS)
     known |= {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
     for mistake in MISTAKES.values():
@@ -20,7 +20,7 @@ def test_every_mistake_says_why_it_is_wrong_and_how_it_hides() -> None:
             assert len(text) > 10, mistake.name
 
 
-def test_a_mistake_leaves_the_catalogue_as_it_was() -> None:
+def test_mistake_does_not_change_the_catalogue() -> None:
     entry = CATALOGUE["layer_norm"]
     wrong = MISTAKES["gamma_left_out"].spoil(entry)
     assert wrong.op_backward is not entry.op_backward
@@ -29,7 +29,7 @@ def test_a_mistake_leaves_the_catalogue_as_it_was() -> None:
     assert not np.all(case.inputs["gamma"] == 1.0)
 
 
-def test_a_mistake_that_does_not_say_how_it_hides_is_refused() -> None:
+def test_refuses_mistake_without_second_explanation() -> None:
     def incomplete(dy: np.ndarray, cache: Any) -> None:
         """A docstring without the second paragraph."""
 
@@ -38,19 +38,19 @@ def test_a_mistake_that_does_not_say_how_it_hides_is_refused() -> None:
     assert "incomplete" not in MISTAKES
 
 
-def test_a_name_is_given_once() -> None:
+def test_refuses_second_mistake_with_the_same_name() -> None:
     with pytest.raises(AssertionError, match="two mistakes have the name zero"):
         backward_of("softmax")(MISTAKES["zero"].op_backward)
 
 
-def test_mistakes_are_found_by_what_they_spoil() -> None:
+def test_mistakes_are_found_by_the_function_that_contains_them() -> None:
     assert {mistake.name for mistake in mistakes_of("draw")} == {"zero_drawn", "always_the_likeliest"}
     assert {"last_id_wins", "buffered_plus"} <= {mistake.name for mistake in mistakes_of("embedding")}
     assert MISTAKES["always_the_likeliest"].wrong.startswith("u is not used")
     assert MISTAKES["always_the_likeliest"].hides == "it is right more often than any other constant answer."
 
 
-def test_a_layer_is_spoiled_in_one_method_and_keeps_the_others() -> None:
+def test_mistake_of_a_layer_replaces_only_one_method() -> None:
     case = MISTAKES["residual_twice"].spoil(CATALOGUE["EncoderBlock: post-norm"]).case(0)
     cls = type(case.layer)
     assert cls.__name__ == "EncoderBlock"

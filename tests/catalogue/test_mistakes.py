@@ -12,7 +12,7 @@ PYTHON_ERRORS = ("TypeError", "AttributeError", "NameError", "positional argumen
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_every_mistake_is_caught_in_words_that_lead_to_it(name: str) -> None:
+def test_full_check_catches_every_mistake_with_the_expected_message(name: str) -> None:
     mistake = MISTAKES[name]
     message = catch(mistake)
     assert message, f"the full check misses {name}: {mistake.wrong}"
@@ -23,6 +23,6 @@ def test_every_mistake_is_caught_in_words_that_lead_to_it(name: str) -> None:
         assert len(message.splitlines()) <= 24, "the report must fit on a screen"
 
 
-def test_what_the_checker_need_not_name_the_tutor_does() -> None:
+def test_mistakes_outside_the_gallery_belong_to_exercises() -> None:
     of_exercises = {mistake.name for exercise in EXERCISES.values() for mistake in exercise.mistakes}
     assert set(MISTAKES) - set(GALLERY) <= of_exercises

@@ -58,7 +58,7 @@ def gradient_list(grads: Any) -> list[np.ndarray]:
     return [] if grads is None else [grads]
 
 
-def what_is_no_array_of_numpys_own_is_refused_in_one_sentence(entry: Entry) -> None:
+def refuses_other_types_in_one_sentence(entry: Entry) -> None:
     case = entry.case(1, np.float64)
     for name, value in case.own_inputs.items():
         for what, change in FOREIGN.items():
@@ -73,7 +73,7 @@ def what_is_no_array_of_numpys_own_is_refused_in_one_sentence(entry: Entry) -> N
             assert OURS.match(str(failure.value)), f"{name} as {what}: {failure.value}"
 
 
-def an_empty_axis_gives_empty_results_or_is_refused_in_one_sentence(entry: Entry) -> None:
+def empty_axis_gives_finite_results_or_one_sentence(entry: Entry) -> None:
     names = [name for name, size in entry.case(0).sizes.items() if isinstance(size, int)]
     for name in names:
         case = entry.case(0)
@@ -113,7 +113,7 @@ def unaligned(x: np.ndarray) -> np.ndarray:
     return place
 
 
-def how_an_array_lies_in_memory_does_not_matter(entry: Entry) -> None:
+def memory_layout_does_not_matter(entry: Entry) -> None:
     case = entry.case(2, np.float64)
     expected = run(case, case.own_inputs)
     for layout in (backwards_in_memory, read_only, unaligned):
@@ -121,7 +121,7 @@ def how_an_array_lies_in_memory_does_not_matter(entry: Entry) -> None:
         assert same(expected, found, rounding=True), layout.__name__
 
 
-def one_row_that_is_broadcast_counts_as_many(entry: Entry) -> None:
+def broadcast_rows_equal_copied_rows(entry: Entry) -> None:
     case = entry.case(3, np.float64)
     rows = {
         name: np.broadcast_to(value[:1], value.shape) if value.ndim else value
@@ -131,7 +131,7 @@ def one_row_that_is_broadcast_counts_as_many(entry: Entry) -> None:
     assert same(run(case, copies), run(case, rows), rounding=True)
 
 
-def options_may_be_numbers_of_numpy_and_do_not_widen_the_result(entry: Entry) -> None:
+def numpy_scalars_as_options_keep_the_dtype(entry: Entry) -> None:
     case = entry.case(4, np.float32)
     numbers = {name: np.float64(value) if type(value) is float else np.int64(value)
                for name, value in case.options.items() if type(value) in (int, float)}
@@ -143,7 +143,7 @@ def options_may_be_numbers_of_numpy_and_do_not_widen_the_result(entry: Entry) ->
         assert not is_float(array) or array.dtype == np.float32
 
 
-def backward_refuses_what_is_no_gradient_of_its_result(entry: Entry) -> None:
+def backward_refuses_other_types_of_dy(entry: Entry) -> None:
     case = entry.case(5, np.float64)
     forward, backward = case.functions()
     y, cache = forward(**case.own_inputs, **copy.deepcopy(case.options))
@@ -156,10 +156,10 @@ def backward_refuses_what_is_no_gradient_of_its_result(entry: Entry) -> None:
 
 
 @every_entry
-def test_odd_arrays_give_right_answers_or_one_sentence(entry: Entry) -> None:
-    what_is_no_array_of_numpys_own_is_refused_in_one_sentence(entry)
-    an_empty_axis_gives_empty_results_or_is_refused_in_one_sentence(entry)
-    how_an_array_lies_in_memory_does_not_matter(entry)
-    one_row_that_is_broadcast_counts_as_many(entry)
-    options_may_be_numbers_of_numpy_and_do_not_widen_the_result(entry)
-    backward_refuses_what_is_no_gradient_of_its_result(entry)
+def test_unusual_arrays_give_right_results_or_one_sentence(entry: Entry) -> None:
+    refuses_other_types_in_one_sentence(entry)
+    empty_axis_gives_finite_results_or_one_sentence(entry)
+    memory_layout_does_not_matter(entry)
+    broadcast_rows_equal_copied_rows(entry)
+    numpy_scalars_as_options_keep_the_dtype(entry)
+    backward_refuses_other_types_of_dy(entry)

@@ -142,12 +142,12 @@ def is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.parametrize("taken", NUMBERS, ids=[f"{taken.argument} {i}" for i, taken in enumerate(NUMBERS)])
-def test_an_odd_number_is_refused_by_the_name_of_its_argument(taken: Taken) -> None:
+def test_error_for_an_invalid_number_names_the_argument(taken: Taken) -> None:
     check_all(taken, (*ODD, 10**400))
 
 
 @pytest.mark.parametrize("taken", SIZES, ids=[f"{taken.argument} {i}" for i, taken in enumerate(SIZES)])
-def test_an_odd_size_is_refused_by_the_name_of_its_argument(taken: Taken) -> None:
+def test_error_for_an_invalid_size_names_the_argument(taken: Taken) -> None:
     check_all(taken, (*ODD, 2.0, np.float32(1.0)))
     if 2**63 in taken.valid:
         taken.call(2**63)
@@ -172,6 +172,6 @@ def check_all(taken: Taken, values: tuple[Any, ...]) -> None:
     lambda rng: na.Linear(3, 3, rng),
     lambda rng: write(rng=rng),
 ], ids=["dropout", "attention", "tiles", "a layer", "generation"])
-def test_a_seed_in_the_place_of_a_generator_is_told_how_to_become_one(call: Callable[[Any], Any]) -> None:
+def test_error_for_a_seed_shows_how_to_make_a_generator(call: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=r"rng must be a np.random.Generator or None, got int; np.random.default_rng.3"):
         call(3)

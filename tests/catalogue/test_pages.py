@@ -16,7 +16,7 @@ from numpy_attention.training.byte_pairs import learn_merges as learn_from_chunk
 OURS = ours()
 
 
-def test_attention_is_the_plain_formula(rng: np.random.Generator) -> None:
+def test_attention_equals_the_plain_formula(rng: np.random.Generator) -> None:
     q, k, v = (rng.standard_normal(shape) for shape in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
     mask = rng.random((3, 5)) < 0.5
     mask[1] = False
@@ -25,12 +25,12 @@ def test_attention_is_the_plain_formula(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(weights.sum(axis=-1), np.broadcast_to(mask.any(axis=-1), (2, 3)), rtol=1e-12)
 
 
-def test_the_tied_table_has_the_sum_of_both_gradients(rng: np.random.Generator) -> None:
+def test_tied_table_gets_the_sum_of_both_gradients(rng: np.random.Generator) -> None:
     ids, table, w = np.array([[2, 0, 2], [1, 2, 4]]), rng.standard_normal((5, 3)), rng.standard_normal((3, 3))
     assert gradcheck(OURS.tied_table, OURS.tied_table_backward, (ids, table, w)).ok
 
 
-def test_tokens_one_by_one_get_what_the_whole_text_gets(rng: np.random.Generator) -> None:
+def test_next_outputs_equal_outputs_of_the_whole_text(rng: np.random.Generator) -> None:
     x, *w = (rng.standard_normal(shape) for shape in ((6, 3), (3, 2), (3, 2), (3, 4)))
     q, k, v = (x @ one for one in w)
     whole, _ = ops.scaled_dot_product_attention(q, k, v, ops.causal_mask(6))
@@ -41,7 +41,7 @@ def test_tokens_one_by_one_get_what_the_whole_text_gets(rng: np.random.Generator
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-12)
 
 
-def test_merges_are_those_of_the_vocabulary_where_a_text_is_one_chunk(rng: np.random.Generator) -> None:
+def test_merges_equal_those_of_the_vocabulary_for_one_chunk(rng: np.random.Generator) -> None:
     text = bytes(rng.integers(97, 100, 60).tolist())
     merges = OURS.learn_merges(list(text), 8)
     assert merges == learn_from_chunks({text.decode(): 1}, 264)
@@ -49,7 +49,7 @@ def test_merges_are_those_of_the_vocabulary_where_a_text_is_one_chunk(rng: np.ra
     assert OURS.encode(list(other), merges) == BytePairVocabulary(merges).encode(other.decode()).tolist()
 
 
-def test_top_p_and_a_draw_are_the_sampler(rng: np.random.Generator) -> None:
+def test_top_p_agrees_with_the_sampler(rng: np.random.Generator) -> None:
     logits = 2 * rng.standard_normal((40, 7))
     p = OURS.top_p(logits, 0.7)
     np.testing.assert_allclose(p.sum(axis=-1), 1.0)
@@ -63,7 +63,7 @@ def test_top_p_and_a_draw_are_the_sampler(rng: np.random.Generator) -> None:
         assert row[:kept].sum() >= 0.7 > row[: kept - 1].sum()
 
 
-def test_a_draw_cuts_the_line_in_pieces_as_long_as_the_probabilities(rng: np.random.Generator) -> None:
+def test_draw_returns_each_token_with_its_probability(rng: np.random.Generator) -> None:
     p = rng.random(5)
     p /= p.sum()
     u = (np.arange(20_000) + 0.5) / 20_000
@@ -71,14 +71,14 @@ def test_a_draw_cuts_the_line_in_pieces_as_long_as_the_probabilities(rng: np.ran
     np.testing.assert_allclose(shares, p, atol=1e-4)
 
 
-def test_differences_are_the_gradient(rng: np.random.Generator) -> None:
+def test_differences_equal_the_gradient(rng: np.random.Generator) -> None:
     x, dy = rng.standard_normal((2, 3, 4))
     s = x.sum(axis=-1, keepdims=True)
     right = dy * np.tanh(s) + (dy * x).sum(axis=-1, keepdims=True) * (1 - np.tanh(s) ** 2)
     np.testing.assert_allclose(OURS.differences(x, dy, 1e-5), right, rtol=1e-7, atol=1e-8)
 
 
-def test_the_joined_gradient_is_that_of_the_whole_batch(rng: np.random.Generator) -> None:
+def test_joined_gradient_equals_gradient_of_the_whole_batch(rng: np.random.Generator) -> None:
     logits, targets = rng.standard_normal((7, 5)), rng.integers(0, 5, 7)
     targets[3] = -100
     parts = slice(0, 2), slice(2, 4), slice(4, 7)
@@ -100,6 +100,6 @@ def test_the_joined_gradient_is_that_of_the_whole_batch(rng: np.random.Generator
     ("logits_step_by_step", lambda model, ids: np.zeros((*ids.shape, 7)), "the logits of token 0 are off"),
     ("low_rank_start", lambda w, rank, rng: LowRank(2 * w, rank, rng=rng), "y differs from x w by"),
 ])
-def test_a_wrong_thing_is_told_where_it_is_wrong(covers: str, wrong: Any, message: str) -> None:
+def test_trial_reports_a_wrong_answer(covers: str, wrong: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         TRIALS[covers][1](wrong, 0)

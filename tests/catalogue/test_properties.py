@@ -76,13 +76,13 @@ def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed", "sizes"), [
-    ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # an error estimate that was too small by chance
+    ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # the error estimate was too small
     ("SequenceClassifier: mean", 0, None),  # an inactive relu that is almost active
     ("relu", 18, None),
     ("linear_cross_entropy: logits of some hundred, blocks of 2", 340, None),  # p = exp(s - l) is 1 in all last bits
     ("linear_cross_entropy: logits of some hundred, blocks of 2", 2956, None),  # off by 1e-10 of the gradient
-], ids=["luck", "off in a model", "off", "long stair", "longer stair"])
-def test_no_false_alarm_where_there_once_was_one(name: str, seed: int, sizes: dict | None) -> None:
+], ids=["error estimate", "relu in a model", "relu", "rounded softmax", "small error"])
+def test_earlier_false_alarms_do_not_return(name: str, seed: int, sizes: dict | None) -> None:
     properties.gradients_agree_with_differences(table.CATALOGUE[name], seed, sizes)
 
 
@@ -107,7 +107,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_breaks_a_property_is_told_so(name: str) -> None:
+def test_property_fails_for_a_broken_op(name: str) -> None:
     op, op_backward, message = BROKEN[name]
     entry = Entry("broken", "broken", "x: B d", op, op_backward)
     with pytest.raises(AssertionError, match=message):
@@ -118,7 +118,7 @@ def test_what_breaks_a_property_is_told_so(name: str) -> None:
     ({"y": np.float64}, True), ({"dx": np.float64}, True),
     ({"y": np.float32}, False), ({"dx": np.float32}, False), ({"dx": np.float16}, False),
 ])
-def test_a_dtype_that_is_not_kept_is_said_to_be_widened_or_not(dtypes: dict[str, type], widened: bool) -> None:
+def test_error_for_a_changed_dtype_has_flag_widened(dtypes: dict[str, type], widened: bool) -> None:
     def op(x: np.ndarray) -> Any:
         return x.astype(dtypes.get("y", x.dtype)), x
 
@@ -130,13 +130,13 @@ def test_a_dtype_that_is_not_kept_is_said_to_be_widened_or_not(dtypes: dict[str,
     assert failure.value.widened == widened
 
 
-def test_a_forward_that_changes_its_inputs_is_told_so() -> None:
+def test_reports_forward_that_changes_its_inputs() -> None:
     entry = Entry("broken", "broken", "x: B d", changes_x, lambda dy, x: 2 * dy)
     with pytest.raises(AssertionError, match="the forward changed its inputs"):
         properties.nothing_is_changed(entry, 0)
 
 
-def test_an_error_that_says_nothing_and_a_wrong_call_that_is_accepted_are_told_so() -> None:
+def test_reports_wrong_calls_with_poor_message_or_without_error() -> None:
     def refuse(x: np.ndarray) -> Any:
         raise ValueError("no")
 
@@ -146,12 +146,12 @@ def test_an_error_that_says_nothing_and_a_wrong_call_that_is_accepted_are_told_s
             properties.wrong_calls_are_refused(entry, 0)
 
 
-def test_a_forward_with_another_formula_is_told_so() -> None:
+def test_reports_forward_with_a_wrong_formula() -> None:
     wrong = replace(table.CATALOGUE["softmax"], op=lambda x: (ops.softmax(x)[0] * 1.001, None))
     with pytest.raises(AssertionError, match="the forward gives"):
         properties.forward_matches_formula(wrong, 0)
 
 
-def test_the_plain_formulas_cover_each_op_that_a_mistake_spoils() -> None:
+def test_every_op_with_a_wrong_forward_has_a_plain_formula() -> None:
     with_mistakes = {mistake.covers for mistake in MISTAKES.values() if mistake.op is not None}
     assert with_mistakes & {entry.covers for entry in ENTRIES} <= set(table.PLAIN)

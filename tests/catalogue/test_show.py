@@ -15,7 +15,7 @@ def two_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_mistakes")
-def test_every_mistake_is_shown_with_its_words_and_what_weaker_checks_miss() -> None:
+def test_prints_all_mistakes_and_the_misses_of_weaker_checks() -> None:
     out = io.StringIO()
     assert show.print_gallery(out) == 0
     text = out.getvalue()

@@ -40,25 +40,25 @@ def test_every_layer_and_model_is_in_the_catalogue() -> None:
     assert found <= covered, f"no entry on a page of the catalogue for {sorted(found - covered)}"
 
 
-def test_names_are_given_once() -> None:
+def test_names_are_unique() -> None:
     for name in ("ENTRIES", "PLAIN", "TRIALS", "EXERCISES", "OURS"):
         found = [one if isinstance(one, str) else one.name for page in table.PAGES for one in getattr(page, name, ())]
         assert len(set(found)) == len(found), name
 
 
-def test_a_page_is_found_by_itself_and_pages_stand_in_the_order_of_the_book() -> None:
+def test_all_pages_are_found_in_the_order_of_the_chapters() -> None:
     files = {path.stem for path in Path(pages.__path__[0]).glob("*.py")} - {"__init__"}
     assert {page.__name__.rpartition(".")[2] for page in table.PAGES} == files
     chapters = [page.CHAPTER for page in table.PAGES]
     assert chapters == sorted(chapters)
     known = {"CHAPTER", "ENTRIES", "PLAIN", "TRIALS", "EXERCISES", "OURS"}
     for page in table.PAGES:
-        assert {"ENTRIES", "TRIALS", "EXERCISES"} & vars(page).keys(), f"{page.__name__} has no entry, trial or exercise"
+        assert {"ENTRIES", "TRIALS", "EXERCISES"} & vars(page).keys(), f"{page.__name__} defines no entry"
         near = {name for name in vars(page) if name + "S" in known or name.rstrip("S") in known}
         assert near <= known, f"{page.__name__}: a table with a wrong name is ignored"
 
 
-def test_a_page_imports_nothing_that_runs_pages() -> None:
+def test_pages_do_not_import_modules_that_run_pages() -> None:
     runners = ("table", "properties", "weaker", "show")
     for page in table.PAGES:
         text = Path(str(page.__file__)).read_text("utf-8")
@@ -66,7 +66,7 @@ def test_a_page_imports_nothing_that_runs_pages() -> None:
 
 
 @pytest.mark.parametrize("covers", table.TRIALS)
-def test_the_right_thing_passes_its_trial(covers: str) -> None:
+def test_right_answer_passes_its_trial(covers: str) -> None:
     right, trial = table.TRIALS[covers]
     for seed in range(20):
         trial(right, seed)
@@ -86,7 +86,7 @@ def test_run_prints_a_line_for_each_entry_and_counts_failures() -> None:
     assert last.startswith("5 checked, 0 wrong")
 
 
-def test_run_names_what_was_left_to_differences_and_why() -> None:
+def test_run_names_gradients_compared_with_differences() -> None:
     out = io.StringIO()
     assert table.run(["relu"], stream=out) == 0
     relu, corner, exact, left, _ = out.getvalue().splitlines()
@@ -96,12 +96,12 @@ def test_run_names_what_was_left_to_differences_and_why() -> None:
     assert left == "by differences: relu: on the corner"
 
 
-def test_run_refuses_a_name_it_does_not_know() -> None:
+def test_run_refuses_unknown_name() -> None:
     with pytest.raises(ValueError, match="sotfmax"):
         table.run(["sotfmax"])
 
 
-def test_run_counts_what_is_wrong_and_prints_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_counts_failures_and_prints_their_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = table.CATALOGUE["softmax"]
     wrong = replace(entry, op_backward=lambda dy, cache: -ops.softmax_backward(dy, cache))
     monkeypatch.setitem(table.CATALOGUE, "softmax", wrong)
