@@ -65,7 +65,7 @@ def test_a_dtype_that_was_widened_is_told_how_and_shown_without_numbers() -> Non
     said = told("embedding", answer)
     said, _, example = said.partition("The smallest example found:")
     assert "dtable of float32 is float64" in said
-    assert "np.zeros makes float64: use np.zeros_like(...)" in said
+    assert "np.zeros returns float64: use np.zeros_like(...)" in said
     assert "table of shape (" in example
     assert " = [" not in example
 

@@ -1,1 +1,1 @@
-"""A page for each topic: what is claimed of an op, a layer or a model, and how it is held."""
+"""One page for each topic: entries, trials, exercises and known mistakes of ops, layers and models."""

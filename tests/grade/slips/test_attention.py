@@ -63,5 +63,5 @@ def test_each_question_is_a_property_of_its_own() -> None:
     right = "right attention: two queries and three keys, no mask right attention: a batch of heads"
     assert said.startswith(right)
     assert "right attention: arrays of float32 WRONG attention: a mask" in said
-    assert "A known mistake, `mask_ignored`: The mask is not used yet; that is tutorial 5" in said
-    assert "right attention: a mask WRONG attention: a mask whose second row" in told("attention_forward", forward())
+    assert "A known mistake, `mask_ignored`: The mask is not used; as tutorial 5 shows" in said
+    assert "right attention: a mask WRONG attention: a mask that hides all keys" in told("attention_forward", forward())

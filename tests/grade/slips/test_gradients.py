@@ -29,13 +29,13 @@ def adam(*lines: str) -> str:
 
 PLANTED = {
     "sign_of_the_sum": (
-        "softmax", "return y * (dy + (dy * y).sum(axis=axis, keepdims=True))", "its sign is flipped"),
+        "softmax", "return y * (dy + (dy * y).sum(axis=axis, keepdims=True))", "The sum has the wrong sign"),
     "mean_not_weighted": (
         "softmax", "return y * (dy - dy.mean(axis=axis, keepdims=True))", "The plain mean of dy is subtracted"),
     "y_missing_from_dy": (
-        "softmax", "return dy - y * (dy * y).sum(axis=axis, keepdims=True)", "the factor y before dy is missing"),
+        "softmax", "return dy - y * (dy * y).sum(axis=axis, keepdims=True)", "the factor y of dy is missing"),
     "y_missing_before_the_bracket": (
-        "softmax", "return dy - (dy * y).sum(axis=axis, keepdims=True)", "the factor y before it is missing"),
+        "softmax", "return dy - (dy * y).sum(axis=axis, keepdims=True)", "but its factor y is missing"),
     "log_softmax": (
         "softmax", "return dy - y * dy.sum(axis=axis, keepdims=True)", "the gradient of log(softmax(x))"),
     "mean_of_all_places": (
@@ -43,21 +43,21 @@ PLANTED = {
         "Every row of the table gets the mean of all dy"),
     "mean_of_all_places_for_the_rows_read": (
         "embedding", "dtable[ids] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)\n    return dtable",
-        "Every row that was read gets the mean of all dy"),
+        "Every used row gets the mean of all dy"),
     "mean_of_its_places": (
         "embedding",
         "for v in ids.reshape(-1):\n        dtable[v] = dy[ids == v].mean(axis=0)\n    return dtable",
-        "gets the mean of its n terms, where they must be added up"),
+        "gets the mean of its n terms instead of their sum"),
     "ids_not_flattened": (
         "embedding", "for n, v in enumerate(ids):\n        dtable[v] += dy[n]\n    return dtable",
-        "each v is a whole row of ids"),
-    "scale_upside_down": ("attention", ATTENTION, "sqrt(d_k) is upside down"),
-    "root_missing_in_du": ("gelu", GELU.format("1 + 3 * 0.044715 * x**2"), "lacks the factor sqrt(2 / pi)"),
+        "v is a row of ids"),
+    "scale_upside_down": ("attention", ATTENTION, "divided by the scale 1/sqrt(d_k) instead of multiplied"),
+    "root_missing_in_du": ("gelu", GELU.format("1 + 3 * 0.044715 * x**2"), "has no factor sqrt(2 / pi)"),
     "three_missing_in_du": ("gelu", GELU.format("C * (1 + 0.044715 * x**2)"), "the 3 is missing"),
     "RootLeftOut": (
-        "adam", adam(HATS, "p -= self.learning_rate * m_hat / (v_hat + self.eps)"), "must be divided by its root"),
+        "adam", adam(HATS, "p -= self.learning_rate * m_hat / (v_hat + self.eps)"), "instead of sqrt(v_hat)"),
     "PowerOfTheBracket": (
-        "adam", adam("m_hat, v_hat = m / (1 - b1) ** t, v / (1 - b2) ** t", STEP), "the correction is 1 - beta^t"),
+        "adam", adam("m_hat, v_hat = m / (1 - b1) ** t, v / (1 - b2) ** t", STEP), "divides by (1 - beta)^t instead of 1 - beta^t"),
     "CorrectedMeansStored": (
         "adam", adam(HATS, "self.m[name], self.v[name] = m_hat, v_hat", STEP), "m_hat and v_hat are stored"),
     "CorrectedMeanStored": (
