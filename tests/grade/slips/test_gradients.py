@@ -57,7 +57,8 @@ PLANTED = {
     "RootLeftOut": (
         "adam", adam(HATS, "p -= self.learning_rate * m_hat / (v_hat + self.eps)"), "instead of sqrt(v_hat)"),
     "PowerOfTheBracket": (
-        "adam", adam("m_hat, v_hat = m / (1 - b1) ** t, v / (1 - b2) ** t", STEP), "divides by (1 - beta)^t instead of 1 - beta^t"),
+        "adam", adam("m_hat, v_hat = m / (1 - b1) ** t, v / (1 - b2) ** t", STEP),
+        "divides by (1 - beta)^t instead of 1 - beta^t"),
     "CorrectedMeansStored": (
         "adam", adam(HATS, "self.m[name], self.v[name] = m_hat, v_hat", STEP), "m_hat and v_hat are stored"),
     "CorrectedMeanStored": (
