@@ -1,4 +1,4 @@
-"""Diagrams of the work around a model: the check of a gradient, the training step, the house of the source."""
+"""Diagrams of the work around a model: the check of a gradient, the training step, the package layout."""
 
 import re
 from itertools import pairwise
@@ -83,31 +83,31 @@ def training_step() -> Drawing:
     return d
 
 
-def house() -> Drawing:
-    """The floors of the source, read off the map on the page for contributors."""
+def package_layout() -> Drawing:
+    """The layers of imports, read from the map on the page for contributors."""
     page = PAGE.read_text(encoding="utf-8")
-    found = re.search(r"## The house.*?```text\n(.*?)```", page, re.DOTALL)
+    found = re.search(r"## Package layout.*?```text\n(.*?)```", page, re.DOTALL)
     assert found, "no map"
-    floors = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
+    levels = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
-        "house", "The house of the source",
-        "A house of ten floors and their rooms: under the roof the commands, then the tutor, tasks, runs, "
-        "models, layers, ops and training; words, files and the checker on the ground.", 100,
+        "house", "The package layout",
+        "The packages in ten layers of imports: at the top the commands, then the tutor, tasks, runs, models, "
+        "layers, ops and training; errors, backend and the checker at the bottom.", 100,
     )
     left, right, y = 20, 400, 94.0
-    for rooms, purposes in floors:
-        assert len(rooms) == len(purposes), rooms
-        wide = (right - left) / len(rooms)
+    for packages, purposes in levels:
+        assert len(packages) == len(purposes), packages
+        wide = (right - left) / len(packages)
         texts = [wrapped(purpose, wide - 14) for purpose in purposes]
         deepest = max(text.count("\n") for text in texts)
         height = 51 + 17 * deepest
-        for n, (room, text) in enumerate(zip(rooms, texts)):
-            kind = "step" if room in BOOK else "kept" if room in CHECKS else "quiet"
-            text += "\n" * (deepest - text.count("\n"))  # all names of a floor in one line
-            d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{room}`\n{text}", kind, height - 4)
+        for n, (package, text) in enumerate(zip(packages, texts)):
+            kind = "step" if package in BOOK else "kept" if package in CHECKS else "quiet"
+            text += "\n" * (deepest - text.count("\n"))  # aligns all names of a layer
+            d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{package}`\n{text}", kind, height - 4)
         y += height
     d.arrow((left - 8, 90), (210, 10), (right + 8, 90), head=False)
-    d.say(210, 78, "a file uses its own floor and those below", "middle", "soft")
+    d.say(210, 78, "imports from its own layer and below", "middle", "soft")
     for x, kind, what in ((22, "step", "the book"), (150, "kept", "checks and tutor"), (318, "quiet", "tools")):
         d.cells(x, y + 10, 1, 1, 20, lambda i, j, kind=kind: kind)
         d.say(x + 28, y + 25, what, role="soft")
