@@ -94,7 +94,7 @@ def package_layout() -> Drawing:
         "The packages in ten layers of imports: at the top the commands, then the tutor, tasks, runs, models, "
         "layers, ops and training; errors, backend and the checker at the bottom.", 100,
     )
-    left, right, y = 20, 400, 94.0
+    left, right, y = 20, 400, 36.0
     for packages, purposes in levels:
         assert len(packages) == len(purposes), packages
         wide = (right - left) / len(packages)
@@ -106,8 +106,7 @@ def package_layout() -> Drawing:
             text += "\n" * (deepest - text.count("\n"))  # aligns all names of a layer
             d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{package}`\n{text}", kind, height - 4)
         y += height
-    d.arrow((left - 8, 90), (210, 10), (right + 8, 90), head=False)
-    d.say(210, 78, "imports from its own layer and below", "middle", "soft")
+    d.say(210, 24, "a file imports from its own layer and from the layers below", "middle", "soft")
     for x, kind, what in ((22, "step", "the book"), (150, "kept", "checks and tutor"), (318, "quiet", "tools")):
         d.cells(x, y + 10, 1, 1, 20, lambda i, j, kind=kind: kind)
         d.say(x + 28, y + 25, what, role="soft")
