@@ -1,4 +1,4 @@
-"""Diagrams of what is kept and what is made again: the stored keys and values, and attention in tiles."""
+"""Diagrams of stored and recomputed values: the KV cache, and attention in tiles."""
 
 from docs.diagrams.pen import Drawing
 
@@ -6,13 +6,13 @@ SUBSCRIPTS = "₀₁₂₃₄"
 
 
 def kv_cache() -> Drawing:
-    """Four steps of generation: what is stored, what is new."""
+    """Four steps of generation: the stored and the new keys and values."""
     d = Drawing(
         "kv-cache", "Keys and values, stored step by step",
-        "Four steps. Each makes one query, one key and one value; the query looks at the keys of all earlier steps, "
-        "which lie stored, and at its own. The rows grow by one column a step.", 470,
+        "Four steps. Each step computes one query, one key and one value. The query looks at the stored keys of all earlier "
+        "steps and at its own key. The rows grow by one column per step.", 470,
     )
-    for x, kind, what in ((16, "step", "made in this step"), (190, "kept", "stored before, only read")):
+    for x, kind, what in ((16, "step", "new in this step"), (190, "kept", "stored earlier, only read")):
         d.cells(x, 16, 1, 1, 20, lambda i, j, kind=kind: kind)
         d.say(x + 28, 31, what, role="soft")
     for t in range(1, 5):
@@ -28,20 +28,20 @@ def kv_cache() -> Drawing:
         out = d.box(390, y + 27, 44, f"y{SUBSCRIPTS[t]}")
         d.arrow((grid.right, y + 42), (out.x, y + 42))
     d.say(16, 424, "*4 letters*", role="green")
-    d.say(100, 424, "went through the model, one a step")
+    d.say(100, 424, "pass through the model, one per step")
     d.say(16, 448, "*10 letters*", role="orange")
-    d.say(100, 448, "without the store: 1 + 2 + 3 + 4")
+    d.say(100, 448, "without the KV cache: 1 + 2 + 3 + 4")
     return d
 
 
 def tiles() -> Drawing:
-    """T x T scores in tiles: one at hand, some skipped, and the little that is kept."""
+    """T x T scores in tiles: the current tile, skipped tiles, and the stored arrays."""
     n, size, x, y = 6, 40, 84, 92
     now = (4, 2)
     d = Drawing(
         "tiles", "Attention in tiles",
-        "A square of six by six tiles, rows of queries against columns of keys. Those above the diagonal are skipped, "
-        "one is at hand. Kept are strips beside the square: q, k, v, y and the thin L.", 548,
+        "A square of six by six tiles; rows are queries, columns are keys. The tiles above the diagonal are skipped, and "
+        "one tile is being computed. Strips next to the square are stored: q, k, v, y and the thin L.", 548,
     )
     d.say(x + n * size / 2, 22, "keys and values, tile by tile", "middle", "soft")
     for m, name in enumerate("kv"):
@@ -61,10 +61,10 @@ def tiles() -> Drawing:
     d.arrow((x + 6, middle), (x + now[1] * size, middle))
     d.arrow((x + (now[1] + 1) * size, middle), (x + (now[0] + 1) * size - 5, middle))
     legend = [
-        ("kept", "kept: q, k, v, y, and L, one number a query"),
-        ("gradient", "at hand: one tile of scores, forgotten after use"),
-        ("step", "in turn; the backward makes each weight once more"),
-        ("hidden", f"skipped: wholly in the future, {n * (n - 1) // 2} of {n * n}"),
+        ("kept", "stored: q, k, v, y, and L, one number per query"),
+        ("gradient", "current tile of scores, deleted after use"),
+        ("step", "other tiles; the backward recomputes each weight"),
+        ("hidden", f"skipped: entirely in the future, {n * (n - 1) // 2} of {n * n}"),
     ]
     for m, (kind, what) in enumerate(legend):
         top = y + n * size + 40 + 30 * m + (17 if m == 3 else 0)
@@ -73,5 +73,5 @@ def tiles() -> Drawing:
         if kind == "step":
             d.say(46, top + 33, "from its score and its row's L: exp(s - L)")
     d.arrow((16, 523), (40, 523))
-    d.say(46, 528, "carried along a row: the largest score m, total, a")
+    d.say(46, 528, "updated along a row: the largest score m, total, a")
     return d

@@ -17,18 +17,18 @@ LOOP = "numpy_attention/training/loop.py"
 
 
 def two_roads() -> Drawing:
-    """A slope by differences and by the backward."""
+    """A slope by numerical differences and by the backward."""
     d = Drawing(
-        "two-roads", "Two roads to one number",
-        "From one random place two roads lead to the slope of the loss along v. Left: two forwards and a difference. "
-        "Right: one forward, the backward, and a sum. Below, both numbers, equal to nine digits.", 448,
+        "two-roads", "Two ways to one number",
+        "From one random point, two ways lead to the slope of the loss along v. Left: two forwards and a difference. "
+        "Right: one forward, the backward, and a sum. Below: both numbers, equal to nine digits.", 448,
     )
     rng = np.random.default_rng(10)
     x, dy, v = rng.standard_normal((3, 6))
     h = 1e-5
     measured = float(np.sum(dy * (na.softmax(x + h * v)[0] - na.softmax(x - h * v)[0]))) / (2 * h)
     y, cache = na.softmax(x)
-    claimed, wrong = float(np.sum(na.softmax_backward(dy, cache) * v)), float(np.sum(y * (1 - y) * dy * v))
+    analytic, wrong = float(np.sum(na.softmax_backward(dy, cache) * v)), float(np.sum(y * (1 - y) * dy * v))
     start = d.box(210, 14, 260, "x, dy and a direction v, all random")
     left, right, w = 108, 312, 192
     measure = d.box(left, 84, w, "*forward, twice*\nL(h) = sum(dy * f(x + h v))\nL(-h) likewise", "step")
@@ -42,21 +42,21 @@ def two_roads() -> Drawing:
     d.arrow((right, once.bottom), (right, back.y))
     d.arrow((right, back.bottom), (right, along.y))
     a = d.box(left, 326, w, f"`{measured:.9f}`")
-    b = d.box(right, 326, w, f"`{claimed:.9f}`")
+    b = d.box(right, 326, w, f"`{analytic:.9f}`")
     d.arrow((left, slope.bottom), (left, a.y))
     d.arrow((right, along.bottom), (right, b.y))
-    d.say(210, 384, "softmax, its own backward: equal to nine digits", "middle", "green")
+    d.say(210, 384, "softmax with its right backward: equal to nine digits", "middle", "green")
     d.box(right, 400, w, f"`{wrong:.9f}`")
-    d.say(left + 96, 420, "the diagonal alone:", "end", "orange")
+    d.say(left + 96, 420, "only the diagonal (mistake):", "end", "orange")
     return d
 
 
 def training_step() -> Drawing:
-    """Batch, forward, backward, clip, step, and again; what is written down on the way."""
+    """The loop of batch, forward, backward, clip and optimizer, with the log and the checkpoint."""
     d = Drawing(
         "training-step", "The training step, a loop",
-        "Six boxes in a column: batch, forward, backward, clip, optimizer, parameters; a line leads from the last "
-        "back to the first. Beside them a log takes the loss and the norm, a checkpoint the parameters.", 520,
+        "Six boxes in a column: batch, forward, backward, clip, optimizer, parameters; a line leads from the last box "
+        "to the first. On the right, a log stores the loss and the norm, and a checkpoint stores the parameters.", 520,
     )
     cx, w = 172, 278
     d.quoted += [
@@ -69,16 +69,16 @@ def training_step() -> Drawing:
     back = d.box(cx, 180, w, f"*backward*\n{codes[1]}", "gradient")
     clip = d.box(cx, 262, w, f"*clip*\n{codes[2].replace('norm = ', '')}", "gradient")
     step = d.box(cx, 344, w, f"*optimizer*\n{codes[3]}", "step")
-    parameters = d.box(cx, 426, w, "*parameters*\nmoved a little, in place", "weights")
+    parameters = d.box(cx, 426, w, "*parameters*\nchanged a little, in place", "weights")
     column = [batch, forward, back, clip, step, parameters]
     for one, next_one in pairwise(column):
         d.arrow((cx, one.bottom), (cx, next_one.y))
     d.arrow((parameters.x, parameters.cy), (14, parameters.cy), (14, batch.cy), (batch.x, batch.cy))
-    d.say(16, 500, "and again, with a rate for each step", role="soft")
+    d.say(16, 500, "repeat, with a learning rate for each step", role="soft")
     log = d.box(366, 180, 92, "*log*\nloss, norm,\nrate, speed", "kept")
     d.arrow((forward.right, forward.cy), (log.cx, forward.cy), (log.cx, log.y))
     d.arrow((clip.right, clip.cy), (log.cx, clip.cy), (log.cx, log.bottom))
-    saved = d.box(366, 344, 92, "*checkpoint*\nenough to\ngo on from", "kept")
+    saved = d.box(366, 344, 92, "*checkpoint*\nenough to\nresume", "kept")
     d.arrow((parameters.right, parameters.cy), (saved.cx, parameters.cy), (saved.cx, saved.bottom))
     return d
 

@@ -136,7 +136,7 @@ def by_hand(tab: Any) -> list[str]:
     if not np.isclose(moved[1, 1], 0.2) or np.count_nonzero(np.abs(moved) > 1e-9) != 1:
         wrong.append(f"fingers: + + - + at q[1, 1] moved q by {moved.tolist()}")
     wrong += as_shown(tab, "after q has moved")
-    if "q[1, 1]" not in tab.locator(".fingers-said").first.inner_text():
+    if "q[1, 1]" not in tab.locator(".fingers-output").first.inner_text():
         wrong.append("fingers: what was moved is not named")
     tab.locator('[data-cell="weights,2,0"]').first.focus()
     tab.keyboard.press("m")
@@ -144,7 +144,7 @@ def by_hand(tab: Any) -> list[str]:
         wrong.append("fingers: m hides no pair")
     wrong += as_shown(tab, "with a hidden pair")
     tab.locator('[data-cell="dq,1,0"]').first.focus()
-    said, error = tab.locator(".fingers-said").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
+    said, error = tab.locator(".fingers-output").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
     if "dscores[1, 0] · k[0, 0]" not in said or tab.locator(".fingers:not([data-small]) td.lit").count() != 8:
         wrong.append(f"fingers: dq[1, 0] is explained by {said!r}")
     if not float(error.rsplit(" ", 1)[1]) < 1e-8:
