@@ -213,7 +213,7 @@ class Fingers {
     this.build();
   }
 
-  draw() {                                        // the numbers of this seed; edited numbers are replaced
+  draw() {                                        // draw the numbers of this seed; they do not depend on T and d
     const normal = randomNumbers(1000 * this.seed);
     const drawn = Object.fromEntries(INPUTS.map(name => [name, matrix(6, 4, normal)]));
     const cut = (name, f) => matrix(this.T, this.d, (i, j) => f(i, j, drawn[name][i][j]));

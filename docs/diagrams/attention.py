@@ -14,8 +14,8 @@ def chain_and_pairs() -> Drawing:
     """Five words in a recurrence and in attention, and the path from one word to another in both."""
     d = Drawing(
         "chain-and-pairs", "A chain of states, and all pairs at once",
-        "Five words, drawn twice. Top: each state depends on one word and on the previous state; four arrows lead from "
-        "the word cat to the state of the word it. Bottom: one arrow leads from every word to every result.",
+        "Five words, drawn twice. Top: each state depends on one word and on the previous state; four arrows lead "
+        "from the word cat to the state of the word it. Bottom: one arrow leads from every word to every result.",
         408,
     )
     names, xs = ("The", "cat", "slept", "because", "it"), [50 + 80 * n for n in range(5)]
@@ -44,8 +44,8 @@ def backward() -> Drawing:
     """The graph of attention's backward, each arrow with its line of code."""
     d = Drawing(
         "attention-backward", "The backward of attention, an arrow for each line",
-        "Arrows lead from dy to dv and to dweights, from dweights to dscores, and from dscores to dq and to dk. Next to "
-        "each arrow is its line of NumPy, below a comment with the forward line.", 594,
+        "Arrows lead from dy to dv and to dweights, from dweights to dscores, and from dscores to dq and to dk. Next "
+        "to each arrow is its line of NumPy, below a comment with the forward line.", 594,
     )
     spine, text, leaf = 64, 80, 374
     d.say(20, 24, "*forward*", role="soft")
@@ -99,8 +99,8 @@ def masks() -> Drawing:
     """Two masks and their combination; one row in the forward and in the backward of the softmax."""
     d = Drawing(
         "masks", "Two masks, and one row of the softmax",
-        "A causal mask and a padding mask are combined into one mask. Below, the row of one query: scores, masked scores "
-        "with minus infinity, weights and gradients; hidden keys have weight zero and gradient zero.", 420,
+        "A causal mask and a padding mask are combined into one mask. Below, the row of one query: scores, masked "
+        "scores with minus infinity, weights and gradients; hidden keys have weight zero and gradient zero.", 420,
     )
     causal, padding = na.causal_mask(6), na.padding_mask(np.array([4]), T=6)[0, 0]
     both = causal & padding
@@ -139,8 +139,8 @@ def many_heads() -> Drawing:
     """Multi-head attention from x to y, with every shape."""
     d = Drawing(
         "multi-head-attention", "Multi-head attention, shape by shape",
-        "x is multiplied by w_q, w_k and w_v and split into H heads. q and k give scores (B, H, T, T), whose softmax weights "
-        "v. The heads are joined to (B, T, H d_k), and w_o gives y with shape (B, T, d_model).", 720,
+        "x is multiplied by w_q, w_k and w_v and split into H heads. q and k give scores (B, H, T, T), whose softmax "
+        "weights v. The heads are joined to (B, T, H d_k), and w_o gives y with shape (B, T, d_model).", 720,
     )
     columns = {"q": 76, "k": 210, "v": 344}
     x = d.box(210, 14, 150, "`x`\n`(B, T, d_model)`")

@@ -9,8 +9,8 @@ def kv_cache() -> Drawing:
     """Four steps of generation: the stored and the new keys and values."""
     d = Drawing(
         "kv-cache", "Keys and values, stored step by step",
-        "Four steps. Each step computes one query, one key and one value. The query looks at the stored keys of all earlier "
-        "steps and at its own key. The rows grow by one column per step.", 470,
+        "Four steps. Each step computes one query, one key and one value. The query looks at the stored keys of all "
+        "earlier steps and at its own key. The rows grow by one column per step.", 470,
     )
     for x, kind, what in ((16, "step", "new in this step"), (190, "kept", "stored earlier, only read")):
         d.cells(x, 16, 1, 1, 20, lambda i, j, kind=kind: kind)
@@ -40,8 +40,8 @@ def tiles() -> Drawing:
     now = (4, 2)
     d = Drawing(
         "tiles", "Attention in tiles",
-        "A square of six by six tiles; rows are queries, columns are keys. The tiles above the diagonal are skipped, and "
-        "one tile is being computed. Strips next to the square are stored: q, k, v, y and the thin L.", 548,
+        "A square of six by six tiles; rows are queries, columns are keys. The tiles above the diagonal are skipped, "
+        "and one tile is being computed. Strips next to the square are stored: q, k, v, y and the thin L.", 548,
     )
     d.say(x + n * size / 2, 22, "keys and values, tile by tile", "middle", "soft")
     for m, name in enumerate("kv"):

@@ -14,8 +14,8 @@ def layer_norm() -> Drawing:
     """The three paths from one number of a vector to the normalized numbers."""
     d = Drawing(
         "layer-norm", "Three paths through layer norm",
-        "Three paths lead from one number x_j of a row to the normalized row: directly to its own position; through the "
-        "mean to all positions; through r to all positions. Below, the three terms of dx.", 464,
+        "Three paths lead from one number x_j of a row to the normalized row: directly to its own position; through "
+        "the mean to all positions; through r to all positions. Below, the three terms of dx.", 464,
     )
     d.say(16, 48, "`x`")
     d.cells(62, 30, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "data",
@@ -52,8 +52,8 @@ def block() -> Drawing:
     """Pre-LN and post-LN side by side, with the path of the gradient."""
     d = Drawing(
         "block", "The two transformer blocks",
-        "Two blocks from x down to y. In pre-LN the norms are on the branches, and the gradient passes up the residual "
-        "stream unchanged. In post-LN the gradient passes through a norm after every sublayer.", 566,
+        "Two blocks from x down to y. In pre-LN the norms are on the branches, and the gradient passes up the "
+        "residual stream unchanged. In post-LN the gradient passes through a norm after every sublayer.", 566,
     )
     for left, name, pre in ((4, "pre-LN, since GPT-2", True), (214, "post-LN, 2017", False)):
         stream, branch, back = left + 46, left + 136, left + 32
@@ -97,9 +97,9 @@ def gpt() -> Drawing:
     """GPT from ids to the loss, and the table that is used twice."""
     d = Drawing(
         "gpt", "A character GPT, from letters to the loss",
-        "Letters are looked up in a table and pass through the blocks and a last norm; then the same table gives the logits. "
-        "The loss compares the logits with the text shifted by one letter. Both uses give the table a gradient; the two "
-        "gradients are added.", 590,
+        "Letters are looked up in a table and pass through the blocks and a last norm; then the same table gives the "
+        "logits. The loss compares the logits with the text shifted by one letter. Both uses give the table a "
+        "gradient; the two gradients are added.", 590,
     )
     text, flow, side = "The value", 138, 345
 
@@ -139,8 +139,8 @@ def encoder_decoder() -> Drawing:
     """The encoder-decoder with its three attentions, and the mask of each."""
     d = Drawing(
         "encoder-decoder", "The encoder-decoder and its three attentions",
-        "Left: the encoder with self-attention. Right: the decoder with masked self-attention and cross-attention; the keys "
-        "and values of cross-attention come from the context. Below: the mask of each attention.", 674,
+        "Left: the encoder with self-attention. Right: the decoder with masked self-attention and cross-attention; "
+        "the keys and values of cross-attention come from the context. Below: the mask of each attention.", 674,
     )
     left, right = 102, 312
     source = d.box(left, 14, 150, "`source_ids`\n`(B, T_s)`")

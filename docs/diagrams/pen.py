@@ -1,8 +1,8 @@
 """A pen for the site's diagrams: boxes, arrows, text and cells, written as SVG and also stored for the tests.
 
 Every drawing is 420 units wide, about the width of a phone, so the text has nearly its original size on a phone. Each
-colour has one meaning in all drawings: see `KINDS`. A page contains the SVG itself and chooses light or dark colours. If
-the file is opened alone, or as a picture, the drawing follows the system's setting and has its own background.
+colour has one meaning in all drawings: see `KINDS`. A page contains the SVG itself and chooses light or dark colours.
+If the file is opened alone, or as a picture, the drawing follows the system's setting and has its own background.
 """
 
 from __future__ import annotations

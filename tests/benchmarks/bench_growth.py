@@ -4,7 +4,7 @@
 
 Growth: each size of the model is doubled separately; the exponent is log2 of the growth of the step's time. The table
 compares it with the exponent of the number of operations in the matrix products. Roofline: work with I operations for
-each byte it moves can run at no more than the smaller of two rates: the products' rate, and I times the memory's bandwidth.
+each byte it moves has a limit: the smaller of two rates, the products' rate and I times the memory's bandwidth.
 """
 
 import argparse
@@ -100,7 +100,8 @@ def roofline(rounds: int, threads: int, picture: Path | None) -> None:
     for name, (_, flop, moved) in cases.items():
         limit = min(roof, flop / moved * bandwidth)
         found.append((name, flop / moved, rates[name], limit))
-    print(f"\nproducts: {roof:.0f} GFLOP/s; memory: {bandwidth:.1f} GB/s; corner at {roof / bandwidth:.1f} FLOP per byte\n")
+    corner = f"corner at {roof / bandwidth:.1f} FLOP per byte"
+    print(f"\nproducts: {roof:.0f} GFLOP/s; memory: {bandwidth:.1f} GB/s; {corner}\n")
     head = ["work, forward", "FLOP per byte", "GFLOP/s", "limit, GFLOP/s", "share of the limit"]
     table(head, [[n, f"{i:.2f}", f"{r:.1f}", f"{limit:.1f}", f"{r / limit:.0%}"] for n, i, r, limit in found])
     if picture:

@@ -158,6 +158,7 @@ def more_speed(found):
     with_cache = next(results for case, results in races(found, "generation") if case["cache"] and case["batch"] == 1)
     case, one_text = races(found, "long")[-1]
     peak, all_weights = one_text[OURS].peak / 1e9, bytes_of_all_weights(case["size"]) / 1e9
+    memory = f"{peak:.1f} GB; storing all weights would take {all_weights:.0f} GB"
     imports = races(found, "import")[0][1]
     tiled = f"{min(ratios):.2f} to {max(ratios):.2f} of PyTorch's fused attention"
     rows = [
@@ -166,7 +167,7 @@ def more_speed(found):
         ["memory of `tiled_attention` without the inputs, T = 16,384, 8 heads of 64",
          f"{longest[OURS].extra / 1e9:.2f} GB, proportional to T"],
         ["a training step on one text of 16,384 tokens, 6 layers of 384",
-         f"{one_text[OURS].ratio:.2f} of PyTorch's time; {peak:.1f} GB; storing all weights would take {all_weights:.0f} GB"],
+         f"{one_text[OURS].ratio:.2f} of PyTorch's time; {memory}"],
         ["generation with a KV cache, 6 layers of 384, one text",
          f"{1 / with_cache[OURS].ratio:.2f} times as many tokens per second as PyTorch eager"],
         ["`import numpy_attention`, without the time of NumPy", f"{1e3 * imports['beyond numpy'].seconds:.0f} ms"],
