@@ -17,7 +17,7 @@ def layer_norm() -> Drawing:
         "Three paths lead from one number x_j of a row to the normalized row: directly to its own position; through "
         "the mean to all positions; through r to all positions. Below, the three terms of dx.", 464,
     )
-    d.say(16, 48, "`x`")
+    d.write(16, 48, "`x`")
     d.cells(62, 30, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "data",
             lambda i, j: "x_j" if j == 0 else "", wide=56)
     ways = [
@@ -28,7 +28,7 @@ def layer_norm() -> Drawing:
     for box in boxes:
         d.arrow(*([(90, 58)] if box is boxes[0] else [(90, 78), (90, 86), (box.cx, 86)]), (box.cx, box.y))
     row = 262
-    d.say(16, row + 18, "`x_hat`")
+    d.write(16, row + 18, "`x_hat`")
     d.cells(62, row, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "quiet",
             lambda i, j: "x_hat_j" if j == 0 else "", wide=56)
     d.arrow((90, boxes[0].bottom), (90, row))
@@ -38,13 +38,13 @@ def layer_norm() -> Drawing:
     for box in boxes[1:]:
         d.arrow((box.cx, box.bottom), (box.cx, 222), head=False)
     d.arrow((76, 222), (370, 222), head=False)
-    d.say(16, 330, "In the backward, each path gives one term:", role="soft")
+    d.write(16, 330, "In the backward, each path gives one term:", role="soft")
     d.code(66, 362, "dx = r * (dx_hat - mean - x_hat * along)", TUTORIAL_8)
     for number, column in ((1, 13), (2, 21), (3, 32.5)):
         x = 66 + column * width_of("x", mono=True)
         d.arrow((x, 384), (x, 368), role="blue")
-        d.say(x, 400, f"*{number}*", "middle")
-    d.say(16, 432, "mean: the row's mean of dx_hat\nalong: the row's mean of dx_hat * x_hat", role="soft")
+        d.write(x, 400, f"*{number}*", "middle")
+    d.write(16, 432, "mean: the row's mean of dx_hat\nalong: the row's mean of dx_hat * x_hat", role="soft")
     return d
 
 
@@ -57,7 +57,7 @@ def block() -> Drawing:
     )
     for left, name, pre in ((4, "pre-LN, since GPT-2", True), (214, "post-LN, 2017", False)):
         stream, branch, back = left + 46, left + 136, left + 32
-        d.say(left + 101, 24, f"*{name}*", "middle")
+        d.write(left + 101, 24, f"*{name}*", "middle")
         x = d.box(stream, 38, 52, "`x`")
         top, stops = x.bottom, []
         for n, sublayer in enumerate(("attention", "feed-forward"), 1):
@@ -89,7 +89,7 @@ def block() -> Drawing:
         d.arrow((back, below), (back, x.bottom), role="orange", dashed=True)
         caption = ("the residual stream does not\nchange the gradient;\neach branch adds its part" if pre else
                    "a norm after each sublayer\nchanges the gradient\non the residual stream")
-        d.say(left + 101, 516, caption, "middle", "orange")
+        d.write(left + 101, 516, caption, "middle", "orange")
     return d
 
 
@@ -104,7 +104,7 @@ def gpt() -> Drawing:
     text, flow, side = "The value", 138, 345
 
     def letters(y: float, name: str, start: int, kind: str) -> None:
-        d.say(flow, y - 8, name, "middle", "soft")
+        d.write(flow, y - 8, name, "middle", "soft")
         d.cells(flow - 75, y, 1, 5, 28, lambda i, j: kind,
                 lambda i, j: text[start + j].replace(" ", "·"), wide=30)
 
@@ -115,7 +115,7 @@ def gpt() -> Drawing:
     d.arrow((table.x, look_up.cy - 8), (look_up.right, look_up.cy - 8))
     d.arrow((look_up.right, look_up.cy + 10), (table.x, look_up.cy + 10), role="orange", dashed=True)
     d.box(flow, 160, 222, kind="frame", h=154)
-    d.say(flow + 12, 180, "L blocks", role="soft")
+    d.write(flow + 12, 180, "L blocks", role="soft")
     attend = d.box(flow, 196, 190, "masked self-attention", "step")
     think = d.box(flow, 254, 190, "feed-forward", "step")
     d.arrow((flow, look_up.bottom), (flow, attend.y))
@@ -131,7 +131,7 @@ def gpt() -> Drawing:
     d.arrow((flow, head.bottom), (flow, loss.y))
     letters(546, "targets: the text, shifted by one", 1, "data")
     d.arrow((flow, 524), (flow, loss.bottom))
-    d.say(262, 482, "dashed: two gradients\nof the table,\nwhich are added", role="orange")
+    d.write(262, 482, "dashed: two gradients\nof the table,\nwhich are added", role="orange")
     return d
 
 
@@ -147,8 +147,8 @@ def encoder_decoder() -> Drawing:
     target = d.box(right, 14, 170, "`target_ids`\n`(B, T)`")
     d.box(left, 96, 184, kind="frame", h=152)
     d.box(right, 96, 200, kind="frame", h=262)
-    d.say(left - 84, 114, "encoder", role="soft")
-    d.say(right - 92, 114, "decoder", role="soft")
+    d.write(left - 84, 114, "encoder", role="soft")
+    d.write(right - 92, 114, "decoder", role="soft")
     one = d.box(left, 126, 150, "1 self-attention", "step", h=36)
     think = d.box(left, 194, 150, "feed-forward", "step", h=36)
     context = d.box(left, 278, 150, "`context`\n`(B, T_s, d_model)`", "kept")
@@ -160,11 +160,11 @@ def encoder_decoder() -> Drawing:
         for a, b in pairwise(column):
             d.arrow((a.cx, a.bottom), (b.cx, b.y))
     d.arrow((context.right, context.cy), (206, context.cy), (206, three.cy), (three.x, three.cy))
-    d.say(right + 10, 196, "queries", role="soft")
-    d.say(left, 350, "its keys and values\ngo to every block", "middle", "soft")
-    d.say(left, 396, "each block sends\ntwo gradients back", "middle", "orange")
-    d.say(left + 10, 84, "embedded", role="soft")
-    d.say(right + 10, 84, "embedded", role="soft")
+    d.write(right + 10, 196, "queries", role="soft")
+    d.write(left, 350, "its keys and values\ngo to every block", "middle", "soft")
+    d.write(left, 396, "each block sends\ntwo gradients back", "middle", "orange")
+    d.write(left + 10, 84, "embedded", role="soft")
+    d.write(right + 10, 84, "embedded", role="soft")
     size = 16
     see = na.padding_mask(np.array([4]), T=6)[0, 0, 0]
     own = na.causal_mask(5) & na.padding_mask(np.array([4]), T=5)[0, 0]
@@ -174,9 +174,9 @@ def encoder_decoder() -> Drawing:
         (300, "3 cross", np.broadcast_to(see, (5, 6)), "target", "source"),
     ]
     for x, name, mask, rows, columns in grids:
-        d.say(x, 468, f"*{name}*")
-        d.say(x, 487, f"rows: {rows}\ncolumns: {columns}", role="soft")
+        d.write(x, 468, f"*{name}*")
+        d.write(x, 487, f"rows: {rows}\ncolumns: {columns}", role="soft")
         d.cells(x, 514, *mask.shape, size, lambda i, j, m=mask: "step" if m[i, j] else "hidden")
-    d.say(16, 640, "Crossed: hidden. Padding keys are hidden, and in the", role="soft")
-    d.say(16, 657, "decoder's self-attention all later keys are also hidden.", role="soft")
+    d.write(16, 640, "Crossed: hidden. Padding keys are hidden, and in the", role="soft")
+    d.write(16, 657, "decoder's self-attention all later keys are also hidden.", role="soft")
     return d

@@ -107,7 +107,7 @@ class Drawing:
         self.boxes: list[Box] = []
         self.words: list[Word] = []
         self.lines: list[tuple[float, float, float, float]] = []
-        self.quoted: list[tuple[str, str]] = []  # (file, line of code that must stand in it)
+        self.quoted: list[tuple[str, str]] = []  # (file, line of code that must be in the file)
         self._parts: list[str] = []
 
     def box(self, cx: float, y: float, w: float, text: str = "", kind: str = "data", h: float = 0) -> Box:
@@ -123,7 +123,7 @@ class Drawing:
                 self._line(cx, box.cy + (n - (len(lines) - 1) / 2) * LINE + 4.5, line, "middle", "ink", box)
         return box
 
-    def say(self, x: float, y: float, text: str, at: str = "start", role: str = "ink") -> None:
+    def write(self, x: float, y: float, text: str, at: str = "start", role: str = "ink") -> None:
         """Text on the paper; y is the baseline of the first line."""
         for n, line in enumerate(text.split("\n")):
             self._line(x, y + n * LINE, line, at, role, None)
@@ -131,7 +131,7 @@ class Drawing:
     def code(self, x: float, y: float, text: str, file: str) -> None:
         """Code quoted from a file; a line that is too long for the paper continues on the next line."""
         self.quoted.append((file, " ".join(text.split())))
-        self.say(x, y, "\n".join(f"`{line}`" for line in text.split("\n")))
+        self.write(x, y, "\n".join(f"`{line}`" for line in text.split("\n")))
 
     def arrow(self, *points: tuple[float, float], role: str = "ink", head: bool = True, dashed: bool = False) -> None:
         """A line through the points, with round corners and an arrow head at the end."""

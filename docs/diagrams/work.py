@@ -45,9 +45,9 @@ def two_roads() -> Drawing:
     b = d.box(right, 326, w, f"`{analytic:.9f}`")
     d.arrow((left, slope.bottom), (left, a.y))
     d.arrow((right, along.bottom), (right, b.y))
-    d.say(210, 384, "softmax with its right backward: equal to nine digits", "middle", "green")
+    d.write(210, 384, "softmax with its right backward: equal to nine digits", "middle", "green")
     d.box(right, 400, w, f"`{wrong:.9f}`")
-    d.say(left + 96, 420, "only the diagonal (mistake):", "end", "orange")
+    d.write(left + 96, 420, "only the diagonal (mistake):", "end", "orange")
     return d
 
 
@@ -74,7 +74,7 @@ def training_step() -> Drawing:
     for one, next_one in pairwise(column):
         d.arrow((cx, one.bottom), (cx, next_one.y))
     d.arrow((parameters.x, parameters.cy), (14, parameters.cy), (14, batch.cy), (batch.x, batch.cy))
-    d.say(16, 500, "repeat, with a learning rate for each step", role="soft")
+    d.write(16, 500, "repeat, with a learning rate for each step", role="soft")
     log = d.box(366, 180, 92, "*log*\nloss, norm,\nrate, speed", "kept")
     d.arrow((forward.right, forward.cy), (log.cx, forward.cy), (log.cx, log.y))
     d.arrow((clip.right, clip.cy), (log.cx, clip.cy), (log.cx, log.bottom))
@@ -106,9 +106,9 @@ def package_layout() -> Drawing:
             text += "\n" * (deepest - text.count("\n"))  # aligns all names of a layer
             d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{package}`\n{text}", kind, height - 4)
         y += height
-    d.say(210, 24, "a file imports from its own layer and from the layers below", "middle", "soft")
+    d.write(210, 24, "a file imports from its own layer and from the layers below", "middle", "soft")
     for x, kind, what in ((22, "step", "the book"), (150, "kept", "checks and tutor"), (318, "quiet", "tools")):
         d.cells(x, y + 10, 1, 1, 20, lambda i, j, kind=kind: kind)
-        d.say(x + 28, y + 25, what, role="soft")
+        d.write(x + 28, y + 25, what, role="soft")
     d.height = y + 42
     return d

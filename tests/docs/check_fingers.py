@@ -72,17 +72,17 @@ def as_explained(tab: Any, seed: int) -> list[str]:
     T, d = int(rng.integers(2, 7)), int(rng.integers(2, 5))
     given = {name: rng.standard_normal((T, d)) for name in INPUTS} | {"mask": rng.random((T, T)) < 0.7}
     inputs = {name: array.tolist() for name, array in given.items()} | {"scale": 0.7}
-    told = tab.evaluate(f"""(() => {{
-        const inputs = {json.dumps(inputs)}, all = {{...inputs, ...fingers.compute(inputs), T: {T}, d: {d}}}, told = [];
+    found = tab.evaluate(f"""(() => {{
+        const inputs = {json.dumps(inputs)}, all = {{...inputs, ...fingers.compute(inputs), T: {T}, d: {d}}}, sums = [];
         for (const name of ['scores', 'weights', 'y', 'dweights', 'dscores', 'dq', 'dk', 'dv'])
             all[name].forEach((row, i) => row.forEach((value, j) => {{
                 const {{ names, cells }} = fingers.explain(name, i, j, all);
                 const cell = `${{name}}[${{i}}, ${{j}}]`;
-                if (value !== -Infinity) told.push([cell, value, names, cells.map(one => one.join())]);
+                if (value !== -Infinity) sums.push([cell, value, names, cells.map(one => one.join())]);
             }}));
-        return [told, all]; }})()""")
-    wrong, numbers = [], {name: np.array(value, np.float64) for name, value in told[1].items() if name != "mask"}
-    for cell, value, names, cells in told[0]:
+        return [sums, all]; }})()""")
+    wrong, numbers = [], {name: np.array(value, np.float64) for name, value in found[1].items() if name != "mask"}
+    for cell, value, names, cells in found[0]:
         expression = names.replace("·", "*").replace("−", "-").replace("…", "1.0")
         result = eval(expression, {"exp": np.exp, **numbers})  # such as scale * (q[0, 1] * k[2, 1]), from our script
         mentioned = set(re.findall(r"([a-z]+)\[(\d), (\d)\]", names))
@@ -144,9 +144,9 @@ def by_hand(tab: Any) -> list[str]:
         wrong.append("fingers: the key m does not hide a pair")
     wrong += as_shown(tab, "with a hidden pair")
     tab.locator('[data-cell="dq,1,0"]').first.focus()
-    said, error = tab.locator(".fingers-output").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
-    if "dscores[1, 0] · k[0, 0]" not in said or tab.locator(".fingers:not([data-small]) td.lit").count() != 8:
-        wrong.append(f"fingers: dq[1, 0] is explained by {said!r}")
+    text, error = tab.locator(".fingers-output").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
+    if "dscores[1, 0] · k[0, 0]" not in text or tab.locator(".fingers:not([data-small]) td.lit").count() != 8:
+        wrong.append(f"fingers: dq[1, 0] is explained by {text!r}")
     if not float(error.rsplit(" ", 1)[1]) < 1e-8:
         wrong.append(f"fingers: the difference disagrees with dq[1, 0]: {error}")
     for mistake in tab.evaluate("Object.keys(fingers.MISTAKES)"):
