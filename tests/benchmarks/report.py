@@ -81,9 +81,9 @@ def head(kind: str) -> list[str]:
     columns += ["tokens/s"] if kind in RATED else []
     columns += ["ratio to the first"]
     more = {
-        "step": ["to the products", "peak MB", "of these beyond the libraries"],
-        "long": ["peak MB", "MB for all weights, were they held"],
-        "attention": ["MB beyond the inputs"],
+        "step": ["to the products", "peak MB", "of these without the libraries"],
+        "long": ["peak MB", "MB if all weights were stored"],
+        "attention": ["MB without the inputs"],
         "pretrained": ["peak MB"],
     }
     return [*columns, *more.get(kind, [])]
