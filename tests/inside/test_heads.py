@@ -140,9 +140,9 @@ def test_refuses_models_and_ids_without_scores(rng: np.random.Generator) -> None
     for score in weight_scores:
         with pytest.raises(TypeError, match="ids must be an integer array"):
             score(model, ids.astype(float))
-        for odd in (ids[0], ids[:, :1], ids[:0]):
+        for invalid in (ids[0], ids[:, :1], ids[:0]):
             with pytest.raises(ValueError, match=r"ids must be \(B, T\) with T at least 2"):
-                score(model, odd)
+                score(model, invalid)
     with pytest.raises(ValueError, match=r"ids must be \(B, 2N\), N tokens and the same N again, got \(3, 9\)"):
         inside.prefix_matching_scores(model, ids[:, :9])
     other = ids.copy()

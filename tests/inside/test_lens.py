@@ -134,12 +134,12 @@ def test_refuses_arguments_that_do_not_fit_with_a_reason() -> None:
         inside.direct_effects(model, {k: v for k, v in cache.at.items() if k != "norm"}, U[0])
     with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
         inside.direct_effects(model, cache.at, U)
-    for odd in (U[0][:1], U[0, 0], np.ones((1, 5, 1))):
+    for invalid in (U[0][:1], U[0, 0], np.ones((1, 5, 1))):
         with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
-            inside.direct_effects(model, cache.at, np.asarray(odd))
-    for odd in (np.ones(8, int), np.ones(8, np.float32), np.ones(8, object), [1.0] * 8):
+            inside.direct_effects(model, cache.at, np.asarray(invalid))
+    for invalid in (np.ones(8, int), np.ones(8, np.float32), np.ones(8, object), [1.0] * 8):
         with pytest.raises(TypeError, match="direct_effects: direction must be "):
-            inside.direct_effects(model, cache.at, odd)
+            inside.direct_effects(model, cache.at, invalid)
     with pytest.raises(TypeError, match=r"logit_lens: x must be float64 as model\.norm\.gamma is, got float32"):
         inside.logit_lens(model, np.zeros(8, np.float32))
 
@@ -147,7 +147,7 @@ def test_refuses_arguments_that_do_not_fit_with_a_reason() -> None:
 MISMATCHED: dict[str, tuple[str, Any]] = {
     "one text": ("norm", lambda x: x[0]), "narrower": ("norm", lambda x: x[..., :7]),
     "one token": ("blocks.0", lambda x: x[:, :1]), "one head": ("blocks.0.attention", lambda x: x[:, :1]),
-    "heads behind positions": ("blocks.1.attention", lambda x: x.swapaxes(1, 2)),
+    "heads after positions": ("blocks.1.attention", lambda x: x.swapaxes(1, 2)),
     "heads of one text": ("blocks.1.attention", lambda x: x[0]),
     "more heads": ("blocks.1.attention", lambda x: x.reshape(2, 4, 5, 2)),
     "fewer texts": ("blocks.1.feed_forward", lambda x: x[:1]),
@@ -166,9 +166,9 @@ def test_refuses_activations_of_another_run_or_model_and_names_the_place(case: s
 
 def test_rollout_refuses_weights_that_do_not_fit_each_other() -> None:
     square = np.full((1, 2, 3, 3), 1 / 3)
-    for odd in (np.zeros((1, 2, 3, 4)), square[0], square[:, :0], np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))):
+    for invalid in (np.zeros((1, 2, 3, 4)), square[0], square[:, :0], np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))):
         with pytest.raises(ValueError, match=r"in every block, with one B and T, got .* at 'b'"):
-            inside.attention_rollout({"a": square, "b": odd})
+            inside.attention_rollout({"a": square, "b": invalid})
     with pytest.raises(TypeError, match=r"weights\['b'\] must be float64 as weights\['a'\] is, got float32"):
         inside.attention_rollout({"a": square, "b": square.astype(np.float32)})
     with pytest.raises(ValueError, match=r"of one stack of blocks, got 'decoder\.blocks\.0\.cross_attention'"):
