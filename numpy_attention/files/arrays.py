@@ -21,7 +21,7 @@ import numpy as np
 
 from numpy_attention.backend import move, to_host
 from numpy_attention.errors import MAX_SAID, InputError, differences, several
-from numpy_attention.files.whole import open_regular, whole_or_not_at_all
+from numpy_attention.files.whole import atomic_write, open_regular
 from numpy_attention.pieces import non_finite
 
 VERSION = 2
@@ -31,7 +31,7 @@ MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand a
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write arrays and a JSON description to `path`, whole or not at all."""
-    with whole_or_not_at_all(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+    with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         checksums = {name: _write_array(archive, name, array) for name, array in move(arrays, to_host).items()}
         head = {"format": "numpy_attention checkpoint", "version": VERSION, "checksums": checksums}
         _write_array(archive, "meta", np.frombuffer(json.dumps(head | meta).encode(), dtype=np.uint8))

@@ -28,7 +28,7 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp")  # the directory of a file that 
 
 
 @contextlib.contextmanager
-def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Within it another path to write to, with the same name; at its end that file is the one at `path`.
 
     Raises: OSError for what cannot be written, or a `path` that is something else than a file: a device, a directory.

@@ -27,7 +27,7 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import MAX_SAID, InputError, differences, several
-from numpy_attention.files import config_from, open_regular, read_into, whole_or_not_at_all
+from numpy_attention.files import atomic_write, config_from, open_regular, read_into
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model, require_finite_parameters
@@ -63,7 +63,7 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
         raise ValueError(f"export_safetensors: {said}")
     require_finite_parameters("export_safetensors", arrays)
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
         except safetensors.SafetensorError as error:  # a full disk, for example

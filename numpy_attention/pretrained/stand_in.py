@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.pretrained.chat import Chat
@@ -61,7 +61,7 @@ def write_stand_in(path: str | PathLike[str]) -> Path:
         "llama.attention.head_count": c.num_heads, "llama.attention.head_count_kv": c.num_kv_heads,
         "llama.attention.layer_norm_rms_epsilon": c.norm_eps, "llama.rope.freq_base": c.rotary_base,
     } | vocabulary
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         adds = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
         for name, value in settings.items():

@@ -37,7 +37,7 @@ import numpy as np
 
 from numpy_attention import files
 from numpy_attention.errors import InputError, typed
-from numpy_attention.files import save_arrays, sweep, whole_or_not_at_all, writing
+from numpy_attention.files import atomic_write, save_arrays, sweep, writing
 
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
@@ -77,7 +77,7 @@ def tidy(directory: Path, best: bool) -> None:
 def write_config(directory: Path, meta: dict[str, Any]) -> None:
     """config.json, for people; a run goes on from its checkpoint."""
     text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
-    with writing(directory), whole_or_not_at_all(directory / "config.json") as temporary:
+    with writing(directory), atomic_write(directory / "config.json") as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
@@ -95,7 +95,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 @contextlib.contextmanager
 def _second_name(path: Path, name: str) -> Iterator[None]:
     """The file as it is now has this name too when what is done within has not failed."""
-    with whole_or_not_at_all(path.with_name(name)) as temporary:
+    with atomic_write(path.with_name(name)) as temporary:
         try:
             os.link(path, temporary)
         except OSError:  # a file system without hard links

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from numpy_attention import files
 from numpy_attention.errors import InputError
 from numpy_attention.files import (
+    atomic_write,
     load_arrays,
     open_regular,
     sweep,
     temporary_folder,
     there,
-    whole_or_not_at_all,
     writing,
 )
 
@@ -24,14 +25,14 @@ OWN = re.compile(r"checkpoint\.npz")
 def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("new")
         assert path.read_text("utf-8") == "old"
         assert temporary.suffix == path.suffix
     assert path.read_text("utf-8") == "new"
 
     def interrupted():
-        with whole_or_not_at_all(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text("half")
             raise KeyboardInterrupt
 
@@ -44,7 +45,7 @@ def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
 def test_a_file_that_was_never_written_leaves_the_old_one(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")
-    with pytest.raises(FileNotFoundError), whole_or_not_at_all(path):
+    with pytest.raises(FileNotFoundError), atomic_write(path):
         pass
     assert path.read_text("utf-8") == "old"
 
@@ -68,13 +69,13 @@ def test_no_link_is_followed_whatever_name_it_lies_under(tmp_path, monkeypatch):
     precious.write_text("keep me")
     for name in (f"log.jsonl.{os.getpid()}.tmp.jsonl", "log.jsonl.tmp"):  # which others could guess
         (tmp_path / name).symlink_to(precious)
-    with whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
+    with atomic_write(tmp_path / "log.jsonl") as temporary:
         temporary.write_text("new")
     monkeypatch.setattr(os, "urandom", bytes)
     guessed = tmp_path / f".{'0' * 16}.tmp"
     for planted in (precious, tmp_path):  # even one who guesses it makes the write fail, no more
         guessed.symlink_to(planted)
-        with pytest.raises(FileExistsError), whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
+        with pytest.raises(FileExistsError), atomic_write(tmp_path / "log.jsonl") as temporary:
             temporary.write_text("newer")
         guessed.unlink()
     assert precious.read_text("utf-8") == "keep me"
@@ -84,7 +85,7 @@ def test_no_link_is_followed_whatever_name_it_lies_under(tmp_path, monkeypatch):
 def test_the_names_of_unfinished_files_are_never_twice_the_same_and_their_modes_are_plain(tmp_path):
     seen = set()
     for _ in range(5):
-        with whole_or_not_at_all(tmp_path / "a.txt") as temporary:
+        with atomic_write(tmp_path / "a.txt") as temporary:
             seen.add(temporary)
             temporary.write_text("a")
     assert len(seen) == 5
@@ -94,10 +95,10 @@ def test_the_names_of_unfinished_files_are_never_twice_the_same_and_their_modes_
 
 def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path):
     longest = tmp_path / ("n" * 251 + ".txt")
-    with whole_or_not_at_all(longest) as temporary:
+    with atomic_write(longest) as temporary:
         temporary.write_text("a")
     assert longest.read_text("utf-8") == "a"
-    with pytest.raises(OSError, match="too long"), whole_or_not_at_all(tmp_path / ("n" * 300)) as temporary:
+    with pytest.raises(OSError, match="too long"), atomic_write(tmp_path / ("n" * 300)) as temporary:
         temporary.write_text("a")
     assert os.listdir(tmp_path) == [longest.name]
 
@@ -149,7 +150,7 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
     pipe = tmp_path / "pipe.npz"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
-        with pytest.raises(OSError, match="no regular file"), whole_or_not_at_all(path):
+        with pytest.raises(OSError, match="no regular file"), atomic_write(path):
             raise AssertionError
     assert pipe.is_fifo()
 
@@ -167,7 +168,13 @@ def test_without_a_place_for_temporary_folders_the_variable_that_names_one_is_to
 def test_what_cannot_be_written_is_told_by_the_path_that_was_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, kind in (("no/model.npz", FileNotFoundError), (".", OSError)):
-        with pytest.raises(kind) as caught, whole_or_not_at_all(path):
+        with pytest.raises(kind) as caught, atomic_write(path):
             raise AssertionError
         assert caught.value.filename == path
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("old", "new"), [("whole_or_not_at_all", atomic_write)])
+def test_old_name_warns_and_returns_the_new_function(old, new):
+    with pytest.warns(DeprecationWarning, match=f"{old} is now called {new.__name__}"):
+        assert getattr(files, old) is new
