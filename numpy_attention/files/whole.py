@@ -84,7 +84,7 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
         raise InputError(f"{said}; set TMPDIR to a folder that can be written to") from None
 
 
-def there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Whether there is a file or folder of that path.
 
     Raises: InputError where that cannot be seen: in a folder that may not be read, or under a name that cannot be.

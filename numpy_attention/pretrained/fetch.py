@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numpy_attention.errors import MAX_SAID, InputError
-from numpy_attention.files import there
+from numpy_attention.files import exists
 
 UNFINISHED = ".unfinished-"  # how the folder of a model begins that is not whole yet
 FORGOTTEN = 24 * 3600  # seconds, after which a killed process has left one of them
@@ -60,7 +60,7 @@ def fetch(name: str) -> Path:
         raise InputError(f"there is no model {name!r} to fetch; known are {', '.join(SOURCES)}")
     source = SOURCES[name]
     place = cache_folder() / source.model
-    if there(place):
+    if exists(place):
         return place
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -82,13 +82,13 @@ def located(name: str) -> Path:
     Raises: InputError that says how to bring a known one, or what is known.
     """
     path = Path(name)
-    if name and there(path):  # without a name it would be the folder we are in
+    if name and exists(path):  # without a name it would be the folder we are in
         return path
     if name not in SOURCES:
         called = name or repr(name)
         raise InputError(f"there is no file, folder or model called {called}; known models are {', '.join(SOURCES)}")
     path = cache_folder() / SOURCES[name].model
-    if not there(path):
+    if not exists(path):
         raise InputError(f"{name} is not here yet; bring it with: python -m numpy_attention fetch {name}")
     return path
 

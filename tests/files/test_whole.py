@@ -11,11 +11,11 @@ from numpy_attention import files
 from numpy_attention.errors import InputError
 from numpy_attention.files import (
     atomic_write,
+    exists,
     load_arrays,
     open_regular,
     sweep,
     temporary_folder,
-    there,
     writing,
 )
 
@@ -138,11 +138,11 @@ def test_what_the_system_refuses_to_write_is_one_line_and_other_errors_pass(tmp_
 
 
 def test_a_path_that_cannot_be_looked_at_is_told(tmp_path):
-    assert there(tmp_path)
-    assert not there(tmp_path / "none")
-    assert not there(tmp_path / "a\0b")
+    assert exists(tmp_path)
+    assert not exists(tmp_path / "none")
+    assert not exists(tmp_path / "a\0b")
     with pytest.raises(InputError, match=r"cannot read n+: File name too long"):
-        there(Path("n" * 5000))
+        exists(Path("n" * 5000))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
@@ -174,7 +174,7 @@ def test_what_cannot_be_written_is_told_by_the_path_that_was_given(tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("old", "new"), [("whole_or_not_at_all", atomic_write)])
+@pytest.mark.parametrize(("old", "new"), [("there", exists), ("whole_or_not_at_all", atomic_write)])
 def test_old_name_warns_and_returns_the_new_function(old, new):
     with pytest.warns(DeprecationWarning, match=f"{old} is now called {new.__name__}"):
         assert getattr(files, old) is new
