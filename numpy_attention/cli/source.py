@@ -12,7 +12,7 @@ from numpy_attention.files import exists, read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.shipped import FOLDER, SAID
+from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
@@ -44,7 +44,7 @@ def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES, s
 def named(model: str | None) -> str:
     """The model that was named, or the one that comes with the book, which is said beside the output."""
     if model is None:
-        print(SAID, file=sys.stderr)
+        print(NO_MODEL_NAMED, file=sys.stderr)
         return str(FOLDER)
     return model
 

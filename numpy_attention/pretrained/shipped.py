@@ -24,7 +24,7 @@ from numpy_attention.training.data import Vocabulary
 
 FOLDER = Path(__file__).with_name("small_gpt")
 INDUCTION = Path(__file__).with_name("induction")
-SAID = "no model is named: this is the small GPT that comes with the book, trained on Python's help topics"
+NO_MODEL_NAMED = "no model is named: this is the small GPT that comes with the book, trained on Python's help topics"
 
 
 def shipped() -> tuple[GPT, Vocabulary]:
