@@ -38,7 +38,7 @@ class Conversation:
         self.stored = 0  # the first so many of the ids are stored, in every block
 
     @property
-    def room(self) -> int:
+    def tokens_left(self) -> int:
         """How many more tokens the context holds."""
         return self.context - len(self.ids)
 
@@ -49,14 +49,14 @@ class Conversation:
         """
         chat = self.chat
         new = [*self.closing, *chat.turn("user", text).tolist(), *chat.opened("assistant").tolist()]
-        if len(new) >= self.room:
+        if len(new) >= self.tokens_left:
             said = f"{len(self.ids):,} tokens and these {len(new):,} are too many for a context of {self.context:,}"
             raise InputError(f"{said}, which must hold an answer too; /reset forgets what was said")
         self.ids += new
         self.closing = chat.closed().tolist()
         for one in self.past:
             one.length = self.stored
-        prompt, limit = np.array(self.ids, dtype=np.int64), min(num_tokens, self.room)
+        prompt, limit = np.array(self.ids, dtype=np.int64), min(num_tokens, self.tokens_left)
         for i in stream(self.model, prompt, limit, stop=chat.stop, past=self.past, **self.sampling):
             self.stored = len(self.ids)  # the newest token is run when another one is asked for
             if i in chat.stop:

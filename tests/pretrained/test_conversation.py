@@ -144,7 +144,7 @@ def test_what_is_typed_is_never_a_special_token(begin: Callable[..., Conversatio
 def test_a_full_context_ends_the_answer_and_refuses_the_next_question(begin: Callable[..., Conversation]) -> None:
     one = begin()
     said = list(one.answer("or", 10 * CONTEXT))
-    assert one.room == 0
+    assert one.tokens_left == 0
     assert len(one.ids) == CONTEXT
     assert fresh_logits(one, one.ids)[-len(said) - 1 : -1].argmax(axis=-1).tolist() == said
     before = list(one.ids)
@@ -157,11 +157,11 @@ def test_a_question_that_leaves_no_room_for_an_answer_is_refused_and_a_shorter_o
     begin: Callable[..., Conversation],
 ) -> None:
     one = begin()
-    empty = one.room - len(one.chat.turn("user", "")) - len(one.chat.opened("assistant"))
+    empty = one.tokens_left - len(one.chat.turn("user", "")) - len(one.chat.opened("assistant"))
     with pytest.raises(InputError, match="which must hold an answer too"):
         next(one.answer("?" * empty, 3))
     assert len(list(one.answer("?" * (empty - 1), 3))) == 1
-    assert one.room == 0
+    assert one.tokens_left == 0
 
 
 def test_of_a_very_long_context_a_part_is_used(
