@@ -35,7 +35,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # a device would be replaced by a file, of whoever may do that
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     room = path.parent / f".{os.urandom(8).hex()}.tmp"
     try:
         room.mkdir(0o700)
@@ -116,7 +116,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     """A file, opened for reading.
 
-    Raises: OSError for what cannot be opened, or is no regular file: a directory, a pipe, a device.
+    Raises: OSError for what cannot be opened, or is not a regular file: a directory, a pipe, a device.
     """
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe opens, and is refused
     try:
@@ -128,8 +128,8 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
         return open(handle, "rb")
     os.close(handle)
     if stat.S_ISDIR(kind):
-        raise OSError(errno.EISDIR, "it is a directory, no regular file")
-    raise OSError(errno.EINVAL, "it is no regular file; save what it holds in one first")
+        raise OSError(errno.EISDIR, "it is a directory, not a regular file")
+    raise OSError(errno.EINVAL, "it is not a regular file; save what it holds in one first")
 
 
 def _unreadable(path: object, error: OSError) -> InputError:

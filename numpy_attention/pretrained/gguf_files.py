@@ -82,7 +82,7 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 def mapped(path: str | PathLike[str]) -> np.ndarray:
     """The bytes of a file, which come into memory when they are looked at.
 
-    Raises: OSError for what cannot be opened, or is no regular file; InputError for an empty one.
+    Raises: OSError for what cannot be opened, or is not a regular file; InputError for an empty one.
     """
     with open_regular(path) as file:
         if not file.read(1):

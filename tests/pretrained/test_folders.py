@@ -112,7 +112,7 @@ def test_json_without_end_is_not_read(tmp_path):
         file.truncate(MAX_JSON + 1)
     with pytest.raises(InputError, match="longer than 4,194,304 bytes"):
         read_json(path)
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_json(tmp_path)
 
 

@@ -173,11 +173,11 @@ def test_an_empty_file_and_what_is_no_file_are_told(tmp_path):
         read_gguf(path)
     with pytest.raises(InputError, match=r"cannot read .*: No such file"):
         read_gguf(tmp_path / "none.gguf")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_gguf(tmp_path)
     if hasattr(os, "mkfifo"):  # one that nobody writes to would be waited for
         os.mkfifo(tmp_path / "pipe.gguf")
-        with pytest.raises(InputError, match="no regular file"):
+        with pytest.raises(InputError, match="not a regular file"):
             read_gguf(tmp_path / "pipe.gguf")
 
 

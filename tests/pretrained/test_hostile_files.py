@@ -215,8 +215,8 @@ def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path, name):
     folder = tiny.write(tmp_path, "llama")
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(InputError, match="it is no regular file"):
+    with pytest.raises(InputError, match="it is not a regular file"):
         na.load_pretrained(folder)
     if name.endswith(".safetensors"):
-        with pytest.raises(InputError, match="it is no regular file"):
+        with pytest.raises(InputError, match="it is not a regular file"):
             na.import_safetensors(folder / name)

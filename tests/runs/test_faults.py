@@ -208,9 +208,9 @@ def test_running_out_of_memory_is_told_in_one_line(tmp_path, text, capsys, monke
 
 def test_a_text_that_is_no_regular_file_is_refused(capsys):
     assert main(["train", "--text", "/dev/zero"]) == 2
-    assert "is no regular file" in capsys.readouterr().err
+    assert "is not a regular file" in capsys.readouterr().err
 
 
 def test_a_file_of_settings_that_has_no_end_is_refused(capsys):
     assert main(["train", "--config", "/dev/zero"]) == 2
-    assert "it is no regular file" in capsys.readouterr().err
+    assert "it is not a regular file" in capsys.readouterr().err

@@ -124,7 +124,7 @@ def test_a_picture_that_cannot_be_written_keeps_the_others_from_nothing(tmp_path
     capsys.readouterr()
     assert main(["train", "--resume", str(run)]) == 0
     out, err = capsys.readouterr()
-    assert err == "numpy-attention: there is no picture, positions.png: it is no regular file\n"
+    assert err == "numpy-attention: there is no picture, positions.png: it is not a regular file\n"
     assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, heads.png"
 
 
