@@ -1,7 +1,7 @@
-"""Files: whole or not at all, and nothing in them trusted.
+"""Files: atomic writes, and loading that trusts nothing.
 
-    whole       a file is whole, or it is not there; what is read is a regular file
-    arrays      arrays in a file, and a configuration beside them
+    whole       atomic writes; only regular files are read
+    arrays      arrays in a file, together with a configuration
 """
 
 import warnings
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The old names work for one release."""
+    """The new function for an old name; the old names work for one release."""
     new = {"there": "exists", "whole_or_not_at_all": "atomic_write"}.get(name)
     if new is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

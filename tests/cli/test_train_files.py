@@ -183,6 +183,6 @@ def test_a_text_that_comes_through_a_pipe_is_told_to_be_saved_first(tmp_path):
     command = [sys.executable, "-m", "numpy_attention", "train", "--text", "/dev/stdin", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, input="abc " * 999, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    fix = "it is not a regular file; save what it holds in one first"
+    fix = "it is not a regular file; save its contents in a regular file first"
     assert done.stderr == f"numpy-attention: cannot read /dev/stdin: {fix}\n"
     assert not Path(tmp_path / "run").exists()

@@ -209,7 +209,7 @@ def test_a_tensor_that_holds_no_numbers_is_named(value, kind, tmp_path):
     assert "model.layers.1.mlp.up_proj.weight holds numbers that are not finite" in found
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
 def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path, name):
     folder = tiny.write(tmp_path, "llama")

@@ -19,7 +19,7 @@ from tests.pretrained.absent import without
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_comes_back_as_it_was(name, dtype, rng, tmp_path):
+def test_a_loaded_model_equals_the_saved_model(name, dtype, rng, tmp_path):
     config = MODELS[name]
     model = randomized(CLASSES[type(config)](config, None, dtype), rng)
     na.export_safetensors(model, tmp_path / "model.safetensors")

@@ -170,7 +170,7 @@ def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
         (("model", "rotary_base"), "x", "rotary_base must be float, got a str"),
         (("model", "norm_eps"), [1], "norm_eps must be float or NoneType, got a list"),
         (("model", "num_heads"), True, "num_heads must be int, got a bool"),
-        (("model", "window"), 2**63, "window is out of all bounds"),
+        (("model", "window"), 2**63, "window is too large or not finite"),
         (("model", "rotary_base"), -1.0, "rotary_base must be above 0"),
         (("model", "context_length"), 10**9, "context of 1000000000 is too long"),
         (("config", "d_ff"), 10**7, "its sizes are not those of its arrays"),
