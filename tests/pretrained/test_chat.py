@@ -109,7 +109,7 @@ def test_a_template_is_read_and_never_run(written, expected):
 
 @pytest.mark.parametrize("template", [None, "", "{{ messages }}", "[INST] {{ x }} [/INST]", "<|im_sep|>"])
 def test_another_way_to_write_conversations_is_refused(template):
-    with pytest.raises(InputError, match="no conversation that is known here, ChatML or Llama 3"):
+    with pytest.raises(InputError, match="no chat template in a known format, ChatML or Llama 3"):
         Chat(byte_pairs(template))
 
 

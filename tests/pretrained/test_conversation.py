@@ -148,7 +148,7 @@ def test_a_full_context_ends_the_answer_and_refuses_the_next_question(begin: Cal
     assert len(one.ids) == CONTEXT
     assert fresh_logits(one, one.ids)[-len(said) - 1 : -1].argmax(axis=-1).tolist() == said
     before = list(one.ids)
-    with pytest.raises(InputError, match=rf"{CONTEXT} tokens and these \d+ are too many for a context of {CONTEXT}"):
+    with pytest.raises(InputError, match=rf"{CONTEXT} tokens and \d+ new ones are too many for a context of {CONTEXT}"):
         next(one.answer("the user", 3))
     assert one.ids == before, "nothing was said"
 
@@ -158,7 +158,7 @@ def test_a_question_that_leaves_no_room_for_an_answer_is_refused_and_a_shorter_o
 ) -> None:
     one = begin()
     empty = one.tokens_left - len(one.chat.turn("user", "")) - len(one.chat.opened("assistant"))
-    with pytest.raises(InputError, match="which must hold an answer too"):
+    with pytest.raises(InputError, match="which must also hold an answer"):
         next(one.answer("?" * empty, 3))
     assert len(list(one.answer("?" * (empty - 1), 3))) == 1
     assert one.tokens_left == 0

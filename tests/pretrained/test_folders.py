@@ -85,14 +85,14 @@ def test_a_missing_shard_is_told(tmp_path):
 )  # fmt: skip
 def test_an_index_that_leads_elsewhere_is_refused(names, whole):
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert refusal(whole).endswith("names no safetensors files that lie beside it")
+    assert refusal(whole).endswith("does not list safetensors files in the same folder")
 
 
 def test_a_tensor_in_two_shards_is_refused(whole):
     tiny.write_safetensors(whole / "b.safetensors", {"model.norm.weight": np.ones(24)})
     names = {"model.norm.weight": "model.safetensors", "lm_head.weight": "b.safetensors"}
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert "'model.norm.weight', which stands in another file" in refusal(whole)
+    assert "'model.norm.weight', which is also in another file" in refusal(whole)
 
 
 NO_OBJECTS = [b"", b"{", b"[1]", b"nul", b"\xff\xfe{}", b"[" * 100_000, b'{"a": ' + b"9" * 9999 + b"}"]
@@ -102,7 +102,7 @@ NO_OBJECTS = [b"", b"{", b"[1]", b"nul", b"\xff\xfe{}", b"[" * 100_000, b'{"a": 
 def test_what_is_no_json_object_is_told(raw, tmp_path):
     path = tmp_path / "config.json"
     path.write_bytes(raw)
-    with pytest.raises(InputError, match=r"config.json (is no JSON that can be read here|holds no JSON object)"):
+    with pytest.raises(InputError, match=r"config.json (is not readable JSON|does not hold a JSON object)"):
         read_json(path)
 
 
@@ -151,7 +151,7 @@ DAMAGED = {
 def test_a_safetensors_file_that_cannot_be_is_refused(name, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(DAMAGED[name])
-    assert "model.safetensors is damaged, or no safetensors file (" in refusal(tmp_path)
+    assert "model.safetensors is damaged or not a safetensors file (" in refusal(tmp_path)
 
 
 def test_without_the_package_one_line_says_what_to_install(whole, monkeypatch):

@@ -46,7 +46,7 @@ def refusal(tmp_path, raw):
     with pytest.raises(InputError) as caught:
         read(tmp_path, raw)
     said = str(caught.value)
-    assert said.startswith(f"{tmp_path / 'made.gguf'} is damaged or no GGUF file (")
+    assert said.startswith(f"{tmp_path / 'made.gguf'} is damaged or not a GGUF file (")
     assert "\n" not in said
     assert len(said) < 600
     return said
@@ -121,26 +121,26 @@ DAMAGED = {
     "another magic": (made(magic=b"GGML"), "begins with b'GGML' and version 3"),
     "another version": (made(version=1), "version 1"),
     "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "version 50331648"),
-    "only a magic": (b"GGUF", "goes on beyond its end"),
+    "only a magic": (b"GGUF", "goes beyond its end"),
     "tensors without end": (made(counts=(2**63, 0)), "it claims 9223372036854775808 tensors and 0 settings"),
-    "tensors that are not there": (made(counts=(60_000, 0)), "goes on beyond its end"),
+    "tensors that are not there": (made(counts=(60_000, 0)), "goes beyond its end"),
     "settings without end": (made(counts=(0, 2**64 - 1)), "it claims 0 tensors and 18446744073709551615 settings"),
-    "settings that are not there": (made(counts=(0, 60_000)), "goes on beyond its end"),
-    "a text without end": (made([struct.pack("<Q", 2**62)]), "goes on beyond its end"),
-    "a list without end": (made([setting("a", 9, struct.pack("<IQ", 0, 2**60))]), "goes on beyond its end"),
-    "a list of texts without end": (made([setting("a", 9, struct.pack("<IQ", 8, 2**60))]), "goes on beyond its end"),
+    "settings that are not there": (made(counts=(0, 60_000)), "goes beyond its end"),
+    "a text without end": (made([struct.pack("<Q", 2**62)]), "goes beyond its end"),
+    "a list without end": (made([setting("a", 9, struct.pack("<IQ", 0, 2**60))]), "goes beyond its end"),
+    "a list of texts without end": (made([setting("a", 9, struct.pack("<IQ", 8, 2**60))]), "goes beyond its end"),
     "a list of lists": (made([setting("a", 9, struct.pack("<IQIQ", 9, 1, 9, 1))]), "unknown kind 9"),
     "an unknown kind": (made([setting("a", 13, bytes(8))]), "unknown kind 13"),
-    "the same setting twice": (made([setting("a", 0, b"1"), setting("a", 0, b"1")]), "'a' stands in it twice"),
+    "the same setting twice": (made([setting("a", 0, b"1"), setting("a", 0, b"1")]), "'a' appears twice"),
     "no UTF-8": (made([setting(b"\xff\xfe", 0, b"1")]), "utf-8"),
-    "the same tensor twice": (made([], [tensor("w", (2,)), tensor("w", (2,))], bytes(8)), "'w' stands in it twice"),
+    "the same tensor twice": (made([], [tensor("w", (2,)), tensor("w", (2,))], bytes(8)), "'w' appears twice"),
     "no dimension": (made([], [tensor("w", ())]), "'w' has 0 dimensions"),
     "five dimensions": (made([], [tensor("w", (1,) * 5)]), "'w' has 5 dimensions"),
-    "a tensor of no numbers": (made([], [tensor("w", (0, 2**62))]), "cannot be in it"),
-    "a tensor of 2^124 numbers": (made([], [tensor("w", (2**62, 2**62))], bytes(64)), "cannot be in it"),
-    "a tensor beyond the end": (made([], [tensor("w", (9,))], bytes(35)), "cannot be in it"),
-    "a place beyond the end": (made([], [tensor("w", (2,), 0, 2**63)], bytes(64)), "cannot be in it"),
-    "half a block": (made([], [tensor("w", (48,), 8)], bytes(96)), "cannot be in it"),
+    "a tensor of no numbers": (made([], [tensor("w", (0, 2**62))]), "does not fit into the file"),
+    "a tensor of 2^124 numbers": (made([], [tensor("w", (2**62, 2**62))], bytes(64)), "does not fit into the file"),
+    "a tensor beyond the end": (made([], [tensor("w", (9,))], bytes(35)), "does not fit into the file"),
+    "a place beyond the end": (made([], [tensor("w", (2,), 0, 2**63)], bytes(64)), "does not fit into the file"),
+    "half a block": (made([], [tensor("w", (48,), 8)], bytes(96)), "does not fit into the file"),
     "tensors in the same place": (
         made([], [tensor(f"w{i}", (64,)) for i in range(9)], bytes(256)), "claim 2304 bytes in a file of",
     ),
@@ -162,7 +162,7 @@ def test_a_header_beyond_the_bound_is_refused(tmp_path):
     with open(path, "wb") as file:
         file.write(made([setting("a", 8, struct.pack("<Q", MAX_HEADER))]))
         file.truncate(MAX_HEADER + 2**20)
-    with pytest.raises(InputError, match="goes on beyond its end"):
+    with pytest.raises(InputError, match="goes beyond its end"):
         read_gguf(path)
 
 

@@ -212,7 +212,7 @@ def test_the_end_of_a_text_may_be_told_in_two_ways(end, tmp_path):
 def test_a_damaged_tokenizer_is_refused(raw, tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     (path / "tokenizer.json").write_text(raw)
-    with pytest.raises(InputError, match=r"tokenizer.json (is no JSON|cannot be read)"):
+    with pytest.raises(InputError, match=r"tokenizer.json (is not readable JSON|cannot be read)"):
         tokenizer_of_folder(path)
     (path / "tokenizer.json").unlink()
     with pytest.raises(InputError, match="No such file"):
@@ -223,7 +223,7 @@ def test_a_file_too_large_for_a_vocabulary_is_refused_unread(tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     with (path / "tokenizer.json").open("r+b") as file:
         file.truncate(2**26 + 1)  # of zeros that take no room
-    with pytest.raises(InputError, match=r"tokenizer.json is no JSON that can be read here: longer than 67,108,864"):
+    with pytest.raises(InputError, match=r"tokenizer.json is not readable JSON: it is longer than 67,108,864"):
         tokenizer_of_folder(path)
 
 
