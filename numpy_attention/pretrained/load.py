@@ -82,7 +82,7 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
         settings.wrong.append(str(error))
     # in a GGUF file the number of tokens is both the size of the vocabulary and the number of ids
     ids = [] if gguf or tokenizer is None else tokenizer.tokenizer.get_vocab().values()
-    _check_claim(config, arrays, ids, settings)
+    _check_sizes(config, arrays, ids, settings)
     model = kind.model(config, None, dtype)
     found, wrong = matched(model, kind.names, arrays, gguf)
     settings.wrong += wrong
@@ -93,7 +93,7 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     return Pretrained(model, tokenizer)
 
 
-def _check_claim(config: Any, arrays: Arrays, ids: Collection[int], settings: Settings) -> None:
+def _check_sizes(config: Any, arrays: Arrays, ids: Collection[int], settings: Settings) -> None:
     """Check the sizes before the model is built: a model more than twice as large as the file is never built. `matched`
     reports single missing tensors later."""
     if max(ids, default=0) >= config.vocab_size and not settings.guessed:

@@ -174,7 +174,7 @@ def test_an_answer_that_is_cut_says_why(talk: Talk) -> None:
     assert talk("the user\n", "--tokens", "1")[1].startswith("more with --tokens; 1 token, the first after ")
     full = talk("the user\nor\n/reset\nor\n", "--tokens", "999")[1].splitlines()
     assert full[0].startswith("the context is full, /reset forgets what was said; ")
-    assert full[1].startswith("211 tokens and these ")
+    assert full[1].startswith("211 tokens and 19 new ones ")
     assert full[2] == "forgotten"
     assert full[3].startswith("the context is full, ")
 

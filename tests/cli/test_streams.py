@@ -94,7 +94,7 @@ def test_a_command_ends_quietly_when_its_reader_has_had_enough(tmp_path: Path, a
     code, out, err = forked(arguments, tmp_path, out="left", hear=3)
     assert code == 0
     assert len(out) == 3
-    assert [line for line in err.splitlines() if not line.startswith("no model is named")] == []
+    assert [line for line in err.splitlines() if not line.startswith("no model is given")] == []
 
 
 def test_in_a_shell_too_a_command_ends_quietly_or_says_why() -> None:

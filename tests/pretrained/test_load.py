@@ -94,7 +94,7 @@ def test_all_that_does_not_fit_is_one_error(tmp_path):
     tensors["model.layers.0.self_attn.q_norm.weight"] = np.ones(4, np.float32)
     text = said(tiny.write_folder(tmp_path / "wrong", settings, tensors))
     for part in (
-        "rope scaling is 'llama3'", "hidden_act is 'gelu', built here is 'silu'", "attention_bias is True",
+        "rope scaling is 'llama3'", "hidden_act is 'gelu', supported is 'silu'", "attention_bias is True",
         "model.layers.1.mlp.up_proj.weight is missing", "'model.layers.0.self_attn.q_norm.weight' is unknown here",
         "model.layers.0.self_attn.q_proj.weight is (23, 24), which gives (24, 23)", "w_q, expected (24, 24)",
     ):  # fmt: skip

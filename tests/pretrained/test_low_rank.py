@@ -233,7 +233,7 @@ def test_changes_come_in_once(rng: np.random.Generator) -> None:
     model = made("llama", rng)
     na.add_low_rank(model, 2, rng=rng)
     before = model.parameters()
-    with pytest.raises(ValueError, match="has changes of low rank already; merge_low_rank adds them to it"):
+    with pytest.raises(ValueError, match="already has low-rank changes; call merge_low_rank first"):
         na.add_low_rank(model, 2, rng=rng)
     assert all(p is before[key] for key, p in model.parameters().items())
 

@@ -160,18 +160,18 @@ def test_a_saved_tokenizer_is_the_whole_of_it(tiny_one):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', built here is 'gpt2' with one of gpt-2"),
+        ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', supported is 'gpt2' with one of gpt-2"),
         ({"pre": "tekken"}, "with the rule 'tekken'"),
         ({"pre": ["gpt-2"]}, "with the rule a list"),
         ({"model": None}, "its tokenizer is a NoneType"),
-        ({"tokens": None}, "no list of tokens, or none of merges"),
-        ({"merges": 5}, "no list of tokens, or none of merges"),
-        ({"merges": np.ones(3)}, "no list of tokens, or none of merges"),
+        ({"tokens": None}, "no list of tokens or no list of merges"),
+        ({"merges": 5}, "no list of tokens or no list of merges"),
+        ({"merges": np.ones(3)}, "no list of tokens or no list of merges"),
         ({"tokens": [*tiny.TOKENS, "the"]}, "a token twice"),
-        ({"merges": [*tiny.MERGES, "t zz"]}, "not of two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "c d"]}, "not of two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "c"]}, "not of two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "t h e"]}, "not of two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "t zz"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "c d"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "c"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "t h e"]}, "does not join two tokens to a third"),
     ],
 )  # fmt: skip
 def test_what_is_no_tokenizer_that_is_built_here_is_named(changes, said):
