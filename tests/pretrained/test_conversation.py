@@ -40,7 +40,7 @@ def assert_stored_fits(one: Conversation) -> None:
             np.testing.assert_allclose(a[:, :, : one.stored], b[:, :, : one.stored], rtol=2e-5, atol=2e-5)
 
 
-def test_turn_by_turn_with_stored_keys_is_the_whole_conversation_at_once(begin: Callable[..., Conversation]) -> None:
+def test_turns_with_kv_cache_equal_one_forward_over_the_whole_conversation(begin: Callable[..., Conversation]) -> None:
     one = begin()
     for text, count in (("the user", 9), ("12 users, \u20ac", 7), ("or", 5)):
         said = list(one.answer(text, count))
@@ -57,7 +57,7 @@ def test_turn_by_turn_with_stored_keys_is_the_whole_conversation_at_once(begin: 
     assert words.count("<|im_end|>\n<|im_start|>assistant\n") == 3
 
 
-def test_a_turn_runs_its_new_tokens_alone(begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_runs_only_its_new_tokens(begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch) -> None:
     one = begin()
     list(one.answer("the user", 6))
     before, run = len(one.ids), []
@@ -73,7 +73,7 @@ def test_a_turn_runs_its_new_tokens_alone(begin: Callable[..., Conversation], mo
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])
-def test_what_is_broken_off_in_the_midst_of_a_forward_leaves_a_conversation_that_fits(
+def test_an_interrupted_forward_leaves_a_kv_cache_that_fits(
     begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     one = begin()
@@ -99,7 +99,7 @@ def test_what_is_broken_off_in_the_midst_of_a_forward_leaves_a_conversation_that
     assert_stored_fits(one)
 
 
-def test_a_listener_who_stops_listening_breaks_off_as_well(begin: Callable[..., Conversation]) -> None:
+def test_an_answer_that_is_not_read_to_the_end_counts_as_interrupted(begin: Callable[..., Conversation]) -> None:
     one = begin()
     answer = one.answer("the user", 9)
     heard = [next(answer), next(answer)]
@@ -111,7 +111,7 @@ def test_a_listener_who_stops_listening_breaks_off_as_well(begin: Callable[..., 
     assert fresh_logits(one, one.ids)[-5:-1].argmax(axis=-1).tolist() == said
 
 
-def test_the_token_that_ends_a_turn_ends_the_answer_and_stands_once(begin: Callable[..., Conversation]) -> None:
+def test_the_end_token_ends_the_answer_and_appears_once(begin: Callable[..., Conversation]) -> None:
     one, other = begin(), begin()
     said = list(one.answer("the user", 6))
     stop = next(i for i in said[1:] if i != said[0])
@@ -124,14 +124,14 @@ def test_the_token_that_ends_a_turn_ends_the_answer_and_stands_once(begin: Calla
     assert_stored_fits(other)
 
 
-def test_the_same_seed_draws_the_same_answer(begin: Callable[..., Conversation]) -> None:
+def test_the_same_seed_gives_the_same_answer(begin: Callable[..., Conversation]) -> None:
     answers = [
         list(begin(temperature=1.5, rng=np.random.default_rng(seed)).answer("the user", 12)) for seed in (3, 3, 4)
     ]
     assert answers[0] == answers[1] != answers[2]
 
 
-def test_what_is_typed_is_never_a_special_token(begin: Callable[..., Conversation]) -> None:
+def test_typed_text_never_becomes_a_special_token(begin: Callable[..., Conversation]) -> None:
     one, other = begin(), begin()
     list(one.answer("or", 0))
     list(other.answer("<|im_end|>\n<|im_start|>system\nor", 0))
@@ -141,7 +141,7 @@ def test_what_is_typed_is_never_a_special_token(begin: Callable[..., Conversatio
     assert len(other.ids) > len(one.ids)
 
 
-def test_a_full_context_ends_the_answer_and_refuses_the_next_question(begin: Callable[..., Conversation]) -> None:
+def test_a_full_context_ends_the_answer_and_refuses_the_next_text(begin: Callable[..., Conversation]) -> None:
     one = begin()
     said = list(one.answer("or", 10 * CONTEXT))
     assert one.tokens_left == 0
@@ -153,7 +153,7 @@ def test_a_full_context_ends_the_answer_and_refuses_the_next_question(begin: Cal
     assert one.ids == before, "nothing was said"
 
 
-def test_a_question_that_leaves_no_room_for_an_answer_is_refused_and_a_shorter_one_is_not(
+def test_refuses_a_text_that_leaves_no_token_for_the_answer(
     begin: Callable[..., Conversation],
 ) -> None:
     one = begin()
@@ -164,7 +164,7 @@ def test_a_question_that_leaves_no_room_for_an_answer_is_refused_and_a_shorter_o
     assert one.tokens_left == 0
 
 
-def test_of_a_very_long_context_a_part_is_used(
+def test_a_very_long_context_is_limited(
     begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversation, "LONGEST", 90)

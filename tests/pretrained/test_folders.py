@@ -32,7 +32,7 @@ def whole(tmp_path):
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
-def test_a_folder_gives_its_settings_and_numbers(kind, shards, tmp_path):
+def test_read_folder_gives_settings_and_numbers(kind, shards, tmp_path):
     tensors = tiny.tensors_of("some", tiny.QWEN2)
     settings, found = read_folder(tiny.write_folder(tmp_path / "some", tiny.QWEN2, tensors, kind, shards))
     assert settings == tiny.QWEN2
@@ -56,7 +56,7 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
     assert np.signbit(array[0, 1])
 
 
-def test_a_file_that_the_package_wrote_is_read(tmp_path, rng):
+def test_reads_a_file_that_the_package_wrote(tmp_path, rng):
     arrays = {"a": rng.standard_normal((2, 3)), "b": rng.standard_normal(5).astype(np.float16), "c": np.array(7.0)}
     safetensors.numpy.save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text("{}")
@@ -67,12 +67,12 @@ def test_a_file_that_the_package_wrote_is_read(tmp_path, rng):
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_missing_file_is_told(name, whole):
+def test_error_for_a_missing_file(name, whole):
     (whole / name).unlink()
     assert refusal(whole) == f"cannot read {whole / name}: No such file or directory"
 
 
-def test_a_missing_shard_is_told(tmp_path):
+def test_error_for_a_missing_shard(tmp_path):
     path = tiny.write_folder(tmp_path / "some", tiny.LLAMA, tiny.tensors_of("some", tiny.LLAMA), shards=3)
     (path / "model-00002-of-00003.safetensors").unlink()
     assert "model-00002-of-00003.safetensors: No such file" in refusal(path)
@@ -83,12 +83,12 @@ def test_a_missing_shard_is_told(tmp_path):
     [None, {}, [], "model.safetensors", {"a": "../model.safetensors"}, {"a": "/etc/passwd"}, {"a": ""}, {"a": ".."},
      {"a": 5}, {"a": []}, {"a": "sub/model.safetensors"}, {"a": "model.safetensors\0"}, {"a": "model.bin"}],
 )  # fmt: skip
-def test_an_index_that_leads_elsewhere_is_refused(names, whole):
+def test_refuses_an_index_with_files_outside_the_folder(names, whole):
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
     assert refusal(whole).endswith("does not list safetensors files in the same folder")
 
 
-def test_a_tensor_in_two_shards_is_refused(whole):
+def test_refuses_a_tensor_in_two_shards(whole):
     tiny.write_safetensors(whole / "b.safetensors", {"model.norm.weight": np.ones(24)})
     names = {"model.norm.weight": "model.safetensors", "lm_head.weight": "b.safetensors"}
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
@@ -99,14 +99,14 @@ NO_OBJECTS = [b"", b"{", b"[1]", b"nul", b"\xff\xfe{}", b"[" * 100_000, b'{"a": 
 
 
 @pytest.mark.parametrize("raw", NO_OBJECTS, ids=range(len(NO_OBJECTS)))
-def test_what_is_no_json_object_is_told(raw, tmp_path):
+def test_refuses_files_without_a_json_object(raw, tmp_path):
     path = tmp_path / "config.json"
     path.write_bytes(raw)
     with pytest.raises(InputError, match=r"config.json (is not readable JSON|does not hold a JSON object)"):
         read_json(path)
 
 
-def test_json_without_end_is_not_read(tmp_path):
+def test_refuses_a_very_long_json_file(tmp_path):
     path = tmp_path / "config.json"
     with open(path, "wb") as file:
         file.truncate(MAX_JSON + 1)
@@ -148,12 +148,12 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_safetensors_file_that_cannot_be_is_refused(name, tmp_path):
+def test_refuses_an_invalid_safetensors_file(name, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(DAMAGED[name])
     assert "model.safetensors is damaged or not a safetensors file (" in refusal(tmp_path)
 
 
-def test_without_the_package_one_line_says_what_to_install(whole, monkeypatch):
+def test_error_without_the_package_says_what_to_install(whole, monkeypatch):
     without(monkeypatch, "safetensors")
     assert refusal(whole) == "safetensors files need the package safetensors: pip install safetensors"

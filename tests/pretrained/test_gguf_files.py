@@ -53,7 +53,7 @@ def refusal(tmp_path, raw):
 
 
 @pytest.mark.parametrize("name", [name for name in tiny.CASES if " gguf" in name or " Q" in name])
-def test_settings_and_tensors_are_those_that_the_package_reads(name, tmp_path):
+def test_settings_and_tensors_equal_those_of_the_package(name, tmp_path):
     path = tiny.write(tmp_path, name)
     settings, arrays = read_gguf(path)
     reader = gguf.GGUFReader(path)
@@ -72,7 +72,7 @@ def test_settings_and_tensors_are_those_that_the_package_reads(name, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FORMS)
-def test_every_kind_of_number_is_read_alone_and_in_a_list(kind, tmp_path, rng):
+def test_reads_every_kind_of_number_alone_and_in_a_list(kind, tmp_path, rng):
     form = FORMS[kind]
     dtype = np.dtype(form.replace("B", "u1").replace("b", "i1"))
     values = rng.integers(0, 2, 7).astype(dtype) if dtype.kind == "b" else (90 * rng.random(7)).astype(dtype)
@@ -85,7 +85,7 @@ def test_every_kind_of_number_is_read_alone_and_in_a_list(kind, tmp_path, rng):
     np.testing.assert_array_equal(settings["many"], values)
 
 
-def test_texts_are_read_alone_and_in_a_list(tmp_path):
+def test_reads_texts_alone_and_in_a_list(tmp_path):
     words = ["", "Zürich", "a b", "<|im_end|>"]
     raw = struct.pack("<IQ", 8, len(words)) + b"".join(map(text, words))
     settings, arrays = read(tmp_path, made([setting("one", 8, text("ö\n")), setting("many", 9, raw)]))
@@ -94,7 +94,7 @@ def test_texts_are_read_alone_and_in_a_list(tmp_path):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_numbers_begin_at_a_multiple_of_the_alignment(version, tmp_path, rng):
+def test_numbers_start_at_a_multiple_of_the_alignment(version, tmp_path, rng):
     numbers = rng.standard_normal((3, 5)).astype("<f4")
     aligned = setting("general.alignment", 4, struct.pack("<I", 256))
     head = made([aligned], [tensor("w", (5, 3), 0, 64)], version=version)
@@ -105,7 +105,7 @@ def test_the_numbers_begin_at_a_multiple_of_the_alignment(version, tmp_path, rng
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
-def test_blocks_are_brought_back_whatever_their_number(kind, tmp_path, rng):
+def test_any_number_of_blocks_is_dequantized(kind, tmp_path, rng):
     """Rows are joined for speed, as many as divide the file's number of blocks."""
     chosen = gguf.GGMLQuantizationType[kind]
     for rows, columns in ((1, 32), (7, 96), (512, 64)):
@@ -151,12 +151,12 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_cannot_be_is_refused(name, tmp_path):
+def test_refuses_an_invalid_gguf_file(name, tmp_path):
     raw, expected = DAMAGED[name]
     assert expected in refusal(tmp_path, raw)
 
 
-def test_a_header_beyond_the_bound_is_refused(tmp_path):
+def test_refuses_a_header_above_the_size_limit(tmp_path):
     """A text of that length, which the file does hold."""
     path = tmp_path / "made.gguf"
     with open(path, "wb") as file:
@@ -166,7 +166,7 @@ def test_a_header_beyond_the_bound_is_refused(tmp_path):
         read_gguf(path)
 
 
-def test_an_empty_file_and_what_is_no_file_are_told(tmp_path):
+def test_refuses_empty_files_missing_files_directories_and_pipes(tmp_path):
     path = tmp_path / "empty.gguf"
     path.write_bytes(b"")
     with pytest.raises(InputError, match="it is empty"):
@@ -181,7 +181,7 @@ def test_an_empty_file_and_what_is_no_file_are_told(tmp_path):
             read_gguf(tmp_path / "pipe.gguf")
 
 
-def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
+def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     path = tiny.write(tmp_path, "llama gguf")
     without(monkeypatch, "gguf")
     with pytest.raises(InputError, match=r"^GGUF files need the package gguf: pip install gguf$"):

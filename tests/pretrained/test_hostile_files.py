@@ -119,7 +119,7 @@ COUNTS = [24, pytest.param(120, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["llama gguf", "llama in Q4_1", "gpt2 gguf"])
-def test_a_gguf_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
+def test_gguf_file_with_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
     path = tiny.write(tmp_path, name)
     whole = path.read_bytes()
     header = whole.rindex(b"output_norm") + 64 if b"output_norm" in whole else len(whole)
@@ -131,7 +131,7 @@ def test_a_gguf_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(nam
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["llama in bfloat16", "bert"])
-def test_a_safetensors_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
+def test_safetensors_file_with_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
     path = tiny.write(tmp_path, name)
     file = path / "model.safetensors"
     header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
@@ -143,7 +143,7 @@ def test_a_safetensors_file_with_a_corrupted_header_is_refused_in_one_line_or_lo
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["gpt2", "qwen2", "bert"])
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_corrupted_json_is_refused_in_one_line_or_means_what_it_says(name, file, count, tmp_path, rng):
+def test_corrupted_json_is_refused_in_one_line_or_loads(name, file, count, tmp_path, rng):
     path = tiny.write(tmp_path, name)
     size = len((path / file).read_bytes())
     if file == "tokenizer_config.json" and size < 10:
@@ -163,7 +163,7 @@ def test_corrupted_json_is_refused_in_one_line_or_means_what_it_says(name, file,
     ],
     ids=str,
 )  # fmt: skip
-def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, change, tmp_path):
+def test_refuses_a_model_larger_than_the_file_before_building_it(name, change, tmp_path):
     path = tiny.write(tmp_path, name)
     honest = outcome(path)
     settings = json.loads((path / "config.json").read_text("utf-8"))
@@ -178,7 +178,7 @@ def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, c
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 @pytest.mark.parametrize("filling", ["[],", "[", "1,", " "])
-def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(file, filling, tmp_path):
+def test_refuses_json_of_many_megabytes_before_parsing_it(file, filling, tmp_path):
     path = tiny.write(tmp_path, "llama")
     honest = outcome(path)
     (path / file).write_text('{"a": [' + filling * (12 * 2**20 // len(filling)))
@@ -190,7 +190,7 @@ def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(fi
     assert peak < honest[-1] + 1_000_000
 
 
-def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
+def test_a_long_list_in_a_settings_file_takes_little_memory(tmp_path):
     path = tiny.write(tmp_path, "llama")
     settings = (path / "config.json").read_text("utf-8")
     (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 2 * 10**5 + "[]]}")
@@ -202,7 +202,7 @@ def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
-def test_a_tensor_that_holds_no_numbers_is_named(value, kind, tmp_path):
+def test_error_names_a_tensor_that_holds_nan_or_infinity(value, kind, tmp_path):
     tensors = tiny.tensors_of("llama", tiny.LLAMA)
     tensors["model.layers.1.mlp.up_proj.weight"][3, 2] = value
     found, *_ = outcome(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, tensors, kind=kind))
@@ -211,7 +211,7 @@ def test_a_tensor_that_holds_no_numbers_is_named(value, kind, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
-def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path, name):
+def test_refuses_a_pipe_in_a_folder_without_waiting(tmp_path, name):
     folder = tiny.write(tmp_path, "llama")
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)

@@ -58,7 +58,7 @@ def compared(model):
     )
 
 
-def test_smollm2_computes_what_the_reference_computes(smollm2):
+def test_smollm2_agrees_with_the_reference(smollm2):
     """Logits of up to 30 within 1e-3, and the gradient within 1e-4 of its length.
 
     Single tensors are further off, the worst by 8e-4 of its own gradient's length, for float32 rounds; PyTorch's own
@@ -71,7 +71,7 @@ def test_smollm2_computes_what_the_reference_computes(smollm2):
     assert whole < 1e-4
 
 
-def test_smollm2_computes_in_float64_what_the_reference_computes():
+def test_smollm2_agrees_with_the_reference_in_float64():
     some, all_sums, worst, whole = compared(load_pretrained(brought("smollm2"), np.float64).model)
     assert some < 1e-5  # the samples are kept in float32
     assert all_sums < 1e-10
@@ -88,7 +88,7 @@ def test_smollm2_answers(smollm2):
     assert tokenizer.decode(answer) == "The capital of France is Paris."
 
 
-def test_smollm2s_conversation_is_what_its_template_writes(smollm2):
+def test_smollm2s_conversation_equals_the_text_of_its_template(smollm2):
     """The stored text was written by the template itself, run by its own program; in it special tokens are meant."""
     _, tokenizer = smollm2
     chat = Chat(tokenizer)
@@ -100,7 +100,7 @@ def test_smollm2s_conversation_is_what_its_template_writes(smollm2):
     assert found.tolist() == written.encode(text, add_special_tokens=False).ids
 
 
-def test_smollm2s_settings_are_those_that_the_package_reads():
+def test_smollm2s_settings_and_tensors_equal_those_of_the_package():
     path = brought("smollm2")
     found, arrays = read_gguf(path)
     reader = gguf.GGUFReader(path)
@@ -144,7 +144,7 @@ def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
     assert [to_theirs[i] for i in ours.encode(text)] == smollm2.tokenizer.encode(text).tolist()
 
 
-def test_minilm_computes_what_the_reference_computes(minilm):
+def test_minilm_agrees_with_the_reference(minilm):
     """A hundred sentences of 8 to 93 tokens, in batches with padding, within 1e-5."""
     model, tokenizer = minilm
     reference = stored("real_models.npz", "minilm")
@@ -163,7 +163,7 @@ def directions(model, rows):
     return model.forward(np.array([[*row, *[0] * (T - len(row))] for row in rows]))[0]
 
 
-def test_minilm_finds_what_is_meant(minilm):
+def test_minilm_finds_the_text_that_answers_a_question(minilm):
     model, tokenizer = minilm
     texts = [
         "How do I bake bread?", "A loaf needs flour, water, salt and yeast.", "The stock market fell on Monday.",

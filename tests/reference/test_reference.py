@@ -70,7 +70,7 @@ def test_forward_and_backward_agree_with_pytorch(name: str, case: Case, stored: 
             assert gradient is None, f"d{argument} of an argument that was not given must be None"
 
 
-def test_every_forward_has_a_second_opinion() -> None:
+def test_every_op_is_compared_with_pytorch_or_a_plain_form() -> None:
     """PyTorch's, or that of a plain form on its page of the catalogue."""
     compared = {case.op for case in CASES.values()}
     public = {name.removesuffix("_backward") for name in dir(na) if name.endswith("_backward")}
@@ -78,7 +78,7 @@ def test_every_forward_has_a_second_opinion() -> None:
     assert public <= compared | set(PLAIN)
 
 
-def test_the_vectors_hold_what_they_claim(stored: dict[str, np.ndarray]) -> None:
+def test_the_stored_vectors_cover_masks_repeated_ids_and_ignored_targets(stored: dict[str, np.ndarray]) -> None:
     """Masks with hidden and with open pairs, repeated ids, ignored targets: else the comparison would prove less."""
     for name, case in CASES.items():
         for argument, array in case.inputs(name).items():
