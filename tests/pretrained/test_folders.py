@@ -1,4 +1,4 @@
-"""Chapter 33, continued: folders, whole or in shards, in three widths of numbers; and folders that lack something."""
+"""Chapter 33, continued: folders with one file or with shards, in three number formats; and incomplete folders."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_read_folder_gives_settings_and_numbers(kind, shards, tmp_path):
 
 
 def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
-    """Values that bfloat16 has come back as they are: infinities, the least and the largest, a minus before zero."""
+    """Values that bfloat16 can hold are read exactly: infinities, the smallest and largest number, negative zero."""
     bits = np.array([0x0000, 0x8000, 0x3F80, 0xC049, 0x7F80, 0xFF80, 0x0001, 0x7F7F], "<u2")
     path = tmp_path / "model.safetensors"
     header = json.dumps({"w": {"dtype": "BF16", "shape": [2, 4], "data_offsets": [0, 16]}}).encode()

@@ -1,4 +1,4 @@
-"""Chapter 33: what the file says, as the field's own reader reads it; and files that say what cannot be."""
+"""Chapter 33: GGUF files are read like with the package gguf; and invalid files are refused."""
 
 import os
 import struct
@@ -30,7 +30,7 @@ def tensor(name, sizes, kind=0, place=0):
 
 
 def made(settings=(), tensors=(), numbers=b"", magic=b"GGUF", version=3, counts=None):
-    """A file, by the definition at the head of the chapter."""
+    """A file, built from the definition at the start of the chapter."""
     num_tensors, num_settings = counts or (len(tensors), len(settings))
     head = magic + struct.pack("<IQQ", version, num_tensors, num_settings) + b"".join([*settings, *tensors])
     return head + bytes(-len(head) % 32) + numbers
@@ -106,7 +106,7 @@ def test_numbers_start_at_a_multiple_of_the_alignment(version, tmp_path, rng):
 
 @pytest.mark.parametrize("kind", QUANTIZED)
 def test_any_number_of_blocks_is_dequantized(kind, tmp_path, rng):
-    """Rows are joined for speed, as many as divide the file's number of blocks."""
+    """The reader joins rows for speed; the number of joined rows divides the number of blocks."""
     chosen = gguf.GGMLQuantizationType[kind]
     for rows, columns in ((1, 32), (7, 96), (512, 64)):
         x = rng.uniform(-1.0, 1.0, (rows, columns)).astype(np.float32)
@@ -114,7 +114,7 @@ def test_any_number_of_blocks_is_dequantized(kind, tmp_path, rng):
         _, arrays = read(tmp_path, made([], [tensor("w", (columns, rows), chosen)], packed.tobytes()))
         found = arrays["w"].read()
         np.testing.assert_array_equal(found, gguf.dequantize(packed, chosen))
-        assert np.abs(found - x).max() < 0.13  # 4 bits for numbers from -1 to 1
+        assert np.abs(found - x).max() < 0.13  # numbers from -1 to 1 in 4 bits
 
 
 DAMAGED = {
@@ -157,7 +157,7 @@ def test_refuses_an_invalid_gguf_file(name, tmp_path):
 
 
 def test_refuses_a_header_above_the_size_limit(tmp_path):
-    """A text of that length, which the file does hold."""
+    """A text as long as the limit, which is really in the file."""
     path = tmp_path / "made.gguf"
     with open(path, "wb") as file:
         file.write(made([setting("a", 8, struct.pack("<Q", MAX_HEADER))]))
@@ -175,7 +175,7 @@ def test_refuses_empty_files_missing_files_directories_and_pipes(tmp_path):
         read_gguf(tmp_path / "none.gguf")
     with pytest.raises(InputError, match="not a regular file"):
         read_gguf(tmp_path)
-    if hasattr(os, "mkfifo"):  # one that nobody writes to would be waited for
+    if hasattr(os, "mkfifo"):  # opening a pipe without a writer must not wait
         os.mkfifo(tmp_path / "pipe.gguf")
         with pytest.raises(InputError, match="not a regular file"):
             read_gguf(tmp_path / "pipe.gguf")

