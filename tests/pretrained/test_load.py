@@ -106,9 +106,9 @@ def test_a_long_list_of_problems_is_shortened(tmp_path):
     few = {name: t for name, t in tensors.items() if "embed" in name or "lm_head" in name}
     few |= {f"strange.{i}": np.ones(2, np.float32) for i in range(10)}
     text = said(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
-    told = text.count("is missing") + text.count("is unknown")
-    assert told >= 4
-    assert text.endswith(f"; ... and {29 - told} more")  # 2 blocks with 9 tensors, 1 norm, 10 unknown tensors
+    listed = text.count("is missing") + text.count("is unknown")
+    assert listed >= 4
+    assert text.endswith(f"; ... and {29 - listed} more")  # 2 blocks with 9 tensors, 1 norm, 10 unknown tensors
 
 
 @pytest.mark.parametrize("kind", ["I32", "no. 99"])

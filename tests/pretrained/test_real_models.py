@@ -22,7 +22,7 @@ from tests.reference.pretrained_cases import TURNS, direction, places, sentences
 pytestmark = pytest.mark.slow
 
 
-def brought(name):
+def fetched(name):
     try:
         return fetch(name)
     except InputError as error:
@@ -33,12 +33,12 @@ def brought(name):
 
 @pytest.fixture(scope="module")
 def smollm2():
-    return load_pretrained(brought("smollm2"))
+    return load_pretrained(fetched("smollm2"))
 
 
 @pytest.fixture(scope="module")
 def minilm():
-    return load_pretrained(brought("minilm"))
+    return load_pretrained(fetched("minilm"))
 
 
 def compared(model):
@@ -72,7 +72,7 @@ def test_smollm2_agrees_with_the_reference(smollm2):
 
 
 def test_smollm2_agrees_with_the_reference_in_float64():
-    some, all_sums, worst, whole = compared(load_pretrained(brought("smollm2"), np.float64).model)
+    some, all_sums, worst, whole = compared(load_pretrained(fetched("smollm2"), np.float64).model)
     assert some < 1e-5  # the samples are stored in float32
     assert all_sums < 1e-10
     assert worst < 1e-6  # these samples too
@@ -101,7 +101,7 @@ def test_smollm2s_conversation_equals_the_text_of_its_template(smollm2):
 
 
 def test_smollm2s_settings_and_tensors_equal_those_of_the_package():
-    path = brought("smollm2")
+    path = fetched("smollm2")
     found, arrays = read_gguf(path)
     reader = gguf.GGUFReader(path)
     for name, field in reader.fields.items():
@@ -122,7 +122,7 @@ def both_vocabularies(smollm2):
     byte_of = {letter: byte for byte, letter in LETTER_OF_BYTE.items()}
     number = {bytes([byte]): byte for byte in range(256)}
     merges = []
-    for pair in read_gguf(brought("smollm2"))[0]["tokenizer.ggml.merges"]:
+    for pair in read_gguf(fetched("smollm2"))[0]["tokenizer.ggml.merges"]:
         a, b = (bytes(byte_of[letter] for letter in part) for part in pair.split(" "))
         merges.append((number[a], number[b]))
         number[a + b] = 256 + len(number) - 256

@@ -205,16 +205,16 @@ def test_refuses_low_rank_changes_of_another_model_and_leaves_this_one_unchanged
 
 
 @pytest.mark.parametrize(
-    "told",
+    "low_rank",
     [{}, [], None, {"rank": 3}, {"rank": 0, "alpha": 6.0}, {"rank": True, "alpha": 6.0}, {"rank": 3, "alpha": "6"},
      {"rank": 3, "alpha": float("nan")}, {"rank": 3, "alpha": float("inf")}, {"rank": 3, "alpha": -1.0},
      {"rank": 10**30, "alpha": 6.0}, {"rank": 2**24, "alpha": 6.0}, {"rank": 4, "alpha": 6.0}],
     ids=str,
 )  # fmt: skip
-def test_refuses_low_rank_changes_with_a_wrong_description_in_one_line(told, rng, tmp_path):
+def test_refuses_low_rank_changes_with_a_wrong_description_in_one_line(low_rank, rng, tmp_path):
     base, changed = tuned("gpt", rng)
     path = tmp_path / "adapter.safetensors"
-    about = json.dumps({"class": "GPT", "model": dataclasses.asdict(base.config), "low_rank": told})
+    about = json.dumps({"class": "GPT", "model": dataclasses.asdict(base.config), "low_rank": low_rank})
     safetensors.numpy.save_file(changed.parameters(), path, metadata={"numpy_attention": about})
     with pytest.raises(InputError, match=r"need an alpha and a rank|do not fit the model") as caught:
         na.import_safetensors(path, into=base)

@@ -96,8 +96,8 @@ def test_missing_settings_get_the_defaults_of_the_original_program():
 @pytest.mark.parametrize("place", ["rope_theta", "rope_parameters", "rope_scaling"])
 def test_rotary_base_is_found_in_each_of_its_places(place):
     values = {k: v for k, v in tiny.LLAMA.items() if k != "rope_theta"}
-    told = 7e6 if place == "rope_theta" else {"rope_type": "default", "rope_theta": 7e6}
-    config, s = configured("llama", values | {place: told})
+    value = 7e6 if place == "rope_theta" else {"rope_type": "default", "rope_theta": 7e6}
+    config, s = configured("llama", values | {place: value})
     assert (config.rotary_base, s.wrong) == (7e6, [])
 
 

@@ -193,8 +193,8 @@ def test_invalid_special_ids_are_ignored(strange):
 
 def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
     path = tiny.write(tmp_path, "gpt2")
-    for told, expected in (({"chat_template": [{"name": "x"}]}, None), ({}, "{{ 5 }}"), ({"chat_template": "x"}, "x")):
-        (path / "tokenizer_config.json").write_text(json.dumps(told))
+    for about, expected in (({"chat_template": [{"name": "x"}]}, None), ({}, "{{ 5 }}"), ({"chat_template": "x"}, "x")):
+        (path / "tokenizer_config.json").write_text(json.dumps(about))
         (path / "chat_template.jinja").write_text("{{ 5 }}")
         assert tokenizer_of_folder(path).template == expected
     (path / "tokenizer_config.json").unlink()
