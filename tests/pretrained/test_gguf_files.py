@@ -118,35 +118,37 @@ def test_any_number_of_blocks_is_dequantized(kind, tmp_path, rng):
 
 
 DAMAGED = {
-    "another magic": (made(magic=b"GGML"), "begins with b'GGML' and version 3"),
-    "another version": (made(version=1), "version 1"),
+    "a wrong magic": (made(magic=b"GGML"), "begins with b'GGML' and version 3"),
+    "a wrong version": (made(version=1), "version 1"),
     "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "version 50331648"),
     "only a magic": (b"GGUF", "goes beyond its end"),
-    "tensors without end": (made(counts=(2**63, 0)), "it claims 9223372036854775808 tensors and 0 settings"),
-    "tensors that are not there": (made(counts=(60_000, 0)), "goes beyond its end"),
-    "settings without end": (made(counts=(0, 2**64 - 1)), "it claims 0 tensors and 18446744073709551615 settings"),
-    "settings that are not there": (made(counts=(0, 60_000)), "goes beyond its end"),
-    "a text without end": (made([struct.pack("<Q", 2**62)]), "goes beyond its end"),
-    "a list without end": (made([setting("a", 9, struct.pack("<IQ", 0, 2**60))]), "goes beyond its end"),
-    "a list of texts without end": (made([setting("a", 9, struct.pack("<IQ", 8, 2**60))]), "goes beyond its end"),
+    "2^63 tensors": (made(counts=(2**63, 0)), "it claims 9223372036854775808 tensors and 0 settings"),
+    "missing tensors": (made(counts=(60_000, 0)), "goes beyond its end"),
+    "2^64 - 1 settings": (made(counts=(0, 2**64 - 1)), "it claims 0 tensors and 18446744073709551615 settings"),
+    "missing settings": (made(counts=(0, 60_000)), "goes beyond its end"),
+    "a text of 2^62 bytes": (made([struct.pack("<Q", 2**62)]), "goes beyond its end"),
+    "a list of 2^60 numbers": (made([setting("a", 9, struct.pack("<IQ", 0, 2**60))]), "goes beyond its end"),
+    "a list of 2^60 texts": (made([setting("a", 9, struct.pack("<IQ", 8, 2**60))]), "goes beyond its end"),
     "a list of lists": (made([setting("a", 9, struct.pack("<IQIQ", 9, 1, 9, 1))]), "unknown kind 9"),
     "an unknown kind": (made([setting("a", 13, bytes(8))]), "unknown kind 13"),
     "the same setting twice": (made([setting("a", 0, b"1"), setting("a", 0, b"1")]), "'a' appears twice"),
-    "no UTF-8": (made([setting(b"\xff\xfe", 0, b"1")]), "utf-8"),
+    "invalid UTF-8": (made([setting(b"\xff\xfe", 0, b"1")]), "utf-8"),
     "the same tensor twice": (made([], [tensor("w", (2,)), tensor("w", (2,))], bytes(8)), "'w' appears twice"),
     "no dimension": (made([], [tensor("w", ())]), "'w' has 0 dimensions"),
     "five dimensions": (made([], [tensor("w", (1,) * 5)]), "'w' has 5 dimensions"),
     "a tensor of no numbers": (made([], [tensor("w", (0, 2**62))]), "does not fit into the file"),
     "a tensor of 2^124 numbers": (made([], [tensor("w", (2**62, 2**62))], bytes(64)), "does not fit into the file"),
     "a tensor beyond the end": (made([], [tensor("w", (9,))], bytes(35)), "does not fit into the file"),
-    "a place beyond the end": (made([], [tensor("w", (2,), 0, 2**63)], bytes(64)), "does not fit into the file"),
+    "an offset beyond the end": (made([], [tensor("w", (2,), 0, 2**63)], bytes(64)), "does not fit into the file"),
     "half a block": (made([], [tensor("w", (48,), 8)], bytes(96)), "does not fit into the file"),
-    "tensors in the same place": (
+    "nine tensors at the same offset": (
         made([], [tensor(f"w{i}", (64,)) for i in range(9)], bytes(256)), "claim 2304 bytes in a file of",
     ),
-    "two of them": (made([], [tensor("a", (256,)), tensor("b", (256,))], bytes(1024)), "claim 2048 bytes in a file of"),
-    "no alignment": (made([setting("general.alignment", 4, bytes(4))]), "alignment"),
-    "an alignment of text": (made([setting("general.alignment", 8, text("32"))]), "alignment"),
+    "two tensors at the same offset": (
+        made([], [tensor("a", (256,)), tensor("b", (256,))], bytes(1024)), "claim 2048 bytes in a file of",
+    ),
+    "an alignment of 0": (made([setting("general.alignment", 4, bytes(4))]), "alignment"),
+    "an alignment that is a text": (made([setting("general.alignment", 8, text("32"))]), "alignment"),
 }  # fmt: skip
 
 
