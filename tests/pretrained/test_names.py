@@ -46,7 +46,7 @@ def test_only_matrices_are_transposed(rng):
 
 
 def test_interleaved_pairs_become_halves(rng):
-    """Scores with reordered rows and pairs of halves equal scores with the rows of the file and interleaved pairs."""
+    """Reordered rows with pairs of halves give the same scores as the rows of the file with interleaved pairs."""
     model = na.GPT(ROTARY, None, np.float64)
     x = rng.standard_normal((1, 5, 12))
     theirs_q, theirs_k = rng.standard_normal((12, 12)), rng.standard_normal((4, 12))

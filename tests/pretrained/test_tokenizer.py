@@ -71,7 +71,7 @@ def test_a_text_in_pieces_gives_the_ids_of_the_whole_text(tiny_one, text):
 def test_text_that_looks_like_a_special_token_is_plain_text(tiny_one, tmp_path):
     for one in (tiny_one, tokenizer_of_folder(tiny.write(tmp_path, "gpt2"))):
         ids = one.encode("<|im_end|>")
-        assert len(ids) == len("<|im_end|>")  # none of the merges fits
+        assert len(ids) == len("<|im_end|>")  # no merge applies
         assert one.id_of("<|im_end|>") not in ids
         assert one.decode(ids) == "<|im_end|>"
 
@@ -253,7 +253,7 @@ def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
 
 
 def as_package(merges, splitter):
-    """The package's model of this book's merges: of the bytes as letters, and each merge's two parts."""
+    """A tokenizer of the package with the merges of this book; bytes are written as the letters of GPT-2."""
     tokens = [LETTER_OF_BYTE[byte] for byte in range(256)]
     pairs = []
     for a, b in merges:
