@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def measure():
             load = os.getloadavg()[0]
             found.append(run(row.options, seed))
             print(found[-1], f"load before it {load:.1f}", flush=True)
-            with whole_or_not_at_all(RESULTS) as temporary:
+            with atomic_write(RESULTS) as temporary:
                 temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 
