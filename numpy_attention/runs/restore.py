@@ -20,7 +20,7 @@ from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.data import Vocabulary
 
 REFUSED = (TypeError, ValueError, KeyError, OverflowError, MemoryError)  # raised for an impossible description
-NOT_HELD = "the checkpoint's description of its model is wrong"
+WRONG_MODEL = "the checkpoint's description of its model is wrong"
 COUNTS = ("step", "best_step", "since_best", "skipped")
 
 
@@ -101,10 +101,10 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
     try:
         vocabulary = vocabulary_from(meta["task"])
     except REFUSED as error:
-        raise InputError(f"{NOT_HELD}: {error}") from None
+        raise InputError(f"{WRONG_MODEL}: {error}") from None
     model = gpt_model(arrays, meta)
     if model.config.vocab_size != len(vocabulary):
-        raise InputError(f"{NOT_HELD}: its sizes are not those of its arrays")
+        raise InputError(f"{WRONG_MODEL}: its sizes are not those of its arrays")
     return model, vocabulary
 
 
@@ -116,7 +116,7 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
         _check_size(least, config.context_length, config.d_model, arrays)
         model = GPT(config, None)
     except REFUSED as error:
-        raise InputError(f"{NOT_HELD}: {error}") from None
+        raise InputError(f"{WRONG_MODEL}: {error}") from None
     wide = {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}
     read_into(model.parameters(), wide, "parameters.", "model")
     return model
