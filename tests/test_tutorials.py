@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.every import each
-from tests.pretrained.test_real_models import brought
+from tests.pretrained.test_real_models import fetched
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("[0-9][0-9]-*.md"))
 CELL = re.compile(r"^```\{code-cell\} ipython3\n(?::[^\n]*\n)*\n?(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -83,7 +83,7 @@ def test_tutorial_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatc
 @pytest.mark.slow
 @pytest.mark.parametrize("path", OF_REAL_MODELS, ids=lambda path: path.stem)
 def test_tutorial_runs_with_the_real_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brought("smollm2")
+    fetched("smollm2")
     monkeypatch.chdir(tmp_path)
     assert run_all(path)["real"]
 
