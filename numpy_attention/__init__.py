@@ -6,8 +6,8 @@
     >>> y, cache = na.scaled_dot_product_attention(q, k, v, mask=na.causal_mask(5))
     >>> dq, dk, dv, _ = na.scaled_dot_product_attention_backward(y, cache)
 
-The reading order; each chapter is a file, its head derives what its code computes, and
-`help(inspect.getmodule(na.softmax))` shows the one in which a function stands:
+The reading order. Each chapter is a file. The docstring at its top derives what the code below computes, and
+`help(inspect.getmodule(na.softmax))` shows the chapter of a function:
 
 Part I     ops         1 linear          2 embedding       3 softmax          4 masks           5 dropout
                        6 attention       7 heads           8 positions        9 normalization  10 activations
@@ -20,8 +20,8 @@ Part IV    training   25 optimizers     26 schedules      27 data            28 
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution
-Checking   gradcheck  complex steps and differences, for functions of your own too
-           catalogue  every op, layer and model above, checked, and known mistakes; grade: exercises
+Checking   gradcheck  complex steps and numerical differences, also for your own functions
+           catalogue  checks of every op, layer and model, and known mistakes; grade: exercises
 """
 
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
 
 
 def __getattr__(name: str) -> object:
-    """Pictures and files come with their first use: who only computes need not wait for them."""
+    """Import pictures and files at their first use, so `import numpy_attention` stays fast."""
     if name == "plots":
         import numpy_attention.plots as found
 

@@ -1,15 +1,15 @@
-"""Where arrays live: in this computer's memory (NumPy) or in a GPU's (CuPy).
+"""The memory of arrays: this computer's (NumPy) or a GPU's (CuPy).
 
     backend = get_backend("cupy")
     model.to(backend)                         every parameter moves; from here on the work runs on the GPU
     loss, cache = model.loss(ids, targets)    ids and targets may stay on the host: they are checked and moved
     grads = model.backward(cache)
-    float(loss)                               waits for the GPU: once a step is enough
+    float(loss)                               waits for the GPU: once in a step is enough
 
-The formulas of the book stay as they are. A chapter calls `np.exp(x)`, and NumPy asks x whether it would rather do that
-itself; a CuPy array does (NumPy enhancement proposals 13 and 18). So the arrays decide where the work runs. Two things
-a chapter must say: where an array lives that it makes from nothing (`like=x`), and that it looks at values only where
-a look costs no wait (`on_host`). `docs/gpu.md` holds these rules and the others. This file alone knows CuPy's name.
+The formulas of the book do not change. A chapter calls `np.exp(x)`; if x is a CuPy array, NumPy passes the call on to
+CuPy (NumPy enhancement proposals 13 and 18). So the arrays decide where the work runs. A chapter must follow two rules:
+a new array is made in the memory of an existing array (`like=x`), and values are read only if reading does not wait for
+a GPU (`on_host`). `docs/gpu.md` lists these and the other rules. Only this file imports CuPy.
 """
 
 import functools
@@ -23,16 +23,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 NAMES = ("numpy", "cupy")
-# While it is true, complex numbers count as floats: so a derivative can be taken by a step into the complex plane.
+# While this is true, ops accept complex numbers as floats, so the complex step can take derivatives.
 COMPLEX: ContextVar[bool] = ContextVar("COMPLEX", default=False)
 
 
 class BackendError(ValueError):
-    """This machine cannot compute where it was asked to; the message is one line and says what to install or check."""
+    """The backend does not work on this machine; the message is one line and names what to install or check."""
 
 
 class Memory(NamedTuple):
-    """Bytes: those the arrays of this process hold now (on the host: all of the process), and all there are."""
+    """Bytes: used by the arrays of this process (on the host: by the whole process), and the total of the machine."""
 
     used: int
     total: int
@@ -44,7 +44,7 @@ class NumPyBackend:
     name = "numpy"
 
     def asarray(self, array: Any) -> np.ndarray:
-        """The array here; no copy if it is here already."""
+        """The array in this computer's memory, without a copy if possible."""
         return to_host(array)
 
     def to_host(self, array: Any) -> np.ndarray:
@@ -52,14 +52,14 @@ class NumPyBackend:
         return to_host(array)
 
     def synchronize(self) -> None:
-        """Wait until all work that was asked for is done; NumPy never leaves any undone."""
+        """Wait until all started work is done; NumPy always finishes its work before it returns."""
 
     def describe(self) -> str:
-        """The machine and the version: what a report of measurements begins with."""
+        """The machine and the version, for the first line of a report of measurements."""
         return f"{platform.machine()}, NumPy {np.__version__}"
 
     def memory(self) -> Memory:
-        """Memory of this process and of this machine; zeros where the system does not tell."""
+        """The memory of this process and of this machine; zeros if the system does not report them."""
         try:
             page = os.sysconf("SC_PAGE_SIZE")
             with open("/proc/self/statm", encoding="ascii") as statm:
@@ -77,19 +77,19 @@ class CuPyBackend(NumPyBackend):
         self._cupy = _working_cupy()
 
     def asarray(self, array: Any) -> Any:
-        """The array on the GPU; no copy if it is there already."""
+        """The array on the GPU, without a copy if possible."""
         return self._cupy.asarray(array)
 
     def synchronize(self) -> None:
-        """Wait until the GPU has done all it was asked for: needed before a clock is read, and nowhere else."""
+        """Wait until the GPU has finished all started work; needed only before reading a clock."""
         self._cupy.cuda.get_current_stream().synchronize()
 
     def memory(self) -> Memory:
-        """Memory that arrays hold on the GPU, and that the GPU has."""
+        """The memory of all arrays on the GPU, and the total memory of the GPU."""
         return Memory(self._cupy.get_default_memory_pool().used_bytes(), self._cupy.cuda.runtime.memGetInfo()[1])
 
     def describe(self) -> str:
-        """The card, its driver's CUDA and the versions: what a report of measurements begins with."""
+        """The card, the CUDA version of its driver and the versions, for the first line of a report of measurements."""
         runtime = self._cupy.cuda.runtime
         card = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
         cuda = runtime.driverGetVersion()  # 12040 is 12.4
@@ -99,7 +99,7 @@ class CuPyBackend(NumPyBackend):
 def get_backend(name: str = "numpy") -> NumPyBackend:
     """The backend of this name, "numpy" or "cupy".
 
-    Raises: BackendError, with one line saying what to install or check, where it cannot be had.
+    Raises: BackendError, with one line that names what to install or check, if the backend does not work.
     """
     if name == "numpy":
         return NumPyBackend()
@@ -109,20 +109,20 @@ def get_backend(name: str = "numpy") -> NumPyBackend:
 
 
 def to_host(array: Any) -> np.ndarray:
-    """The array in this computer's memory; one on a GPU is waited for and copied.
+    """The array in this computer's memory; an array on a GPU is copied, after waiting for its result.
 
-    CuPy never copies unasked: `np.asarray` of one of its arrays raises, their own `get()` copies.
+    CuPy never copies implicitly: `np.asarray` of a CuPy array raises, and its method `get()` copies.
     """
     return array.get() if hasattr(type(array), "__cuda_array_interface__") else np.asarray(array)
 
 
 def on_host(array: object) -> bool:
-    """Whether the numbers lie in this computer's memory, so that looking at them costs no wait for a GPU."""
+    """Whether the array is in this computer's memory, so reading its values does not wait for a GPU."""
     return isinstance(array, (np.ndarray, np.generic))
 
 
 def move(tree: Any, to: Callable[[Any], Any]) -> Any:
-    """The same tuples, lists and dicts with `to(array)` in the place of every array; all else stays as it is."""
+    """The same tuples, lists and dicts with `to(array)` instead of every array; everything else is unchanged."""
     if isinstance(tree, dict):
         return {name: move(value, to) for name, value in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -132,29 +132,29 @@ def move(tree: Any, to: Callable[[Any], Any]) -> Any:
     return to(tree) if hasattr(tree, "dtype") and hasattr(tree, "shape") else tree
 
 
-def hosted(op: Any, op_backward: Any, backend: NumPyBackend) -> tuple[Any, Any]:
-    """The same op and backward for arrays of the host, computed where the backend says; for checks and tests."""
+def copied_to_host(op: Any, op_backward: Any, backend: NumPyBackend) -> tuple[Any, Any]:
+    """The op and its backward for host arrays: both compute on the backend and copy their results to the host."""
 
     @functools.wraps(op)
-    def op_there(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+    def op_on_backend(*inputs: Any, **options: Any) -> tuple[Any, Any]:
         y, cache = op(*move(inputs, backend.asarray), **move(options, backend.asarray))
         return move(y, backend.to_host), cache
 
-    def op_backward_there(dy: Any, cache: Any) -> Any:
+    def op_backward_on_backend(dy: Any, cache: Any) -> Any:
         return move(op_backward(move(dy, backend.asarray), cache), backend.to_host)
 
-    return op_there, op_backward_there
+    return op_on_backend, op_backward_on_backend
 
 
 def _working_cupy() -> Any:
-    """CuPy, after it has shown that it can add and multiply here."""
+    """The module cupy, after a test that it can compute on this machine."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             fix = "install it with: pip install 'cupy-cuda12x[ctk]' (for CUDA 13 drivers 'cupy-cuda13x[ctk]')"
             raise BackendError(f"the backend cupy needs CuPy, which is not installed; {fix}") from None
-        raise BackendError(f"CuPy is installed but does not import ({_first_line(error)}); install it anew") from None
+        raise BackendError(f"CuPy is installed but its import fails ({_first_line(error)}); install it again") from None
     try:
         devices = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:
@@ -166,7 +166,7 @@ def _working_cupy() -> Any:
         x = cupy.arange(4, dtype=np.float32).reshape(2, 2)
         float(cupy.exp(x @ x).sum())
     except Exception as error:
-        fix = "install CUDA's libraries beside it with: pip install 'cupy-cuda12x[ctk]'"
+        fix = "install CUDA's libraries, too, with: pip install 'cupy-cuda12x[ctk]'"
         raise BackendError(f"CuPy finds a GPU but cannot compute on it ({_first_line(error)}); {fix}") from None
     return cupy
 

@@ -1,8 +1,8 @@
-"""Long arrays, walked in pieces that fit the processor's fast memory.
+"""Long arrays, processed in pieces that fit the processor's fast memory (cache).
 
-A formula such as GELU's or Adam's passes a dozen times over its arrays. Arrays that do not fit fast memory come from
-the slow one anew in every pass, and that is what takes the time. Walking in pieces, all passes over one piece before
-the next, reads them once: the same arithmetic, two to three times as fast.
+A formula such as GELU's or Adam's makes a dozen passes over its arrays. Arrays that do not fit the cache are read from
+slow memory again in every pass, and this takes most of the time. If all passes over one piece are done before the next
+piece, each piece is read once: the same arithmetic, two to three times as fast.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,14 @@ import numpy as np
 
 from numpy_attention.backend import on_host
 
-PIECE = 65_536  # elements: 256 KiB in float32, so that a piece and a few temporaries of its size fit fast memory
+PIECE = 65_536  # elements: 256 KiB in float32, so a piece and a few temporary arrays of its size fit the cache
 
 
 def in_pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """The same piece of every array, one piece after the other, flattened; all arrays have one size.
+    """The same piece of every array, one piece after the other, flattened; all arrays have the same size.
 
-    Pieces of contiguous arrays are views, to be written to. A GPU gets everything at once: it wants long arrays.
+    Pieces of contiguous arrays are views, and the caller may write to them. A GPU gets whole arrays, since it is faster
+    with long arrays.
     """
     flat = [array.reshape(-1) for array in arrays]
     size = flat[0].size
@@ -29,9 +30,9 @@ def in_pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def non_finite(array: np.ndarray) -> str:
-    """The first NaN or infinity of an array, and its place; nothing where all of it is finite.
+    """The first NaN or infinity of an array and its place; an empty text if all elements are finite.
 
-    It is looked for in pieces: of a gigabyte of parameters no second array of a quarter of that is made.
+    The search goes piece by piece, so a gigabyte of parameters needs no second array of a quarter of this size.
 
     >>> non_finite(np.array([[1.0, 2.0], [3.0, np.inf]]))
     'inf at [1, 1]'

@@ -1,13 +1,13 @@
-"""Threads that are lent: whoever has some to spare says so, and who computes far below can share work among them.
+"""Lending threads: a caller lends its free threads, and an op deep inside the call divides its work among them.
 
-    with lend(run_all, threads):         runs/parallel.py, for what is not cut into shards: one long text
+    with lend(run_all, threads):         runs/parallel.py, for work that is not cut into shards: one long text
         model.loss(...)
-            share(work, items)           ops/tiled_attention.py: the heads need nothing of each other
+            share(work, items)           ops/tiled_attention.py: the heads are independent
         model.generate(...)
-            share(work, items)           models/generate.py: nor do the texts that are written
+            share(work, items)           models/generate.py: the generated texts are independent
 
-What is lent is seen in the thread that it was lent to, and in no other: an op that runs on one of the threads
-themselves finds none, and nobody waits for a thread that waits for him.
+Only the thread that called `lend` can use the lent threads. An op that runs on one of these threads finds no lent
+threads itself, so there is no deadlock.
 """
 
 import threading
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 Work = Callable[[Any], None]
-RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item, and comes back when all is done
+RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item and returns after all items
 
 
 class Lent(NamedTuple):
-    """Threads, by what gives them work, and how many they are."""
+    """The lent threads: a function that gives them work, and their number."""
 
     run_all: RunAll
     threads: int
@@ -36,26 +36,26 @@ _lent: ContextVar[Lent | None] = ContextVar("lent", default=None)
 
 
 def started(count: int) -> "ThreadPoolExecutor":
-    """A pool whose threads have all begun, so that none is found missing in the middle of the work.
+    """A pool whose threads have all started, so a lack of threads shows now and not in the middle of the work.
 
-    Raises: InputError where the system gives no more threads.
+    Raises: InputError if the system cannot start so many threads.
     """
-    from concurrent.futures import ThreadPoolExecutor  # here, that `import numpy_attention` stays quick
+    from concurrent.futures import ThreadPoolExecutor  # imported here to keep `import numpy_attention` fast
 
     pool, all_here = ThreadPoolExecutor(count), threading.Barrier(count)
     try:
         list(pool.map(lambda _: all_here.wait(), range(count)))
     except RuntimeError:
         pool.shutdown(wait=False)
-        raise InputError(f"cannot start {count} threads: the system allows no more; --workers 1 needs none") from None
+        raise InputError(f"cannot start {count} threads: the system allows no more; use --workers 1") from None
     finally:
-        all_here.abort()  # nobody waits for one that does not come
+        all_here.abort()  # no thread waits for a thread that did not start
     return pool
 
 
 @contextmanager
 def lend(run_all: RunAll, threads: int) -> Iterator[None]:
-    """Within it `share` uses `run_all`, behind which there are so many threads."""
+    """Inside this context `share` uses `run_all`, which has `threads` threads."""
     before = _lent.set(Lent(run_all, threads))
     try:
         yield
@@ -64,20 +64,20 @@ def lend(run_all: RunAll, threads: int) -> Iterator[None]:
 
 
 def share(work: Work, items: Iterable[Any]) -> None:
-    """Do the work for every item: on the threads that were lent, else one item after the other.
+    """Do the work for every item: on the lent threads if there are any, otherwise one item after the other.
 
-    Each item writes where no other reads or writes, so that it does not matter who comes first.
+    The work for one item must not read or write what another item writes, so the order of items does not matter.
     """
     lent, items = _lent.get(), list(items)
     if lent is not None and len(items) > 1:
         lent.run_all(work, items)
         return
-    for item in items:  # a single one keeps what was lent, for what it may share itself
+    for item in items:  # a single item keeps the lent threads: its work may use them
         work(item)
 
 
 def shares(count: int) -> list[slice]:
-    """`count` things in a row, cut into as many parts of nearly equal size as there are threads for `share`."""
+    """Slices that cut `count` items into parts of nearly equal size, one part for each thread of `share`."""
     lent = _lent.get()
     parts = 1 if lent is None else max(1, min(lent.threads, count))
     return [slice(i * count // parts, (i + 1) * count // parts) for i in range(parts)]

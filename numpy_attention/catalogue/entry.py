@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import ops
-from numpy_attention.backend import NumPyBackend, hosted
+from numpy_attention.backend import NumPyBackend, copied_to_host
 from numpy_attention.gradcheck.problem import (
     Arrays,
     LayerProblem,
@@ -112,7 +112,7 @@ class Case:
             here = LayerProblem(self.layer, self.own_inputs, self.options)
         if backend is None or backend.name == "numpy":
             return here
-        there = hosted(self.op, self.op_backward, backend)
+        there = copied_to_host(self.op, self.op_backward, backend)
         return OpProblem(*there, self.inputs, self.options, tuple(here.without))
 
     @property

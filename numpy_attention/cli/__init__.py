@@ -20,7 +20,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 for success, 2 for input that cannot be used."""
+    """Run a command. The exit code is 0 for success and 2 for unusable input."""
     with standard_streams() as output:
         try:
             return _run(argv, output)
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("numpy-attention: interrupted", file=sys.stderr)
             return 130
         except OutputError as error:
-            if isinstance(error.__cause__, ConnectionError):  # the reader, `head` for example, has had enough
+            if isinstance(error.__cause__, ConnectionError):  # the reader, for example `head`, has closed the pipe
                 return 0
             print(f"numpy-attention: {error}", file=sys.stderr)
             return 2
@@ -46,18 +46,18 @@ def _run(argv: Sequence[str] | None, output: Output) -> int:
     for module in (train, sample, fetch, chat, embed, attend, gradcheck, grade):
         module.add_parser(commands)
     for argument in argv or ():
-        if "\0" in argument:  # no shell can say that
-            raise InputError("an argument holds a null byte, which no name can")
-        if re.fullmatch("--[a-z-]+=--", argument):  # of which argparse makes an empty list
+        if "\0" in argument:  # impossible in a shell, possible from Python
+            raise InputError("an argument contains a null byte; no file name can contain one")
+        if re.fullmatch("--[a-z-]+=--", argument):  # argparse turns this into an empty list
             raise InputError(f"argument {argument[:-3]}: expected one argument")
     try:
         arguments = started_ranks().together(lambda: parser.parse_args(argv))
-    except SystemExit:  # of --help, which has printed
+    except SystemExit:  # --help has printed its text
         sys.stdout.flush()
         raise
-    output.optional = arguments.run is train.run  # what that makes is in a directory
+    output.optional = arguments.run is train.run  # the result of train is a directory, not its output
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's; a NaN is told in one line, with its place
+        warnings.simplefilter("ignore", RuntimeWarning)  # from NumPy; we report a NaN in one line with its place
         code: int = arguments.run(arguments)
     sys.stdout.flush()
     return code

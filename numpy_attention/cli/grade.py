@@ -1,4 +1,4 @@
-"""grade: look at an answer to an exercise as a tutor would."""
+"""grade: check an answer to an exercise and give advice, as a tutor does."""
 
 import argparse
 import contextlib
@@ -19,15 +19,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
     parser.add_argument(
         "--solution", action="append", default=[], metavar="NAME",
-        help="show a worked solution, once the exercise is passed or when this is given twice",
+        help="show the solution, after the exercise is passed or if this option is given twice",
     )
-    parser.add_argument("--exercise", metavar="NAME", help="the exercise, when the file has another name")
+    parser.add_argument("--exercise", metavar="NAME", help="the exercise, if the file has another name")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for a file (default: 60)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0 when all is right, 1 when not."""
+    """The exit code is 0 if every answer is right, otherwise 1."""
     grade = importlib.import_module("numpy_attention.grade.run")
     with hypothesis_elsewhere():
         try:
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def hypothesis_elsewhere() -> Iterator[None]:
-    """Hypothesis would leave a folder where the student works: let it go where nobody looks, unless told otherwise."""
+    """Let Hypothesis write to a temporary folder, not to the student's folder, unless the user has set another."""
     name = "HYPOTHESIS_STORAGE_DIRECTORY"
     if os.environ.get(name):
         yield

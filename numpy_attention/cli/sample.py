@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 from numpy_attention.backend import NAMES, get_backend
-from numpy_attention.cli.source import add_model, encoded, load_model, named
+from numpy_attention.cli.source import add_model, encoded, given_or_shipped, load_model
 from numpy_attention.cli.words import add_sampling, sampling, words
 from numpy_attention.errors import InputError
 from numpy_attention.models.generate import stream
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not a.prompt:
         raise InputError("--prompt must hold at least one character")
     options = sampling(a)
-    model, vocabulary = load_model(named(a.model), GPT, "continue a prompt")
+    model, vocabulary = load_model(given_or_shipped(a.model), GPT, "continue a prompt")
     model.to(get_backend(a.backend))
     prompt = encoded(vocabulary, a.prompt, "--prompt")
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()

@@ -1,4 +1,4 @@
-"""Which model a command means: a pretrained one, or what `train` has written; and names of files that are typed."""
+"""Find the model that a command names: a pretrained model or the output of `train`. Also: paths in arguments."""
 
 import argparse
 import sys
@@ -21,28 +21,28 @@ from numpy_attention.runs.restore import load_run, text_model
 from numpy_attention.tasks.fine_tuning import Start
 from numpy_attention.training.data import Vocabulary
 
-FILES = "a .gguf file, a folder in Hugging Face's layout, or what `train` has written"
+FILES = "a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
 
 
 def named_path(name: str) -> Path:
-    """The path; an empty name would be that of the folder we are in.
+    """The path; an empty name is refused, since pathlib would take it for the current folder.
 
-    Raises: ArgumentTypeError, which argparse tells with the option's name.
+    Raises: ArgumentTypeError; argparse adds the name of the option.
     """
     if not name:
-        raise argparse.ArgumentTypeError("must be a name, got ''; is a variable of the shell unset?")
+        raise argparse.ArgumentTypeError("must be a name, got ''; is a shell variable unset?")
     return Path(name)
 
 
 def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES, shipped: bool = False) -> None:
-    """The argument that names the model, which may be left out with `shipped`; `known` are those of `fetch` that do."""
-    text = f"{known} (see fetch), {files}; if a file or folder is called like a known model, that is taken"
+    """Add the argument that names the model, optional with `shipped`; `known` lists the suitable models of `fetch`."""
+    text = f"{known} (see fetch), {files}; a file or folder with the name of a known model comes first"
     text += " (default: the small GPT that comes with the book)" if shipped else ""
     parser.add_argument("model", metavar="MODEL", help=text, nargs="?" if shipped else None)
 
 
-def named(model: str | None) -> str:
-    """The model that was named, or the one that comes with the book, which is said beside the output."""
+def given_or_shipped(model: str | None) -> str:
+    """The model that the user named, or the small GPT that comes with the book, with a message on standard error."""
     if model is None:
         print(SAID, file=sys.stderr)
         return str(FOLDER)
@@ -50,13 +50,13 @@ def named(model: str | None) -> str:
 
 
 def pretrained_path(model: str) -> Path | None:
-    """The file or folder of a pretrained model; None for what `train` has written.
+    """The file or folder of a pretrained model; None for the output of `train`.
 
-    Raises: InputError for a path that there is not, or a model that has not been fetched.
+    Raises: InputError for a path that does not exist, or a model that has not been fetched.
     """
     path = located(model)
     if path.suffix == ".safetensors" and path.is_file():
-        raise InputError(f"{path} holds numbers alone; name the folder that it lies in")
+        raise InputError(f"{path} holds only the parameters; give the folder that contains it")
     run = there(path / checkpoint.NAME) or there(path / "log.jsonl")
     file = path.suffix == ".gguf" or (there(path) and path.is_file() and path.suffix != ".npz")
     return path if not run and (file or there(path / "config.json")) else None
@@ -65,20 +65,20 @@ def pretrained_path(model: str) -> Path | None:
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
     """A model of that kind and its vocabulary, for a command that will run it many times.
 
-    Raises: InputError, in one line, for another kind, or what cannot be loaded.
+    Raises: InputError, in one line, for a model of another kind or a model that cannot be loaded.
     """
     keep_freed_memory()
     path, directory = pretrained_path(model), Path(model)
     found, vocabulary = trained(directory, *load_run(directory)) if path is None else load_pretrained(path)
     if not isinstance(found, kind):
-        raise InputError(f"{model} is a {type(found).__name__}; it takes a {kind.__name__} to {purpose}")
+        raise InputError(f"{model} is a {type(found).__name__}; only a {kind.__name__} can {purpose}")
     return found, vocabulary
 
 
 def trained(
     directory: Path, config: TrainConfig, arrays: dict[str, np.ndarray], meta: dict[str, Any]
 ) -> tuple[Model, Vocabulary]:
-    """The GPT that `load_run` has found in a directory, and its vocabulary.
+    """The GPT that `load_run` has read from a directory, and its vocabulary.
 
     Raises: InputError for a model of another kind.
     """
@@ -89,24 +89,24 @@ def trained(
     return text_model(arrays, meta)
 
 
-def encoded(vocabulary: Vocabulary, text: str, said_by: str) -> np.ndarray:
-    """The ids of a whole text, (N,), with the special tokens around it that a pretrained model has always seen.
+def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
+    """The ids of a whole text, (N,), with the special tokens around it that a pretrained model needs.
 
-    Raises: InputError with the name of who said it, an option or a file, for what cannot be encoded.
+    Raises: InputError if the text cannot be encoded; the message names its origin, an option or a file.
     """
     try:
         return vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
     except InputError as error:
-        raise InputError(f"{said_by}: {error}") from None
+        raise InputError(f"{origin}: {error}") from None
 
 
 def _fine_tuned(
     directory: Path, config: TrainConfig, arrays: dict[str, np.ndarray], meta: dict[str, Any]
 ) -> tuple[Model, Vocabulary]:
-    """The pretrained model that the run has started from, with what it has learned in its place."""
+    """The pretrained model from which the run started, with the parameters that the run has learned."""
     start = Start(config)
     if meta["task"].get("from_sha256") != start.sha256:
-        raise InputError(f"{start.path} is not the model that {directory} has started from")
+        raise InputError(f"{start.path} is not the model from which {directory} started")
     model = start.model(None)
     read_into(model.parameters(), arrays, "parameters.", "model")
     return model, start.tokenizer

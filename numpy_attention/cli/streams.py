@@ -1,15 +1,15 @@
-r"""What a command prints, and what becomes of it where nobody reads it, or where not all of it can be shown.
+r"""The output of a command, also when its reader has gone, its disk is full, or a character cannot be shown.
 
-    train | head -1         the reader has closed its end: the training goes on, for its product is its directory
-    sample | head -1        the command ends at once and quietly, for its product is its output
-    train > /dev/full       one line on standard error says so, and the training goes on
-    sample > /dev/full      one line on standard error says so, and the exit code is 2
-    train >&- 2>&- <&-      a closed stream is like a full one; no file that is opened later takes its place
-    PYTHONIOENCODING=ascii  what the stream has no letters for is escaped, \u2192
-    sample on a terminal    what would steer the terminal is escaped, \x1b; in a file or a pipe the text stays as it is
+    train | head -1         the reader has closed the pipe: the training continues, since its result is a directory
+    sample | head -1        the command ends at once without a message, since its result is its output
+    train > /dev/full       one line on standard error reports this, and the training continues
+    sample > /dev/full      one line on standard error reports this, and the exit code is 2
+    train >&- 2>&- <&-      a closed stream is treated like a full one; no file that is opened later takes its number
+    PYTHONIOENCODING=ascii  a character that the stream cannot encode is escaped, \u2192
+    sample on a terminal    a control character is escaped, \x1b; in a file or a pipe the text is unchanged
 
-What standard error cannot take is lost without a word. Streams that somebody has put in the place of Python's own, a
-notebook or a test, are left as they are.
+Text that standard error cannot take is lost silently. If a notebook or a test has replaced Python's streams, they are
+not changed.
 """
 
 import contextlib
@@ -22,33 +22,33 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
-STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, but no tab and no newline
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters except tab and newline
 
 
 class OutputError(Exception):
-    """Nothing more can be printed. A failed write elsewhere, of a file, is of another kind."""
+    """Nothing more can be printed. A failed write to a file is another error."""
 
 
 class Output:
-    """What to do when standard output is lost; `optional` says whether the command does without."""
+    """The reaction to a lost standard output; with `optional` the command continues without output."""
 
     optional = False
 
     def lost(self, error: OSError) -> None:
-        """Called once, by the write that has failed; a reader who has had enough is no fault.
+        """Called once, by the failed write. A reader that has closed the pipe is not a mistake.
 
-        Raises: OutputError where the command ends with its output.
+        Raises: OutputError if the command needs its output.
         """
         why = f"cannot print: {error.strerror or error}"
         if not self.optional:
             raise OutputError(why) from error
         if not isinstance(error, ConnectionError):
-            print(f"numpy-attention: {why}; the training goes on without a word", file=sys.stderr, flush=True)
+            print(f"numpy-attention: {why}; the training continues without output", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[Output]:
-    """Within it standard output and error are there and take every text; what is lost goes by the rules above."""
+    """Inside this context, standard output and error exist and take every text; lost text follows the rules above."""
     _occupy_closed_numbers()
     output, before = Output(), (sys.stdout, sys.stderr)
     if sys.stdout is sys.__stdout__:
@@ -65,22 +65,22 @@ def standard_streams() -> Iterator[Output]:
 
 
 def _occupy_closed_numbers() -> None:
-    """Open what a shell has closed (>&-) on nothing: else the next file that is opened would be standard output."""
+    """Open closed streams (>&-) on os.devnull; otherwise the next opened file would become standard output."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number, this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # os.open takes the lowest free number, this one
 
 
 def _stream(before: TextIO | None, lost: Callable[[OSError], None], product: bool = False) -> TextIO:
-    """The same stream for any text and without failures; of a closed one there is nothing to begin with."""
+    """The same stream, but it takes every text and does not fail; `before` is None for a closed stream."""
     if before is None:
         return io.TextIOWrapper(io.BufferedWriter(_Bytes(None, lost)), "utf-8", "backslashreplace")
     with contextlib.suppress(OSError):
         before.flush()
     raw = getattr(before.buffer, "raw", None)
-    # PYTHONUNBUFFERED leaves the middle layer out
+    # with PYTHONUNBUFFERED the middle layer is missing
     layers: Any = _Bytes(before.buffer, lost) if raw is None else io.BufferedWriter(_Bytes(raw, lost))
     kind = _Screen if product and before.isatty() else io.TextIOWrapper
     return kind(
@@ -90,21 +90,21 @@ def _stream(before: TextIO | None, lost: Callable[[OSError], None], product: boo
 
 
 class _Screen(io.TextIOWrapper):
-    """A terminal, which a text of somebody else must not steer."""
+    """A terminal. Control characters in a text must not control it."""
 
-    kept = ""
+    held_back = ""
 
     def write(self, text: str) -> int:
-        """Print it; a carriage return is kept back until it is known whether a newline follows, as in texts of DOS."""
-        said = (self.kept + text).replace("\r\n", "\n")
-        self.kept = "\r" if said.endswith("\r") else ""
-        said = said.removesuffix("\r")
-        super().write(STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), said))
+        """Print the text; a carriage return waits until we know whether a newline follows, as in DOS texts."""
+        text_so_far = (self.held_back + text).replace("\r\n", "\n")
+        self.held_back = "\r" if text_so_far.endswith("\r") else ""
+        printed = text_so_far.removesuffix("\r")
+        super().write(STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), printed))
         return len(text)
 
 
 class _Bytes(io.RawIOBase):
-    """The lowest layer of a stream; from its first failure on, the bytes go nowhere."""
+    """The lowest layer of a stream; after its first failure, it discards all bytes."""
 
     def __init__(self, below: Any, lost: Callable[[OSError], None]) -> None:
         self.below, self.lost, self.works = below, lost, True
@@ -115,7 +115,7 @@ class _Bytes(io.RawIOBase):
         try:
             if self.below is None:
                 raise OSError(errno.EBADF, "standard output is closed")
-            while (count := self.below.write(data)) is None:  # a pipe that somebody has set not to wait
+            while (count := self.below.write(data)) is None:  # a non-blocking pipe
                 select.select([], [self.below], [])
             return int(count)
         except OSError as error:

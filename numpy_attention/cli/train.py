@@ -1,18 +1,18 @@
-"""train: learn a task, and leave a directory with the log, the configuration and the checkpoint.
+"""train: learn a task, and write the log, the configuration and the checkpoint to a directory.
 
-From here to the update of a weight:
+The path from this file to the update of a parameter:
 
-    run                                       here: the options become a TrainConfig, a task, a Trainer
-    Trainer.run                               runs/trainer.py: steps, and now and then log, evaluation, checkpoint
+    run                                       this file: the options become a TrainConfig, a task, a Trainer
+    Trainer.run                               runs/trainer.py: steps; at intervals log, evaluation, checkpoint
     Trainer.one_step                          batch, loss and gradients, step
-      Trainer.loss_and_gradients              those of this rank's shards, then the sum over all ranks
+      Trainer.loss_and_gradients              the gradients of this rank's shards, then the sum over all ranks
         parallel.loss_and_gradients           runs/parallel.py: a thread for each shard
           model.loss, model.gradients         models/, layers/, ops/: Parts III, II and I
         ranks.total                           runs/mpi.py: the sums over all machines
       take_step                               training/loop.py: clip
         optimizer.step                        training/optimizers.py: p -= ...
 
-And back: the optimizer holds the model's own arrays (`Layer.parameters`), so the next loss reads what it has written.
+The optimizer updates the arrays of the model in place (`Layer.parameters`), so the next loss uses the new values.
 """
 
 import argparse
@@ -39,33 +39,33 @@ from numpy_attention.runs.trainer import SAMPLE, NonFiniteError, Trainer, genera
 from numpy_attention.tasks import TASKS, kind_of_task, make_task
 from numpy_attention.tasks.sums import SumTask
 
-MOVABLE = ("text", "from_")  # which the checkpoint knows again by what they hold, wherever they lie
-SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # as a shell reports them
+MOVABLE = ("text", "from_")  # files that may move: the checkpoint recognizes them by their fingerprint
+SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # the exit codes of a shell
 FIXED_BY_THE_MODEL = {
     "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
     "attention",
 }
 MAX_SETTINGS = 2**16  # bytes of a settings file
-MAX_DOTS = 200  # in a line of it: of a.b.c.d a reader of TOML keeps a, a.b, a.b.c as well, which grows with the square
-BELONGS_TO = {  # a setting that does nothing elsewhere, the one that decides, and what it must be
+MAX_DOTS = 200  # in a line: for a.b.c.d a TOML reader also stores a, a.b, a.b.c, so memory grows with the square
+BELONGS_TO = {  # a setting, the setting that decides whether it has an effect, and the values for which it has one
     "text": ("task", ("text",)), "vocabulary": ("task", ("text",)), "vocab_size": ("vocabulary", ("bpe",)),
     "beta2": ("optimizer", ("adamw", "adam")), "weight_decay": ("optimizer", ("adamw",)),
 }
 
 
 def add_parser(commands: Any) -> None:
-    """The arguments of `train`: one for each field of TrainConfig, and where to put the run."""
+    """The arguments of `train`: one for each field of TrainConfig, and the directory of the run."""
     parser = commands.add_parser(
         "train",
-        help="train a model (with no options: a character GPT on text that Python carries, about three minutes)",
+        help="train a model (without options: a character GPT on Python's help topics, about three minutes)",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--out", type=named_path, metavar="DIR", help="where the run is kept (default: runs/<time>)")
-    add("--resume", type=named_path, metavar="DIR", help="go on with the run in DIR from its last checkpoint")
-    lesson = "for the task sum: the lesson's plain gradient descent, which stays at chance"
+    add("--out", type=named_path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
+    add("--resume", type=named_path, metavar="DIR", help="continue the run in DIR from its last checkpoint")
+    lesson = "for the task sum: the plain gradient descent of the lesson, which stays at chance"
     add("--as-in-the-lesson", action="store_true", help=lesson)
-    add("--config", type=named_path, metavar="FILE.toml", help="settings from a file; options win over it")
+    add("--config", type=named_path, metavar="FILE.toml", help="settings from a file; options override them")
     for flag, how in command_line():
         add(flag, default=argparse.SUPPRESS, **how)
     parser.set_defaults(run=run)
@@ -79,24 +79,24 @@ def run(arguments: argparse.Namespace) -> int:
         trainer = ranks.together(lambda: make(arguments, ranks))
         _begin(trainer, arguments)
         with trainer.alone():
-            if not arguments.resume:  # once more, now that nobody else can begin here
+            if not arguments.resume:  # check again: with the lock, no other run can begin here
                 ranks.together(lambda: None if ranks.rank else _check_free(trainer.directory))
             print(_announcement(trainer), flush=True)
             return _train(trainer)
 
 
 def _train(trainer: Trainer) -> int:
-    """Train, and say how it ended, in words and by the exit code."""
+    """Train, then report the ending by a message and the exit code."""
     ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {typed(trainer.directory)}"
     try:
         ending = trainer.run()
     except NonFiniteError as error:
         if ranks.rank == 0:
             print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
-        ranks.wait()  # whoever ends with an error ends the others: first let rank 0 say why
+        ranks.wait()  # a rank that ends with an error ends all ranks: wait until rank 0 has printed the reason
         return 1
     if ending in SIGNAL_CODES:
-        print(f"\nstopped by {ending} after step {trainer.step}, which is saved; go on with:\n  {again}", flush=True)
+        print(f"\nstopped by {ending} after step {trainer.step}, which is saved; continue with:\n  {again}", flush=True)
         ranks.wait()
         return SIGNAL_CODES[ending]
     try:
@@ -104,14 +104,14 @@ def _train(trainer: Trainer) -> int:
     except KeyboardInterrupt:
         stopped = "SIGINT"
     if stopped:
-        said = f"stopped by {stopped}; the training is complete and saved; its report comes again with {again}"
-        print(f"numpy-attention: {said}", file=sys.stderr, flush=True)
+        message = f"stopped by {stopped}; the training is complete and saved; print its report again with {again}"
+        print(f"numpy-attention: {message}", file=sys.stderr, flush=True)
         return SIGNAL_CODES[stopped]
     return 0
 
 
 def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
-    """A run at its beginning."""
+    """A new run."""
     config = new_config(arguments)
     if arguments.out:
         _check_free(arguments.out)
@@ -119,15 +119,15 @@ def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
 
 
 def new_config(arguments: argparse.Namespace) -> TrainConfig:
-    """The settings of a new run: the task's own, over them those of the file, over them those of the options.
+    """The settings of a new run: the defaults of the task, overridden by the file, overridden by the options.
 
-    Raises: InputError for what no run can have, or what would do nothing in this one.
+    Raises: InputError for impossible settings and for settings that would have no effect in this run.
     """
     settings = _settings_from_file(arguments.config) | given(arguments)
     of_task = _settings_of_task(settings)
     if arguments.as_in_the_lesson:
         if settings.get("task") != "sum":
-            raise InputError("--as-in-the-lesson belongs to --task sum")
+            raise InputError("--as-in-the-lesson needs --task sum")
         of_task = of_task | SumTask.lesson
     config = TrainConfig.from_mapping(of_task | settings, str(arguments.config or ""))
     usual = [{field.name: field.default for field in dataclasses.fields(config)}, of_task]
@@ -136,21 +136,21 @@ def new_config(arguments: argparse.Namespace) -> TrainConfig:
 
 
 def _check_use(config: TrainConfig, chosen: set[str]) -> None:
-    """Refuse what was chosen and would do nothing; a file may hold all settings with their usual values."""
+    """Refuse a chosen setting that would have no effect; a file may hold all settings with their default values."""
     for name, (decides, allowed) in BELONGS_TO.items():
         if name in chosen and getattr(config, decides) not in allowed:
-            place = f"{option(decides)} {' or '.join(allowed)}, and here that is {getattr(config, decides)}"
-            raise InputError(f"{option(name)} is for {place}; leave it out")
+            place = f"{option(decides)} {' or '.join(allowed)}, and here it is {getattr(config, decides)}"
+            raise InputError(f"{option(name)} has an effect only with {place}; leave it out")
     if "min_learning_rate" in chosen and config.min_learning_rate > config.learning_rate:
         rates = f"{config.learning_rate}, got {config.min_learning_rate}"
         raise InputError(f"--min-learning-rate must be at most --learning-rate, the peak, which is {rates}")
 
 
 def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
-    """The defaults of the task; empty for a task that does not exist, which TrainConfig refuses."""
+    """The defaults of the task; empty if the task does not exist, since TrainConfig then refuses it."""
     start = settings.get("from_", settings.get("from"))
     if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
-        raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides that; leave it out")
+        raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides this; leave it out")
     task = settings.get("task", "text")
     if not isinstance(task, str) or task not in TASKS or not isinstance(start, str | None):
         return {}
@@ -158,7 +158,7 @@ def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line names."""
+    """The settings on the command line."""
     return {f.name: getattr(arguments, f.name) for f in dataclasses.fields(TrainConfig) if hasattr(arguments, f.name)}
 
 
@@ -168,60 +168,60 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
     with reading(path) as file:
         raw = file.read(MAX_SETTINGS + 1)
     if len(raw) > MAX_SETTINGS:
-        raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes: that is no file of settings")
+        raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes, so it is not a settings file")
     if (dots := max(line.count(b".") for line in raw.split(b"\n"))) > MAX_DOTS:
-        raise InputError(f"{path} has a line with {dots} dots: that is no file of settings")
+        raise InputError(f"{path} has a line with {dots} dots, so it is not a settings file")
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: byte at offset {error.start}") from None
-    except (ValueError, RecursionError) as error:  # of TOML itself, or of numbers and lists without end
+    except (ValueError, RecursionError) as error:  # bad TOML, a huge number, or deeply nested lists
         raise InputError(f"{path} is not TOML: {error}") from None
 
 
 def _check_free(directory: Path) -> None:
-    """Refuse a directory that holds a run."""
+    """Refuse a directory that already holds a run."""
     if there(directory) and not directory.is_dir():
-        raise InputError(f"--out {directory} is a file; name a directory")
+        raise InputError(f"--out {directory} is a file; give a directory")
     if any(there(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
-        again = f"go on with --resume {typed(directory)}"
-        raise InputError(f"--out {directory} already holds a run; name another, or {again}")
+        again = f"continue it with --resume {typed(directory)}"
+        raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 
 
 def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
-    """The run in a directory, where its last checkpoint was saved."""
+    """The run in a directory, at its last checkpoint."""
     directory = arguments.resume
     if arguments.out or arguments.config:
-        raise InputError("--resume goes on in its own directory with its own settings; leave --out and --config out")
+        raise InputError("--resume uses the directory and the settings of its run; leave --out and --config out")
     if arguments.as_in_the_lesson:
-        raise InputError("--as-in-the-lesson is for a new run; leave it out, --resume has its run's own settings")
+        raise InputError("--as-in-the-lesson is for a new run; leave it out, --resume uses the settings of its run")
     config, arrays, meta = load_run(directory)
     if not directory.is_dir():
         raise InputError(f"--resume needs the directory of the run, got the file {directory}")
-    told = given(arguments)
-    free = {"workers", "backend", "recompute"}  # how the work is done, not what is done
+    new = given(arguments)
+    free = {"workers", "backend", "recompute"}  # these change how the result is computed, not the result
     free |= {name for name in MOVABLE if getattr(config, name) is not None}
-    free |= {"text"} if config.task == "text" else set()  # the default text too may lie in a file
-    changed = [option(name) for name, value in told.items() if value != getattr(config, name) and name not in free]
+    free |= {"text"} if config.task == "text" else set()  # the default text may be in a file, too
+    changed = [option(name) for name, value in new.items() if value != getattr(config, name) and name not in free]
     if changed:
-        raise InputError(f"a resumed run is the same run: {', '.join(changed)} cannot change; leave that out")
-    config = dataclasses.replace(config, **{name: told[name] for name in free if name in told})
+        raise InputError(f"{', '.join(changed)} cannot change in a resumed run; leave this out")
+    config = dataclasses.replace(config, **{name: new[name] for name in free if name in new})
     trainer = Trainer(config, _task_again(config), directory, ranks)
     trainer.restore(arrays, meta)
     return trainer
 
 
 def _task_again(config: TrainConfig) -> Task:
-    """The task of a run that goes on, whose files may lie elsewhere by now."""
+    """The task of a resumed run; its files may have moved since the run began."""
     try:
         return make_task(config)
     except InputError as error:
         moved = " or ".join(option(name) for name in MOVABLE if getattr(config, name) is not None)
-        raise InputError(f"{error}; if it has moved, {moved} tells where it is now" if moved else str(error)) from None
+        raise InputError(f"{error}; if it has moved, give its new place by {moved}" if moved else str(error)) from None
 
 
 def _begin(trainer: Trainer, arguments: argparse.Namespace) -> None:
-    """Make sure that all ranks begin alike, and that there is a place to write to."""
+    """Make sure that all ranks begin in the same state and that the directory exists."""
     config, ranks = trainer.config, trainer.ranks
     facts = config.to_mapping(), trainer.task.saved(), trainer.step
     ranks.together(lambda: ranks.same_start(trainer.model.parameters(), facts))
@@ -237,7 +237,7 @@ def _make_directory(directory: Path) -> None:
 
 
 def _announcement(trainer: Trainer) -> str:
-    """The data, the model, and where the run is kept."""
+    """A message about the data, the model and the directory of the run."""
     model, c, workers = trainer.model, trainer.config, trainer.workers.count
     ranks = f"{trainer.ranks.size} ranks of " if trainer.ranks.size > 1 else ""
     return (
@@ -249,16 +249,16 @@ def _announcement(trainer: Trainer) -> str:
 
 
 def _finish(trainer: Trainer, ending: str, again: str) -> str | None:
-    """The task's report, and the pictures; the signal that has come while they were drawn."""
+    """Print the report of the task and draw the pictures; return the signal that came during the drawing, if any."""
     print(f"{ending} after step {trainer.step}, {trainer.seconds:.0f} seconds of training\n")
     with Workers(trainer.workers.count) as workers:
         print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
     try:
         written = trainer.task.write_result(trainer.model, trainer.directory)
     except OSError as error:
-        reason = f"{error.strerror or error}; the training is complete and saved: make room, then {again}"
+        reason = f"{error.strerror or error}; the training is complete and saved: free some space, then {again}"
         raise InputError(f"cannot write to {trainer.directory}: {reason}") from None
-    with StopSignals() as signals:  # the first one waits a second for them: matplotlib would make it an error
+    with StopSignals() as signals:  # a signal waits for the pictures: matplotlib would turn it into an error
         drawn = pictures(trainer.task, trainer.directory)
     files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
     print(f"\nin {trainer.directory}: {', '.join(files)}{drawn}")
@@ -266,11 +266,11 @@ def _finish(trainer: Trainer, ending: str, again: str) -> str | None:
 
 
 def _new_directory(parent: Path) -> Path:
-    """A directory of the time, made by us: what another run has made at the same time is not ours."""
+    """A new directory named by the time; a directory that another run makes at the same time is not used."""
     stem = time.strftime("%Y-%m-%d-%H%M%S")
     _make_directory(parent)
     for name in [stem] + [f"{stem}-{n}" for n in range(2, 1000)]:
         with writing(parent), contextlib.suppress(FileExistsError):
             (parent / name).mkdir()
             return parent / name
-    raise InputError(f"{parent / stem} and a thousand more are taken; name a directory with --out")
+    raise InputError(f"{parent / stem} and a thousand more names are taken; give a directory with --out")

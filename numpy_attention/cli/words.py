@@ -1,4 +1,4 @@
-"""What `sample` and `chat` share: the options of sampling, and words as they come."""
+"""The common part of `sample` and `chat`: the options of sampling, and the generated text piece by piece."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -10,24 +10,24 @@ from numpy_attention.errors import InputError
 from numpy_attention.models.sampling import check_sampling
 from numpy_attention.training.data import Vocabulary
 
-MOST_TOKENS = 2**24  # whose ids take 128 MB
-UNFINISHED = "\ufffd"  # what decoding shows for the first bytes of a character
+MOST_TOKENS = 2**24  # their ids take 128 MB
+UNFINISHED = "\ufffd"  # the decoder's output for an incomplete character
 
 
 def add_sampling(parser: argparse.ArgumentParser, tokens: int, temperature: float) -> None:
-    """The options of sampling, with these defaults."""
+    """Add the options of sampling, with these defaults."""
     add = parser.add_argument
-    add("--tokens", type=int, default=tokens, help=f"how many tokens to write at most (default: {tokens})")
-    add("--temperature", type=float, default=temperature, help=f"0: always the likeliest (default: {temperature})")
-    add("--top-k", type=int, default=None, help="draw from the k likeliest only")
-    add("--top-p", type=float, default=None, help="draw from the fewest with this probability together")
-    add("--seed", type=int, default=0, help="makes what is drawn repeatable (default: 0)")
+    add("--tokens", type=int, default=tokens, help=f"the most tokens to write (default: {tokens})")
+    add("--temperature", type=float, default=temperature, help=f"0: the likeliest token (default: {temperature})")
+    add("--top-k", type=int, default=None, help="draw only from the k likeliest tokens")
+    add("--top-p", type=float, default=None, help="draw only from the smallest set of tokens with this probability")
+    add("--seed", type=int, default=0, help="seed of the random draws (default: 0)")
 
 
 def sampling(a: argparse.Namespace) -> dict[str, Any]:
-    """The options as `stream` takes them, from the seed on.
+    """The options as keyword arguments of `stream`.
 
-    Raises: InputError for settings that no sampler can follow.
+    Raises: InputError for impossible settings.
     """
     if a.seed < 0:
         raise InputError(f"--seed must be at least 0, got {a.seed}")
@@ -42,18 +42,18 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
 
 def words(vocabulary: Vocabulary, ids: Iterable[int]) -> Iterator[str]:
-    """The text that the ids spell, piece by piece; together what all of them spell at once.
+    """The text of the ids, piece by piece; the pieces together equal the text of all ids decoded at once.
 
-    A character may be spread over several ids. Its first bytes are kept back until it is whole. Some vocabularies drop
-    the space at the beginning of a text, so each piece is decoded together with the one before.
+    A character may need several ids. Its first bytes are held back until it is complete. Some vocabularies drop the
+    space at the beginning of a text, so each piece is decoded together with the piece before it.
     """
     before: list[int] = []  # the ids of the last piece
-    new: list[int] = []  # and those after it
+    new: list[int] = []  # the ids after it
     for i in ids:
         new.append(i)
-        said, text = _decoded(vocabulary, before), _decoded(vocabulary, before + new)
-        if len(text) > len(said) and not text.endswith(UNFINISHED):
-            yield text[len(said) :]
+        printed, text = _decoded(vocabulary, before), _decoded(vocabulary, before + new)
+        if len(text) > len(printed) and not text.endswith(UNFINISHED):
+            yield text[len(printed) :]
             before, new = new, []
     if rest := _decoded(vocabulary, before + new)[len(_decoded(vocabulary, before)) :]:
         yield rest

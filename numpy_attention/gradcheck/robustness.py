@@ -53,6 +53,7 @@ RESOLVED = 1e-3  # a difference whose error is a larger share of the terms is no
 
 Given = dict[str, np.ndarray]
 Layout = Callable[[np.ndarray], np.ndarray]
+Allowed = tuple[Mapping[str, float], float]  # errors: absolute for each gradient, relative for all
 STRIDES = (
     "np.empty_like keeps the order of its argument, and reshape or ravel of such an array is a copy: make results by "
     "np.zeros(x.shape, x.dtype), and count on no strides"
@@ -401,8 +402,8 @@ def check_small_sizes(problem: Problem, grads: Gradients, seed: int, rtol: float
 
     Raises: GradientError, where a gradient is wrong that is right with more than one element along the axis.
     """
-    size = max((largest(np.asarray(grad)) for grad in grads.values() if grad is not None), default=0.0)
-    allowed = (CLOSE * size + atol, CLOSE + rtol)
+    whole = {name: CLOSE * largest(np.asarray(grad)) + atol for name, grad in grads.items() if grad is not None}
+    allowed = (whole, CLOSE + rtol)
     exact = in_float64(problem.inputs)
     for n in lengths(problem)[:MOST_SIZES]:
         cut = resized(exact, n, [0])
@@ -444,7 +445,7 @@ def another_length(arrays: Arrays, n: int) -> Arrays | None:
     return None if square else resized(arrays, n, [0, 0, 1])
 
 
-def _fault_at(problem: Problem, arrays: Arrays, allowed: tuple[float, float], seed: int) -> str | None:
+def _fault_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> str | None:
     """What is wrong at these arrays; "" if nothing is, None if that cannot be decided."""
     arrays = in_float64(arrays)
     try:
@@ -472,17 +473,21 @@ def _fault_at(problem: Problem, arrays: Arrays, allowed: tuple[float, float], se
     return _compared(Scalar(problem.bind(arrays), y, dy), arrays, judged, allowed, seed)
 
 
-def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: tuple[float, float], seed: int) -> str | None:
+def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: Allowed, seed: int) -> str | None:
     """Compare the gradients with the difference along one direction; errors are `allowed` absolute and relative."""
     rng = np.random.default_rng([seed, 23])
     directions = {}
+    sizes = {name: rms(arrays[name]) for name in grads}
+    largest_size = max(sizes.values(), default=0.0)
     for name, grad in grads.items():  # along the gradient, so that the terms do not cancel
         signs = np.where(grad == 0, rng.choice([-1.0, 1.0], grad.shape), np.sign(grad))
-        directions[name] = signs * rng.uniform(1.0, 1.5, grad.shape)
+        # one step moves every argument by the same share of its size
+        size = sizes[name] / largest_size if sizes[name] else 1.0
+        directions[name] = size * signs * rng.uniform(1.0, 1.5, grad.shape)
     line = scalar.through((arrays[name] for name in grads), directions.values())
     claimed = sum(float(np.sum(grad * directions[name])) for name, grad in grads.items())
-    least = allowed[0] * sum(float(np.abs(v).sum()) for v in directions.values())
-    h = 0.25 * first_step(0.0, max((rms(arrays[name]) for name in grads), default=0.0))
+    least = sum(allowed[0].get(name, 0.0) * float(np.abs(v).sum()) for name, v in directions.items())
+    h = 0.25 * first_step(0.0, largest_size)
     if abs((line(h) - line(-h)) / (2 * h) - claimed) <= ROUGH * claimed + least:
         return ""
     found = refined(line, h)

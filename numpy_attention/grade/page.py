@@ -1,7 +1,7 @@
 """The page of an exercise, `pages/NAME.md`: its claim, three hints and a worked solution, for the student to read.
 
     # the gradient of the softmax
-    **Claim.** What a right answer fulfils.
+    **What is checked.** The properties of a right answer.
     ## Hints          numbered; the first says where to look, the last is almost the answer
     ## Solution       the reasoning, and one block of code that can be appended to the exercise's file
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "pages"
 PAGE = re.compile(
-    r"# (?P<title>.+)\n\n\*\*Claim\.\*\* (?P<claim>.+?)\n\n## Hints\n\n(?P<hints>.+?)\n\n"
+    r"# (?P<title>.+)\n\n\*\*(?:What is checked|Claim)\.\*\* (?P<claim>.+?)\n\n## Hints\n\n(?P<hints>.+?)\n\n"
     r"## Solution\n\n(?P<reasoning>.+?)\n\n```python\n(?P<code>.+?)\n```\n", re.DOTALL,
 )
 

@@ -1,9 +1,9 @@
-"""Part II. Layers: the functions of Part I with parameters of their own.
+"""Part II. Layers: the functions of Part I together with their parameters.
 
     y, cache  = layer.forward(x)            a layer owns parameters, nothing else
     dx, grads = layer.backward(dy, cache)   grads has the names and shapes of layer.parameters()
 
-An `rng` turns dropout on, where a layer has any; the default is off.
+An `rng` turns on the dropout of a layer that has dropout; by default it is off.
 """
 
 from numpy_attention.layers.block import DecoderBlock, EncoderBlock

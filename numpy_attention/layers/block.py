@@ -1,7 +1,7 @@
 """Chapter 20. The block: look around, look across, think
 
-A transformer is one block, repeated. Each of its two or three sublayers is a branch beside a straight path (the
-residual of Chapter 19, with its norm and its dropout):
+A transformer repeats one block. Each of its two or three sublayers is a branch that is added to the residual stream
+(the residual of Chapter 19, with its norm and its dropout):
 
     x ----+--------------------(+)----+----------------------(+)----+-------------------(+)----> y
           |                     |     |                       |     |                    |
@@ -9,12 +9,11 @@ residual of Chapter 19, with its norm and its dropout):
                  q, k, v from x           q from here,              each position by itself
                                           k, v from the context
 
-The encoder's block has no cross-attention and sees the whole sequence. The decoder's writes from left to right: the
-mask it is given hides all later positions, and its cross-attention asks questions of another sequence, the encoder's
-output ("context"). Without cross-attention it is the block that GPT is made of.
+The block of an encoder has no cross-attention and sees the whole sequence. The block of a decoder writes from left to
+right: its mask hides all later positions, and its cross-attention looks at another sequence, the output of the encoder
+("context"). Without cross-attention it is the block of GPT.
 
-Going back, cross-attention is the fork in the road: of its two gradients one goes on down the block, the other,
-dcontext, leaves it sideways.
+In the backward, cross-attention has two gradients: dx goes on down the block, and dcontext goes to the encoder.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import numpy as np
 from numpy_attention.errors import require_number, value_error
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, named
+from numpy_attention.layers.layer import Layer, flat_gradients
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
 from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.residual import ResidualCache, residual, residual_backward
@@ -35,7 +34,7 @@ from numpy_attention.ops.tiles import Band
 
 
 class BlockCache(NamedTuple):
-    """What backward needs: a residual for each sublayer; `cache.attention.weights()` are the weights."""
+    """What backward needs: the cache of each residual. `cache.attention.weights()` returns the weights."""
 
     residual_1: ResidualCache
     residual_cross: ResidualCache | None
@@ -54,16 +53,16 @@ class BlockCache(NamedTuple):
 
 
 class Block(Layer):
-    """Self-attention, cross-attention if asked for, and a feed-forward network, each with a residual and a norm.
+    """Self-attention, optional cross-attention, and a feed-forward network, each with a residual and a norm.
 
-    The mask is the caller's, so that a block serves with a causal mask, a sliding window or padding alike.
-    `attention` holds further options of the self-attention, such as num_kv_heads or rotary_base.
+    The caller passes the mask, so one block works with a causal mask, a sliding window or padding.
+    `attention` is a dict of more options of the self-attention, such as num_kv_heads or rotary_base.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
 
     Raises: ValueError for a context without cross-attention, or cross-attention without a context; TypeError or
-    ValueError for sizes and rates that no block has.
+    ValueError for invalid sizes and rates.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.1; without cross-attention: Radford et al.,
     Language Models are Unsupervised Multitask Learners (2019), section 2.3.
@@ -108,31 +107,31 @@ class Block(Layer):
         rng: np.random.Generator | None = None,
         band: Band | None = None,
     ) -> tuple[np.ndarray, BlockCache]:
-        """Run the block. `past` (generation only, no backward): stored keys of the self- and the cross-attention.
+        """Run the block. `past` (generation only, no backward): the KV caches of self-attention and cross-attention.
 
-        With a `band`, that of the self-attention, both attend in tiles; across, every query may see every key.
+        With a `band` for the self-attention, both attend in tiles; in cross-attention every query may see every key.
         """
         self._check_context(context)
         past_self, past_cross = past or (None, None)
-        how = self.pre_norm, self.dropout, rng
+        options = self.pre_norm, self.dropout, rng
 
         attend = partial(
             self.attention.forward,
             mask=mask, scores_bias=scores_bias, positions=positions, past=past_self, rng=rng, band=band,
         )
-        h, residual_1 = residual(x, self.norm_1, attend, *how)  # (B, T, d_model)
+        h, residual_1 = residual(x, self.norm_1, attend, *options)  # (B, T, d_model)
         residual_cross = None
         if self.cross_attention is not None and self.norm_cross is not None:
             across = None if band is None else Band()
             look_across = partial(
                 self.cross_attention.forward, context=context, mask=context_mask, past=past_cross, rng=rng, band=across
             )
-            h, residual_cross = residual(h, self.norm_cross, look_across, *how)
-        y, residual_2 = residual(h, self.norm_2, partial(self.feed_forward.forward, rng=rng), *how)
+            h, residual_cross = residual(h, self.norm_cross, look_across, *options)
+        y, residual_2 = residual(h, self.norm_2, partial(self.feed_forward.forward, rng=rng), *options)
         return y, BlockCache(residual_1, residual_cross, residual_2)
 
     def backward(self, dy: np.ndarray, cache: BlockCache) -> tuple[Any, ...]:
-        """dx, grads; in a block with cross-attention dx, dcontext, grads."""
+        """Return dx, grads; with cross-attention dx, dcontext, grads."""
         grads: dict[str, Any] = {}
         dcontext: list[np.ndarray] = []
 
@@ -150,20 +149,20 @@ class Block(Layer):
             dh, cache.residual_1, self.norm_1, self.attention.backward, self.pre_norm
         )
 
-        in_order = dict(reversed(grads.items()))  # the parameters stand in the order of the forward
-        return dx, *dcontext, named(in_order)
+        in_order = dict(reversed(grads.items()))  # the parameters have the order of the forward
+        return dx, *dcontext, flat_gradients(in_order)
 
     def _check_context(self, context: np.ndarray | None) -> None:
         if (context is None) != (self.cross_attention is None):
-            expected = "given to a block with cross-attention and to no other"
-            got = "none" if context is None else f"one {np.shape(context)}"
+            expected = "passed if and only if the block has cross-attention"
+            got = "None" if context is None else f"an array of shape {np.shape(context)}"
             fix = f"the block was built with cross_attention={self.cross_attention is not None}"
             raise value_error(type(self).__name__, "context", expected, got, fix)
 
 
 class EncoderBlock(Block):
-    """A block of an encoder: it sees the whole sequence, or what a padding mask leaves of it."""
+    """A block for an encoder: it sees the whole sequence, except padding that a mask hides."""
 
 
 class DecoderBlock(Block):
-    """A block for a decoder: give it a causal mask, and in an encoder-decoder cross_attention=True."""
+    """A block for a decoder: pass a causal mask, and in an encoder-decoder set cross_attention=True."""

@@ -2,8 +2,8 @@
 
     ids (B, T)  -->  the rows of table (V, d_model)  -->  y (B, T, d_model)
 
-Row i is the vector of token i. Ids are not numbers one can move a little, so there is no gradient for them; the one
-for the table is that of Chapter 2, a row's gradient being the sum over all places where its token stood.
+Row i is the vector of token i. Ids are integers and cannot change by a small amount, so they have no gradient. The
+gradient of the table is that of Chapter 2: the gradient of a row is the sum over all places with its token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Embedding(Layer):
 
     Shapes: ids (...) integers in [0, V) -> y (..., d_model).
 
-    Raises: TypeError or ValueError for sizes that no table has, or a scale that is no finite number from 0 on.
+    Raises: TypeError or ValueError for invalid sizes, or a negative or non-finite scale.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Chapter 18. The feed-forward network: what each position does on its own
+"""Chapter 18. The feed-forward network: each position by itself
 
-Attention mixes positions; between two such mixings every position is changed by itself, by the same small network:
+Attention mixes positions. Between two attentions, one small network changes every position separately:
 
     (B, T, d_model) --> (B, T, d_ff) --> (B, T, d_model)
 
@@ -8,12 +8,12 @@ Attention mixes positions; between two such mixings every position is changed by
     SwiGLU(x) = (silu(x w_gate + b_gate) * (x w_1 + b_1)) w_2 + b_2
 
 The hidden width d_ff is usually 4 d_model; about two thirds of a transformer's matrix weights are here.
-In the gated form two branches of width d_ff meet: up says what, gate how much of it may pass. Its backward is the
-product rule; with a = x w_gate + b_gate, gate = silu(a), up = x w_1 + b_1 and h = gate * up:
+In the gated form two branches of width d_ff are multiplied: up is the content, and gate is how much of it passes. The
+backward is the product rule; with a = x w_gate + b_gate, gate = silu(a), up = x w_1 + b_1 and h = gate * up:
 
     dgate = dh * up      dup = dh * gate      da = silu'(a) * dgate
 
-and x, which entered twice, collects both branches: dx = da w_gate^T + dup w_1^T.
+Both branches use x, so its gradient is a sum: dx = da w_gate^T + dup w_1^T.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_choice, require_number, require_sizes
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
+from numpy_attention.layers.layer import Layer, Parameters, flat_gradients, glorot, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.activations import (
     ActivationCache,
@@ -46,7 +46,7 @@ ACTIVATIONS: dict[str, tuple[Activate, ActivateBackward]] = {
     "gelu": (gelu, gelu_backward),
     "gelu_exact": (partial(gelu, approximate="none"), gelu_backward),
     "silu": (silu, silu_backward),
-    "swiglu": (silu, silu_backward),  # of the gate
+    "swiglu": (silu, silu_backward),  # the activation of the gate
 }
 
 
@@ -69,14 +69,14 @@ class FeedForwardCache(NamedTuple):
 
 
 class FeedForward(Layer):
-    """y = f(x w_1 + b_1) w_2 + b_2, or with activation "swiglu" the gated form of the chapter's head.
+    """y = f(x w_1 + b_1) w_2 + b_2, or with activation "swiglu" the gated form at the top of this chapter.
 
-    `activation` is one of "relu", "gelu" (tanh form), "gelu_exact" (erf), "silu", "swiglu". Dropout falls on the
+    `activation` is one of "relu", "gelu" (tanh form), "gelu_exact" (erf), "silu", "swiglu". Dropout acts on the
     hidden layer.
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
-    Raises: ValueError for another activation; TypeError or ValueError for sizes below 1, or a dropout outside [0, 1).
+    Raises: ValueError for an unknown activation; TypeError or ValueError for sizes below 1 or a dropout outside [0, 1).
 
     Source: Vaswani et al., Attention Is All You Need (2017), equation 2; Shazeer, GLU Variants Improve Transformer
     (2020), equation 6.
@@ -146,4 +146,4 @@ class FeedForward(Layer):
             # up = x @ w_1 + b_1, the second use of x
             dx_up, grads["w_1"], grads["b_1"] = project_backward(dup, self.w_1, cache.linear_1)
             dx += dx_up
-        return dx, named(grads)
+        return dx, flat_gradients(grads)

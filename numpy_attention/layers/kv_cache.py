@@ -1,14 +1,15 @@
-"""Chapter 17, appendix. Keys and values kept between the steps of generation
+"""Chapter 17, appendix. The KV cache: keys and values stored between the steps of generation
 
-A causal model's keys and values for a token depend on that token and those before it, never on later ones. So what
-one step computed the next can use again:
+In a causal model the keys and values of a token depend on this token and earlier ones, never on later ones. So the next
+step can reuse the keys and values of the steps before:
 
-    step t     q_t  looks at  k_1 k_2 ... k_(t-1) | k_t        left of the bar stored, right of it new
+    step t     q_t  looks at  k_1 k_2 ... k_(t-1) | k_t        left of the bar: stored, right of it: new
                               v_1 v_2 ... v_(t-1) | v_t
 
-The new token is the only query, and a step costs O(T) products with the stored keys where a fresh forward would cost
-O(T^2). Of a context, which does not grow, all keys are stored at the first step. Layers call the store `past`: a cache,
-in this book, is what a forward leaves to its backward. The class and `use_cache` alone keep the name that is usual.
+The new token is the only query. A step costs O(T) products with the stored keys; without them a fresh forward would
+cost O(T^2). A context does not grow, so all its keys are stored at the first step. Layers call the KV cache `past`,
+because in this book "cache" means the arrays that a forward stores for its backward. Only the class and `use_cache`
+keep the usual name.
 """
 
 import numpy as np
@@ -17,9 +18,9 @@ from numpy_attention.errors import require_float, require_integers, require_size
 
 
 class KeyValueCache:
-    """The keys and values one attention layer has computed so far, in arrays with room for `capacity` positions.
+    """The keys and values that one attention layer has computed so far, in arrays for `capacity` positions.
 
-    Raises: TypeError or ValueError for a capacity that is no integer from 0 on.
+    Raises: TypeError or ValueError for a capacity that is not an integer of at least 0.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -29,16 +30,16 @@ class KeyValueCache:
         self.v: np.ndarray | None = None
 
     def append(self, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Write new keys (B, H_kv, T_new, d_k) and values after the old; all of them come back, as views.
+        """Append new keys (B, H_kv, T_new, d_k) and values; return all stored keys and values, as views.
 
-        Raises: ValueError beyond the capacity, or for another batch or heads than are stored; TypeError for another
-        dtype. What is refused changes nothing.
+        Raises: ValueError beyond the capacity, or when batch or heads differ from the stored arrays; TypeError for
+        another dtype. After an error nothing has changed.
         """
         self._check_new(k, v)
         start, self.length = self.length, self.length + k.shape[-2]
         if self.k is None or self.v is None:
             B, H = k.shape[:2]
-            # empty: memory that nobody has written to is not taken yet
+            # empty: the system takes memory only when it is written to
             self.k = np.empty_like(k, shape=(B, H, self.capacity, k.shape[-1]))
             self.v = np.empty_like(v, shape=(B, H, self.capacity, v.shape[-1]))
         self.k[:, :, start : self.length] = k
@@ -54,7 +55,7 @@ class KeyValueCache:
     def reorder(self, rows: np.ndarray) -> None:
         """Row i becomes old row rows[i]: beam search drops some hypotheses and continues others twice.
 
-        Raises: TypeError or ValueError for what is no row that is stored.
+        Raises: TypeError or ValueError when rows are not the indices of stored rows.
         """
         if self.k is not None and self.v is not None:
             require_integers("KeyValueCache", "rows", rows, below=len(self.k))
@@ -73,23 +74,23 @@ class KeyValueCache:
             raise shape_error("KeyValueCache", "k and v", expected, f"{k.shape} and {v.shape}")
         for name, new, old in (("k", k, self.k), ("v", v, self.v)):
             if old is not None and (*new.shape[:2], new.shape[3]) != (*old.shape[:2], old.shape[3]):
-                expected = f"({old.shape[0]}, {old.shape[1]}, T_new, {old.shape[3]}) as what is stored"
+                expected = f"({old.shape[0]}, {old.shape[1]}, T_new, {old.shape[3]}) as in the stored array"
                 raise shape_error("KeyValueCache", name, expected, new.shape)
         if self.length + k.shape[2] > self.capacity:
-            expected = f"no longer than there is room for {self.capacity} positions"
+            expected = f"within the room for {self.capacity} positions"
             raise shape_error("KeyValueCache", "k", expected, self.length + k.shape[2])
 
 
 def stored_length(model: str, past: object, num_layers: int) -> int:
-    """How many positions each layer has stored; with cross-attention the first of its pair of stores knows.
+    """How many positions each layer has stored; with cross-attention, in the first of its pair of KV caches.
 
-    Raises: ValueError when `past` is no list of stores, as many as there are layers and alike: else a layer could
-    refuse what those before it have stored.
+    Raises: ValueError when `past` is not a list of one KV cache per layer, all of equal length and capacity. Otherwise
+    a layer could raise an error after the layers before it have stored new keys.
     """
     own = [one[0] if isinstance(one, tuple) and one else one for one in past] if isinstance(past, list) else []
     if len(own) != num_layers or not all(isinstance(one, KeyValueCache) for one in own):
         raise value_error(model, "past", f"a list of KeyValueCaches, one for each of {num_layers} blocks", past)
-    if len(alike := {(one.length, one.capacity) for one in own}) > 1:
-        got = " and ".join(f"{length} of {capacity}" for length, capacity in sorted(alike)[:2])
-        raise value_error(model, "past", "stores filled alike, with room for as many positions", got, "make them anew")
+    if len(lengths := {(one.length, one.capacity) for one in own}) > 1:
+        got = " and ".join(f"{length} of {capacity}" for length, capacity in sorted(lengths)[:2])
+        raise value_error(model, "past", "KV caches of equal length and capacity", got, "create new ones")
     return own[0].length

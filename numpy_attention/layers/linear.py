@@ -2,11 +2,11 @@
 
     x (..., d_in) --> w (d_in, d_out) --> + b (d_out,) --> y (..., d_out)
 
-The function and its gradient are those of Chapter 1. The layer adds where the weights come from: normal numbers with
-Glorot's scale (Chapter 13), and biases of zero.
+The function and its gradient are those of Chapter 1. The layer adds the first weights: normal numbers with Glorot's
+scale (Chapter 13), and biases of zero.
 
-Larger layers hold several matrices and `project` with each. In the place of a matrix a layer may stand that knows its
-own way from x to x w and back: Chapter 37 puts one there that learns with few numbers.
+Larger layers own several matrices and call `project` with each. A layer may replace such a matrix if it computes x w
+and its gradients itself: Chapter 37 uses a layer with few parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Matrix = np.ndarray | Layer
 
 
 class LayerCache(NamedTuple):
-    """What backward needs of a layer in the place of a matrix."""
+    """What backward needs if a layer replaces the matrix."""
 
     of_layer: Any
     has_bias: bool
@@ -34,7 +34,7 @@ ProjectionCache = LinearCache | LayerCache
 
 
 def project(x: np.ndarray, w: Matrix, b: np.ndarray | None = None) -> tuple[np.ndarray, ProjectionCache]:
-    """y = x w + b, where w is a matrix or a layer in the place of one."""
+    """y = x w + b, where w is a matrix or a layer that replaces it."""
     if not isinstance(w, Layer):
         return linear(x, w, b)
     y, cache = w.forward(x)
@@ -44,7 +44,7 @@ def project(x: np.ndarray, w: Matrix, b: np.ndarray | None = None) -> tuple[np.n
 
 
 def project_backward(dy: np.ndarray, w: Matrix, cache: Any) -> tuple[np.ndarray, Any, np.ndarray | None]:
-    """dx, dw and db; the dw of a layer is the dict of its gradients."""
+    """Return dx, dw and db; if w is a layer, dw is the dict of its gradients."""
     if not isinstance(w, Layer):
         return linear_backward(dy, cache)
     dx, grads = w.backward(dy, cache.of_layer)
@@ -56,7 +56,7 @@ class Linear(Layer):
 
     Shapes: x (..., d_in) -> y (..., d_out).
 
-    Raises: TypeError or ValueError for sizes that no matrix has.
+    Raises: TypeError or ValueError for invalid sizes.
     """
 
     def __init__(

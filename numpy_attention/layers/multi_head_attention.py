@@ -1,7 +1,7 @@
 """Chapter 17. Multi-head attention: several questions at once
 
-One attention gives each query one weighted mean. Several heads ask several questions side by side, each in a space
-of its own of d_k dimensions, and w_o puts the answers together:
+One attention gives each query one weighted mean. Several heads ask several questions in parallel, each in its own
+space of d_k dimensions, and w_o combines the answers:
 
     x (B, T_q, d_model)           source (B, T_k, d_model)        source = x: self-attention
          | w_q                              | w_k      | w_v      source = context: cross-attention
@@ -17,19 +17,19 @@ of its own of d_k dimensions, and w_o puts the answers together:
                         | w_o
                  y (B, T_q, d_model)
 
-The matrices of all heads lie side by side in one w_q (d_model, H d_k), so that one product serves them all, and
-split_heads only looks at the result anew (Chapter 7). In grouped-query attention w_k and w_v hold fewer heads, each
-shared by H / H_kv query heads.
+The matrices of all heads are side by side in one w_q (d_model, H d_k), so one product is enough for all heads, and
+split_heads only views the result in another shape (Chapter 7). In grouped-query attention w_k and w_v hold fewer heads,
+each shared by H / H_kv query heads.
 
-The backward is the forward read from bottom to top. Where it forks, gradients add: in self-attention x is the query,
-the key and the value, so
+The backward is the forward read from bottom to top. If an array is used several times, its gradients add up. In
+self-attention query, key and value all come from x, so
 
     dx = dq w_q^T + dk w_k^T + dv w_v^T
 
-and in cross-attention the first term is dx while the other two are dcontext, which the encoder receives.
+In cross-attention the first term is dx, and the other two terms are dcontext, which goes to the encoder.
 
-Where a `Band` says who may look at whom, attention goes in tiles (Chapter 12) and a mask hides padding alone; else it
-is that of Chapter 6, with all its weights.
+If a `Band` defines which pairs are visible, attention works in tiles (Chapter 12), and a mask hides only padding.
+Otherwise it is the attention of Chapter 6, with all weights in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ import numpy as np
 
 from numpy_attention.errors import require_array, require_number, require_sizes, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer, Parameters, glorot, named, normal
+from numpy_attention.layers.layer import Layer, Parameters, flat_gradients, glorot, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.attention import (
     AttentionCache,
@@ -59,7 +59,7 @@ from numpy_attention.ops.tiles import Band
 
 
 class SourceCache(NamedTuple):
-    """What backward needs of the way from the source to keys and values."""
+    """What backward needs for the steps from the source to keys and values."""
 
     linear_k: ProjectionCache
     heads_k: HeadsCache
@@ -69,19 +69,19 @@ class SourceCache(NamedTuple):
 
 
 class MultiHeadAttentionCache(NamedTuple):
-    """What backward needs; the weights of all heads are `cache.weights()`."""
+    """What backward needs; `cache.weights()` returns the weights of all heads."""
 
     linear_q: ProjectionCache
     heads_q: HeadsCache
     rotary_q: RotaryCache | None  # None without rotary positions
-    keys_values: SourceCache | None  # None if they were stored: then there is no backward
+    keys_values: SourceCache | None  # None if they come from the KV cache: then there is no backward
     attention: AttentionCache | TiledAttentionCache
     cross: bool  # keys and values came from a context
     heads_o: Any = None  # a HeadsCache and a ProjectionCache, from `output`
     linear_o: Any = None
 
     def weights(self) -> np.ndarray:
-        """The weights (B, H, T_q, T_k); those of tiles, which were never held, are made again."""
+        """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
         attention = self.attention
         return attention.weights if isinstance(attention, AttentionCache) else tiled_attention_weights(attention)
 
@@ -89,15 +89,15 @@ class MultiHeadAttentionCache(NamedTuple):
 class MultiHeadAttention(Layer):
     """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, s w_k,i, s w_v,i); s is x, or the context.
 
-    `num_kv_heads` below `num_heads` makes it grouped-query attention (1: multi-query). `qkv_bias` overrules `bias` for
-    query, key and value. `rotary_base` (usually 10000) turns queries and keys by their positions. w_q and w_k start
-    with Glorot's scale for one head, sqrt(2 / (d_model + d_k)); w_v and w_o take the same.
+    If `num_kv_heads` is below `num_heads`, it is grouped-query attention (1: multi-query). `qkv_bias` overrides `bias`
+    for query, key and value. `rotary_base` (usually 10000) turns queries and keys by their positions. w_q and w_k start
+    with Glorot's scale for one head, sqrt(2 / (d_model + d_k)); w_v and w_o use the same scale.
 
     Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
     to (B, H, T_q, T_k), True = this query may look at this key.
 
-    Raises: ValueError where d_model cannot be shared out among the heads; TypeError or ValueError for sizes, a dropout
-    or a rotary_base that cannot be.
+    Raises: ValueError when d_model cannot be divided among the heads; TypeError or ValueError for invalid sizes, or an
+    invalid dropout or rotary_base.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2; grouped-query: Ainslie et al., GQA (2023),
     section 2.2.
@@ -147,10 +147,10 @@ class MultiHeadAttention(Layer):
         rng: np.random.Generator | None = None,
         band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        """Attend. With `past` (generation only, no backward) keys and values of earlier calls are kept and reused.
+        """Attend. `past` (generation only, no backward) is a KV cache: it stores keys and values for later calls.
 
-        With a `band` attention goes in tiles: it stands in the place of scores_bias and of a mask of T x T.
-        Rotary positions count from 0 unless they are given; with `past`, give them.
+        With a `band` attention works in tiles: the band replaces scores_bias and a T x T mask.
+        Rotary positions count from 0 by default; with `past` the caller must pass them.
         """
         o, cache = self.heads(x, context, mask, scores_bias, positions, past, rng, band)  # (B, H, T_q, d_v)
         return self.output(o, cache)
@@ -166,7 +166,7 @@ class MultiHeadAttention(Layer):
         rng: np.random.Generator | None = None,
         band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        """The first half of the forward: the answer of every head.
+        """The first half of the forward: the output of every head.
 
         Shapes: as `forward` -> o (B, H, T_q, d_v)
         """
@@ -175,11 +175,11 @@ class MultiHeadAttention(Layer):
         q, rotary_q = self._rotate(q, positions)
         stored = past.filled() if past is not None and context is not None else None
         if stored is not None:
-            (k, v), keys_values = stored, None  # the context's, from the first step
+            (k, v), keys_values = stored, None  # from the context, stored at the first step
         else:
             k, v, keys_values = self._keys_and_values(x if context is None else context, positions)
             if past is not None:
-                k, v = past.append(k, v)  # T_k now counts the earlier ones too
+                k, v = past.append(k, v)  # T_k now includes the earlier positions
         attention: AttentionCache | TiledAttentionCache
         if band is None:
             o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng)
@@ -188,7 +188,7 @@ class MultiHeadAttention(Layer):
         return o, MultiHeadAttentionCache(linear_q, heads_q, rotary_q, keys_values, attention, context is not None)
 
     def output(self, o: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        """The second half: w_o puts the answers together.
+        """The second half of the forward: w_o combines the outputs of the heads.
 
         Shapes: o (B, H, T_q, d_v) -> y (B, T_q, d_model)
         """
@@ -197,32 +197,32 @@ class MultiHeadAttention(Layer):
         return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
 
     def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        """dx, grads; with a context dx, dcontext, grads. scores_bias (ALiBi's) is constant: it gets no gradient.
+        """Return dx, grads; with a context dx, dcontext, grads. scores_bias (of ALiBi) is constant, without gradient.
 
-        Raises: ValueError for the cache of a forward that read stored keys.
+        Raises: ValueError when the forward read the context's keys from a KV cache.
         """
         do, of_output = self.output_backward(dy, cache)  # (B, H, T_q, d_v)
         *dx, of_heads = self.heads_backward(do, cache)
         return *dx, {**of_output, **of_heads}
 
     def output_backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[np.ndarray, Parameters]:
-        """do (B, H, T_q, d_v), and the gradients of w_o and b_o."""
+        """Return do (B, H, T_q, d_v), and the gradients of w_o and b_o."""
         # y = o @ w_o + b_o
         do, dw_o, db_o = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
         # o = concat_heads(o)
-        return concat_heads_backward(do, cache.heads_o), named({"w_o": dw_o, "b_o": db_o})
+        return concat_heads_backward(do, cache.heads_o), flat_gradients({"w_o": dw_o, "b_o": db_o})
 
     def heads_backward(self, do: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        """dx, with a context dcontext too, and the gradients of the other parameters.
+        """Return dx, with a context also dcontext, and the gradients of the other parameters.
 
-        Raises: ValueError for the cache of a forward that read stored keys.
+        Raises: ValueError when the forward read the context's keys from a KV cache.
         """
         keys_values = cache.keys_values
         if keys_values is None:
-            raise ValueError("MultiHeadAttention: no backward leads through stored keys; leave `past` out")
+            raise ValueError("MultiHeadAttention: there is no backward through a KV cache; leave `past` out")
         grads: dict[str, Any] = {}
         # o = attention(q, k, v)
-        dq, dk, dv = attention_backward(do, cache.attention)  # as q, k, v
+        dq, dk, dv = attention_backward(do, cache.attention)  # the shapes of q, k, v
         # v = split_heads(source @ w_v + b_v)
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
         dsource, grads["w_v"], grads["b_v"] = project_backward(dv, self.w_v, keys_values.linear_v)  # (B, T_k, d_model)
@@ -236,9 +236,9 @@ class MultiHeadAttention(Layer):
         dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
         dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
         if cache.cross:
-            return dx, dsource, named(grads)
+            return dx, dsource, flat_gradients(grads)
         dx += dsource  # x was query, key and value
-        return dx, named(grads)
+        return dx, flat_gradients(grads)
 
     def _keys_and_values(
         self, source: np.ndarray, positions: np.ndarray | None
@@ -267,7 +267,7 @@ class MultiHeadAttention(Layer):
 def attention_backward(
     do: np.ndarray, cache: AttentionCache | TiledAttentionCache
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """dq, dk, dv of whichever form of attention has left this cache."""
+    """dq, dk, dv for the form of attention that returned this cache."""
     if isinstance(cache, AttentionCache):
         return scaled_dot_product_attention_backward(do, cache)[:3]
     return tiled_attention_backward(do, cache)
@@ -282,11 +282,11 @@ def _check_heads(
     own = {name: width for name, width in {"d_k": d_k, "d_v": d_v}.items() if width is not None}
     require_sizes("MultiHeadAttention", d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, **own)
     if d_k is None and d_model % num_heads:
-        fix = f"give every head its own width with d_k, or take {d_model - d_model % num_heads} for d_model"
+        fix = f"set the width of a head with d_k, or use d_model = {d_model - d_model % num_heads}"
         raise wrong("d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)
     if num_heads % num_kv_heads:
         raise wrong("num_heads", "a multiple of num_kv_heads", f"{num_heads} and {num_kv_heads}")
     if rotary_base is not None:
         require_number("MultiHeadAttention", "rotary_base", rotary_base, above=0)
         if (d_model // num_heads if d_k is None else d_k) % 2:
-            raise wrong("d_k", "even", d_model // num_heads if d_k is None else d_k, "rotary positions turn pairs")
+            raise wrong("d_k", "even", d_model // num_heads if d_k is None else d_k, "rotary turns pairs of numbers")

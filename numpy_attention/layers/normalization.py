@@ -2,8 +2,8 @@
 
     x --> normalized by Chapter 9 --> * gamma --> + beta --> y          RMSNorm: without mean and beta
 
-The functions and their gradients are those of Chapter 9; the layers own gamma and beta. They start as the plain
-normalization, gamma one and beta zero, and may learn another scale and shift for every feature.
+The functions and their gradients are those of Chapter 9; the layers own gamma and beta. Gamma starts at one and beta at
+zero, the plain normalization. They can learn another scale and shift for every feature.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ Norm = LayerNorm | RMSNorm
 
 
 def norm_layer(norm: str, d_model: int, eps: float | None = None, dtype: Any = np.float32) -> Norm:
-    """The norm of that name, "layer_norm" or "rms_norm", each with its usual eps unless one is given.
+    """The norm layer called `norm`, "layer_norm" or "rms_norm". If eps is None, each has its usual eps.
 
-    Raises: ValueError for another name.
+    Raises: ValueError for an unknown name.
     """
     if norm == "layer_norm":
         return LayerNorm(d_model, 1e-5 if eps is None else eps, dtype)

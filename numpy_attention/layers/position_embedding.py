@@ -1,10 +1,10 @@
-"""Chapter 15, continued. Position embedding: the vectors that say where
+"""Chapter 15, continued. Position embedding: a vector for each position
 
     y_t = x_t + p_t
 
-Without it attention would not know the order of its tokens (Chapter 8). The p_t are learned, one row of a table for
-each position, or the fixed sines and cosines of Chapter 8. Every sequence of a batch adds the same row, so the
-gradient of a learned row is a sum over the batch:
+Without p_t attention would not depend on the order of the tokens (Chapter 8). The p_t are either learned, one row of a
+table for each position, or the fixed sines and cosines of Chapter 8. Every sequence of a batch adds the same row, so
+the gradient of a learned row is a sum over the batch:
 
     dp_t = sum over the batch of dy_t          dx_t = dy_t
 """
@@ -24,7 +24,7 @@ KINDS = ("learned", "sinusoidal")
 
 
 class PositionCache(NamedTuple):
-    """What backward needs: the rows that were read, and what a gradient must look like."""
+    """What backward needs: the rows that were read, and the shape and dtype of dy."""
 
     rows: EmbeddingCache
     shape: tuple[int, ...]  # of x, and of y
@@ -34,9 +34,9 @@ class PositionCache(NamedTuple):
 class PositionEmbedding(Layer):
     """y_t = x_t + p_t, with p learned ("learned") or fixed ("sinusoidal").
 
-    Shapes: x (B, T, d_model), positions (T,), or (B, T) where rows are shifted; the default counts from 0 -> y as x.
+    Shapes: x (B, T, d_model), positions (T,), or (B, T) for each sequence; the default counts from 0 -> y as x.
 
-    Raises: ValueError for another kind; TypeError or ValueError for sizes that no table has.
+    Raises: ValueError for an unknown kind; TypeError or ValueError for invalid sizes.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class PositionEmbedding(Layer):
             positions = np.arange(x.shape[-2], like=x)  # (T,)
         table = self.table
         if table is None:
-            # not kept on the layer, where every array is a parameter
+            # not stored on the layer, where every array is a parameter
             table = np.asarray(sinusoidal_positions(self.length, x.shape[-1], x.dtype.type), like=x)
-        p, rows = embedding(positions, table)  # (T, d_model), or (B, T, d_model) where rows are shifted
+        p, rows = embedding(positions, table)  # (T, d_model), or (B, T, d_model) as positions
         return x + p, PositionCache(rows, x.shape, x.dtype)
 
     def backward(self, dy: np.ndarray, cache: PositionCache) -> tuple[np.ndarray, Parameters]:
@@ -63,7 +63,7 @@ class PositionEmbedding(Layer):
         # y = x + p
         if self.table is None:
             return dy, {}
-        dp = dy if cache.rows.ids.ndim > 1 else dy.sum(axis=tuple(range(dy.ndim - 2)))  # (T, d_model), shared by all
+        dp = dy if cache.rows.ids.ndim > 1 else dy.sum(axis=tuple(range(dy.ndim - 2)))  # (T, d_model), a shared p
         # p = table[positions]
         return dy, {"table": embedding_backward(dp, cache.rows)}
 

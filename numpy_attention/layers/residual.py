@@ -1,4 +1,4 @@
-"""Chapter 19. The residual connection: a straight path past every sublayer
+"""Chapter 19. The residual connection: add x to the output of every sublayer
 
     pre-norm (2019)                               post-norm (2017)
 
@@ -12,15 +12,15 @@
 
     y = x + dropout(sublayer(norm(x)))            y = norm(x + dropout(sublayer(x)))
 
-A sum passes its gradient on unchanged to both of its terms. With J_s for the matrix of all slopes ds_i / dx_j of the
-branch s,
+A sum passes its gradient unchanged to both of its terms. Let J_s be the matrix of all slopes ds_i / dx_j of the
+branch s:
 
     y = x + s(x)        dx = dy + J_s^T dy
 
-and J_s^T dy is what the backwards of the branch compute, one after the other. In pre-norm the first dy runs down the
-whole stack without meeting a weight: this is why deep transformers train. In post-norm a norm stands on that path
-after every sublayer. So pre-norm can train without warm-up, but needs one more norm after the last block, since the
-straight path only ever grows.
+The backwards of the branch, one after the other, compute J_s^T dy. In pre-norm the first term, dy, goes down the whole
+residual stream without meeting a weight: this is why deep transformers train. In post-norm it meets a norm after every
+sublayer. So pre-norm can train without warm-up, but it needs one more norm after the last block, because the residual
+stream only grows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from numpy_attention.ops.normalization import NormCache
 
 
 class ResidualCache(NamedTuple):
-    """What backward needs; `sublayer` is the cache of whatever stands on the branch."""
+    """What backward needs; `sublayer` is the cache of the sublayer on the branch."""
 
     norm: NormCache
     sublayer: Any
@@ -51,9 +51,9 @@ def residual(
     rate: float,
     rng: np.random.Generator | None,
 ) -> tuple[np.ndarray, ResidualCache]:
-    """Add to x what a sublayer makes of it: one of the two pictures above.
+    """Add the output of a sublayer to x, as in one of the two pictures above.
 
-    Shapes: x (B, T, d_model) -> y (B, T, d_model); the sublayer keeps the shape and returns an array of its own.
+    Shapes: x (B, T, d_model) -> y (B, T, d_model); the sublayer keeps the shape and returns a new array.
 
     Source: post-norm: Vaswani et al., Attention Is All You Need (2017), section 3.1; pre-norm: Xiong et al., On Layer
     Normalization in the Transformer Architecture (2020), section 3.
@@ -64,7 +64,7 @@ def residual(
     h, sublayer_cache = sublayer(h)
     if rng is not None:  # in training
         h, dropout_cache = dropout(h, rate, rng)
-    h += x  # h is ours to change, x is not
+    h += x  # changes h, a new array, and not x
     if not pre_norm:
         h, norm_cache = norm.forward(h)
     return h, ResidualCache(norm_cache, sublayer_cache, dropout_cache)
@@ -77,7 +77,7 @@ def residual_backward(
     sublayer_backward: Callable[[np.ndarray, Any], tuple[Any, ...]],
     pre_norm: bool,
 ) -> tuple[Any, ...]:
-    """Gradients of `residual`: dx, those of the norm, and what else the sublayer's backward returned, its own last.
+    """Gradients of `residual`: dx, the gradients of the norm, then all other results of the sublayer's backward.
 
     Shapes: dy as y -> dx as x
     """

@@ -1,16 +1,16 @@
-"""Part I. Pure functions: each file is one chapter, each forward stands above its backward.
+"""Part I. Pure functions: each file is one chapter, and each forward is followed by its backward.
 
     y, cache = op(x, ..., **options)    an op never changes its inputs
     dx, ...  = op_backward(dy, cache)   one gradient for each differentiable array, in the order of the arguments
 
-Nothing is stored in a function: what the backward needs travels in the cache. So an op may be applied twice, and two
-threads may run it at once. A backward changes neither dy nor the cache, and gives the same answer when called again.
+A function stores nothing: everything the backward needs is in the cache. So an op may be applied twice, and two threads
+may run it at the same time. A backward changes neither dy nor the cache, and a second call gives the same gradients.
 Results have the dtype of the input; float16 is summed in float32.
 
-Who owns what? Results and gradients are the caller's, who may go on in place. Three exceptions save a copy: heads that
-are split or concatenated may be a view of what went in; dropout that is off hands on x, or dy, itself; the results of
-softmax and tiled_attention serve on in their caches. And a cache holds arguments, not copies: what has been given to an
-op stays as it is until its backward is done. softmax and its backward write where they are told to: `out=`.
+Who owns the arrays? The caller owns results and gradients and may change them in place. Three exceptions save a copy:
+split_heads and concat_heads may return a view of their input; dropout that is off returns x, or dy, itself; the results
+of softmax and tiled_attention are also part of their caches. A cache holds the arguments themselves, not copies: do not
+change an argument of an op before its backward is done. softmax and its backward can write into an array: `out=`.
 """
 
 from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
@@ -38,7 +38,7 @@ from numpy_attention.ops.tiles import Band
 __all__ = [
     # Chapters 1 and 2: from ids to vectors
     "linear", "linear_backward", "embedding", "embedding_backward",
-    # Chapters 3 to 8: attention, and what it is made of
+    # Chapters 3 to 8: attention and its parts
     "softmax", "softmax_backward",
     "causal_mask", "sliding_window_mask", "padding_mask", "mask_from_blocked", "mask_from_additive",
     "dropout", "dropout_backward",
@@ -49,7 +49,7 @@ __all__ = [
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",
     "cross_entropy", "cross_entropy_backward",
-    # Chapter 12: attention again, in little memory, and the loss
+    # Chapter 12: attention and the loss in little memory
     "tiled_attention", "tiled_attention_backward", "tiled_attention_weights", "Band",
     "linear_cross_entropy", "linear_cross_entropy_backward",
 ]

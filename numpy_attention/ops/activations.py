@@ -1,27 +1,27 @@
 """Chapter 10. Activations: ReLU, GELU, SiLU
 
-Without a bend between its two linear maps the feed-forward network would be one linear map. An activation acts on
-each number by itself, so its Jacobian is diagonal, and every backward in this chapter has the same form:
+Without a nonlinear function between its two linear maps the feed-forward network would be one linear map. An activation
+acts on each number separately, so its Jacobian is diagonal, and every backward in this chapter has the same form:
 
     y_i = f(x_i)        dL/dx_i = dy_i f'(x_i)
 
-ReLU    f(x) = max(0, x)         f'(x) = 1 for x > 0, else 0 (at the kink itself we choose 0, as everybody does)
+ReLU    f(x) = max(0, x)         f'(x) = 1 for x > 0, else 0 (there is no derivative at x = 0; the usual choice is 0)
 
-GELU    f(x) = x P(x), where P(x) = (1 + erf(x / sqrt(2))) / 2 is the probability that a normal variable is below x.
-        By the product rule, with P'(x) = exp(-x^2 / 2) / sqrt(2 pi):
+GELU    f(x) = x P(x), where P(x) = (1 + erf(x / sqrt(2))) / 2 is the probability that a standard normal variable is
+        below x. By the product rule, with P'(x) = exp(-x^2 / 2) / sqrt(2 pi):
         f'(x) = P(x) + x P'(x)
 
-        GPT-2 and many after it replace P by a curve that needs no erf:
+        GPT-2 and many later models replace P by a curve that needs no erf:
         P(x) = (1 + tanh u) / 2,  u = sqrt(2 / pi) (x + 0.044715 x^3)
         P'(x) = (1 - tanh^2 u) / 2 * du/dx = 2 P (1 - P) du/dx,  du/dx = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
-        The two forms differ by up to 5e-4. A model must use the backward of the form it uses forward.
+        The two forms differ by up to 5e-4. A model must use the same form in its forward and its backward.
 
 SiLU    f(x) = x s(x) with the logistic s(x) = 1 / (1 + exp(-x)), and s' = s (1 - s):
         f'(x) = s + x s (1 - s)
 
-What to cache? The slope f'(x). It costs little while the tanh or the exponential is still at hand, takes the same
-memory as x, and leaves a single product for the backward. GELU and SiLU pass over x many times, so they do it in
-pieces that fit fast memory (`pieces.py`); the formulas do not notice.
+What to cache? The slope f'(x). It is cheap to compute in the forward, where the tanh or the exponential is available.
+It takes the same memory as x, and the backward is a single product. GELU and SiLU pass over x many times, so they work
+on pieces that fit into fast memory (`pieces.py`); the formulas are the same.
 """
 
 import math
@@ -36,20 +36,20 @@ from numpy_attention.pieces import in_pieces
 
 
 class ReluCache(NamedTuple):
-    """A slope of ones and zeros needs one byte an element."""
+    """The slope is 0 or 1, so one byte for each element is enough."""
 
     positive: np.ndarray  # bool: x > 0
     dtype: np.dtype
 
 
 class ActivationCache(NamedTuple):
-    """The slope at every element is all that the backward needs."""
+    """The slope of every element; the backward needs nothing else."""
 
     slope: np.ndarray
 
 
 def relu(x: np.ndarray) -> tuple[np.ndarray, ReluCache]:
-    """Let positive numbers pass and set the rest to zero.
+    """Keep positive numbers and set the others to zero.
 
     Formula: y = max(0, x)
 
@@ -78,14 +78,14 @@ def relu_backward(dy: np.ndarray, cache: ReluCache) -> np.ndarray:
 
 
 def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, ActivationCache]:
-    """Let each number pass to the degree that it is larger than a normal variable would be.
+    """Multiply each number by the probability that a standard normal variable is smaller.
 
     Formula: y = x P(x), P(x) = (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 for approximate="tanh",
     P(x) = (1 + erf(x / sqrt(2))) / 2 for approximate="none"
 
     Shapes: x of any shape -> y of the same shape
 
-    Raises: ValueError for another `approximate`; TypeError when x is not an array of floats.
+    Raises: ValueError for an unknown `approximate`; TypeError when x is not an array of floats.
 
     Source: Hendrycks, Gimpel, Gaussian Error Linear Units (2016), section 2.
 
@@ -98,7 +98,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        P, dP = normal(wide(x_piece).clip(-100.0, 100.0))  # P is 0 or 1 long before; squares would overflow
+        P, dP = normal(wide(x_piece).clip(-100.0, 100.0))  # beyond 100 P is 0 or 1, but squares may overflow
         np.multiply(x_piece, P, out=y_piece)
         np.multiply(x_piece, dP, out=slope_piece)  # f'(x) = P + x P'
         slope_piece += P
@@ -106,7 +106,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
 
 def gelu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
-    """Gradient of `gelu`: dx = dy (P + x P'), the slope made in the forward.
+    """Gradient of `gelu`: dx = dy (P + x P'), with the slope P + x P' from the cache.
 
     Shapes: dy as y -> dx as x
     """
@@ -117,7 +117,7 @@ def gelu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
 
 
 def silu(x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
-    """Weigh each number by the logistic function of itself (also called swish).
+    """Multiply each number x by the logistic function of x (also called swish).
 
     Formula: y = x s, s = 1 / (1 + exp(-x))
 
@@ -133,7 +133,7 @@ def silu(x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
     require_float("silu", x=x)
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        with np.errstate(over="ignore"):  # exp(1000) may become infinite: 1 / inf is 0, as it should be
+        with np.errstate(over="ignore"):  # exp(1000) overflows to inf; 1 / inf = 0 is correct
             s = np.exp(-wide(x_piece))
         s += 1.0
         np.divide(1.0, s, out=s)
@@ -145,7 +145,7 @@ def silu(x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
 
 
 def silu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
-    """Gradient of `silu`: dx = dy (s + x s (1 - s)), the slope made in the forward.
+    """Gradient of `silu`: dx = dy (s + x s (1 - s)), with the slope from the cache.
 
     Shapes: dy as y -> dx as x
     """
@@ -156,7 +156,7 @@ def silu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
 
 
 def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P(x) and P'(x) of GELU's tanh form. `x * x * x`, because `x**3` is over ten times slower."""
+    """P(x) and P'(x) of GELU's tanh form, with products, because `x**3` is more than ten times slower."""
     c = math.sqrt(2.0 / math.pi)
     square = x * x
     u = 0.044715 * c * square
@@ -165,7 +165,7 @@ def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     P = np.tanh(u, out=u)
     P += 1.0
     P *= 0.5
-    dP = 6.0 * 0.044715 * c * square  # 2 P (1 - P) du/dx, factor by factor, from 2 du/dx on
+    dP = 6.0 * 0.044715 * c * square  # P' = 2 P (1 - P) du/dx; the first two lines are 2 du/dx
     dP += 2.0 * c
     dP *= P
     dP *= 1.0 - P
@@ -173,7 +173,7 @@ def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _normal_by_erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P(x) and P'(x) of the normal distribution itself."""
+    """P(x) and P'(x) of the exact form, the normal distribution."""
     P = 0.5 + 0.5 * erf(x * math.sqrt(0.5))
     dP = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
     return P, dP

@@ -1,31 +1,31 @@
 """Chapter 6. Scaled dot-product attention
 
-Each query asks every key how well they match, and takes the average of the values, weighted by the answers:
+Each query is compared with every key. Its output is the average of the values, weighted by how well the keys match:
 
     scores  = scale q k^T + bias     (T_q, T_k)    scale = 1 / sqrt(d_k)
     weights = softmax(scores)        row by row    scores of hidden pairs are -inf, so their weights are 0
     y       = weights v              (T_q, d_v)
 
 Why 1 / sqrt(d_k): the dot product of two vectors of independent numbers with mean 0 and variance 1 has variance d_k.
-Without the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), dies.
+Without the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), vanishes.
 
-Backward: undo the three lines from the last to the first. Lines one and three are products of two variable
-factors, so each factor gets dy times the other one, transposed, as dx and dw in Chapter 1; line two is Chapter 3:
+Backward: take the three lines from the last to the first. Lines one and three are products of two variable factors.
+Each factor gets dy times the other factor, transposed, as dx and dw in Chapter 1. Line two is Chapter 3:
 
     y = weights v                dweights = dy v^T           dv = weights^T dy
     weights = softmax(scores)    dscores  = weights * (dweights - rowsum(dweights * weights))
     scores = scale q k^T + bias  dq = scale dscores k        dk = scale dscores^T q        dbias = dscores
 
-Three things that are easy to get wrong. dk needs dscores transposed: row j of dk sums over the queries that
-looked at key j. The scale stands in dq and in dk, once each. With dropout (Chapter 5) on the weights, y = dropped v,
-so dv uses the dropped weights, while the softmax's line uses the whole ones.
+Three things that are easy to get wrong. dk needs dscores transposed: row j of dk is the sum over the queries that
+looked at key j. The scale is a factor of dq and of dk, once each. With dropout (Chapter 5) on the weights,
+y = dropped v, so dv uses the dropped weights, but the softmax's line uses the weights before dropout.
 
-The mask is absent from the backward because weights is 0 wherever the mask is False. dbias adds up over every
-axis along which the bias was broadcast, for the same reason that db in Chapter 1 adds up the rows.
+The backward does not need the mask, because weights is 0 wherever the mask is False. dbias is summed over every axis
+along which the bias was broadcast, just as db in Chapter 1 is summed over the rows.
 
-Grouped-query attention shares one key and value head among G query heads. Those G heads are nothing but more
-queries to the same keys, so we fold them into the query axis, (H_kv, G T_q, d_k), and every line above, also the
-sum in dk and dv over all queries, holds as it stands.
+Grouped-query attention shares one key and value head among G query heads. For the keys these G heads are simply more
+queries. So we fold them into the query axis, (H_kv, G T_q, d_k), and every line above still holds, including the sums
+over all queries in dk and dv.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OTHER_MASKS = (
 
 
 class AttentionCache(NamedTuple):
-    """Everything the backward needs; `weights` is what a reader will want to look at."""
+    """Everything the backward needs; plot `weights` to see which keys each query attends to."""
 
     q: np.ndarray  # (..., H_q, T_q, d_k)
     k: np.ndarray  # (..., H_kv, T_k, d_k)
@@ -77,18 +77,18 @@ def scaled_dot_product_attention(
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, AttentionCache]:
-    """Average the values for each query, weighted by how well its key matches.
+    """For each query, average the values, weighted by how well their keys match the query.
 
     Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
-    Leading axes are free, (T, d) alone works too. H_kv may be a divisor of H_q in arrays of four axes or more.
+    Any number of leading axes works, also none: (T, d). In arrays of four or more axes H_kv may be a divisor of H_q.
     mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k).
-    The weights are `cache.weights`. Dropout acts on the weights, and only when a generator is given.
+    The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator.
 
     Units: scores and bias in nats.
 
-    Raises: ValueError when shapes do not meet; TypeError for a mask that is not bool, or dtypes that differ.
+    Raises: ValueError when shapes do not fit; TypeError for a mask that is not bool, or dtypes that differ.
 
     Source: Vaswani et al., Attention Is All You Need (2017), equation 1; grouped heads: Ainslie et al., GQA (2023).
 
@@ -98,7 +98,7 @@ def scaled_dot_product_attention(
     (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
     """
     check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale)
-    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # a np.float64 would widen float32
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # np.float64 would widen float32
     scores_shape = (*q.shape[:-1], k.shape[-2])
 
     scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
@@ -119,7 +119,7 @@ def scaled_dot_product_attention(
 def scaled_dot_product_attention_backward(
     dy: np.ndarray, cache: AttentionCache
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Gradients of `scaled_dot_product_attention`; the derivation stands at the head of this chapter.
+    """Gradients of `scaled_dot_product_attention`; the derivation is at the top of this chapter.
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; dbias as bias, or None without one
     """
@@ -136,7 +136,7 @@ def scaled_dot_product_attention_backward(
     dweights = dropout_backward(ddropped, dropout_cache)
 
     # weights = softmax(scores)
-    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # in its place
+    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # in place
 
     # scores = scale * q @ k^T + bias
     dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)
@@ -149,7 +149,7 @@ def scaled_dot_product_attention_backward(
 
 
 def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Lay the query heads that share a key head below each other.
+    """Put the query heads that share a key head one below the other, in one query axis.
 
     Shapes: x (..., H_q, T_q, n) or (..., H_kv, G, T_q, n), k (..., H_kv, T_k, d_k) -> (..., H_kv, G T_q, n)
     """
@@ -168,7 +168,7 @@ def check_attention_arguments(
     bias: np.ndarray | None = None,
     scale: float | None = None,
 ) -> None:
-    """Refuse what almost fits, for both forms of attention (Chapters 6 and 12), and say what is likely to help.
+    """Check the arguments of both forms of attention (Chapters 6 and 12); each error suggests a likely fix.
 
     Shapes: four arrays that agree in up to seven sizes
 
@@ -177,7 +177,7 @@ def check_attention_arguments(
         v (..., H_kv, T_k, d_v)        the leading axes are the same in all three, but H_kv may divide H_q
         mask, bias                     broadcastable to (..., H_q, T_q, T_k)
 
-    Raises: ValueError for shapes that do not meet; TypeError for dtypes.
+    Raises: ValueError for shapes that do not fit; TypeError for other dtypes.
     """
     require_float(op, optional="bias", q=q, k=k, v=v, bias=bias)
     if q.ndim < 2 or q.shape[-1] == 0:
@@ -210,7 +210,7 @@ def _check_grouped_heads(op: str, q: np.ndarray, k: np.ndarray) -> None:
     if q.ndim >= 4 and same_lead and k.shape[-3] > 0 and q.shape[-3] % k.shape[-3] == 0:
         return
     if q.ndim >= 4 and same_lead:
-        fix = f"grouped heads need H_q % H_kv == 0, and {q.shape[-3]} is no multiple of {k.shape[-3]}"
+        fix = f"grouped heads need H_q % H_kv == 0, and {q.shape[-3]} is not a multiple of {k.shape[-3]}"
     elif q.ndim == 3:
         fix = "with three axes the first is the batch; grouped heads need (B, H, T, d)"
     else:
@@ -223,9 +223,9 @@ def _check_broadcast(op: str, argument: str, array: np.ndarray, scores_shape: tu
         return
     fix = "the last two axes are queries and keys"
     if array.ndim > len(scores_shape):
-        fix = "it has an axis too many: a padding_mask is made for q (B, H, T, d); for q (B, T, d) take its [:, 0]"
+        fix = "it has one axis too many: a padding_mask is for q (B, H, T, d); for q (B, T, d) use its [:, 0]"
     elif array.shape[-2:] == scores_shape[:-3:-1]:
         fix = "did you pass it transposed? rows are queries, columns are keys"
     elif array.ndim == 2 and array.shape == (scores_shape[0], scores_shape[-1]):
-        fix = f"for one row of keys a sequence, give it the missing axes: {argument}[:, None, None, :]"
+        fix = f"for one row of keys per sequence, add the missing axes: {argument}[:, None, None, :]"
     raise shape_error(op, argument, f"broadcastable to (..., T_q, T_k) = {scores_shape}", array.shape, fix)

@@ -1,19 +1,19 @@
 """Chapter 5. Dropout
 
-During training each number is set to zero with probability p, so that no unit can rely on one other unit alone:
+During training each number is set to zero with probability p, so that no unit can rely on a single other unit:
 
     y_i = x_i m_i / (1 - p)        m_i = 1 with probability 1 - p, else 0
 
-The division keeps the expectation: E[y_i] = x_i. It is done here, in training ("inverted" dropout), so that
-nothing at all has to be done later, when the model is used.
+The division keeps the expectation: E[y_i] = x_i. It happens here, in training ("inverted" dropout), so nothing has to
+be scaled later, when the model is used.
 
-For a given mask y is linear in x with the slope m_i / (1 - p), and that is the backward:
+For a given mask y is linear in x with the slope m_i / (1 - p). This gives the backward:
 
     dL/dx_i = dy_i m_i / (1 - p)
 
-The same mask, and the same 1 / (1 - p): drop the factor here and the layer below trains at a smaller rate,
-which no error message will ever tell. The mask belongs to one call, so it lives in the cache, not on a layer:
-a dropout used twice has two masks. It is drawn by the caller's generator, so a seed repeats it.
+The backward uses the same mask and the same factor 1 / (1 - p). If the factor is missing, the layers below train at a
+smaller rate, and no error message will report it. The mask belongs to one call, so it is in the cache, not on a layer:
+a dropout that is used twice has two masks. The caller's generator draws the mask, so a seed repeats it.
 """
 
 from typing import NamedTuple
@@ -24,22 +24,22 @@ from numpy_attention.errors import require_cotangent, require_float, require_gen
 
 
 class DropoutCache(NamedTuple):
-    """The mask of one call, None when dropout was off; and what a gradient must look like."""
+    """The mask of one call (None when dropout was off), and the shape and dtype of a gradient."""
 
-    kept: np.ndarray | None  # bool, the shape of x
+    keep_mask: np.ndarray | None  # bool, the shape of x; True = keep
     scale: float  # 1 / (1 - rate)
     shape: tuple[int, ...]
     dtype: np.dtype
 
 
 def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tuple[np.ndarray, DropoutCache]:
-    """Set numbers to zero at random and scale up the rest; without a generator, or at rate 0, return x as it is.
+    """Set numbers to zero at random and scale up the others; without a generator, or at rate 0, return x itself.
 
-    Formula: y = x * kept / (1 - rate)
+    Formula: y = x * keep_mask / (1 - rate)
 
     Shapes: x of any shape -> y of the same shape
 
-    Units: rate is the probability of being dropped, in [0, 1).
+    Units: rate is the probability that a number is dropped, in [0, 1).
 
     Raises: ValueError for a rate outside [0, 1); TypeError when x is not an array of floats.
 
@@ -54,34 +54,34 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
-    # Drawn on the host and moved to where x lives, so that both backends drop the same numbers.
-    kept = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # of a single number, an array too
+    # Drawn on the host and copied to the device of x, so that both backends drop the same numbers.
+    keep_mask = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # x[...]: x may be a scalar
     scale = 1.0 / (1.0 - rate)
-    y = x * kept
+    y = x * keep_mask
     y *= scale
-    return y, DropoutCache(kept, scale, x.shape, x.dtype)
+    return y, DropoutCache(keep_mask, scale, x.shape, x.dtype)
 
 
 def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
-    """Gradient of `dropout`: dx = dy * kept / (1 - rate); where it was off, dy itself.
+    """Gradient of `dropout`: dx = dy * keep_mask / (1 - rate), or dy itself if dropout was off.
 
     Shapes: dy as y -> dx as x
     """
-    kept, scale, shape, dtype = cache
+    keep_mask, scale, shape, dtype = cache
     require_cotangent("dropout_backward", "dy", dy, shape, dtype)
-    if kept is None:
+    if keep_mask is None:
         return dy
-    # y = x * kept * scale
-    dx = dy * kept
+    # y = x * keep_mask * scale
+    dx = dy * keep_mask
     dx *= scale
     return dx
 
 
 def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> None:
-    """What every dropout refuses: a rate outside [0, 1), and a seed in the place of a generator.
+    """Refuse a rate outside [0, 1), and a seed in place of a generator.
 
     Raises: ValueError or TypeError.
     """
-    fix = "it is the share that is dropped, not the share kept"
+    fix = "it is the share that is dropped, not the share that is kept"
     require_number(op, argument, rate, at_least=0, below=1, fix=fix)
     require_generator(op, "rng", rng)

@@ -1,27 +1,27 @@
 """Chapter 2. Embedding: from ids to vectors
 
-A table holds one vector per token of the vocabulary, and a sentence becomes a matrix by looking its ids up:
+A table holds one vector for each token of the vocabulary. Looking up its ids turns a sentence into a matrix:
 
     y_n = table[ids_n]        y_nj = sum_v [ids_n = v] table_vj
 
-Written with the indicator [ids_n = v], the look-up is the linear map of Chapter 1 with a one-hot x, and so
-is its gradient:
+With the indicator [ids_n = v] the look-up is the linear map of Chapter 1 with a one-hot x. So its gradient is dw of
+that chapter:
 
     dL/dtable_vj = sum_n [ids_n = v] dy_nj
 
-Row v of the table receives the sum of dy over all places where token v stood. The sum is the whole point: a
-token that stands three times was used three times. `dtable[ids] = dy` keeps only the last of them, and so does
-`dtable[ids] += dy`, since NumPy buffers the right-hand side. The plain and right form is
+Row v of the table receives the sum of dy over all places with token v. The sum is important: a token that occurs three
+times was used three times. `dtable[ids] = dy` keeps only the last of the three, and so does `dtable[ids] += dy`,
+because NumPy reads all the rows before it writes any. The simple and correct form is
 
     np.add.at(dtable, ids, dy)
 
-which walks token by token. The same sum, fast, is `add_at`: sort the ids so that the places of equal tokens become
-neighbours, a run. Long runs, those of a small vocabulary, are summed one by one. For many short ones `np.add.reduceat`
-adds up each run of neighbours, all in one call. (A GPU adds all tokens at once, and there the plain form is the fast
-one.) The ids themselves are integers and have no gradient.
+which adds token by token. `add_at` computes the same sum faster. It sorts the ids, so that the places of equal tokens
+become neighbours, a run. Long runs, as in a small vocabulary, are summed one by one. Many short runs are summed by one
+call of `np.add.reduceat`. (A GPU adds all tokens at once, so there the simple form is the fast one.) The ids are
+integers and have no gradient.
 
-A table that is used twice, once more as the output's weights, has two gradients, and they add: `add_at` adds to
-whatever stands in dtable already.
+A table that is used twice, for example also as the weights of the output, has two gradients, and they add up: `add_at`
+adds to the numbers that are already in dtable.
 """
 
 from typing import NamedTuple
@@ -32,11 +32,11 @@ from numpy_attention.backend import on_host
 from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
 from numpy_attention.ops.sums import as_rows
 
-LONG_RUN = 4096  # numbers of dy that a token gets on average: from here on a call a token costs less than `reduceat`
+LONG_RUN = 4096  # numbers of dy per token, on average; from here on one sum per token is faster than `reduceat`
 
 
 class EmbeddingCache(NamedTuple):
-    """Which rows were read, and the table's size and kind, to make its gradient."""
+    """The rows that were read, and the table, for the shape and dtype of its gradient."""
 
     ids: np.ndarray  # (...), integers
     table: np.ndarray  # (V, d_model)
@@ -50,18 +50,18 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
     Shapes: ids (...) of integers in [0, V), table (V, d_model) -> y (..., d_model)
 
     Raises: TypeError for ids that are not integers; ValueError for an id outside the table or a table that is not 2-D.
-    Ids on the host are checked here and then follow the table; ids already on a GPU must have been checked before.
+    Ids on the host are checked here and copied to the table's device. Ids on a GPU are not checked: check them before.
 
     Source: Bengio et al., A Neural Probabilistic Language Model, JMLR 3 (2003), section 2.
 
     >>> y, cache = embedding(np.array([2, 0, 2]), np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]))
-    >>> embedding_backward(np.ones_like(y), cache)  # token 2 stood twice, token 1 never
+    >>> embedding_backward(np.ones_like(y), cache)  # token 2 occurs twice, token 1 never
     array([[1., 1.],
            [0., 0.],
            [2., 2.]])
     """
     _check_embedding(ids, table)
-    ids = np.asarray(ids, like=table)  # moved, if the table lives on a GPU
+    ids = np.asarray(ids, like=table)  # copied, if the table is on a GPU
     return table[ids], EmbeddingCache(ids, table)
 
 
@@ -79,7 +79,7 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
 
 
 def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
-    """np.add.at(dtable, ids, dy), several times as fast: dtable[id] += dy at every place, in place.
+    """np.add.at(dtable, ids, dy), but several times as fast: dtable[id] += dy for every place.
 
     Shapes: dtable (V, d_model), changed; ids (...), dy (..., d_model)
     """
@@ -98,12 +98,12 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
             dtable[token] += flat_dy[places].sum(axis=0)
         return
     run_sums = np.add.reduceat(flat_dy[order], first_of_run, axis=0)  # (number of different ids, d_model)
-    dtable[sorted_ids[first_of_run]] += run_sums  # now each id occurs once, so the plain sum is safe
+    dtable[sorted_ids[first_of_run]] += run_sums  # each id occurs only once now, so += is safe
 
 
 def _check_embedding(ids: np.ndarray, table: np.ndarray) -> None:
     require_float("embedding", table=table)
     if table.ndim != 2:
         raise shape_error("embedding", "table", "(V, d_model)", table.shape)
-    fix = f"table {table.shape} has a row for each; was it made for another vocabulary, or is padding marked by -1?"
+    fix = f"table {table.shape} has one row per id; is it for another vocabulary, or is padding marked by -1?"
     require_integers("embedding", "ids", ids, below=table.shape[0], fix=fix)

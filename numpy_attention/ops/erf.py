@@ -1,33 +1,33 @@
 """Chapter 10, appendix. The error function
 
-The exact GELU needs the normal distribution's integral, and NumPy has no erf:
+The exact GELU needs the integral of the normal distribution, and NumPy has no erf:
 
     erf(x) = 2 / sqrt(pi) * integral from 0 to x of exp(-t^2) dt
 
-No finite formula exists. But erf looks much like tanh: odd, and bent from -1 to 1. So ask at which u tanh has the value
-of erf. That u is odd as well, starts as 2 x / sqrt(pi) and grows as x^2 / 2, so it is x times a function of x^2 that
-varies slowly, and a quotient of two polynomials follows such a function closely:
+No finite formula exists. But erf looks much like tanh: both are odd and rise from -1 to 1. So take the number u with
+tanh(u) = erf(x). As a function of x, u is odd as well; it starts as 2 x / sqrt(pi) and grows like x^2 / 2. So u is x
+times a function of x^2 that varies slowly, and a quotient of two polynomials can follow such a function closely:
 
     erf(x) = tanh(x P(x^2) / Q(x^2))
 
-An error du in u is forgiven the more the farther out it is, since tanh passes on only (1 - tanh^2 u) du of it: that is
-why four coefficients each are enough for float32. (P / Q begins 1.1284 + 0.1028 x^2. Stop there, put x / sqrt(2) for x,
-and what stands in the tanh is sqrt(2 / pi) (x + 0.0455 x^3): GELU's tanh form, but for the last digits of one number.)
-The coefficients are our own, from a fit up to x = 4 in 60 digits: least squares, with weights moved until the peaks of
-erf's relative error were equally high. They are 4e-9 high; with float32's round-off, mostly that of tanh, 4e-7.
+An error du in u matters less the larger x is, because tanh passes on only (1 - tanh^2 u) du. So four coefficients for
+each polynomial are enough for float32. (P / Q begins 1.1284 + 0.1028 x^2. Stop there and replace x by x / sqrt(2): the
+argument of tanh becomes sqrt(2 / pi) (x + 0.0455 x^3), GELU's tanh form except for the last digits of one number.) The
+coefficients are our own, from a least-squares fit up to x = 4 with 60 digits. Its weights were changed until the peaks
+of the relative error of erf were equally high. The peaks are 4e-9; with float32's round-off, mostly of tanh, 4e-7.
 
-float64 asks for more: a gradient check looks at the slope out to where it is 1e-24, and what tanh forgives is lost
-there. Cody's approximation splits the half-line in three, and uses on each a quotient of two polynomials, fitted so
-that the largest relative error is below 1e-16:
+float64 needs more. A gradient check tests the slope even where it is only 1e-24, and there the tanh form is not
+accurate. Cody's approximation splits x >= 0 into three parts and uses a quotient of two polynomials on each part,
+fitted so that the largest relative error is below 1e-16:
 
     x <= 0.46875        erf(x) = x R_1(x^2)
     0.46875 < x <= 4    erf(x) = 1 - exp(-x^2) R_2(x)
     x > 4               erf(x) = 1 - exp(-x^2) / x (1 / sqrt(pi) - R_3(1 / x^2) / x^2)
 
-and erf(-x) = -erf(x). All three are computed for every element, on arguments moved into their range, and the right
-one is chosen: branches that are computed in vain cost less than picking the elements apart.
+and erf(-x) = -erf(x). The code computes all three formulas for every element, each on x clipped to its range, and then
+selects the right one. This costs less than sorting the elements into three groups.
 
-The derivative is the integrand: erf'(x) = 2 / sqrt(pi) exp(-x^2). The gelu uses it; erf itself needs no backward here.
+The derivative is the integrand: erf'(x) = 2 / sqrt(pi) exp(-x^2). gelu uses it; erf itself needs no backward here.
 """
 
 import math
@@ -38,10 +38,10 @@ from numpy_attention.errors import require_float
 from numpy_attention.ops.sums import wide
 from numpy_attention.pieces import in_pieces
 
-# Coefficients from the highest power down. For float32, the last of P is 2 / sqrt(pi):
+# Coefficients, highest power first. For float32; the last of P is 2 / sqrt(pi):
 _P = (2.178291235e-3, 4.264664156e-2, 2.798069349e-1, 1.128379171)
 _Q = (3.249263605e-4, 2.36899932e-2, 1.568926718e-1, 1.0)
-# For float64, Cody 1969, tables II and III, in the digits of his later Fortran routine:
+# For float64, Cody 1969, tables II and III, with the digits of his later Fortran routine:
 _R_1_ABOVE = (
     1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
     3.77485237685302021e2, 3.20937758913846947e3,
@@ -68,7 +68,7 @@ _R_3_BELOW = (
 
 
 def erf(x: np.ndarray) -> np.ndarray:
-    """The error function, to the last digit or two of the dtype.
+    """The error function, accurate to the last one or two digits of the dtype.
 
     Formula: erf(x) = 2 / sqrt(pi) * integral from 0 to x of exp(-t^2) dt
 
@@ -91,7 +91,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 def _by_tanh(x: np.ndarray) -> np.ndarray:
     """erf for float32: one formula for all x."""
-    near = np.clip(x, -6.0, 6.0)  # beyond 6, and long before, erf is 1 to the last digit, and high powers overflow
+    near = np.clip(x, -6.0, 6.0)  # beyond 6 erf is 1 to the last digit, but high powers overflow
     square = near * near
     u = _polynomial(square, _P)
     u /= _polynomial(square, _Q)
@@ -102,7 +102,7 @@ def _by_tanh(x: np.ndarray) -> np.ndarray:
 def _by_cody(x: np.ndarray) -> np.ndarray:
     """erf for float64: three formulas."""
     sign = np.where(x < 0.0, -1.0, 1.0)
-    size = sign * x  # |x|, in a form that has a derivative along the complex plane as well
+    size = sign * x  # |x|, written so that the complex step can differentiate it
 
     near = np.minimum(size, 0.46875)
     square = near * near
@@ -111,7 +111,7 @@ def _by_cody(x: np.ndarray) -> np.ndarray:
     middle = np.clip(size, 0.46875, 4.0)
     erfc_middle = np.exp(-middle * middle) * _polynomial(middle, _R_2_ABOVE) / _polynomial(middle, _R_2_BELOW)
 
-    far = np.clip(size, 4.0, 10.0)  # beyond 10, and long before, erfc is below the last digit of 1
+    far = np.clip(size, 4.0, 10.0)  # beyond 10 erfc is below the last digit of 1
     inverse_square = 1.0 / (far * far)
     correction = inverse_square * _polynomial(inverse_square, _R_3_ABOVE) / _polynomial(inverse_square, _R_3_BELOW)
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)

@@ -1,18 +1,18 @@
 """Chapter 7. Many heads: split and concat
 
-One attention gives one average per query. To look for several things at once, the vector of width d_model is cut
-into H heads of width d_k = d_model / H, each head attends by itself, and the results are laid side by side again:
+One attention gives one average for each query. To look for several things at once, we cut the vector of width d_model
+into H heads of width d_k = d_model / H. Each head attends separately, and the results are joined again:
 
     (B, T, d_model)  --cut-->  (B, T, H, d_k)  --swap-->  (B, H, T, d_k)
 
-Cutting is a reshape: head h owns the columns h d_k to (h + 1) d_k. Swapping T and H puts the heads beside the
-batch, where the matrix products of Chapter 6 run over them like over any leading axis. Both steps only rename
-places, so both gradients only rename them back:
+Cutting is a reshape: head h gets the columns from h d_k up to (h + 1) d_k - 1. Swapping T and H moves the head axis
+next to the batch axis, so the matrix products of Chapter 6 treat it like any leading axis. Both steps only move
+numbers, so both gradients only move them back:
 
     split_heads_backward  = concat of dy        concat_heads_backward = split of dy
 
-The mistake to know: going back with a reshape alone, without the swap, also gives (B, T, d_model), but mixes
-positions with heads; it is silent, because the shapes agree.
+A common mistake: a reshape without the swap also gives (B, T, d_model), but it mixes positions with heads. No error is
+raised, because the shapes agree.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from numpy_attention.errors import require_cotangent, require_float, require_siz
 
 
 class HeadsCache(NamedTuple):
-    """The shape that shows the heads, and the dtype: no number is needed to move numbers back."""
+    """The shape with separate heads, and the dtype; the backward needs no values."""
 
     shape: tuple[int, ...]  # (..., num_heads, T, d_k)
     dtype: np.dtype
@@ -34,7 +34,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
 
     Formula: y_htj = x_t(h d_k + j)
 
-    Shapes: x (..., T, d_model) -> y (..., num_heads, T, d_k), a view of x: no number moves
+    Shapes: x (..., T, d_model) -> y (..., num_heads, T, d_k), a view of x: nothing is copied
 
     Raises: ValueError when d_model is not divisible by num_heads; TypeError when x is not an array of floats.
 
@@ -49,7 +49,7 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
 
 
 def split_heads_backward(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
-    """Gradient of `split_heads`: dx = concat_heads(dy), each number back to where it came from.
+    """Gradient of `split_heads`: dx = concat_heads(dy), each number at its old place.
 
     Shapes: dy (..., num_heads, T, d_k) -> dx (..., T, d_model)
     """
@@ -59,13 +59,13 @@ def split_heads_backward(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
 
 
 def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
-    """Lay the heads side by side again: the inverse of `split_heads`.
+    """Join the heads along the last axis: the inverse of `split_heads`.
 
     Formula: y_t(h d_v + j) = x_htj
 
     Shapes: x (..., H, T, d_v) -> y (..., T, H d_v)
 
-    Raises: ValueError when x has fewer than three axes, or no head; TypeError when x is not an array of floats.
+    Raises: ValueError when x has fewer than three axes or zero heads; TypeError when x is not an array of floats.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
 
@@ -80,7 +80,7 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
 
 
 def concat_heads_backward(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
-    """Gradient of `concat_heads`: dx = split_heads(dy), each number back to where it came from.
+    """Gradient of `concat_heads`: dx = split_heads(dy), each number at its old place.
 
     Shapes: dy (..., T, H d_v) -> dx (..., H, T, d_v)
     """

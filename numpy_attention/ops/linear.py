@@ -1,20 +1,20 @@
 """Chapter 1. The linear map
 
-Every query, key and value is a linear map of an input vector, so this is the first gradient to know by heart:
+Every query, key and value is a linear map of an input vector, so this is the first gradient to learn by heart:
 
     y = x w + b        y_nj = sum_i x_ni w_ij + b_j
 
-A loss L depends on x, w and b only through y. Call its gradient dy_nj = dL/dy_nj and apply the chain rule,
-keeping only the terms of y in which the variable occurs:
+A loss L depends on x, w and b only through y. Write dy_nj = dL/dy_nj for its gradient with respect to y. Apply the
+chain rule and keep only the terms of y that contain the variable:
 
-    dL/dx_ni = sum_j dy_nj w_ij       x_ni meets every output j of its own row n       ->  dx = dy w^T
-    dL/dw_ij = sum_n x_ni dy_nj       w_ij is used again by every row n, so rows add   ->  dw = x^T dy
-    dL/db_j  = sum_n dy_nj            b_j is added to every row n, so rows add         ->  db = sum of the rows
+    dL/dx_ni = sum_j dy_nj w_ij       x_ni is in every output j of its row n         ->  dx = dy w^T
+    dL/dw_ij = sum_n x_ni dy_nj       every row n uses w_ij, so we sum over rows     ->  dw = x^T dy
+    dL/db_j  = sum_n dy_nj            every row n uses b_j, so we sum over rows      ->  db = sum of the rows
 
-The shapes help to remember it: dx must be (N, d_in), and dy (N, d_out) and w (d_in, d_out) give that in one way. Only
-where d_in = d_out do they not, and dy w in place of dy w^T goes unnoticed: what decides is the chain rule.
-A batch (B, T, d_in) is N = B T rows: we flatten it, because one large matrix product is many times
-faster than B small ones, and because the sums over n then run over batch and time alike.
+The shapes help to remember it: dx must be (N, d_in), and only one product of dy (N, d_out) and w (d_in, d_out) has this
+shape. If d_in = d_out, the shapes do not help: dy w in place of dy w^T raises no error. Then only the chain rule
+decides. A batch (B, T, d_in) is N = B T rows. We flatten it, because one large matrix product is many times faster than
+B small ones, and because the sums over n then include batch and time.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[n
 
     Shapes: x (..., d_in), w (d_in, d_out), b (d_out,) or None -> y (..., d_out)
 
-    Raises: ValueError when the sizes do not meet; TypeError when the dtypes are not floats or differ.
+    Raises: ValueError when the sizes do not fit; TypeError when the dtypes are not floats or differ.
 
     Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.5.6 (the backward of a matrix product).
 
@@ -78,7 +78,7 @@ def _check_linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
     if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
         d_in = x.shape[-1] if x.ndim else "?"
         transposed = w.ndim == 2 and w.shape[1] == d_in
-        fix = "did you pass w transposed?" if transposed else "the last axis of x meets the first of w"
+        fix = "did you pass w transposed?" if transposed else "the last axis of x must match the first axis of w"
         raise shape_error("linear", "w", f"(d_in, d_out) with d_in = {d_in} as in x {x.shape}", w.shape, fix)
     if b is not None and b.shape != (w.shape[1],):
         raise shape_error("linear", "b", f"(d_out,) = ({w.shape[1]},) as in w {w.shape}", b.shape)

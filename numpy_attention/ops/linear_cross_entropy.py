@@ -1,29 +1,29 @@
 """Chapter 12, appendix. The loss of a large vocabulary in little memory
 
-The head of a language model is a product with a table of V rows, one a token, and the loss of Chapter 11 stands on it:
+The head of a language model multiplies by a table of V rows, one for each token. The loss is that of Chapter 11:
 
     x (N, d) --> logits = x table^T (N, V) --> loss
 
-With 8 texts of 1,024 tokens and GPT-2's V = 50,257 the logits are 412 million numbers, 1.6 GB in float32; their softmax
-p is as large once more, and so is the gradient. Nothing forces it to: a row of the logits, a token of the text, meets
-no other until its loss is added to theirs. So a block of rows has its logits made, read and dropped before the next.
-One number a row is kept for the backward,
+With 8 texts of 1,024 tokens and GPT-2's V = 50,257 the logits are 412 million numbers, 1.6 GB in float32. Their softmax
+p needs the same memory again, and so does the gradient. This is not necessary: a row of the logits, one token of the
+text, is independent of the other rows until their losses are added. So we take a block of rows, compute and use its
+logits, and free them before the next block. For the backward we keep one number for each row,
 
     L_n = logsumexp(logits_n) = m_n + log sum_v exp(logits_nv - m_n)
 
-from which the probabilities can be made again, as the weights of attention could in this chapter:
+from which the probabilities can be recomputed, like the weights of attention in this chapter:
 
     p_nv = exp(logits_nv - L_n)
 
-The backward walks over the same blocks and makes their logits a second time. With dlogits = dloss (p - q) / N, as in
-Chapter 11, Chapter 1 sends them on, transposed since a token's weights are a row of the table:
+The backward takes the same blocks and computes their logits a second time. With dlogits = dloss (p - q) / N from
+Chapter 11, Chapter 1 gives dx and dtable, here transposed, because the weights of a token are a row of the table:
 
     dx_n = sum_v dlogits_nv table_v        dtable_v = sum_n dlogits_nv x_n        ->  dx = dlogits table
                                                                                       dtable = dlogits^T x
-A row of dx is done with its block; dtable is a sum over all rows, so the blocks add to it. And N counts the places of
-all blocks, not those of one: a mean over blocks of unequal size would weigh their places unequally.
+A row of dx is complete after its block. dtable is a sum over all rows, so every block adds to it. N counts the places
+of all blocks, not of one block: a mean over blocks of unequal size would give their places unequal weights.
 
-The price is one product more: four of N V d in place of three.
+The price is one more product: four of N V d instead of three.
 """
 
 from typing import NamedTuple
@@ -36,14 +36,14 @@ from numpy_attention.ops.losses import (
     check_targets,
     counted_places,
     gradient_in_rows,
-    mean_surprise,
-    surprise_in_rows,
+    mean_over_counted,
+    negative_log_likelihood_rows,
 )
 from numpy_attention.ops.sums import as_rows, wide
 
 
 class LinearCrossEntropyCache(NamedTuple):
-    """Inputs, what was asked for, and one number a row: nothing of size N x V."""
+    """Inputs, options, and one number for each row: nothing of size N x V."""
 
     x: np.ndarray  # (..., d)
     table: np.ndarray  # (V, d)
@@ -65,19 +65,19 @@ def linear_cross_entropy(
     block_size: int = 512,
     frozen: bool = False,
 ) -> tuple[np.ndarray, LinearCrossEntropyCache]:
-    """The same number as `cross_entropy` of x table^T, without ever holding all of these logits.
+    """The same loss as `cross_entropy` of x table^T, without all logits in memory at once.
 
-    A `frozen` table does not learn: its gradient is None, and a product is saved.
+    A `frozen` table does not learn: its gradient is None, which saves a product.
 
     Formula: loss = mean over counted places of logsumexp(l) - (1 - s) l_t - (s / V) sum_v l_v, l = x table^T
 
     Shapes: x (..., d), table (V, d), targets (...) of integers in [0, V) or ignore_index -> loss, a single number
 
-    Units: nats, as a mean per counted token; s is a share in [0, 1]; block_size counts rows of x: so many have their
-    logits in memory at a time.
+    Units: nats, as a mean per counted token; s is a share in [0, 1]; block_size is the number of rows of x whose logits
+    are in memory at the same time.
 
-    Raises: ValueError for a target outside [0, V), shapes that do not meet, a smoothing outside [0, 1] or a block_size
-    below 1; TypeError for targets that are not integers, and for dtypes that are no floats or differ.
+    Raises: ValueError for a target outside [0, V), shapes that do not fit, a smoothing outside [0, 1] or a block_size
+    below 1; TypeError for targets that are not integers, and for dtypes that are not floats or differ.
 
     Source: Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models (2024), section 4.
 
@@ -89,15 +89,17 @@ def linear_cross_entropy(
     _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
     rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=rows)
-    surprise = np.empty_like(rows, shape=(len(rows), 1))
-    L = np.empty_like(surprise)
+    losses = np.empty_like(rows, shape=(len(rows), 1))
+    L = np.empty_like(losses)
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ w.T  # (n, V)
-        surprise[block], e, m, total = surprise_in_rows(logits, safe_targets[block], label_smoothing, out=logits)
+        losses[block], e, m, total = negative_log_likelihood_rows(
+            logits, safe_targets[block], label_smoothing, out=logits
+        )
         L[block] = m + np.log(total)
-        del logits, e  # one array by two names, else held while the next block makes its own
-    loss = mean_surprise(surprise, counted, num_counted)
+        del logits, e  # two names of one array, which would stay in memory during the next block
+    loss = mean_over_counted(losses, counted, num_counted)
     cache = LinearCrossEntropyCache(
         x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
     )
@@ -107,7 +109,7 @@ def linear_cross_entropy(
 def linear_cross_entropy_backward(
     dloss: np.ndarray | float, cache: LinearCrossEntropyCache
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Gradients of `linear_cross_entropy`, block by block: dlogits = dloss (p - q) / N, with p made again from L.
+    """Gradients of `linear_cross_entropy`, block by block: dlogits = dloss (p - q) / N, with p recomputed from L.
 
     Shapes: dloss a single number -> dx as x, dtable as table; None for a frozen table
     """
@@ -115,7 +117,7 @@ def linear_cross_entropy_backward(
     check_dloss("linear_cross_entropy_backward", dloss)
     rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
     dx = np.empty_like(rows)
-    dtable = None if frozen else np.zeros_like(w, order="C")  # as the products lie that are added to it
+    dtable = None if frozen else np.zeros_like(w, order="C")  # same memory order as the products that are added
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ w.T  # (n, V)
@@ -126,7 +128,7 @@ def linear_cross_entropy_backward(
         dx[block] = dlogits @ w
         if dtable is not None:
             dtable += dlogits.T @ rows[block]
-        del logits, p, dlogits  # one array by three names, else held while the next block makes its own
+        del logits, p, dlogits  # three names of one array, which would stay during the next block
     dx = dx.reshape(x.shape).astype(x.dtype, copy=False)
     return dx, None if dtable is None else dtable.astype(table.dtype, copy=False)
 

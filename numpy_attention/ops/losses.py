@@ -1,26 +1,26 @@
 """Chapter 11. Cross-entropy: how wrong is the prediction?
 
-The model gives V logits for each place, the softmax p of Chapter 3 makes probabilities of them, and the loss is the
-surprise about the token that really stood there, t:
+The model gives V logits for each place, and the softmax p of Chapter 3 turns them into probabilities. The loss is the
+negative log-likelihood of the correct token t:
 
     loss = -log p_t = logsumexp(x) - x_t        logsumexp(x) = m + log sum_v exp(x_v - m), m = max(x)
 
 Never compute log(softmax(x)): a probability that underflows to zero has no logarithm. The difference on the right
-is finite for any finite logits. A model that knows nothing gives every token 1 / V, so training starts near log V.
+is finite for any finite logits. An untrained model gives every token about 1 / V, so training starts near log V.
 
 Gradient. d logsumexp / dx_v = exp(x_v) / sum = p_v, and dx_t / dx_v = [v = t], so
 
     dloss/dx_v = p_v - [v = t]
 
-what was predicted minus what happened: the simplest gradient in the book, and bounded however wrong the model is.
+the prediction minus the target: the simplest gradient in the book, and bounded, however wrong the model is.
 
-Label smoothing asks for q_v = (1 - s) [v = t] + s / V in place of [v = t]. The loss is linear in q, so
+Label smoothing replaces the target [v = t] by q_v = (1 - s) [v = t] + s / V. The loss is linear in q, so
 
     loss = logsumexp(x) - sum_v q_v x_v = logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v        dx_v = p_v - q_v
 
-The mean runs over the counted places only, N of them: a place whose target is `ignore_index` (padding) has no loss,
-no gradient, and no part in N. With nothing to count the loss is 0, and so is the gradient. Each row of the gradient is
-divided by N once, here, and nowhere else.
+The mean is over the counted places only, and N is their number. A place with target `ignore_index` (padding) adds
+nothing to the loss, to the gradient or to N. If no place counts, the loss and the gradient are 0. Each row of the
+gradient is divided by N once, here, and nowhere else.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from numpy_attention.ops.sums import as_rows, sum_in_rows, wide
 
 
 class CrossEntropyCache(NamedTuple):
-    """The probabilities, what was asked for, and how many places count."""
+    """The probabilities, the targets and options, and how many places count."""
 
     p: np.ndarray  # (N_all, V), softmax of the logits; in float32 when they are float16
     targets: np.ndarray  # (N_all,), 0 at ignored places
@@ -45,7 +45,7 @@ class CrossEntropyCache(NamedTuple):
 def cross_entropy(
     logits: np.ndarray, targets: np.ndarray, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> tuple[np.ndarray, CrossEntropyCache]:
-    """The mean surprise about the targets.
+    """The mean negative log-likelihood of the targets.
 
     Formula: loss = mean over counted places of logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v, s the label smoothing
 
@@ -53,7 +53,7 @@ def cross_entropy(
 
     Units: nats, as a mean per counted token; s is a share in [0, 1].
 
-    Raises: ValueError for a target outside [0, V), shapes that do not meet, or a smoothing outside [0, 1];
+    Raises: ValueError for a target outside [0, V), shapes that do not fit, or a smoothing outside [0, 1];
     TypeError for targets that are not integers.
 
     Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.2.2.3; smoothing: Szegedy et al.,
@@ -66,9 +66,9 @@ def cross_entropy(
     check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)
     x = wide(as_rows(logits))  # (N_all, V)
     safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=x)
-    surprise, p, _, total = surprise_in_rows(x, safe_targets, label_smoothing)
+    losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing)
     p /= total
-    loss = mean_surprise(surprise, counted, num_counted)
+    loss = mean_over_counted(losses, counted, num_counted)
     cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits)
     return loss.astype(logits.dtype), cache
 
@@ -87,26 +87,26 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
 def counted_places(
     targets: np.ndarray, ignore_index: int, like: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A target for every place, which of them count, and how many: N, at least 1, a number in the dtype of `like`.
+    """Valid targets for all places, which places count, and their number N: at least 1, in the dtype of `like`.
 
     Shapes: targets (...) -> (N_all, 1), (N_all, 1) of bool, ()
     """
-    targets = np.asarray(targets, like=like).reshape(-1, 1)  # moved, if the logits live on a GPU
+    targets = np.asarray(targets, like=like).reshape(-1, 1)  # copied, if the logits are on a GPU
     counted = not_ignored(targets, ignore_index)
-    safe_targets = np.where(counted, targets, 0)  # any token will do where none counts
+    safe_targets = np.where(counted, targets, 0)  # an ignored place may get any valid token
     return safe_targets, counted, np.maximum(counted.sum(), 1).astype(like.dtype)
 
 
 def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
-    """Which targets count, as booleans of the same shape."""
+    """True where a target counts, in an array with the shape of targets."""
     native = targets.astype(targets.dtype.type, copy=False)  # NumPy 2.0 crashes on big-endian uint64 != -100
     return native != ignore_index
 
 
-def surprise_in_rows(
+def negative_log_likelihood_rows(
     x: np.ndarray, targets: np.ndarray, label_smoothing: float, out: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """logsumexp(x) - sum_v q_v x_v of every row; and exp(x - m), m, and the sum of the former over its row.
+    """The loss of every row, logsumexp(x) - sum_v q_v x_v; also exp(x - m), m, and the row sums of exp(x - m).
 
     Shapes: x (N, V), targets (N, 1) -> (N, 1), (N, V) in `out`, (N, 1), (N, 1)
     """
@@ -117,15 +117,15 @@ def surprise_in_rows(
         picked = (1.0 - label_smoothing) * picked + label_smoothing * shifted.mean(axis=-1, keepdims=True)
     e = np.exp(shifted, out=shifted)
     total = sum_in_rows(e)  # (N, 1)
-    return np.log(total) - picked, e, m, total  # the maximum cancels
+    return np.log(total) - picked, e, m, total  # the maximum m cancels
 
 
-def mean_surprise(surprise: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
-    """The mean over the places that count.
+def mean_over_counted(losses: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
+    """The mean loss over the places that count.
 
-    Shapes: surprise (N_all, 1), counted (N_all, 1) -> ()
+    Shapes: losses (N_all, 1), counted (N_all, 1) -> ()
     """
-    return np.where(counted, surprise, 0.0).sum() / num_counted
+    return np.where(counted, losses, 0.0).sum() / num_counted
 
 
 def gradient_in_rows(
@@ -136,7 +136,7 @@ def gradient_in_rows(
     label_smoothing: float,
     dloss: np.ndarray | float,
 ) -> np.ndarray:
-    """dloss (p - q) / N at counted places, zero elsewhere; it takes the place of p. N may count more rows than these.
+    """dloss (p - q) / N at counted places, zero elsewhere; overwrites p. N may count more rows than p has.
 
     Shapes: p (N, V), targets (N,), counted (N, 1) -> (N, V)
     """
@@ -144,7 +144,7 @@ def gradient_in_rows(
     dx = p
     if label_smoothing:
         dx -= label_smoothing / dx.shape[-1]
-    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one a row: no index repeats
+    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index per row: none repeats
     dx *= counted * (dloss / num_counted).astype(dx.dtype)
     return dx
 
@@ -152,7 +152,7 @@ def gradient_in_rows(
 def check_targets(
     name: str, targets: np.ndarray, logits_shape: tuple[int, ...], ignore_index: int, label_smoothing: float
 ) -> None:
-    """What both losses refuse: targets that are no ids of tokens, one for each row of logits; a smoothing that is none.
+    """Refuse targets that are not one token id for each row of logits, and an invalid label_smoothing.
 
     Raises: ValueError, TypeError for targets that are not integers.
     """
@@ -170,10 +170,10 @@ def check_targets(
 
 
 def check_dloss(name: str, dloss: np.ndarray | float) -> None:
-    """The gradient of a loss is a single number.
+    """Refuse a dloss that is not a single number.
 
-    Raises: ValueError for anything else.
+    Raises: ValueError.
     """
     number = isinstance(dloss, (int, float)) or getattr(getattr(dloss, "dtype", None), "kind", "") in tuple("fiuc")
     if not number or np.ndim(dloss) != 0:
-        raise shape_error(name, "dloss", "a single number", np.shape(dloss) or repr(dloss), "1.0 for a plain loss")
+        raise shape_error(name, "dloss", "a single number", np.shape(dloss) or repr(dloss), "use 1.0 for a plain loss")

@@ -1,23 +1,23 @@
 """Chapter 4. Masks: who may look at whom
 
-Attention compares every query with every key, and three kinds of pair must not meet: a position with one that
-comes after it (the decoder would read the answer), a word with the padding that fills a batch of unequal
-sentences, and, in long texts, a position with one that is too far away.
+Attention compares every query with every key, but three kinds of pairs must be hidden: a position with a later one
+(otherwise the decoder would read the answer), a word with the padding that fills a batch of unequal sentences, and, in
+long texts, a position with one that is too far away.
 
 One contract holds in the whole book:
 
     a mask is boolean, broadcastable to (..., T_q, T_k), and True means "this query may look at this key";
-    the score of a pair that may not meet becomes -inf, its weight is therefore exactly zero;
-    a query that may look at nothing gets a row of zeros, and passes zero gradient: never NaN.
+    the score of a hidden pair becomes -inf, so its weight is exactly zero;
+    a query that may look at nothing gets a row of zeros, and passes on zero gradient: never NaN.
 
 Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
 
-Others mean other things by a mask of ones and zeros (lessons in Keras: 1 is hidden), or add large
-negative numbers. Such masks come in through an adapter that says in its name what they mean; nothing is guessed.
-Where a mask is added, beware of `-inf * mask`: at every pair that is not hidden it computes -inf * 0 = NaN.
+Other code uses masks of ones and zeros with the opposite meaning (Keras lessons: 1 is hidden), or adds large negative
+numbers. `mask_from_blocked` and `mask_from_additive` convert such masks; the book never guesses what a mask means.
+Where a mask is added, beware of `-inf * mask`: for every visible pair it computes -inf * 0 = NaN.
 
-A mask is a constant, so it has no backward of its own. In the backward of attention it needs no mention either:
-the weight of a hidden pair is 0, and the softmax's backward multiplies by the weight.
+A mask is a constant, so it has no backward. The backward of attention does not need the mask either: the weight of a
+hidden pair is 0, and the softmax's backward multiplies by the weight.
 """
 
 import numpy as np
@@ -26,12 +26,12 @@ from numpy_attention.errors import dtype_error, require_array, require_integers,
 
 
 def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
-    """Let every position look at itself and at what came before (the look-ahead mask of a decoder).
+    """Let every position look at itself and at earlier positions (the look-ahead mask of a decoder).
 
-    Formula: mask_ij = [j <= i + T_k - T_q]. The last query stands at the last key, so with T_q < T_k the
-    queries are the newest T_q positions, as when a text is continued from stored keys.
+    Formula: mask_ij = [j <= i + T_k - T_q]. The last query and the last key have the same position. So if T_q < T_k,
+    the queries are the newest T_q positions, as in generation with a KV cache.
 
-    Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. `like` says on which device (any array there).
+    Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. The mask is on the device of the array `like`.
 
     Raises: ValueError for a negative length.
 
@@ -51,9 +51,9 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
 
     Formula: mask_ij = [i' - window < j <= i'] with i' = i + T_k - T_q
 
-    Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. `like` says on which device (any array there).
+    Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. The mask is on the device of the array `like`.
 
-    Units: `window` counts keys, the query's own among them.
+    Units: `window` counts keys, including the key at the query's own position.
 
     Raises: ValueError for a window below 1 or a negative length.
 
@@ -66,7 +66,7 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
            [0, 0, 1, 1]])
     """
     T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
-    window = require_size("sliding_window_mask", "window", window, fix="a window of 1 sees itself only")
+    window = require_size("sliding_window_mask", "window", window, fix="with a window of 1 a position sees only itself")
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
     return causal_mask(T_q, T_k, like=like) & ~too_old
@@ -75,8 +75,8 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
 def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     """Hide the padding at the end of each sequence of a batch.
 
-    Formula: mask_bj = [j < lengths_b]. It hides columns (keys). Rows of padding queries stay: what they
-    compute is not used, and hiding the keys is what keeps padding out of the real words.
+    Formula: mask_bj = [j < lengths_b]. It hides columns (keys). Rows of padding queries stay visible, but their results
+    are not used. Hiding the keys is enough to keep padding out of the real words.
 
     Shapes: lengths (B,) of integers in [0, T] -> (B, 1, 1, T) of bool, broadcastable to (B, H, T_q, T).
     Without a head axis use `padding_mask(lengths, T)[:, 0]`, which is (B, 1, T).
@@ -95,15 +95,15 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
 
 
 def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
-    """Adapt a mask in which 1 (or True) means hidden, as in lessons in Keras and in PyTorch's `key_padding_mask`.
+    """Convert a mask in which 1 (or True) means hidden, as in Keras lessons and in PyTorch's `key_padding_mask`.
 
     Formula: mask = (blocked == 0)
 
     Shapes: unchanged, of bool
 
-    Raises: ValueError when a number other than 0 and 1 stands in it.
+    Raises: ValueError when `blocked` contains a number other than 0 and 1.
 
-    Source: the conventions of lessons in Keras and of torch.nn.MultiheadAttention, turned into this book's.
+    Source: the conventions of Keras lessons and of torch.nn.MultiheadAttention, converted to this book's.
 
     >>> mask_from_blocked(np.array([[0, 0, 1]]))
     array([[ True,  True, False]])
@@ -113,16 +113,16 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
 
 
 def mask_from_additive(additive: np.ndarray) -> np.ndarray:
-    """Adapt a mask that is added to the scores: 0 is visible, -1e4 and below (-1e9, -9e15, -inf) is hidden.
+    """Convert a mask that is added to the scores: 0 is visible, -1e4 and below (-1e9, -9e15, -inf) is hidden.
 
     Formula: mask = (additive == 0)
 
     Shapes: unchanged, of bool
 
-    Raises: TypeError when it is not of floats; ValueError when a number between -1e4 and 0, or above 0, stands in
-    it: that is a bias, which moves scores without hiding anything.
+    Raises: TypeError when `additive` is not an array of floats; ValueError when it contains a number between -1e4 and
+    0, or above 0: then it is a bias, which changes scores but hides nothing.
 
-    Source: the 0 / -1e9 convention of the lessons and of Hugging Face's extended attention masks.
+    Source: the 0 / -1e9 convention of Keras lessons and of Hugging Face's extended attention masks.
 
     >>> mask_from_additive(np.array([[0.0, -1e9, -np.inf]]))
     array([[ True, False, False]])
@@ -132,9 +132,9 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
 
 
 def query_and_key_lengths(op: str, T_q: int, T_k: int | None) -> tuple[int, int]:
-    """T_q, and T_k, which is as long unless given, as numbers of Python: NumPy's small ones overflow in a difference.
+    """T_q and T_k (by default T_q) as Python integers, because a difference of small NumPy integers can overflow.
 
-    Raises: TypeError or ValueError for what is no length.
+    Raises: TypeError or ValueError for an invalid length.
     """
     T_q = require_size(op, "T_q", T_q, at_least=0)
     return T_q, T_q if T_k is None else require_size(op, "T_k", T_k, at_least=0)
@@ -144,7 +144,7 @@ def _check_padding(lengths: np.ndarray, T: int) -> None:
     require_size("padding_mask", "T", T, at_least=0)
     require_integers("padding_mask", "lengths", lengths)
     if lengths.ndim != 1:
-        raise shape_error("padding_mask", "lengths", "(B,), one length a sequence", lengths.shape)
+        raise shape_error("padding_mask", "lengths", "(B,), one length for each sequence", lengths.shape)
     require_integers("padding_mask", "lengths", lengths, below=int(T) + 1, fix=f"is T = {T} the padded length?")
 
 
@@ -158,8 +158,8 @@ def _check_blocked(blocked: np.ndarray) -> None:
 def _check_additive(additive: np.ndarray) -> None:
     require_array("mask_from_additive", "additive", additive)
     if additive.dtype.kind != "f":
-        fix = "for 0 and 1 use mask_from_blocked (1 hides) or mask.astype(bool) (1 shows)"
+        fix = "for 0 and 1 use mask_from_blocked (1 = hidden) or mask.astype(bool) (1 = visible)"
         raise dtype_error("mask_from_additive", "additive", "an array of floats", additive.dtype, fix)
     if not bool(((additive == 0) | (additive <= -1e4)).all()):
         fix = "numbers in between are a bias: pass them as bias="
-        raise value_error("mask_from_additive", "additive", "made of 0 and numbers of -1e4 or below", "others too", fix)
+        raise value_error("mask_from_additive", "additive", "made of 0 and numbers of -1e4 or below", "others", fix)

@@ -1,17 +1,17 @@
 """Chapter 9. Layer norm and RMS norm
 
-Layer norm gives every vector of width d the mean 0 and the variance 1, then gamma and beta give every feature a scale
-and a shift of its own. With x_hat for the normalized vector and r for one over its standard deviation:
+Layer norm gives every vector of width d the mean 0 and the variance 1. Then gamma and beta scale and shift each
+feature. Let x_hat be the normalized vector, and r one over the standard deviation of x:
 
     mean = sum_i x_i / d        var = sum_i (x_i - mean)^2 / d        (the biased variance: divided by d)
     r = 1 / sqrt(var + eps)     x_hat_i = (x_i - mean) r              y_i = gamma_i x_hat_i + beta_i
 
-The last line is easy; gamma and beta serve all rows, so their gradients add up over rows:
+The last line is easy. All rows use the same gamma and beta, so their gradients are sums over rows:
 
     dbeta_i = sum_n dy_ni       dgamma_i = sum_n dy_ni x_hat_ni       dx_hat_i = dy_i gamma_i
 
-Note that gamma enters here, before what follows. Left out, it goes unnoticed as long as gamma is all ones, as at
-initialisation; multiplied in at the end, as long as all gammas are equal, ones or not.
+Note that gamma enters here, before the steps below. A backward without gamma is right as long as gamma is all ones, as
+at initialisation. A backward that multiplies by gamma at the end is right as long as all gammas are equal.
 
 x_hat depends on x_j in three ways: directly, through the mean, and through r. From the definitions
 dmean/dx_j = 1/d, and dr/dx_j = -r^2 x_hat_j / d (since dvar/dx_j = 2 (x_j - mean) / d; the path from var through
@@ -19,15 +19,15 @@ the mean vanishes, because the deviations sum to zero). So
 
     dx_hat_i/dx_j = r [i = j] - r / d - r x_hat_i x_hat_j / d
 
-and summing over i with dx_hat, writing mean(.) for the average over the d elements of the row:
+Sum over i with dx_hat, and write mean(.) for the average over the d elements of the row:
 
     dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
 
-Read it geometrically, at eps = 0: of dx_hat, take away the part along the constant vector and the part along x_hat,
-which are at right angles. Moving x along those two directions changes nothing that layer norm lets through. (A positive
-eps makes x_hat a little shorter than sqrt(d), and leaves a little of the second part; the formula stays exact.)
+Geometrically, at eps = 0, this removes two parts of dx_hat: the part along the constant vector and the part along
+x_hat. The two directions are at right angles, and moving x along them does not change x_hat. (A positive eps makes
+x_hat a little shorter than sqrt(d), and leaves a little of the second part; the formula stays exact.)
 
-RMS norm leaves the mean alone: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). The same steps, one path fewer:
+RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). The same steps, with one path less:
 
     dx = r * (dx_hat - x_hat * mean(dx_hat * x_hat))
 """
@@ -41,7 +41,7 @@ from numpy_attention.ops.sums import as_rows, dot_in_rows, sum_in_rows, sum_over
 
 
 class NormCache(NamedTuple):
-    """The normalized input serves twice: for dgamma and for dx."""
+    """The backward uses the normalized input twice: for dgamma and for dx."""
 
     x_hat: np.ndarray  # (..., d), in float32 when the input is float16
     r: np.ndarray  # (..., 1), one over the standard deviation, or over the root mean square
@@ -55,9 +55,9 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
 
     Shapes: x (..., d), gamma (d,), beta (d,) -> y (..., d)
 
-    Units: eps in the units of x squared. Beyond 1e19 in float32, 1e154 in float64, squares overflow, and y is 0 or NaN.
+    Units: eps has the units of x squared. If |x| exceeds 1e19 (float64: 1e154), squares overflow and y is 0 or NaN.
 
-    Raises: ValueError when gamma or beta do not fit, or eps is not positive; TypeError for dtypes.
+    Raises: ValueError when gamma or beta do not fit x, or eps is not positive; TypeError for other dtypes.
 
     Source: Ba, Kiros, Hinton, Layer Normalization (2016), equation 4.
 
@@ -69,7 +69,7 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     d = x.shape[-1]
     x_wide = wide(x)
 
-    x_hat = x_wide - sum_in_rows(x_wide) / d  # for now x - mean
+    x_hat = x_wide - sum_in_rows(x_wide) / d  # x - mean, multiplied by r below
     var = dot_in_rows(x_hat, x_hat) / d  # (..., 1)
     r = 1.0 / np.sqrt(var + eps)
     x_hat *= r
@@ -107,9 +107,9 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     Shapes: x (..., d), gamma (d,) -> y (..., d)
 
-    Units: eps in the units of x squared. Beyond 1e19 in float32, 1e154 in float64, squares overflow, and y is 0 or NaN.
+    Units: eps has the units of x squared. If |x| exceeds 1e19 (float64: 1e154), squares overflow and y is 0 or NaN.
 
-    Raises: ValueError when gamma does not fit, or eps is not positive; TypeError for dtypes.
+    Raises: ValueError when gamma does not fit x, or eps is not positive; TypeError for other dtypes.
 
     Source: Zhang, Sennrich, Root Mean Square Layer Normalization (2019), equation 4.
 
@@ -152,6 +152,6 @@ def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) ->
         raise shape_error(op, "x", "(..., d) with d at least 1", x.shape)
     for name, parameter in parameters.items():
         if parameter.shape != x.shape[-1:]:
-            fix = "the norm runs over the last axis only"
+            fix = "the norm is over the last axis only"
             raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
-    require_number(op, "eps", eps, above=0, fix="it keeps a constant vector from dividing by zero")
+    require_number(op, "eps", eps, above=0, fix="eps keeps a constant vector from dividing by zero")

@@ -1,16 +1,17 @@
 """Chapter 8. Where am I? Positions
 
-The attention of Chapter 6 treats its keys as a set: shuffle the words and every output is shuffled with them, for the
-score of a query with a key asks what they hold, not where they stand. Order has to be told. Three ways are in use.
+The attention of Chapter 6 treats its keys as a set. If the words are shuffled, the outputs are shuffled with them,
+because the score of a query with a key depends on their contents, not on their positions. So the order must be added.
+Three ways are in use.
 
-Sinusoidal. Add a fixed vector that depends on the position t alone, with frequencies from fast to slow:
+Sinusoidal. Add a fixed vector that depends only on the position t, with frequencies from fast to slow:
 
     PE_t(2i) = sin(t f_i)     PE_t(2i+1) = cos(t f_i)     f_i = 10000^(-2i / d_model)
 
-A pair (sin, cos) is a point on a circle, and moving k positions on turns it by the angle k f_i:
-PE_(t+k) = R_k PE_t with a rotation R_k that does not depend on t. A constant is added, so it has no backward.
+A pair (sin, cos) is a point on a circle. Moving k positions forward turns the point by the angle k f_i:
+PE_(t+k) = R_k PE_t with a rotation R_k that does not depend on t. PE is a constant, so it has no backward.
 
-Rotary. Instead of adding, turn each query and key by its own position, two coordinates at a time:
+Rotary. Do not add a vector. Turn each query and key by an angle for its position, two coordinates at a time:
 
     y_1 = x_1 cos(a) - x_2 sin(a)     y_2 = x_2 cos(a) + x_1 sin(a)     a = t f_i
 
@@ -19,10 +20,10 @@ By Chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn
 
     dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
 
-Which two coordinates form a pair is a convention that differs between models: "half" pairs i with i + d_k / 2,
-"interleaved" pairs 2i with 2i + 1. Norms agree under both, so only the wrong words that come out show a mix-up.
+Models differ in which two coordinates form a pair: "half" pairs i with i + d_k / 2, "interleaved" pairs 2i with 2i + 1.
+Norms are the same under both, so only wrong words in the output show that the pairing is wrong.
 
-ALiBi. Leave the vectors alone and lower the score by the distance, with a slope of its own for each head.
+ALiBi. Do not change the vectors. Lower each score by the distance times a slope; every head has another slope.
 """
 
 import math
@@ -71,7 +72,7 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 
 
 class RotaryCache(NamedTuple):
-    """The turns: cosine and sine of position times frequency, and which coordinates form a pair."""
+    """Cosine and sine of position times frequency, and which coordinates form a pair."""
 
     cos: np.ndarray  # broadcastable to (..., T, d_k / 2), in the dtype of x
     sin: np.ndarray
@@ -82,7 +83,7 @@ class RotaryCache(NamedTuple):
 def rotary(
     x: np.ndarray, positions: np.ndarray, base: float = 10000.0, pairing: str = "half"
 ) -> tuple[np.ndarray, RotaryCache]:
-    """Turn the coordinates of each vector, pair by pair, by an angle that grows with its position.
+    """Turn the coordinates of each vector, pair by pair, by an angle that grows with the position.
 
     Formula: (y_1, y_2) = R(t f_i) (x_1, x_2), f_i = base^(-2i / d_k)
 
@@ -91,7 +92,7 @@ def rotary(
 
     Units: positions in tokens, angles in radians.
 
-    Raises: ValueError for odd d_k, another pairing, or positions that do not fit; TypeError for other dtypes.
+    Raises: ValueError for odd d_k, an unknown pairing, or positions that do not fit; TypeError for other dtypes.
 
     Source: Su et al., RoFormer (2021), section 3.2.2, equations 14 and 15; "half" is GPT-NeoX's order.
 
@@ -101,7 +102,7 @@ def rotary(
     _check_rotary(x, positions, base, pairing)
     d_k = x.shape[-1]
     frequencies = np.asarray(base ** (-np.arange(0, d_k, 2) / d_k), like=positions)  # (d_k / 2,)
-    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), in float64: large positions lose digits else
+    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), float64: large positions lose digits in float32
     cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
     sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
     return _turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing, x.shape)
@@ -119,14 +120,14 @@ def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """How strongly each head is drawn to what is near: a geometric row of slopes.
+    """How strongly each head prefers near keys: slopes in a geometric sequence.
 
-    Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two; else those of the next lower power of two,
-    followed by every other one of the next higher.
+    Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two; otherwise the slopes of the next lower power of
+    two, followed by every second slope of the next higher.
 
     Shapes: -> (num_heads,)
 
-    Units: nats a token.
+    Units: nats per token.
 
     Raises: ValueError for fewer than one head.
 
@@ -143,9 +144,9 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 
 
 def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | np.dtype = np.float32) -> np.ndarray:
-    """The bias that lowers each score in proportion to the distance of its key.
+    """The bias that lowers each score in proportion to the distance between query and key.
 
-    Formula: bias_hij = -slope_h |i + T_k - T_q - j|: the last query stands at the last key
+    Formula: bias_hij = -slope_h |i + T_k - T_q - j|: the last query and the last key have the same position
 
     Shapes: -> (num_heads, T_q, T_k); T_k defaults to T_q. Pass it as `bias=` to attention.
 

@@ -4,8 +4,8 @@ The softmax turns scores into weights that are positive and sum to one:
 
     y_i = exp(x_i) / sum_k exp(x_k)
 
-Stability. exp(1e4) overflows, but subtracting one number m from all scores of a row changes nothing, since
-exp(-m) cancels. With m = max(x) the largest term is exp(0) = 1: nothing overflows and the sum is at least 1.
+Stability. exp(1e4) overflows. But subtracting one number m from all scores of a row changes nothing, because exp(-m)
+cancels. With m = max(x) the largest term is exp(0) = 1: nothing overflows, and the sum is at least 1.
 
 Jacobian. By the quotient rule, with [i = j] one on the diagonal and zero elsewhere,
 
@@ -17,14 +17,14 @@ Every output depends on every input of its row. For a loss with gradient dy the 
 
                dx = y * (dy - sum(dy * y))
 
-So the (T, T) Jacobian is never built: the backward is one line. Read dy as a price, what the loss pays for a little
-more of a weight, and dx as what this weight costs beyond the average of its row: a score dearer than the average has
-a positive gradient, and a step pushes it down. Two checks a reader can make in the head: the rows of dx sum to zero,
-because a constant added to all scores changes nothing; and for dy all ones dx is zero, because the sum is always one.
-(That is why a gradient check with dy of ones proves nothing here.)
+So the (T, T) Jacobian is never built: the backward is one line. Read dy as a price, which the loss pays for a little
+more of a weight. Then dx compares this price with the average of the row: a score with a price above the average has a
+positive gradient, and a step lowers it. Two checks that you can make in your head: the rows of dx sum to zero, because
+a constant added to all scores changes nothing; and if dy is all ones, dx is zero, because the weights always sum to
+one. (That is why a gradient check with dy of ones proves nothing here.)
 
-A row in which every score is -inf has nothing to choose from. We define its weights as zeros, so that a query
-that may look at nothing gets nothing; the formula above then gives it a zero gradient as well.
+In a row where every score is -inf, there is nothing to choose. We define its weights as zeros, so that a query that
+may look at nothing gets zeros; the formula above then gives a zero gradient as well.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, wide
 
 
 class SoftmaxCache(NamedTuple):
-    """The weights are all that the backward needs."""
+    """The backward needs only the weights."""
 
     y: np.ndarray
     axis: int
@@ -47,11 +47,11 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
 
     Formula: y_i = exp(x_i - max x) / sum_k exp(x_k - max x); a row of -inf gives zeros.
 
-    Shapes: x of any shape -> y of the same shape, written into `out` where it is given: x itself, if x serves no more
+    Shapes: x of any shape -> y of the same shape, written into `out` if given; `out` may be x itself
 
     Units: x in nats (a score higher by 1 has e times the weight); y is dimensionless.
 
-    Raises: ValueError when x has no such axis or nothing along it; TypeError when x is not an array of floats.
+    Raises: ValueError when x has no such axis or no element along it; TypeError when x is not an array of floats.
 
     Source: Bridle, Probabilistic Interpretation of Feedforward Classification Network Outputs (1990), equation 3.
 
@@ -77,7 +77,7 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
 def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None = None) -> np.ndarray:
     """Gradient of `softmax`: dx = y * (dy - sum(dy * y)), the sum along the softmax's axis.
 
-    Shapes: dy as y -> dx as x, written into `out` where it is given: dy itself, if dy serves no more
+    Shapes: dy as y -> dx as x, written into `out` if given; `out` may be dy itself
     """
     y, axis = cache
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
@@ -85,7 +85,7 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
         require_cotangent("softmax_backward", "out", out, y.shape, y.dtype)
     dx = np.empty_like(y) if out is None else out
     # y = softmax(x)
-    average = dot_in_rows(wide(dy), wide(y), axis)  # what the row pays on average
+    average = dot_in_rows(wide(dy), wide(y), axis)  # the average price of the row
     np.subtract(dy, average, out=dx)
     dx *= y
     return dx

@@ -1,11 +1,12 @@
 """Chapter 1, appendix. Sums
 
-Half of the gradients of this book are sums over rows, and half of its statistics are sums within a row. `x.sum` says
-that well, but walks in an order that costs two to five times the time on the long, narrow arrays of a transformer; in
-a training step that is felt. So the sums that stand in every step go by these names, and a maximum with them.
+Half of the gradients in this book are sums over rows, and half of its statistics are sums within a row. `x.sum` is the
+simple code, but on the long, narrow arrays of a transformer it takes two to five times as long as the functions here,
+because of the order in which it reads the array. A training step becomes noticeably slower. So the sums of every
+training step are functions of this file, and so is a maximum.
 
-A sum needs more digits than its terms have. float16 has ten bits and ends at 65504: what is to be summed,
-squared or exponentiated is made float32 before, by `wide`, and float16 again when it is done.
+A sum needs more digits than its terms. float16 has ten bits and ends at 65504. So `wide` turns float16 into float32
+before a sum, a square or an exponential, and the result is turned back into float16.
 """
 
 import math
@@ -14,7 +15,7 @@ import numpy as np
 
 
 def as_rows(x: np.ndarray) -> np.ndarray:
-    """All vectors of x as the rows of one matrix, also where there are none; `reshape(-1, d)` cannot tell how many.
+    """All vectors of x as the rows of one matrix. It also works for empty x, where `reshape(-1, d)` may fail.
 
     Shapes: x (..., d) -> (N, d)
     """
@@ -22,7 +23,7 @@ def as_rows(x: np.ndarray) -> np.ndarray:
 
 
 def sum_over_rows(x: np.ndarray) -> np.ndarray:
-    """x.sum(axis=0), as the product of a row of ones with x: the rows are read one after the other, as they lie.
+    """x.sum(axis=0), computed as a row of ones times x, which reads the rows in the order of memory.
 
     Shapes: x (N, d) -> (d,)
     """
@@ -38,7 +39,7 @@ def sum_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def dot_in_rows(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
-    """(x * y).sum(axis, keepdims=True), without an array for the products.
+    """(x * y).sum(axis, keepdims=True), without an array of the products.
 
     Shapes: x (..., d), y (..., d) -> (..., 1), for axis -1
     """
@@ -46,7 +47,7 @@ def dot_in_rows(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def max_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    """x.max(axis, keepdims=True), by its place: on short rows NumPy finds the place of the maximum in half the time.
+    """x.max(axis, keepdims=True), by argmax, which needs half the time on short rows.
 
     Shapes: x (..., d) -> (..., 1), for axis -1
     """
@@ -57,7 +58,7 @@ def max_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Undo a broadcast: sum over the axes that the smaller shape lacks or holds as 1; an array of the caller's own.
+    """Undo a broadcast: sum over the axes that are missing or 1 in `shape`. The result is a new array.
 
     Shapes: x of any shape, shape broadcastable to it -> shape
     """
@@ -69,7 +70,7 @@ def sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """x itself, but in float32 where it is float16.
+    """x as float32 if x is float16, otherwise x itself.
 
     Shapes: unchanged
     """

@@ -1,35 +1,35 @@
 """Chapter 12. Attention in little memory
 
-Chapter 6 holds T_q x T_k scores, gigabytes for a long text. Nothing forces it to: the output of a query is a sum over
-keys, and sums can be taken in pieces. Only the softmax stands in the way, since its maximum and its total are known
-at the end. The online softmax carries provisional ones. After some keys a query knows
+Chapter 6 stores T_q x T_k scores, gigabytes for a long text. This is not necessary: the output of a query is a sum over
+keys, and a sum can be computed in parts. Only the softmax is a problem, because its maximum and its total are known
+only at the end. The online softmax uses provisional values. After some keys it has for each query
 
     m = the largest score so far     l = sum_j exp(s_j - m)     a = sum_j exp(s_j - m) v_j
 
-and when a further tile of keys raises the maximum to m', the old sums only change their reference point:
+and when the next tile of keys raises the maximum to m', the old sums only change their reference point:
 
     l' = l exp(m - m') + sum over the tile of exp(s_j - m')        a' likewise, with v_j
 
-At the end y = a / l, exactly the softmax average of Chapter 6. One number a query is kept for the backward,
-L = m + log l, because any weight can be made again from it: w_ij = exp(s_ij - L_i).
+At the end y = a / l, exactly the softmax average of Chapter 6. For the backward we keep one number for each query,
+L = m + log l. Any weight can be recomputed from it: w_ij = exp(s_ij - L_i).
 
-The backward walks over the same tiles and remakes their scores: more arithmetic, little memory. Within a tile it is
-Chapter 6 line by line, grouped heads folded into the query axis, but the softmax's row sum runs over all keys, not
-only the tile's. It need not be collected:
+The backward takes the same tiles and recomputes their scores: more arithmetic, little memory. Within a tile it is
+Chapter 6 line by line, with grouped heads folded into the query axis. Only the softmax's row sum is over all keys, not
+over the keys of the tile. No extra pass over the tiles is needed for it:
 
     sum_j w_ij dw_ij = sum_j w_ij (dy_i . v_j) = dy_i . y_i = D_i
 
     dv_j += w_ij dy_i      ds_ij = w_ij (dy_i . v_j - D_i)      dq_i += scale ds_ij k_j      dk_j += scale ds_ij q_i
 
-Memory beyond the inputs and results is L and a few tiles: it grows with T, not with T^2. A causal tile that lies wholly
-in the future is skipped, which halves the work; with a window so are those that lie too far back, and the work grows
-with T. For a query that may look at nothing l stays 0: its y is 0, and L is the lowest number there is, so that its
-weights exp(-inf - L) are 0 again in the backward.
+Besides the inputs and results, memory holds only L and a few tiles, so it grows with T, not with T^2. A causal tile
+that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past are skipped
+as well, and the work grows with T. If a query may look at nothing, l stays 0. Its y is 0, and its L is the lowest
+number of the dtype, so its weights exp(-inf - L) are 0 in the backward as well.
 
-Dropout multiplies each weight by f_ij, which is 0 or 1 / (1 - rate), after the softmax: l sums the weights as they are,
-a those that were dropped. In the backward dw_ij = f_ij (dy_i . v_j), and the row sum is dy_i . y_i as before, for
-y has the same factors in it. Which tiles there are, and the rest of what happens to one, stands in the appendix. Models
-attend in this way where the text is long (Chapter 21, appendix).
+Dropout multiplies each weight by f_ij, which is 0 or 1 / (1 - rate), after the softmax: l sums the weights without
+f_ij, a sums them with f_ij. In the backward dw_ij = f_ij (dy_i . v_j). The row sum is still dy_i . y_i, because y
+contains the same factors. The appendix says which tiles exist, and how a band and dropout act on a tile. Models attend
+in tiles if the text is long (Chapter 21, appendix).
 """
 
 import math
@@ -56,7 +56,7 @@ from numpy_attention.threads import share
 
 
 class TiledAttentionCache(NamedTuple):
-    """Inputs, output, and one number a query: nothing of size T x T."""
+    """Inputs, output, and one number for each query: nothing of size T x T."""
 
     q: np.ndarray  # (..., H_q, T_q, d_k)
     k: np.ndarray  # (..., H_kv, T_k, d_k)
@@ -83,20 +83,20 @@ def tiled_attention(
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, TiledAttentionCache]:
-    """The same function as `scaled_dot_product_attention`, without ever holding a T x T array.
+    """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
 
-    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf. causal=True hides what `causal_mask(T_q, T_k)`
-    hides, with a window what `sliding_window_mask(T_q, window, T_k)` hides; bias = -slopes * distance as in
-    `alibi_bias`. Neither is ever built.
+    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf. causal=True hides the same pairs as
+    `causal_mask(T_q, T_k)`, and with a window the same pairs as `sliding_window_mask(T_q, window, T_k)`;
+    bias = -slopes * distance as in `alibi_bias`. Neither the mask nor the bias is ever built.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
     mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
 
-    Units: block_size counts queries and keys: a tile is block_size x block_size, by default of the fastest shape.
-    window counts keys, the query's own among them. dropout is the share of weights that is dropped, given a generator.
+    Units: a tile is block_size queries x block_size keys, by default the fastest shape. window counts keys, including
+    the key at the query's own position. dropout is the share of weights that is dropped if there is a generator.
 
-    Raises: ValueError when shapes do not meet, for sizes below 1, a rate outside [0, 1) or a window without causal;
-    TypeError for dtypes.
+    Raises: ValueError when shapes do not fit, for sizes below 1, a rate outside [0, 1) or a window without causal;
+    TypeError for other dtypes.
 
     Source: Milakov, Gimelshein, Online Normalizer Calculation for Softmax (2018); Dao et al., FlashAttention (2022),
     algorithms 1 and 4; dropout by counters: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
@@ -120,7 +120,7 @@ def tiled_attention(
     L = np.empty_like(q, shape=(*qg.shape[:3], 1))
     lowest = float(np.finfo(q.dtype).min)
 
-    def attend(heads: slice) -> None:
+    def forward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
             q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
             m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
@@ -128,7 +128,7 @@ def tiled_attention(
             a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
             for columns in key_tiles(rows, T_q, T_k, tile, band):
                 s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
-                pairs.settle(s, heads, rows, columns)
+                pairs.apply_band(s, heads, rows, columns)
                 new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
                 s -= new_m
                 w = np.exp(s, out=s)  # not yet divided by the total
@@ -141,18 +141,18 @@ def tiled_attention(
                 a *= shrink
                 a += w @ vg[heads, columns]
                 m = new_m
-            total = np.maximum(total, 1.0)  # at least exp(0) = 1 but for a query with nothing to see, whose a is 0
+            total = np.maximum(total, 1.0)  # total is at least 1, or 0 if the query sees no key (a = 0)
             a /= total
             y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
             L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
 
-    share(attend, head_tiles(qg.shape, T_k, tile))
+    share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
     return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, drop)
 
 
 def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), with w remade from L and D = rowsum(dy y).
+    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), with w recomputed from L and D = rowsum(dy y).
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
     """
@@ -165,7 +165,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
     D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
     dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
 
-    def go_back(heads: slice) -> None:
+    def backward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
             q_tile, dy_tile, L_tile, D_tile = (
                 fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
@@ -175,7 +175,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             for columns in key_tiles(rows, T_q, T_k, tile, band):
                 k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
                 s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
-                pairs.settle(s, heads, rows, columns)
+                pairs.apply_band(s, heads, rows, columns)
                 s -= L_tile
                 w = np.exp(s, out=s)
                 factors = drop.factors(s, heads, rows, columns)
@@ -183,7 +183,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
                 # y = dropped @ v
                 dropped = w if factors is None else w * factors
                 dv[heads, columns] += dropped.swapaxes(-1, -2) @ dy_tile
-                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # for now ddropped
+                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # ddropped, changed in place below
                 # dropped = w * factors
                 if factors is not None:
                     ds *= factors
@@ -196,18 +196,18 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             dq_tile *= scale
             dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
 
-    share(go_back, head_tiles(qg.shape, T_k, tile))
+    share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
-    """All weights of a call, to look at: made again from q, k and L, and as large as the op took care not to be.
+    """All weights of a call, for inspection, recomputed from q, k and L: the T x T array that the op avoids.
 
     Formula: w_ij = exp(s_ij - L_i), before dropout
 
     Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
 
-    Raises: MemoryError where they do not fit; what is a ValueError or TypeError the call itself has refused.
+    Raises: MemoryError when they do not fit into memory. The call itself has raised any ValueError or TypeError.
 
     Source: Dao et al., FlashAttention (2022), algorithm 4.
 
@@ -220,7 +220,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     qg, kg, _ = _group(q, k, cache.v)
     everything = slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2])
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
-    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).settle(s, *everything)
+    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).apply_band(s, *everything)
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
 
@@ -243,11 +243,11 @@ def _check_tiled(
     if block_size is not None:
         require_size(op, "block_size", block_size)
     if band.window is not None:
-        require_size(op, "window", band.window, fix="a window of 1 sees itself only")
+        require_size(op, "window", band.window, fix="with a window of 1 a position sees only itself")
     if band.window is not None and not band.causal:
-        raise value_error(op, "causal", "True where a window is given", band.causal, "a window looks back")
+        raise value_error(op, "causal", "True with a window", band.causal, "a window holds only earlier keys")
     if band.slopes is not None:
         require_float(op, slopes=band.slopes)
         if q.ndim < 3 or band.slopes.shape != (q.shape[-3],):
             expected = f"(H_q,), one for each head of q {q.shape}"
-            raise shape_error(op, "slopes", expected, band.slopes.shape, "alibi_slopes(num_heads) makes them")
+            raise shape_error(op, "slopes", expected, band.slopes.shape, "use alibi_slopes(num_heads)")

@@ -1,19 +1,20 @@
-"""Chapter 12, appendix. The tiles: which there are, and what is hidden, lowered and dropped in them
+"""Chapter 12, appendix. The tiles: which tiles exist, and how a band and dropout act on them
 
-Where the positions alone say which pairs may meet, no T x T mask is needed. Let p = i + T_k - T_q be the place of query
-i among the keys (the last query stands at the last key, as in Chapter 4 and Chapter 8). A Band says:
+If the positions alone decide which pairs are visible, no T x T mask is needed. Let p = i + T_k - T_q be the position of
+query i among the keys. (The last query and the last key have the same position, as in Chapters 4 and 8.) A Band has
+three fields:
 
-    causal     key j is seen if j <= p
-    window     and if j > p - window, so that only tiles near the diagonal are ever made: their number grows with T
+    causal     key j is visible if j <= p
+    window     and if j > p - window, so only tiles near the diagonal are computed: their number grows with T
     slopes     each score of head h is lowered by slope_h times the distance of j from p (ALiBi, Chapter 8)
 
-and all three are made for one tile at a time. With a window the tiles of a row of tiles begin at the first key that one
-of its queries sees.
+All three are applied to one tile at a time. With a window, the tiles of a tile of queries begin at the first key that
+one of its queries sees.
 
-Dropout needs, in the backward, the numbers that it drew in the forward. They are not kept but drawn again: Philox is a
-generator whose n-th number is a function of a key and n, not of the numbers before. The forward draws one key; the
-numbers of a tile begin at a place in the sequence that the tile's own place says. So neither the order of the tiles nor
-the thread that meets them matters.
+In the backward, dropout needs the random numbers of the forward. They are not stored but drawn again. The n-th number
+of the generator Philox is a function of a key and n, not of the numbers before it. The forward draws one key. The
+position of a tile determines where in the sequence its numbers begin. So neither the order of the tiles nor the thread
+that computes a tile changes the numbers.
 """
 
 import math
@@ -22,17 +23,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-TILE_ELEMENTS = 2**16  # scores at hand at a time: a quarter of a megabyte in float32, to fit fast memory
+TILE_ELEMENTS = 2**16  # scores in memory at a time: a quarter of a megabyte in float32, to fit fast memory
 
 
 class Band(NamedTuple):
-    """What positions alone say of attention: who may look at whom, and how much less at what is far away.
+    """The part of attention that depends only on positions: which pairs are visible, and the penalty for distance.
 
-    Layers and models that are given a Band attend in tiles (Chapter 12). `Band()` lets every query see every key.
+    A layer or model with a Band attends in tiles (Chapter 12). `Band()` lets every query see every key.
 
     Shapes: slopes (H_q,) or None; it is a constant and gets no gradient
 
-    Units: window counts keys, the query's own among them; slopes in nats a token.
+    Units: window counts keys, including the key at the query's own position; slopes in nats per token.
 
     >>> Band(causal=True, window=128)
     Band(causal=True, window=128, slopes=None)
@@ -44,16 +45,16 @@ class Band(NamedTuple):
 
 
 class TileSize(NamedTuple):
-    """How many queries meet how many keys at a time."""
+    """The number of queries and of keys in one tile."""
 
     queries: int
     keys: int
 
 
 def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
-    """Squares of the size that was asked for, else the fastest: large, since small calls cost time.
+    """Squares of size block_size, or by default the fastest tiles: large ones, since many small calls cost time.
 
-    A causal tile has few queries: where it meets the diagonal, half of queries x queries scores are made in vain.
+    A causal tile has few queries: on the diagonal, half of queries x queries scores are computed for nothing.
     """
     if block_size is not None:
         return TileSize(int(block_size), int(block_size))
@@ -63,7 +64,7 @@ def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
 
 
 def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[slice]:
-    """Which key heads to take together, of q (N, G, T_q, d_k): several where the texts are short."""
+    """Which key heads of q (N, G, T_q, d_k) to compute together: several if the texts are short."""
     N, G, T_q, _ = q_shape
     elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
     heads_at_once = max(1, TILE_ELEMENTS // max(elements, 1))
@@ -72,16 +73,16 @@ def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[s
 
 
 def query_tiles(T_q: int, tile: TileSize) -> Iterator[slice]:
-    """Which queries to take together."""
+    """Which queries to compute together."""
     for row in range(0, T_q, tile.queries):
         yield slice(row, min(row + tile.queries, T_q))
 
 
 def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> Iterator[slice]:
-    """The key tiles that any of these queries may look at."""
+    """The tiles of keys that at least one of these queries may look at."""
     first, end = 0, T_k
     if band.causal:
-        end = min(T_k, rows.stop + T_k - T_q)  # the last query of the tile stands at key end - 1
+        end = min(T_k, rows.stop + T_k - T_q)  # the last query of the tile has the position of key end - 1
     if band.window is not None:
         first = max(0, rows.start + T_k - T_q - band.window + 1)  # the farthest key that the first query sees
     for column in range(first, end, tile.keys):
@@ -89,9 +90,9 @@ def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> It
 
 
 class Pairs:
-    """What the mask and the band say of the pairs of a tile.
+    """The mask and the band, applied to the pairs of one tile at a time.
 
-    A tile is cut out of the mask without widening it to all heads, which could be larger than the scores.
+    A tile is cut out of the mask. The mask is not widened to all heads, because it could become larger than the scores.
     """
 
     def __init__(self, mask: np.ndarray | None, band: Band, q: np.ndarray, T_k: int, groups: tuple[int, ...]) -> None:
@@ -107,19 +108,19 @@ class Pairs:
             which = np.arange(math.prod(own_lead), like=mask).reshape(own_lead)
             self.which = np.broadcast_to(which, q.shape[:-2]).reshape(groups)  # (N, G): the mask of each head
 
-    def settle(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
-        """Lower the scores by distance and set those of pairs that may not meet to -inf, for all G heads of a group.
+    def apply_band(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
+        """Lower the scores by distance, and set the scores of hidden pairs to -inf, for all G heads of a group.
 
         Shapes: s (n, G t_q, t_k), changed in place
         """
         s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
         causal, window, _ = self.band
-        nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # places of the first and last query
-        ahead = causal and columns.stop - 1 > nearest  # else the whole tile lies in the past
-        behind = window is not None and columns.start <= farthest - window  # else it lies within every window
+        nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # of the first and the last query
+        ahead = causal and columns.stop - 1 > nearest  # otherwise the whole tile is in the past
+        behind = window is not None and columns.start <= farthest - window  # otherwise the tile is in every window
         if ahead or behind or self.slopes is not None:
             place = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
-            distance = place - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), below 0 in the future
+            distance = place - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
             if self.slopes is not None:
                 s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
             if ahead:
@@ -134,24 +135,24 @@ class Pairs:
 
 
 class TileDropout(NamedTuple):
-    """Dropout on the weights of each tile; off without a key."""
+    """Dropout on the weights of each tile; off if key is None."""
 
     rate: float
     key: int | None
 
     def factors(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> np.ndarray | None:
-        """What the weights of a tile are multiplied by: 0 or 1 / (1 - rate), the same in every call; None when off.
+        """The factors of a tile's weights, 0 or 1 / (1 - rate): the same in every call. None when dropout is off.
 
         Shapes: as the scores s of the tile
         """
         if self.key is None:
             return None
-        # four counters: the first one runs within the tile, the others are its place
+        # four counters: the first counts within the tile, the others are the position of the tile
         place = [0, columns.start, rows.start, heads.start]
         random = np.random.Generator(np.random.Philox(key=self.key, counter=place))
-        # Drawn on the host and moved to where s lives, as in Chapter 5.
-        kept = np.asarray(random.random(s.shape, dtype=np.float32) >= self.rate, like=s)
-        return kept * s.dtype.type(1.0 / (1.0 - self.rate))
+        # Drawn on the host and copied to the device of s, as in Chapter 5.
+        keep_mask = np.asarray(random.random(s.shape, dtype=np.float32) >= self.rate, like=s)
+        return keep_mask * s.dtype.type(1.0 / (1.0 - self.rate))
 
 
 def draw_dropout(rate: float, rng: np.random.Generator | None) -> TileDropout:

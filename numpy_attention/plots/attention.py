@@ -30,16 +30,16 @@ def attention_map(
     x: str = "key",
     y: str = "query",
 ) -> Any:
-    """Draw one head: a row for each query, a column for each key, the darker the larger the weight.
+    """Draw one head: a row for each query, a column for each key. A darker cell is a larger weight.
 
-    `queries` and `keys` are the tokens; keys default to the queries where there are as many. `mask` hatches the pairs
-    that may not meet, so that hidden and merely small can be told apart. `numbers` overrules "two decimals in each
-    cell when there are few". `x` and `y` name the axes, here and below.
+    `queries` and `keys` are the tokens; keys default to the queries if there are equally many. `mask` hatches the
+    hidden pairs, so a reader can distinguish a hidden pair from a small weight. By default each cell shows its weight
+    with two decimals if there are few cells; `numbers` forces this on or off. `x` and `y` name the axes.
 
     Shapes: weights (T_q, T_k), mask broadcastable to it -> Figure
 
-    Raises: TypeError or ValueError for weights that are not one matrix of finite numbers from 0 on, tokens that are not
-    one for each row or column, or a mask that is not of bool, or not of that shape.
+    Raises: TypeError or ValueError if weights is not one matrix of finite numbers >= 0, if the number of tokens differs
+    from the number of rows or columns, or if mask is not boolean or has a wrong shape.
     """
     weights = require_matrices("attention_map", weights, 2, "pick one head, as weights[0, 0], or use attention_heads")
     mask = None if mask is None else require_mask("attention_map", mask, weights.shape)
@@ -63,12 +63,12 @@ def attention_heads(
     x: str = "key",
     y: str = "query",
 ) -> Any:
-    """Draw every head of a layer in one grid and on one scale.
+    """Draw every head of a layer in one grid with one colour scale.
 
     Shapes: weights (H, T_q, T_k) -> Figure
 
-    Raises: TypeError or ValueError for weights of another shape or beyond the finite numbers from 0 on, or tokens that
-    are not one for each row or column.
+    Raises: TypeError or ValueError if weights has another shape or holds anything but finite numbers >= 0, or if the
+    number of tokens differs from the number of rows or columns.
     """
     weights = require_matrices("attention_heads", weights, 3, "pick one sequence of the batch, as weights[0]")
     return _grid("attention_heads", {"": weights}, queries, keys, title, x, y)
@@ -83,15 +83,15 @@ def attention_layers(
     x: str = "key",
     y: str = "query",
 ) -> Any:
-    """Draw what `model.attention_weights(ids)` returns: a row of heads for each layer, on one scale.
+    """Draw the result of `model.attention_weights(ids)`: a row of heads for each layer, with one colour scale.
 
-    `sequence` picks one of the batch. Layers must have the same queries and keys: draw the encoder, the decoder and the
-    cross-attention each by itself.
+    `sequence` picks one sequence of the batch. All layers must have the same queries and keys: draw the encoder, the
+    decoder and the cross-attention in three figures.
 
     Shapes: weights {name: (B, H, T_q, T_k)} -> Figure
 
-    Raises: TypeError or ValueError for weights of other shapes or beyond the finite numbers from 0 on, tokens that are
-    not one for each row or column, or a sequence that is not of the batch.
+    Raises: TypeError or ValueError if weights has other shapes or holds anything but finite numbers >= 0, if the number
+    of tokens differs from the number of rows or columns, or if the batch has no such sequence.
     """
     if not hasattr(weights, "items"):
         fix = "model.attention_weights(ids) gives one"
@@ -105,20 +105,20 @@ def attention_layers(
     layers = {name: w[place] for name, w in layers.items()}
     sizes = {w.shape[1:] for w in layers.values()}
     if len(sizes) > 1:
-        fix = "draw encoder, decoder and cross-attention each by itself"
-        raise shape_error("attention_layers", "weights", "of one (T_q, T_k) in all layers", sorted(sizes), fix)
+        fix = "draw encoder, decoder and cross-attention in separate figures"
+        raise shape_error("attention_layers", "weights", "the same (T_q, T_k) in all layers", sorted(sizes), fix)
     return _grid("attention_layers", layers, queries, keys, title, x, y)
 
 
 def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Tokens, title: str, x: str, y: str) -> Any:
-    named = len(layers) > 1 or "" not in layers
+    has_names = len(layers) > 1 or "" not in layers
     first = next(iter(layers.values()))
     num_heads, T_q, T_k = first.shape
     rows, columns = labels_of(op, first[0], queries, keys)
     width, height = inches(T_q, T_k)
-    if named:
+    if has_names:
         across, down = max(w.shape[0] for w in layers.values()), len(layers)
-    else:  # as many beside each other as a page holds without making the numbers too small to read
+    else:  # as many in a row as fit on a page with readable numbers
         fitting = max(1, min(num_heads, 4, int(11.0 / (0.7 + 0.72 * width))))
         down = -(-num_heads // fitting)
         across = -(-num_heads // down)
@@ -133,7 +133,7 @@ def _grid(op: str, layers: Mapping[str, np.ndarray], queries: Tokens, keys: Toke
             image = draw_weights(axes, head, largest, None, None, fontsize=7)
             dress(axes, f"{name}, head {h}" if name else f"head {h}")
             label_cells(axes, rows, columns, fontsize=7)
-        for _ in range(across - len(heads) if named else 0):
+        for _ in range(across - len(heads) if has_names else 0):
             next(places).set_axis_off()
     for axes in places:
         axes.set_axis_off()

@@ -1,4 +1,4 @@
-"""What pictures of matrices have in common: cells with numbers and hatches, labels, the colour bar."""
+"""The common parts of all pictures of matrices: cells with numbers and hatches, labels, and the colour bar."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 
 from numpy_attention.errors import broadcasts_to, dtype_error, shape_error, value_error
 from numpy_attention.pieces import non_finite
-from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, drawable, printable
+from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, as_labels, colour_map, drawable
 
-FEW = 10  # up to so many rows and columns, each cell shows its number
-MANY = 48  # beyond so many, tokens no longer fit as labels, and positions take their place
+FEW = 10  # up to this many rows and columns, each cell shows its number
+MANY = 48  # with more rows or columns, tokens do not fit as labels, and positions replace them
 
 Tokens = Sequence[object] | None
 
@@ -18,21 +18,21 @@ Tokens = Sequence[object] | None
 def draw_weights(
     axes: Any, values: np.ndarray, largest: float, mask: np.ndarray | None, numbers: bool | None, fontsize: float = 9
 ) -> Any:
-    """Weights as squares from white to blue; hidden pairs hatched and without a number."""
+    """Draw weights as squares from white to blue; hidden pairs are hatched and show no number."""
     blues = colour_map("white_to_blue", WHITE_TO_BLUE)
     image = axes.imshow(values, cmap=blues, vmin=0.0, vmax=largest, aspect="equal", interpolation="nearest")
     if mask is not None:
         _hatch(axes, ~np.broadcast_to(mask, values.shape))
     if numbers is None:
         numbers = max(values.shape) <= FEW
-    shown = np.broadcast_to(True if mask is None else mask, values.shape)
+    visible = np.broadcast_to(True if mask is None else mask, values.shape)
     if numbers:
-        write_numbers(axes, image, values, shown, fontsize)
+        write_numbers(axes, image, values, visible, fontsize)
     return image
 
 
 def draw_values(axes: Any, values: np.ndarray, largest: float, few: int = FEW) -> Any:
-    """Any numbers as squares: white to blue if none is negative, else blue below zero and red above."""
+    """Draw any numbers as squares: white to blue if no number is negative, otherwise blue below zero and red above."""
     colours, low = colour_map("white_to_blue", WHITE_TO_BLUE), 0.0
     if values.min() < 0.0:
         colours, low = colour_map("blue_to_red", BLUE_TO_RED), -largest
@@ -42,17 +42,17 @@ def draw_values(axes: Any, values: np.ndarray, largest: float, few: int = FEW) -
     return image
 
 
-def write_numbers(axes: Any, image: Any, values: np.ndarray, shown: np.ndarray, fontsize: float) -> None:
-    """Two decimals in each cell, in ink or in white, whichever stands out."""
+def write_numbers(axes: Any, image: Any, values: np.ndarray, visible: np.ndarray, fontsize: float) -> None:
+    """Write each visible number with two decimals, in dark ink on light cells and in white on dark cells."""
     lightness = image.to_rgba(values)[..., :3] @ np.array([0.299, 0.587, 0.114])
-    for i, j in np.argwhere(shown):
+    for i, j in np.argwhere(visible):
         colour = "white" if lightness[i, j] < 0.5 else INK
         text = f"{values[i, j]:.2f}".replace("-0.00", "0.00")
         axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=fontsize, family=FONT)
 
 
 def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float = 9) -> None:
-    """Tokens beside their rows and below their columns; a `$` is a token, not the beginning of a formula."""
+    """Write tokens to the left of their rows and below their columns; a `$` is a token, not the start of a formula."""
     if rows:
         axes.set_yticks(range(len(rows)), rows, fontsize=fontsize, parse_math=False)
     if columns:
@@ -69,7 +69,7 @@ def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float 
 
 
 def add_colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
-    """The scale beside the cells."""
+    """Draw the colour scale to the right of the cells."""
     bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
     bar.set_label(drawable(label), fontsize=10, color=INK, family=FONT)
     bar.ax.tick_params(labelsize=8, colors=INK, labelfontfamily=FONT)
@@ -77,7 +77,7 @@ def add_colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
 
 
 def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndarray:
-    """The array in float64, refused unless it has so many axes, something along each, and numbers that can be drawn."""
+    """The array in float64; refused for another number of axes, an axis of length 0, or numbers that are not finite."""
     array = np.asarray(array)
     argument = {"mask_map": "mask", "positions_map": "table", "matrix_map": "matrix"}.get(op, "weights")
     if array.ndim != ndim or 0 in array.shape:
@@ -86,12 +86,12 @@ def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndar
         raise shape_error(op, argument, expected, array.shape, fix)
     array = require_finite(op, argument, array)
     if argument == "weights" and array.min() < 0.0:
-        raise value_error(op, argument, "at least 0", array.min(), "matrix_map draws negative numbers")
+        raise value_error(op, argument, "at least 0", array.min(), "use matrix_map to draw negative numbers")
     return array
 
 
 def require_finite(op: str, argument: str, array: np.ndarray) -> np.ndarray:
-    """The array in float64, refused unless it holds numbers that can be drawn."""
+    """The array in float64; refused if it holds anything but finite real numbers."""
     if array.dtype.kind not in "fiub":
         raise dtype_error(op, argument, "of real numbers", array.dtype)
     array = array.astype(np.float64)
@@ -101,7 +101,7 @@ def require_finite(op: str, argument: str, array: np.ndarray) -> np.ndarray:
 
 
 def require_mask(op: str, mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """The mask, refused unless it is of bool (of 0 and 1 `~` makes -1 and -2) and, with a shape, broadcasts to it."""
+    """The mask; refused if it is not boolean (`~` turns the integers 0 and 1 into -1 and -2) or has a wrong shape."""
     mask = np.asarray(mask)
     if mask.dtype != np.bool_:
         raise shape_error(op, "mask", "of bool, True = may look", mask.dtype, "see mask_from_blocked")
@@ -113,7 +113,7 @@ def require_mask(op: str, mask: np.ndarray, shape: tuple[int, ...] | None = None
 def labels_of(
     op: str, values: np.ndarray, queries: Tokens, keys: Tokens, square: bool = True
 ) -> tuple[list[str], list[str]]:
-    """The labels of rows and columns; in self-attention (`square`) the queries are the keys as well."""
+    """The labels of rows and columns; in self-attention (`square`) the keys default to the queries."""
     T_q, T_k = values.shape
     if square and keys is None and queries is not None and T_q == T_k:
         keys = queries
@@ -121,8 +121,8 @@ def labels_of(
     for name, given, T in zip(names, (queries, keys), (T_q, T_k)):
         require_labels(op, name, given, T, f", one for each of the {name} of {(T_q, T_k)}")
     return (
-        printable(queries, spaces=square) if queries is not None and T_q <= MANY else [],
-        printable(keys, spaces=square) if keys is not None and T_k <= MANY else [],
+        as_labels(queries, spaces=square) if queries is not None and T_q <= MANY else [],
+        as_labels(keys, spaces=square) if keys is not None and T_k <= MANY else [],
     )
 
 

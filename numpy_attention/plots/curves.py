@@ -1,4 +1,4 @@
-"""Pictures that are lines: training, its curvature, the flow of gradients, the error of differences."""
+"""Pictures with lines: training, its curvature, the flow of gradients, the error of numerical differences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ NAMES = {"loss": "training batch", "val_loss": "held out", "accuracy": "training
 
 
 def rows_with_steps(op: str, log: Log) -> list[Mapping[str, Any]]:
-    """The rows of a log that have a step, as all that is drawn against the step."""
+    """The rows of a log that have a step."""
     odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
     if odd:
         raise dtype_error(op, "log", "a list of rows, each a dict with step and more", type(odd[0]).__name__)
@@ -25,15 +25,15 @@ def training_curves(
     levels: Mapping[str, float] | None = None,
     title: str = "Training",
 ) -> Any:
-    """Draw the loss, and beside it the accuracy where the log holds one, against the step.
+    """Draw the loss against the step and, if the log holds accuracies, a second panel with the accuracy.
 
     `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `loss`, `val_loss`, `accuracy`,
-    `val_accuracy`; what a row lacks is skipped. `levels` draws levels to compare the loss with, by name, such as
+    `val_accuracy`; missing values are skipped. `levels` draws named levels to compare the loss with, such as
     {"guessing": math.log(2)}.
 
     Units: losses in nats, accuracies as a share from 0 to 1.
 
-    Raises: ValueError when no row holds a step and a loss or an accuracy; TypeError for what is no list of dicts.
+    Raises: ValueError if no row holds a step and a loss or an accuracy; TypeError if log is not a list of dicts.
     """
     with_steps = rows_with_steps("training_curves", log)
     panels = [
@@ -66,13 +66,13 @@ def training_curves(
 
 
 def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any:
-    """Draw how large the gradients are, layer by layer from the input to the output, on a logarithmic scale.
+    """Draw the size of the gradients, layer by layer from the input to the output, on a logarithmic scale.
 
-    `grads` is what a `backward` returns, names with dots; or {label: grads} to compare several. The line is the root
-    mean square over all numbers of a layer, the small marks are its parameters one by one. A gradient of exactly zero
-    has no place on the scale: it stands as a cross on the lower edge.
+    `grads` is the result of a `backward`, a dict whose names contain dots, or {label: grads} to compare several. The
+    line is the root mean square over all gradients of a layer; each small mark is one parameter of the layer. A
+    logarithmic scale has no zero: a gradient of exactly zero is a cross on the lower edge.
 
-    Raises: ValueError when there are no gradients.
+    Raises: ValueError if there are no gradients.
     """
     several = {"": grads} if all(hasattr(g, "shape") for g in grads.values()) else grads
     per_label = {label: _by_layer(one) for label, one in several.items()}
@@ -111,14 +111,14 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
 def step_error(
     steps: np.ndarray, errors: Mapping[str, np.ndarray], title: str = "Differences: the error against the step"
 ) -> Any:
-    """Draw the error of numeric gradients against the step h, both axes logarithmic.
+    """Draw the error of numerical gradients against the step h; both axes are logarithmic.
 
-    Right of the minimum the formula is to blame (its error is a power of h), left of it round-off (it grows like 1/h).
-    An error of exactly zero is drawn at 1e-17.
+    To the right of the minimum the error comes from the formula and is a power of h. To the left the error is round-off
+    and grows like 1/h. An error of exactly zero is drawn at 1e-17.
 
     Shapes: steps (n,), errors {name of the method: (n,)} -> Figure
 
-    Raises: ValueError when a method has not one error for each step.
+    Raises: ValueError if a method does not have one error for each step.
     """
     steps = np.asarray(steps)
     figure = new_figure(6.4, 4.2)
@@ -137,14 +137,14 @@ def step_error(
 def largest_curvature(
     steps: np.ndarray, curvatures: Mapping[float, np.ndarray], title: str = "The largest curvature along training"
 ) -> Any:
-    """Draw the largest curvature of the loss against the step, a line for each learning rate.
+    """Draw the largest curvature of the loss against the step, with a line for each learning rate.
 
-    The level 2 / learning rate of each is drawn in its colour: above it, a step along the direction of that curvature
-    ends further from the minimum than it began.
+    The level 2 / learning rate has the colour of its line. If the curvature is above this level, a step along the
+    direction of this curvature ends further from the minimum than it began.
 
     Shapes: steps (n,), curvatures {learning rate: (n,)} -> Figure
 
-    Raises: ValueError when a learning rate has not one curvature for each step.
+    Raises: ValueError if a learning rate does not have one curvature for each step.
     """
     steps = np.asarray(steps)
     figure = new_figure(6.4, 4.2)
@@ -160,11 +160,11 @@ def largest_curvature(
 
 
 def _draw_level(axes: Any, level: float, name: str, colour: str, of_name: str) -> None:
-    """A dotted line across the picture, with its name on the right of it."""
+    """Draw a dotted line across the picture, with its name at the right end."""
     axes.axhline(level, color=colour, linestyle=":", linewidth=1.2)
-    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    right_end: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
     font: dict[str, Any] = {"fontsize": 8, "color": of_name, "family": FONT}
-    axes.annotate(name, (1, level), xytext=(4, 0), va="center", **beside, **font)
+    axes.annotate(name, (1, level), xytext=(4, 0), va="center", **right_end, **font)
 
 
 def _require_one_each(op: str, argument: str, values: np.ndarray, steps: np.ndarray) -> None:
@@ -173,7 +173,7 @@ def _require_one_each(op: str, argument: str, values: np.ndarray, steps: np.ndar
 
 
 def _look(n: int) -> dict[str, Any]:
-    """Of line number n in a picture."""
+    """The look of line number n in a picture."""
     styles = {"color": COLOURS[n % 5], "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
     return {**styles, "markersize": 4, "linewidth": 1.4}
 

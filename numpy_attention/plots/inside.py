@@ -1,4 +1,4 @@
-"""Pictures of Part VI: the loss along the text, what heads look at, what a patch changes, what a lens reads."""
+"""Pictures of Part VI: the loss along the text, scores of heads, effects of patches, words that a lens reads."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,33 +25,33 @@ from numpy_attention.plots.style import (
     FONT,
     INK,
     WHITE_TO_BLUE,
+    as_labels,
     colour_map,
     drawable,
     dress,
     fit,
     legend,
     new_figure,
-    printable,
 )
 
-CURVES = 6  # steps of which the losses are drawn
-NAMED = 4  # heads with a colour of their own
-WIDEST = 12  # characters of a word in its cell
+CURVES = 6  # the number of steps whose losses are drawn
+NAMED = 4  # the number of heads with their own colour
+WIDEST = 12  # the most characters of a word in its cell
 
 
 def loss_by_position(
     log: Log, levels: Mapping[str, float] | None = None, title: str = "The loss along the text"
 ) -> Any:
-    """Draw the loss at each position, a line for each of a few steps of training, from light to dark.
+    """Draw the loss at each position: one line for each of a few training steps, from light to dark.
 
     `log` is a list of rows like the lines of `log.jsonl`: `step` and `loss_at_0`, `loss_at_1`, ...; other rows are
-    skipped. The steps are the first, the last, and those between them where the mean loss is about evenly spaced: a
-    fall in few steps is seen in full. `levels` draws levels to compare the loss with, by name, as in `training_curves`.
+    skipped. The drawn steps are the first, the last, and steps between them whose mean losses are about evenly spaced,
+    so a sudden fall of the loss is visible. `levels` draws named levels, as in `training_curves`.
 
     Units: losses in nats.
 
-    Raises: ValueError when no row holds a step and losses by position, or they are not those of the same positions;
-    TypeError for what is no list of dicts.
+    Raises: ValueError if no row holds a step and losses by position, or if rows hold different positions; TypeError if
+    log is not a list of dicts.
     """
     op = "loss_by_position"
     rows = [row for row in rows_with_steps(op, log) if "loss_at_0" in row]
@@ -61,7 +61,7 @@ def loss_by_position(
     if odd := [row["step"] for row in rows if any(row.get(name) is None for name in names)]:
         raise shape_error(op, "log", f"rows with {names[0]} to {names[-1]}", f"another row at step {odd[0]}")
     losses = np.array([[float(row[name]) for name in names] for row in rows])  # (rows, T)
-    losses[~np.isfinite(losses)] = np.nan  # of a run that diverges: a gap
+    losses[~np.isfinite(losses)] = np.nan  # a run that diverges leaves a gap
     chosen = _evenly(losses.mean(axis=1))
     figure = new_figure(7.2, 4.0)
     axes = figure.subplots()
@@ -72,20 +72,20 @@ def loss_by_position(
         axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2, label=name)
     axes.set_ylim(bottom=0.0)
     dress(axes, fit(title, figure), "position", "loss (nats)", grid=True)
-    _legend_beside(axes)
+    _legend_on_the_right(axes)
     return figure
 
 
 def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -> Any:
     """Draw a score of every head: a row for each layer, a column for each head.
 
-    White to blue from 0 to 1 if none is negative, else blue below zero and red above, from -1 to 1; further if they go
-    further.
+    The colours run from white to blue for 0 to 1 if no score is negative, otherwise from blue to red for -1 to 1. The
+    scale is extended if a score lies outside.
 
     Shapes: scores {name of the layer: (H,)} -> Figure
 
-    Raises: ValueError for no scores, layers of unequally many heads, or a score that is not finite; TypeError for what
-    is no dict of arrays.
+    Raises: ValueError if there are no scores, if layers have different numbers of heads, or if a score is not finite;
+    TypeError if scores is not a dict of arrays.
     """
     op = "head_scores"
     if not isinstance(scores, Mapping):
@@ -106,23 +106,23 @@ def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -
 
 
 def head_scores_over_training(log: Log, title: str = "The heads in training") -> Any:
-    """Draw the scores of all heads against the step, a panel for each kind of score.
+    """Draw the scores of all heads against the step, with a panel for each kind of score.
 
     `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `kind.layer.head`, such as
-    `previous_token.blocks.0.attention.3`; other rows are skipped. The best heads of each kind at the end have a colour
-    and a dash, the same in every panel; the others are faint.
+    `previous_token.blocks.0.attention.3`; other rows are skipped. The heads with the best final scores of each kind
+    have a colour and a dash, the same in every panel; the other heads are faint.
 
-    Units: the scores as they are.
+    Units: those of the scores.
 
-    Raises: ValueError when no row holds a step and a score; TypeError for what is no list of dicts.
+    Raises: ValueError if no row holds a step and a score; TypeError if log is not a list of dicts.
     """
     op = "head_scores_over_training"
     rows = rows_with_steps(op, log)
-    named = {name: found for row in rows for name in row if (found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name))}
-    if not named:
+    columns = {name: found for row in rows for name in row if (found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name))}
+    if not columns:
         raise shape_error(op, "log", "rows with step and scores, kind.layer.head", f"{len(log)} rows without")
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for name, found in named.items():
+    for name, found in columns.items():
         points = [(row["step"], float(row[name])) for row in rows if row.get(name) is not None]
         curves.setdefault(found[1], {})[found[2]] = points
     best = _best(curves)
@@ -135,7 +135,7 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
             }
             axes.plot(*np.transpose(of_heads[head]), **look)
         low, high = axes.get_ylim()
-        axes.set_ylim(min(low, -0.03), max(high, 1.03))  # the same heights in every panel, as scores go
+        axes.set_ylim(min(low, -0.03), max(high, 1.03))  # every panel shows at least 0 to 1
         dress(axes, kind.replace("_", " "), "step", "score", grid=True)
     handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels())}
     figure.suptitle(drawable(fit(title, figure)), fontsize=11, color=INK, family=FONT)
@@ -150,16 +150,18 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
 def patching_map(
     effects: Mapping[str, Any],
     tokens: Tokens = None,
-    title: str = "What a patch changes",
+    title: str = "The effects of patches",
     value: str = "change of the measured number",
 ) -> Any:
-    """Draw what patches change: a row for each place or head, a column for each position, blue down and red up.
+    """Draw the effects of patches: a row for each place or head, a column for each position.
 
-    Shapes: effects {place: (T,) or (H, T)}, as `inside.patching_effects` gives them -> Figure
+    A decrease is blue, an increase is red.
 
-    Units: those of the effects; `value` names them beside the bar of colours.
+    Shapes: effects {place: (T,) or (H, T)}, the result of `inside.patching_effects` -> Figure
 
-    Raises: TypeError for what is no dict of arrays; ValueError for effects of unequal T, or that are not finite.
+    Units: those of the effects; `value` is the label of the colour bar.
+
+    Raises: TypeError if effects is not a dict of arrays; ValueError if they have different T or are not finite.
     """
     if not isinstance(effects, Mapping) or not effects:
         got = type(effects).__name__ if not isinstance(effects, Mapping) else "an empty one"
@@ -175,8 +177,8 @@ def patching_map(
             rows |= {head_name(f"{place}.{h}"): of_head for h, of_head in enumerate(of_place)}
     lengths = {len(row) for row in rows.values()}
     if len(lengths) > 1:
-        raise shape_error("patching_map", "effects", "of one T at all places", sorted(lengths))
-    labels = printable(tokens) if tokens is not None else None
+        raise shape_error("patching_map", "effects", "the same T at all places", sorted(lengths))
+    labels = as_labels(tokens) if tokens is not None else None
     return matrix_map(np.stack([*rows.values()]), [*rows], labels, title, "position", "place", value)
 
 
@@ -189,21 +191,21 @@ def lens_table(
     x: str = "position",
     y: str = "stream",
 ) -> Any:
-    """Draw a table of words, each cell the darker the likelier its word.
+    """Draw a table of words. A darker cell holds a word with a larger probability.
 
-    `rows` are the streams, usually, and `columns` the positions or the ranks; `x` and `y` name the axes.
+    `rows` usually are the streams, and `columns` the positions or the ranks; `x` and `y` name the axes.
 
     Shapes: words n lists of m, probabilities (n, m) -> Figure
 
-    Raises: TypeError for words or probabilities of another kind; ValueError for words that are not as many as the
-    probabilities, probabilities beyond 0 and 1, or labels that are not one for each row or column.
+    Raises: TypeError for words or probabilities of a wrong type; ValueError if the numbers of words and probabilities
+    differ, a probability is outside 0 to 1, or the number of labels differs from the number of rows or columns.
     """
     p = np.asarray(probabilities)
     if p.ndim != 2 or 0 in p.shape:
         raise shape_error("lens_table", "probabilities", "(n, m)", p.shape)
     p = require_finite("lens_table", "probabilities", p)
-    if (beyond := p[(p < 0.0) | (p > 1.0 + 1e-6)]).size:  # a sum of exponentials rounds
-        raise value_error("lens_table", "probabilities", "from 0 to 1", beyond[0], "softmax(logits)[0] are")
+    if (beyond := p[(p < 0.0) | (p > 1.0 + 1e-6)]).size:  # round-off may lift a probability above 1
+        raise value_error("lens_table", "probabilities", "from 0 to 1", beyond[0], "softmax(logits)[0] gives them")
     lengths = [len(row) for row in words] if hasattr(words, "__len__") else None
     if lengths != [p.shape[1]] * len(p):
         raise shape_error("lens_table", "words", f"{len(p)} lists of {p.shape[1]}, as the probabilities", lengths)
@@ -213,15 +215,15 @@ def lens_table(
     axes = figure.subplots()
     blues = colour_map("white_to_blue", WHITE_TO_BLUE)
     image = axes.imshow(p, cmap=blues, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
-    for (i, j), share in np.ndenumerate(p):
-        text = printable([words[i][j]])[0]
+    for (i, j), probability in np.ndenumerate(p):
+        text = as_labels([words[i][j]])[0]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "family": FONT, "parse_math": False}
-        axes.text(j, i, text, color="white" if share > 0.55 else INK, **look)
+        axes.text(j, i, text, color="white" if probability > 0.55 else INK, **look)
     dress(axes, fit(title, figure), x, y)
     axes.set_yticks(range(len(p)), [drawable(row) for row in rows] if rows is not None else range(len(p)), fontsize=8)
     axes.xaxis.tick_top()
-    ticks = printable(columns) if columns is not None else [str(j) for j in range(p.shape[1])]
+    ticks = as_labels(columns) if columns is not None else [str(j) for j in range(p.shape[1])]
     axes.set_xticks(range(p.shape[1]), ticks, fontsize=8, parse_math=False)
     axes.tick_params(length=0)
     add_colour_bar(figure, image, axes, "probability")
@@ -229,7 +231,7 @@ def lens_table(
 
 
 def head_name(head: str) -> str:
-    """`blocks.1.attention.3` in words: block 1, head 3."""
+    """The words for a head's name: `blocks.1.attention.3` is "block 1, head 3"."""
     found = re.fullmatch(r"(?:(\w+)\.)?blocks\.(\d+)\.(attention|cross_attention)\.(\d+)", head)
     if found is None:
         return head
@@ -238,7 +240,7 @@ def head_name(head: str) -> str:
 
 
 def _evenly(means: np.ndarray) -> list[int]:
-    """A few rows, in order: the first, the last, and those next to levels evenly spaced between."""
+    """A few rows, in order: the first, the last, and the rows nearest to evenly spaced levels between them."""
     finite = np.flatnonzero(np.isfinite(means))
     if not finite.size:
         return sorted({0, len(means) - 1})
@@ -248,7 +250,7 @@ def _evenly(means: np.ndarray) -> list[int]:
 
 
 def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
-    """The best head of each kind at the end, then the second of each kind, and so on, while there are colours."""
+    """The head with the best final score of each kind, then the second of each kind, and so on, one for each colour."""
     ranked = [
         sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf))
         for of_heads in curves.values()
@@ -256,8 +258,8 @@ def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[s
     return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
 
 
-def _legend_beside(axes: Any) -> None:
-    """The legend on the right of the picture, where it hides no line."""
+def _legend_on_the_right(axes: Any) -> None:
+    """Put the legend to the right of the picture, where it hides no line."""
     legend(axes)
     axes.get_legend().set_loc("upper left")
     axes.get_legend().set_bbox_to_anchor((1.0, 1.0))

@@ -1,4 +1,4 @@
-"""Pictures of other matrices: masks, tables of positions, anything with rows and columns."""
+"""Pictures of other matrices: masks, tables of positions, any matrix."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, c
 
 
 def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Who may look at whom") -> Any:
-    """Draw a mask: filled where the query may look at the key, empty and crossed out where it may not.
+    """Draw a mask: a cell is filled if the query may look at the key, and hatched if it may not.
 
     Shapes: mask (T_q, T_k) of bool -> Figure
 
-    Raises: ValueError for a mask that is not one boolean matrix.
+    Raises: ValueError if mask is not one boolean matrix.
     """
     mask = require_mask("mask_map", mask)
     allowed = require_matrices("mask_map", mask, 2, "pick one, as mask[0, 0]")
@@ -56,14 +56,14 @@ def matrix_map(
     y: str = "row",
     value: str = "value",
 ) -> Any:
-    """Draw any matrix with its numbers: white to blue if none is negative, else blue below zero and red above.
+    """Draw any matrix with its numbers: white to blue if none is negative, otherwise blue below zero and red above.
 
     Shapes: matrix (n, m) -> Figure
 
-    Units: those of the matrix; `value` names them beside the bar of colours, "nats" say.
+    Units: those of the matrix; `value` is the label of the colour bar, for example "nats".
 
-    Raises: TypeError or ValueError for an array that is not one matrix of finite numbers, or labels that are not one
-    for each row or column.
+    Raises: TypeError or ValueError if the array is not one matrix of finite numbers, or if the number of labels differs
+    from the number of rows or columns.
     """
     matrix = require_matrices("matrix_map", matrix, 2, "pick one, as matrix[0]")
     row_labels, column_labels = labels_of("matrix_map", matrix, rows, columns, square=False)
@@ -78,11 +78,13 @@ def matrix_map(
 
 
 def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any:
-    """Draw a table of positions: one column for each position, one row for each dimension, blue below zero, red above.
+    """Draw a table of positions: one column for each position, one row for each dimension.
+
+    Negative numbers are blue, positive numbers are red.
 
     Shapes: table (T, d_model) -> Figure
 
-    Raises: TypeError or ValueError for a table that is not one matrix of finite numbers.
+    Raises: TypeError or ValueError if the table is not one matrix of finite numbers.
     """
     table = require_matrices("positions_map", table, 2, "one row for each position")
     limit = upper_end(np.abs(table))

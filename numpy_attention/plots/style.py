@@ -1,4 +1,4 @@
-"""One look for all pictures, set on each figure itself: matplotlib's global settings stay as the reader has them."""
+"""One look for all pictures. It is set on each figure; matplotlib's global settings do not change."""
 
 import functools
 import io
@@ -10,44 +10,44 @@ from typing import Any
 from numpy_attention.errors import dtype_error
 
 FONT = "DejaVu Sans"  # comes with matplotlib
-ENDINGS = (".png", ".svg", ".pdf")  # of the pictures that need nothing but matplotlib
+ENDINGS = (".png", ".svg", ".pdf")  # the file formats that need only matplotlib
 INK, FAINT = "#222222", "#d0d0d0"
 COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 WHITE_TO_BLUE = ("#ffffff", "#cfe1f2", "#93c4de", "#4a97c9", "#1764ab", "#08306b")
-# Blue for negative, red for positive, and lighter all the way up: in print without colour the sign is still there.
+# Blue for negative, red for positive, and lighter from low to high: a print in grey still shows the sign.
 BLUE_TO_RED = ("#06184a", "#25459c", "#6c6d85", "#e46e50", "#ffb8a0")
 VISIBLE_WHITESPACE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "": "∅"}
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure in inches that belongs to nobody else, and that a notebook can display."""
+    """A new figure, sizes in inches, that a notebook can display."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         hint = "numpy_attention.plots needs matplotlib: pip install 'numpy-attention[plots]'"
         raise ModuleNotFoundError(hint, name="matplotlib") from None
     figure: Any = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
-    # Notebooks know figures made by pyplot; ours are not, so they bring their own way to be displayed.
+    # Notebooks can display figures made by pyplot. Ours are not made by pyplot, so they need this method.
     figure._repr_png_ = functools.partial(_png, figure)
     return figure
 
 
 def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
-    """Write a figure, whole or not at all; the ending of the name (.png, .svg, .pdf) decides the format.
+    """Write a figure by an atomic write; the ending of the name (.png, .svg, .pdf) decides the format.
 
     The same figure gives the same file.
 
-    Raises: ValueError for an ending that matplotlib does not know; TypeError for what is no figure; OSError when the
-    file cannot be written.
+    Raises: ValueError if matplotlib does not know the ending; TypeError if figure is not a figure; OSError if the file
+    cannot be written.
     """
     from matplotlib import rc_context
 
-    from numpy_attention.files import whole_or_not_at_all  # here, that `import numpy_attention` stays quick
+    from numpy_attention.files import whole_or_not_at_all  # imported here to keep `import numpy_attention` fast
 
     if not hasattr(figure, "savefig"):
-        raise dtype_error("save", "figure", "a Figure, such as attention_map gives", type(figure).__name__)
+        raise dtype_error("save", "figure", "a Figure, such as the result of attention_map", type(figure).__name__)
     path = Path(path)
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
     with rc_context({"svg.hashsalt": "numpy_attention"}), whole_or_not_at_all(path) as temporary:
@@ -57,14 +57,14 @@ def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
 
 
 def colour_map(name: str, colours: Sequence[str]) -> Any:
-    """A smooth map through the given colours."""
+    """A smooth colour map through the given colours."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list(name, list(colours))
 
 
 def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: bool = False) -> None:
-    """Title, labels, thin spines, an unobtrusive grid."""
+    """Set title, labels, thin spines and, if asked, a light grid."""
     axes.set_title(drawable(title), fontsize=11, color=INK, family=FONT, parse_math=False)
     axes.set_xlabel(drawable(x), fontsize=10, color=INK, family=FONT)
     axes.set_ylabel(drawable(y), fontsize=10, color=INK, family=FONT)
@@ -79,7 +79,7 @@ def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: bool = Fal
 
 
 def legend(axes: Any) -> None:
-    """A legend in the look of the rest, where there is something to tell apart."""
+    """Add a legend in our style if there are labelled lines."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         labels = [drawable(label) for label in labels]
@@ -87,12 +87,12 @@ def legend(axes: Any) -> None:
 
 
 def fit(title: str, figure: Any) -> str:
-    """The title in lines that are no longer than the figure is wide, at about eight letters an inch."""
+    """The title in lines that fit the width of the figure, at about eight letters per inch."""
     return textwrap.fill(str(title), max(16, int(8 * figure.get_figwidth() - 6)))
 
 
-def printable(tokens: Sequence[object], spaces: bool = True) -> list[str]:
-    """Tokens as labels: white space made visible if `spaces`, and what the font lacks by its code point."""
+def as_labels(tokens: Sequence[object], spaces: bool = True) -> list[str]:
+    """Tokens as labels: `spaces` shows white space; a character that the font lacks becomes its code point."""
     from matplotlib import font_manager
 
     font: Any = font_manager.get_font(font_manager.findfont(FONT))
@@ -106,8 +106,8 @@ def printable(tokens: Sequence[object], spaces: bool = True) -> list[str]:
 
 
 def drawable(text: object) -> str:
-    """A title or another text, line by line, with what the font lacks by its code point."""
-    return "\n".join(printable(str(text).split("\n"), spaces=False))
+    """A title or another text, line by line; a character that the font lacks becomes its code point."""
+    return "\n".join(as_labels(str(text).split("\n"), spaces=False))
 
 
 def _png(figure: Any) -> bytes:
@@ -118,5 +118,5 @@ def _png(figure: Any) -> bytes:
 
 
 def _lay_out(figure: Any) -> None:
-    """Find a place for everything: with square cells one pass, which drawing makes, leaves long labels cut off."""
+    """Lay the figure out once more: with square cells, one pass of drawing leaves long labels cut off."""
     figure.draw_without_rendering()

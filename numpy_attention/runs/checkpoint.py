@@ -1,27 +1,28 @@
-"""Chapter 30. Checkpoints: saving a run so that nothing can half-happen
+"""Chapter 30. Checkpoints: saving a run completely or not at all
 
-A checkpoint holds all that the next step depends on: parameters, the optimizer's moments, the number of steps done,
-and the configuration. There is no state of a random generator in it, because a run has none: the numbers of step t
-come from a generator seeded with the run's seed, a purpose and t (Chapter 29). So a run that is stopped and goes on is
-the same run, bit for bit, if it goes on with as many threads and ranks.
+A checkpoint holds everything that the next step depends on: the parameters, the moments of the optimizer, the number
+of finished steps, and the configuration. It holds no state of a random generator, because a run has none: the random
+numbers of step t come from a generator seeded with the seed of the run, a purpose and t (Chapter 29). So a resumed run
+equals the uninterrupted run bit for bit, if it uses the same number of threads and ranks.
 
-What lies in the directory of a run, and how a save moves it on; every arrow is one rename, which happens or does not:
+The files in the directory of a run, and what a save does to them. Every arrow is one rename; a rename happens
+completely or not at all:
 
-    config.json                 the settings, for people; a run goes on from checkpoint.npz
+    config.json                 the settings, for people; a resumed run reads them from checkpoint.npz
     log.jsonl                   a line every few steps (runs/log.py)
-    run.lock                    the run that trains here holds it, and a second run is refused (runs/lock.py)
+    run.lock                    the running training holds it, and a second run is refused (runs/lock.py)
     checkpoint.npz              step 600  <-  .93b1f0c2a4d85e67.tmp/checkpoint.npz, when all of it is on the disk
     checkpoint.previous.npz     step 400  <-  .0c58e1d77b90a3f2.tmp/checkpoint.previous.npz, after that
     checkpoint.best.npz         step 400  <-  a second name of checkpoint.npz, given after the best evaluation so far
     ids-....npy                 the ids of a text too long for memory (training/long_texts.py)
     loss.png, ...               pictures of the log, with matplotlib, at the end (runs/plot.py and the task)
-    adapter.safetensors         what fine-tuning has learned, or merged.safetensors, at the end (tasks/fine_tuning.py)
+    adapter.safetensors         the result of fine-tuning, or merged.safetensors, at the end (tasks/fine_tuning.py)
 
-Before the save the file of step 400 gets a second name, out of the way, and keeps it when `checkpoint.npz` becomes
-that of step 600. Only then does it become the previous one. So these two are never the same file, and a save that
-fails, or is cut short by a kill, leaves each as it was. A second name (a hard link) costs no copy.
+Before the save, the file of step 400 gets a second, temporary name. This name stays when step 600 becomes
+`checkpoint.npz`, and only then is it renamed to `checkpoint.previous.npz`. So the two are never the same file, and a
+save that fails or is killed changes neither. A second name (a hard link) needs no copy.
 
-The files are read with suspicion; how is told in `numpy_attention/files/arrays.py`.
+The files are read with suspicion; `numpy_attention/files/arrays.py` explains how.
 """
 
 import contextlib
@@ -49,9 +50,9 @@ OF_A_RUN = re.compile(
 
 
 def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], best: bool = False) -> None:
-    """Write the checkpoint; the one before it and the best so far stay under other names.
+    """Write the checkpoint; the previous checkpoint and the best checkpoint so far stay under other names.
 
-    Raises: InputError, in one line, where that cannot be done.
+    Raises: InputError, in one line, if this is impossible.
     """
     path = directory / NAME
     with writing(directory):
@@ -61,13 +62,13 @@ def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], b
 
 
 def keep_as(path: Path, name: str) -> None:
-    """Give the file a second name beside it, atomically; later saves replace the first name and leave the second."""
+    """Give the file a second name in its folder, atomically; later saves replace only the first name."""
     with _second_name(path, name):
         pass
 
 
 def tidy(directory: Path, best: bool) -> None:
-    """What a kill may have come before: remove what is unfinished, and keep the checkpoint if it is the best."""
+    """Finish the work of a killed run: remove unfinished files, and keep the checkpoint if it is the best."""
     with writing(directory):
         sweep(directory, OF_A_RUN)
         if best:
@@ -75,7 +76,7 @@ def tidy(directory: Path, best: bool) -> None:
 
 
 def write_config(directory: Path, meta: dict[str, Any]) -> None:
-    """config.json, for people; a run goes on from its checkpoint."""
+    """Write config.json for people; a resumed run reads its checkpoint instead."""
     text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
     with writing(directory), whole_or_not_at_all(directory / "config.json") as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
@@ -84,7 +85,7 @@ def write_config(directory: Path, meta: dict[str, Any]) -> None:
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file.
 
-    Raises: InputError, in one line, for anything but a whole one.
+    Raises: InputError, in one line, if the file is not a complete checkpoint.
     """
     try:
         return files.load_arrays(path)
@@ -94,7 +95,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 @contextlib.contextmanager
 def _second_name(path: Path, name: str) -> Iterator[None]:
-    """The file as it is now has this name too when what is done within has not failed."""
+    """The present file also gets this name, if the body of the with statement does not fail."""
     with whole_or_not_at_all(path.with_name(name)) as temporary:
         try:
             os.link(path, temporary)
@@ -107,4 +108,4 @@ def _advice(path: Path) -> str:
     previous = path.with_name(PREVIOUS)
     if path.name != NAME or not previous.exists():
         return ""
-    return f"; the one saved before it is {previous}: to go on from there, mv {typed(previous)} {typed(path)}"
+    return f"; the previous checkpoint is {previous}: to continue from it, mv {typed(previous)} {typed(path)}"

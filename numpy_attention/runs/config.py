@@ -1,4 +1,4 @@
-"""The settings of a run: one dataclass, which makes the command line, the TOML keys and config.json.
+"""The settings of a run: one dataclass defines the command line, the TOML keys and config.json.
 
     learning_rate: float = _setting(4e-3, "the peak learning rate", low=0)
 
@@ -6,7 +6,7 @@
     learning_rate = 1e-3                                                a line of a settings file
     "learning_rate": 0.001,                                             a line of config.json
 
-A value of the wrong type or out of bounds is refused here, wherever it comes from, with the option's name.
+A value with a wrong type or out of bounds is refused here, from every source, and the error names the option.
 """
 
 import dataclasses
@@ -31,11 +31,11 @@ VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 KEEP = ("adapter", "merged")
-# Bounds that no honest run meets, so that a file cannot ask for a machine's whole memory with one number.
-MAX_TOKENS = 2**22  # of a step; GPT-3 was trained on 3.2 million
-MAX_TABLE = 2**24  # numbers in a table of positions, which is made for the context and not in a checkpoint
-MAX_PARAMETERS = 2**31  # 8 GB, and 32 GB with their gradients and moments; GPT-2's largest has 1.5 billion
-OF_MODELS = {  # what the configurations of all models have in common, and the settings that say it
+# Bounds far above every real run, so that one number in a file cannot take all memory of a machine.
+MAX_TOKENS = 2**22  # in a step; GPT-3 was trained with 3.2 million
+MAX_TABLE = 2**24  # numbers in a table of positions, which depends on the context and is not in a checkpoint
+MAX_PARAMETERS = 2**31  # 8 GB, and 32 GB with their gradients and moments; the largest GPT-2 has 1.5 billion
+OF_MODELS = {  # the common fields of all model configurations, and the settings for them
     "context_length": "context", "d_model": "d_model", "num_heads": "heads", "num_layers": "layers", "d_ff": "d_ff",
     "positions": "positions", "norm": "norm", "activation": "activation", "dropout": "dropout",
     "attention": "attention",
@@ -44,57 +44,57 @@ _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 
 
 def _setting(default: Any, help: str, low: float | None = None, below: float | None = None, choices: Any = None) -> Any:
-    """A field with its help text and the values it may take: low <= value < below, or one of `choices`."""
+    """A field with its help text and its allowed values: low <= value < below, or one of `choices`."""
     meta = {"help": help, "low": low, "below": below, "choices": choices}
     return dataclasses.field(default=default, metadata=meta)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every setting of a run; with the text and the number of ranks it determines the result, bit for bit if `workers`
-    is given: by itself that number is the machine's."""
+    """Every setting of a run. The settings, the text and the number of ranks determine the result; bit for bit if
+    `workers` is given, since its default depends on the machine."""
 
-    task: str = _setting("text", "what to learn", choices=TASKS)
+    task: str = _setting("text", "the task to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics of Python 3.11)")
-    vocabulary: str = _setting("char", "what a token of the text is", choices=VOCABULARIES)
-    vocab_size: int = _setting(1024, "for bpe: how many tokens to learn, the 256 bytes among them", 257, 2**18 + 1)
+    vocabulary: str = _setting("char", "the kind of tokens", choices=VOCABULARIES)
+    vocab_size: int = _setting(1024, "for bpe: the number of tokens, including the 256 bytes", 257, 2**18 + 1)
     from_: str | None = _setting(None, "a pretrained model to start from: smollm2, a .gguf file, or a folder")
-    lora: int = _setting(0, "with --from: learn a change of this rank in each matrix (0: all weights)", low=0)
-    lora_alpha: float = _setting(0.0, "with --lora: how strongly the change counts (0: twice the rank)", 0, 10**6)
-    keep: str = _setting("adapter", "with --lora: what to write at the end", choices=KEEP)
-    seed: int = _setting(0, "makes the run repeatable", low=0)
+    lora: int = _setting(0, "with --from: learn a low-rank change of each matrix (0: train all)", low=0)
+    lora_alpha: float = _setting(0.0, "with --lora: alpha; the change is scaled by alpha / rank (0: 2 rank)", 0, 10**6)
+    keep: str = _setting("adapter", "with --lora: the file to write at the end", choices=KEEP)
+    seed: int = _setting(0, "seed of all random numbers", low=0)
     steps: int = _setting(1200, "optimizer steps", low=1)
-    batch: int = _setting(8, "examples a step", low=1)
-    accumulate: int = _setting(1, "cut each worker's share of a batch into this many shards, to save memory", low=1)
-    recompute: bool = _setting(False, "keep of each block its input alone: little memory, a third more time")
-    workers: int = _setting(0, "threads that share each batch (0: one a core, or one where steps are short)", 0, 1025)
+    batch: int = _setting(8, "examples in a step", low=1)
+    accumulate: int = _setting(1, "cut each worker's part of a batch into this many shards, to save memory", low=1)
+    recompute: bool = _setting(False, "store only the input of each block: little memory, a third more time")
+    workers: int = _setting(0, "threads that share a batch (0: one for each core, or one if steps are short)", 0, 1025)
 
-    backend: str = _setting("numpy", "where to compute; cupy is a GPU", choices=NAMES)
+    backend: str = _setting("numpy", "where to compute; cupy uses a GPU", choices=NAMES)
 
     layers: int = _setting(4, "blocks", low=1, below=4097)
     heads: int = _setting(4, "attention heads", low=1)
     d_model: int = _setting(128, "width", low=1)
-    d_ff: int = _setting(0, "width of the feed-forward nets (0: 4 d_model, or 8/3 d_model for swiglu in a GPT)", low=0)
-    context: int = _setting(256, "characters, or other tokens, that the model sees at once", low=1)
-    positions: str = _setting("rotary", "how places enter", choices=POSITIONS)
+    d_ff: int = _setting(0, "width of the feed-forward networks (0: 4 d_model, 8/3 d_model for swiglu in a GPT)", low=0)
+    context: int = _setting(256, "the most tokens that the model sees at once", low=1)
+    positions: str = _setting("rotary", "the encoding of positions", choices=POSITIONS)
     norm: str = _setting("layer_norm", "normalization", choices=NORMS)
-    activation: str = _setting("gelu", "nonlinearity", choices=sorted(ACTIVATIONS))
+    activation: str = _setting("gelu", "the nonlinearity", choices=sorted(ACTIVATIONS))
     dropout: float = _setting(0.0, "share of activations dropped in training", low=0, below=1)
-    attention: str = _setting("auto", "with all weights at once, or in tiles for long texts", choices=ATTENTION)
+    attention: str = _setting("auto", "all weights at once, or tiles for long texts", choices=ATTENTION)
 
     optimizer: str = _setting("adamw", "the optimizer", choices=OPTIMIZERS)
     learning_rate: float = _setting(4e-3, "the peak learning rate", low=0, below=10**6)
-    min_learning_rate: float = _setting(1e-4, "where the cosine ends", low=0, below=10**6)
+    min_learning_rate: float = _setting(1e-4, "the learning rate at the end of the cosine", low=0, below=10**6)
     warmup: int = _setting(100, "steps over which the learning rate rises", low=0)
-    beta1: float = _setting(0.9, "how much of the mean gradient Adam keeps (for sgd: the momentum)", low=0, below=1)
-    beta2: float = _setting(0.99, "how much of the mean square gradient Adam keeps", low=0, below=1)
-    weight_decay: float = _setting(0.1, "how fast adamw shrinks the matrices", low=0, below=10**6)
+    beta1: float = _setting(0.9, "decay of Adam's mean gradient (for sgd: the momentum)", low=0, below=1)
+    beta2: float = _setting(0.99, "decay of Adam's mean squared gradient", low=0, below=1)
+    weight_decay: float = _setting(0.1, "weight decay of the matrices in adamw", low=0, below=10**6)
     clip: float = _setting(1.0, "largest joint norm of the gradients (0: no clipping)", low=0)
 
     log_every: int = _setting(10, "steps between lines of log.jsonl", low=1)
     eval_every: int = _setting(200, "steps between evaluations on the held-out data", low=1)
     save_every: int = _setting(200, "steps between checkpoints", low=1)
-    skip_bad_steps: int = _setting(0, "leave out up to this many steps with a NaN or infinity, and go on", low=0)
+    skip_bad_steps: int = _setting(0, "skip up to this many steps with a NaN or infinity", low=0)
     patience: int = _setting(0, "stop after this many evaluations without a new best (0: never)", low=0)
 
     def __post_init__(self) -> None:
@@ -104,28 +104,28 @@ class TrainConfig:
             raise InputError("--lora changes a pretrained model: name one with --from")
         for name, given in (("--lora-alpha", self.lora_alpha != 0.0), ("--keep", self.keep != "adapter")):
             if given and not self.lora:
-                raise InputError(f"{name} is for changes of low rank: give their rank with --lora")
+                raise InputError(f"{name} needs a low-rank change: give its rank with --lora")
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Refuse what no machine has the memory for, before any of it is taken."""
+        """Refuse sizes that no machine has memory for, before allocating any of it."""
         c = self
         if c.batch * c.context > MAX_TOKENS:
-            bound = f"must be at most {MAX_TOKENS:,} tokens a step"
+            bound = f"must be at most {MAX_TOKENS:,} tokens in a step"
             raise InputError(f"--batch times --context {bound}, got {c.batch} times {c.context}")
         if c.from_ is not None:
-            return  # the other sizes are those of a file
+            return  # the file of the pretrained model determines the other sizes
         if c.context * c.d_model > MAX_TABLE:
             bound = f"must be at most {MAX_TABLE:,}"
             raise InputError(f"--context times --d-model {bound}, got {c.context} times {c.d_model}")
-        numbers = c.d_model * (c.vocab_size + c.layers * (4 * c.d_model + 2 * (c.d_ff or 4 * c.d_model)))
-        if numbers > MAX_PARAMETERS:
+        parameters = c.d_model * (c.vocab_size + c.layers * (4 * c.d_model + 2 * (c.d_ff or 4 * c.d_model)))
+        if parameters > MAX_PARAMETERS:
             sizes = "--layers, --d-model, --d-ff and --vocab-size"
-            raise InputError(f"{sizes} give {numbers:,} parameters or more, the most is {MAX_PARAMETERS:,}")
+            raise InputError(f"{sizes} give at least {parameters:,} parameters; at most {MAX_PARAMETERS:,} are allowed")
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> "TrainConfig":
-        """The config with these values; a key that is no setting is refused with the nearest one that is."""
+        """The config with these values; an unknown key is refused, and the error suggests the nearest setting."""
         names = [field.name for field in dataclasses.fields(cls)]
         values = {"from_" if key == "from" else key: value for key, value in values.items()}
         for key in values:
@@ -137,7 +137,7 @@ class TrainConfig:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
 
     def model_sizes(self) -> dict[str, Any]:
-        """What the configurations of all models have in common, under their names for it."""
+        """The common sizes of all models, under the names of their configurations."""
         return {field: getattr(self, name) for field, name in OF_MODELS.items()} | {"d_ff": self.d_ff or None}
 
     def to_mapping(self) -> dict[str, Any]:
@@ -156,22 +156,22 @@ def make_optimizer(config: TrainConfig, parameters: dict[str, np.ndarray], worke
 
 
 def command_line() -> list[tuple[str, dict[str, Any]]]:
-    """An option of the command line for each setting: its spelling, and what `add_argument` is told of it."""
+    """A command-line option for each setting: its spelling and the keyword arguments of `add_argument`."""
     options = []
     for field in dataclasses.fields(TrainConfig):
         kind, choices = value_type(field), field.metadata["choices"]
-        said = field.metadata["help"].replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
+        about = field.metadata["help"].replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
         if kind is bool:  # --recompute, and --no-recompute
-            options.append((option(field.name), {"dest": field.name, "action": BooleanOptionalAction, "help": said}))
+            options.append((option(field.name), {"dest": field.name, "action": BooleanOptionalAction, "help": about}))
             continue
-        said += "" if field.default is None else f" (default: {field.default})"
+        about += "" if field.default is None else f" (default: {field.default})"
         metavar = {int: "N", float: "X", str: "NAME"}[kind]
-        options.append((option(field.name), {"dest": field.name, "type": kind, "metavar": metavar, "help": said}))
+        options.append((option(field.name), {"dest": field.name, "type": kind, "metavar": metavar, "help": about}))
     return options
 
 
 def value_type(field: "dataclasses.Field[Any]") -> type:
-    """int, float, str or bool, as the default is; what may be left out is a text."""
+    """The type of the default: int, float, str or bool; str if the default is None."""
     return str if field.default is None else type(field.default)
 
 
@@ -183,7 +183,7 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
         raise InputError(f"{name} must be {_NAMES[kind]}, got {shown(value)}")
     if isinstance(value, str) and limits["choices"] is None and not _can_be_a_name(value):
-        raise InputError(f"{name} must be a name that a file can have, got {shown(value)}")
+        raise InputError(f"{name} must be a possible file name, got {shown(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
         hint = _nearest(str(value), limits["choices"])
         raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {shown(value)}{hint}")
@@ -197,7 +197,7 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
 
 
 def _can_be_a_name(text: str) -> bool:
-    """Whether the system can look for a file of that name."""
+    """Whether the system can look for a file with that name."""
     try:
         return text != "" and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:  # half a surrogate pair
@@ -210,5 +210,5 @@ def _nearest(word: str, known: Sequence[str]) -> str:
 
 
 def option(name: str) -> str:
-    """The command-line spelling of a setting; `from` alone is no name in Python."""
+    """The command-line spelling of a setting; the setting is called from_ because `from` is a keyword of Python."""
     return "--" + name.rstrip("_").replace("_", "-")

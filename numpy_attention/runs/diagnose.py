@@ -1,8 +1,8 @@
-"""Where a NaN was born: the step is run once more, and every value that an op or a layer returns is looked at.
+"""Find the origin of a NaN: repeat the step and check every value that an op or a layer returns.
 
-Python can call a function of ours whenever any function returns (`sys.setprofile`). The results of inner functions
-come before those of the functions around them, so the first one that is not finite names the op, and the layers on
-the stack above it say where in the model:
+Python can call a function of ours whenever any function returns (`sys.setprofile`). An inner function returns before
+the function that called it, so the first result that is not finite belongs to the op that made the NaN. The layers on
+the call stack give its place in the model:
 
     softmax        returns nan    <- the first: named
     attention      returns nan
@@ -25,11 +25,11 @@ from numpy_attention.layers.layer import Layer
 from numpy_attention.pieces import non_finite
 from numpy_attention.runs.parallel import Batch
 
-NOT_AGAIN = "it does not come again when the step is repeated"
+NOT_AGAIN = "it does not occur again when the step is repeated"
 
 
 def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.random.Generator | None]) -> str:
-    """A sentence that names the first parameter, or else the first op and layer, that gives a NaN or an infinity."""
+    """A message that names the first parameter, or else the first op and layer, with a NaN or an infinity."""
     for name, p in model.parameters().items():
         if value := non_finite(p):
             return f"the parameter {name} holds {value}"
@@ -40,7 +40,7 @@ def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.rand
         if event != "return" or found or function.startswith("_"):
             return
         if module.startswith("numpy_attention.ops.") and function not in ops.__all__:
-            return  # a helper: the op that called it is to be named
+            return  # a helper; the message names the op that called it
         if not module.startswith(("numpy_attention.ops.", "numpy_attention.layers.", "numpy_attention.models.")):
             return
         for array in _results(value, every=function.endswith("backward")):
@@ -61,7 +61,7 @@ def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.rand
 
 
 def _results(value: Any, every: bool) -> Iterator[np.ndarray]:
-    """The arrays among what a function returned: of a forward y alone, for masks in its cache may be infinite."""
+    """The arrays in a returned value; of a forward only y, since a mask in its cache may be infinite."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         yield value
     elif isinstance(value, dict):

@@ -1,19 +1,19 @@
-"""Chapter 30, appendix. One run to a directory
+"""Chapter 30, appendix. One run in each directory
 
-Two runs that write into one directory both go on, and lose each other's work. To look whether somebody is there and
-then begin is not enough, for two can look at the same moment, and a note that says "taken" outlives whoever is killed.
-The kernel's lock on an open file does both at once: of many who ask for it one gets it, and it ends with the process
-that has it, however that ends.
+Two runs that write to the same directory destroy each other's work. It is not enough to check whether another run is
+there and then to begin: two runs can check at the same moment, and a file that says "taken" remains after its process
+is killed. The kernel's lock on an open file solves both: only one of many processes gets it, and the kernel releases it
+when the process ends, in whatever way.
 
-    first      open run.lock   flock: granted   writes who it is   trains . . . . . . . . . . .   ends: lock gone
-    second                        open run.lock   flock: refused   reads who it is, says so
+    first      open run.lock   flock: granted   writes its id   trains . . . . . . . . . . .   ends: lock released
+    second                        open run.lock   flock: refused   reads the id and reports it
 
-The file stays, and means nothing by itself. Windows locks a part of a file; there that is a byte which nobody reads.
-Where a file system has no locks, the run goes on without one.
+The file remains and has no meaning by itself. Windows locks a part of a file; there we lock a byte that is never read.
+If a file system has no locks, the run continues without one.
 
-A file may have a second name: `cp -al run copy` makes one file of both locks, and the second name may be that of
-anything. So the directory itself, which has no second name, is locked before it where that can be, and whoever has it
-puts a fresh file in the place of such a lock.
+A file may have a second name (a hard link): after `cp -al run copy`, both locks are the same file, and a link may lead
+to any other file. A directory has no second name. So where possible we lock the directory first; the process that
+holds this lock replaces a linked lock file by a new file.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import writing
 
 NAME = "run.lock"
-FAR = 2**30  # the byte that Windows locks lies here: nobody can read what is locked there
-MOST = 200  # bytes of what a holder writes
+FAR = 2**30  # the position of the byte that Windows locks: a locked byte cannot be read
+MOST = 200  # bytes of the holder's message
 
 
 @contextlib.contextmanager
 def hold(directory: Path | str) -> Iterator[None]:
-    """Within it no other run writes into the directory.
+    """Inside this context no other run writes to the directory.
 
-    Raises: InputError that says which run does, or why nobody can.
+    Raises: InputError that names the other run, or gives the reason why the directory cannot be locked.
     """
     path, alone = Path(directory) / NAME, True
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError, OSError):  # where a directory can be opened and locked
+        with contextlib.suppress(ImportError, OSError):  # not every system can open and lock a directory
             importlib.import_module("fcntl")
             folder = os.open(path.parent, os.O_RDONLY)
             stack.callback(os.close, folder)
@@ -49,7 +49,7 @@ def hold(directory: Path | str) -> Iterator[None]:
         with writing(path):
             file = stack.enter_context(_opened(path, fresh=alone))
         if not (alone and _granted(file.fileno())):
-            raise InputError(f"{directory} is in use: {_holder(file)}; wait for its end, or name another directory")
+            raise InputError(f"{directory} is in use: {_holder(file)}; wait until it ends, or use another directory")
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         _write(file, f"process {os.getpid()} on {platform.node()} has trained there since {since}")
         stack.callback(_write, file, "")
@@ -57,15 +57,15 @@ def hold(directory: Path | str) -> Iterator[None]:
 
 
 def _opened(path: Path, fresh: bool) -> io.FileIO:
-    """The lock's file; with `fresh` another one in the place of one that has a second name."""
-    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link is followed, no pipe waited for
+    """The file of the lock; with `fresh`, a file that has a second name is replaced by a new file."""
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # follow no link, wait for no pipe
     while True:
         try:
             file = io.FileIO(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT | safe, 0o666))
         except PermissionError:
             if not path.is_file():
                 raise
-            file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | safe))  # a lock needs no more
+            file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | safe))  # enough for a lock
         if not fresh or os.fstat(file.fileno()).st_nlink < 2:
             return file
         file.close()
@@ -73,7 +73,7 @@ def _opened(path: Path, fresh: bool) -> io.FileIO:
 
 
 def _granted(handle: int) -> bool:
-    """Whether the kernel gives us the lock; where there is none to be had, nobody is refused."""
+    """Whether the kernel grants the lock; True if the system has no locks."""
     try:
         with contextlib.suppress(ImportError):
             fcntl = importlib.import_module("fcntl")
@@ -84,24 +84,24 @@ def _granted(handle: int) -> bool:
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):
         return False
-    except (OSError, ImportError):  # this file system, or this system, has no locks
+    except (OSError, ImportError):  # this file system or this operating system has no locks
         pass
     return True
 
 
 def _holder(file: io.FileIO) -> str:
-    """What the holder has written, if it makes sense."""
-    time.sleep(0.1)  # it may have the lock, but the words of a dead run still stand there
+    """The message of the holder, if it is readable."""
+    time.sleep(0.1)  # a new holder may not yet have replaced the message of an ended run
     with contextlib.suppress(OSError):
         file.seek(0)
-        said = file.read(MOST).decode("ascii", "backslashreplace")
-        if said and said.isprintable():
-            return said
+        message = file.read(MOST).decode("ascii", "backslashreplace")
+        if message and message.isprintable():
+            return message
     return "another process trains there"
 
 
 def _write(file: io.FileIO, text: str) -> None:
-    """Put it in place of what the file holds; a file that may only be read, or a full disk, is no reason to stop."""
+    """Replace the content of the file; a read-only file or a full disk does not stop the run."""
     with contextlib.suppress(OSError):
         file.truncate(0)
         file.seek(0)

@@ -1,10 +1,10 @@
-"""log.jsonl: a JSON object a line, on its way to the disk as soon as it is written.
+"""log.jsonl: one JSON object in each line, sent to the disk as soon as it is written.
 
     {"step": 200, "loss": 1.71, "grad_norm": 0.62, "learning_rate": 0.004, "tokens_per_second": 31000.0, ...}
 
-A run that was killed may have logged steps after its last checkpoint, and cut off its last line. Both are dropped when
-the run goes on, for it takes those steps again. So are lines that no run writes: other programs and failing disks may
-have written to it too.
+A killed run may have logged steps after its last checkpoint, and its last line may be incomplete. A resumed run drops
+both, since it repeats these steps. It also drops lines that no run writes: another program or a failing disk may have
+written them.
 """
 
 import json
@@ -15,18 +15,18 @@ from typing import Any
 
 from numpy_attention.files import reading, whole_or_not_at_all, writing
 
-MAX_LINE = 2**20  # bytes: those of a run are a few hundred
-LARGEST = 1e300  # that a picture has room for: the width of its axes is a number too
+MAX_LINE = 2**20  # bytes; a line of a run has a few hundred
+LARGEST = 1e300  # the largest number that can be drawn: the width of the axes must also be a float
 
 
 class Log:
-    """Appends lines to a log, after dropping those that a killed run wrote after its last checkpoint."""
+    """Appends lines to a log, after dropping the lines that a killed run wrote after its last checkpoint."""
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
-        kept = [line for line in read_log(path) if line["step"] <= step]
+        before = [line for line in read_log(path) if line["step"] <= step]
         with writing(path), whole_or_not_at_all(path) as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in before), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
@@ -35,9 +35,9 @@ class Log:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log. One that a kill has cut off is left out; others that no run writes, with a word.
+    """The lines of a log. An incomplete last line is dropped silently; other invalid lines are dropped with a warning.
 
-    Raises: InputError, in one line, for what cannot be read.
+    Raises: InputError, in one line, for a file that cannot be read.
     """
     if not path.is_file():
         return []
@@ -50,21 +50,21 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             elif raw.endswith(b"\n"):
                 odd += 1
     if odd:
-        lines_of, were = ("line of", "was") if odd == 1 else ("lines of", "were")
-        print(f"numpy-attention: {odd:,} {lines_of} {path.name} made no sense and {were} left out", file=sys.stderr)
+        count = "1 invalid line" if odd == 1 else f"{odd:,} invalid lines"
+        print(f"numpy-attention: ignored {count} of {path.name}", file=sys.stderr)
     return lines
 
 
 def _entry(raw: bytes) -> dict[str, Any] | None:
-    """What a line says, if it may be one of a run: numbers by name, a whole `step` among them."""
+    """The content of a line, or None if no run writes such a line: named numbers with an integer `step`."""
     try:
         line = json.loads(raw)
-    except (ValueError, RecursionError):  # cut off; or damaged into numbers or lists without end
+    except (ValueError, RecursionError):  # incomplete, or damaged into a huge number or deeply nested lists
         return None
     if not isinstance(line, dict) or type(line.get("step")) is not int or not 0 <= line["step"] < 2**63:
         return None
-    told = all(type(value) is str if name == "skipped" else _is_number(value) for name, value in line.items())
-    return line if told else None
+    valid = all(type(value) is str if name == "skipped" else _is_number(value) for name, value in line.items())
+    return line if valid else None
 
 
 def _is_number(value: Any) -> bool:

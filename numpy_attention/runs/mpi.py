@@ -1,7 +1,8 @@
 """Chapter 32. Many machines: one batch, several processes
 
-Threads share one memory; machines do not. So every process ("rank") holds all parameters and the optimizer's moments,
-takes its own shards of the batch, and before the step the gradients of all are added up. As with threads,
+Threads share one memory; machines do not. So every process ("rank") holds all parameters and the moments of the
+optimizer and computes its own shards of the batch. Before the step, the gradients of all ranks are added up. As with
+threads,
 
     d loss / d p = sum over ranks, and over the shards i of each, of (n_i / n) d loss_i / d p
 
@@ -9,23 +10,24 @@ takes its own shards of the batch, and before the step the gradients of all are 
     rank 1    shards 2, 3    grads ---+--> Allreduce ---+---> sums    step
     rank 2    shards 4, 5    grads --'                   '--> sums    step
 
-where n_i is the number of counted tokens of a shard and n that of the whole batch. Everybody draws the whole batch's
-numbers from the same generator and keeps the shards that are its own, so n is known without asking, and the batch of a
-step is the same however many ranks share it: a run may go on with another number of them.
+where n_i is the number of counted tokens of a shard and n the number of the whole batch. Every rank draws the whole
+batch from the same generator and uses only its own shards. So every rank knows n without a message, and the batch of a
+step does not depend on the number of ranks: a resumed run may use another number of ranks.
 
-A message costs its latency however short it is. Hence one message a step: all gradients in one flat buffer, and with
-them the loss and whether somebody was told to stop.
+Even a short message costs its latency. So each step sends one message: one flat buffer holds all gradients, the loss,
+and a flag for each stop signal.
 
-    Allreduce(buffer)       every rank gives its numbers and gets the sums, bit for bit the same on all
+    Allreduce(buffer)       every rank gives its numbers and gets the sums, bit for bit the same on all ranks
 
-So all ranks take the same step and stay equal without being compared. Evaluation is shared in the same manner: each
-rank takes every size-th part of the held-out data, and all get all results. Rank 0 alone speaks, logs and saves.
+So all ranks take the same step and stay equal without further checks. They share the evaluation in the same way: with
+`size` ranks, each rank takes every size-th part of the held-out data, and all ranks get all results. Only rank 0
+prints, logs and saves.
 
     pip install 'numpy-attention[mpi]'
     mpiexec -n 4 python -m mpi4py -m numpy_attention train
 
-`-m mpi4py` ends the whole job when one rank fails; without it the others would wait for that rank for ever. What it
-all costs, and how far it scales, is in `docs/scaling.md`.
+`-m mpi4py` ends the whole job when one rank fails; without it the other ranks would wait forever. `docs/scaling.md`
+measures the cost and the scaling.
 """
 
 import contextlib
@@ -43,11 +45,11 @@ from numpy_attention.runs.parallel import Workers, default_workers, usable_cores
 
 Value = TypeVar("Value")
 SIGNALS = ("SIGINT", "SIGTERM")
-SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # how launchers tell how many they have started
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers: the number of processes
 
 
 class OneProcess:
-    """A run in a single process: what Ranks does, when there is nobody to talk to."""
+    """A run in a single process, with the interface of Ranks."""
 
     rank = 0
     size = 1
@@ -56,55 +58,55 @@ class OneProcess:
         self.cores = usable_cores()
 
     def share(self, shards: int) -> range:
-        """Which of the shards of a batch are this rank's."""
+        """The shards of a batch that this rank computes."""
         return range(self.rank * shards // self.size, (self.rank + 1) * shards // self.size)
 
     def threads(self, config: TrainConfig, num_parameters: int) -> int:
-        """How many threads share this rank's shards of a batch.
+        """The number of threads that share this rank's shards of a batch.
 
-        Raises: InputError for ranks that cannot share one.
+        Raises: InputError if the ranks cannot share a batch.
         """
         on_host = config.backend == "numpy"
         if self.size > 1 and not on_host:
-            raise InputError("ranks add up their gradients in the host's memory; leave --backend out")
+            raise InputError("ranks add up their gradients in the memory of the host; leave --backend out")
         if self.size > config.batch:
             raise InputError(f"{self.size} ranks cannot share a batch of {config.batch}; give a larger --batch")
         if config.workers or not on_host:
-            return config.workers or 1  # a GPU is one worker, who takes the batch whole
+            return config.workers or 1  # a GPU is one worker with the whole batch
         examples = config.batch // self.size
         return default_workers(examples, examples * config.context * num_parameters, self.cores)
 
     def total(
         self, parameters: Mapping[str, np.ndarray], loss: Any, grads: dict[str, np.ndarray], signal: str | None
     ) -> tuple[Any, dict[str, np.ndarray], str | None]:
-        """The sums over all ranks of loss and gradients, and a signal if any rank has got one."""
+        """The sums of loss and gradients over all ranks, and a signal if any rank has received one."""
         return loss, grads, signal
 
     def everyones(self, value: Value) -> list[Value]:
-        """What each rank gives, in the order of the ranks, on every rank."""
+        """The values of all ranks, in the order of the ranks, on every rank."""
         return [value]
 
     def wait(self) -> None:
-        """Wait until all ranks have come here."""
+        """Wait until all ranks have reached this call."""
 
     def workers(self, workers: Workers) -> Workers:
-        """Workers who share their items with those of the other ranks."""
+        """Workers that share their items with the workers of the other ranks."""
         return workers
 
     def same_start(self, parameters: Mapping[str, np.ndarray], facts: Any) -> None:
-        """Everyone begins with the numbers of rank 0."""
+        """Give every rank the parameters of rank 0."""
 
     def together(self, function: Callable[[], Value]) -> Value:
-        """The function's value; where it refuses input on any rank, all ranks end, and the error is told once."""
+        """The value of the function. If it refuses input on any rank, all ranks end and the error is printed once."""
         return function()
 
     def silence(self) -> contextlib.AbstractContextManager[Any]:
-        """Within it only rank 0 prints."""
+        """Inside this context only rank 0 prints."""
         return contextlib.nullcontext()
 
 
 class Ranks(OneProcess):
-    """The processes that mpiexec has started; `mpi` is the module mpi4py.MPI."""
+    """The processes started by mpiexec; `mpi` is the module mpi4py.MPI."""
 
     def __init__(self, mpi: Any) -> None:
         self.comm = mpi.COMM_WORLD
@@ -117,7 +119,7 @@ class Ranks(OneProcess):
     def total(
         self, parameters: Mapping[str, np.ndarray], loss: Any, grads: dict[str, np.ndarray], signal: str | None
     ) -> tuple[Any, dict[str, np.ndarray], str | None]:
-        """The sums over all ranks of loss and gradients, by one Allreduce; the gradients are views of one buffer."""
+        """The sums of loss and gradients over all ranks, by one Allreduce; the gradients are views of one buffer."""
         count = sum(p.size for p in parameters.values())
         if self._buffer is None:
             dtype = np.result_type(*(p.dtype for p in parameters.values()))
@@ -126,12 +128,12 @@ class Ranks(OneProcess):
         sums: dict[str, np.ndarray] = {}
         for name, p in parameters.items():
             sums[name] = buffer[start : start + p.size].reshape(p.shape)
-            sums[name][...] = grads.get(name, 0.0)  # a rank without a shard, for lack of examples, adds zeros
+            sums[name][...] = grads.get(name, 0.0)  # a rank without a shard adds zeros
             start += p.size
         buffer[count] = loss
         buffer[count + 1 :] = [signal == name for name in SIGNALS]
         self.comm.Allreduce(self._in_place, buffer)
-        stopped = [name for name, told in zip(SIGNALS, buffer[count + 1 :]) if told > 0]
+        stopped = [name for name, received in zip(SIGNALS, buffer[count + 1 :]) if received > 0]
         return buffer[count].astype(np.float64), sums, stopped[0] if stopped else None
 
     def everyones(self, value: Value) -> list[Value]:
@@ -145,9 +147,9 @@ class Ranks(OneProcess):
         return _SharedWorkers(self, workers)
 
     def same_start(self, parameters: Mapping[str, np.ndarray], facts: Any) -> None:
-        """Everyone begins with the numbers of rank 0.
+        """Give every rank the parameters of rank 0.
 
-        Raises: InputError where the facts differ.
+        Raises: InputError if the facts of two ranks differ.
         """
         everyones = self.everyones(facts)
         for rank, theirs in enumerate(everyones):
@@ -167,10 +169,10 @@ class Ranks(OneProcess):
         if not any(errors):
             return values[0]
         if self.rank == 0:
-            rank = next(i for i, said in enumerate(errors) if said)
+            rank = next(i for i, message in enumerate(errors) if message)
             where = f" (on rank {rank})" if len(set(errors)) > 1 else ""
             print(f"numpy-attention: {errors[rank]}{where}", file=sys.stderr, flush=True)
-        self.wait()  # whoever ends with an error ends the others: first let rank 0 say why
+        self.wait()  # a rank that ends with an error ends all ranks: wait until rank 0 has printed the reason
         raise SystemExit(2)
 
     @contextlib.contextmanager
@@ -183,7 +185,7 @@ class Ranks(OneProcess):
 
 
 class _SharedWorkers(Workers):
-    """Each rank's own threads apply the function to every size-th item; everyone gets all results, in order."""
+    """The threads of each rank apply the function to every size-th item; all ranks get all results in order."""
 
     def __init__(self, ranks: Ranks, own: Workers) -> None:
         super().__init__(1)
@@ -204,15 +206,15 @@ class _SharedWorkers(Workers):
 
 
 def started_ranks() -> OneProcess:
-    """The ranks of this job; OneProcess where mpiexec has started no more than one, or none."""
-    told = max((int(size) for size in map(os.environ.get, SIZES) if size and size.isdecimal()), default=1)
+    """The ranks of this job; OneProcess if mpiexec was not used or has started only one process."""
+    count = max((int(size) for size in map(os.environ.get, SIZES) if size and size.isdecimal()), default=1)
     if "mpi4py.run" in sys.modules:
         from mpi4py import MPI
 
         return Ranks(MPI) if MPI.COMM_WORLD.Get_size() > 1 else OneProcess()
-    if told > 1:
+    if count > 1:
         raise InputError(
-            f"mpiexec has started {told} processes that know nothing of each other; "
-            "say: mpiexec -n N python -m mpi4py -m numpy_attention train ... (pip install mpi4py mpich)"
+            f"mpiexec has started {count} processes without a connection between them; "
+            "use: mpiexec -n N python -m mpi4py -m numpy_attention train ... (pip install mpi4py mpich)"
         )
     return OneProcess()

@@ -1,4 +1,4 @@
-"""loss.png and what else is drawn of a run, for those who have matplotlib: the training is complete without."""
+"""loss.png and the other pictures of a run. They need matplotlib; without it the training still completes."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from numpy_attention.runs.task import Log, Task
 
 
 def pictures(task: Task, directory: Path) -> str:
-    """Draw the losses, and what else the task shows of its log; the names of the files, or why there are none."""
+    """Draw the losses and the other pictures of the task; return the names of the files, or the reason for none."""
     losses = directory / "loss.png"
     try:
         log = read_log(directory / "log.jsonl")
@@ -24,14 +24,14 @@ def pictures(task: Task, directory: Path) -> str:
 
 
 def loss_curves(log: Log, references: dict[str, float]) -> Any:
-    """The curves of a log, with reference losses as levels; None where it holds no loss."""
+    """The curves of a log, with reference losses as levels; None if the log holds no loss."""
     if not any("loss" in row or "val_loss" in row for row in log):
         return None
     return plots.training_curves(log, {f"{name} {loss:.3f}": loss for name, loss in references.items()})
 
 
 def draw(make: Callable[[], Any], path: Path) -> str:
-    """Write the figure that is made, and tell what came of it, whatever goes wrong."""
+    """Make a figure, write it, and return a message about the result; never raise."""
     try:
         try:
             figure = make()
@@ -40,13 +40,13 @@ def draw(make: Callable[[], Any], path: Path) -> str:
         if figure is None:
             return f" (no {path.name}: no line of log.jsonl holds a loss)"
         plots.save(figure, path, dpi=120)
-    except Exception as error:  # what matplotlib raises is a matter of its version
+    except Exception as error:  # the errors of matplotlib depend on its version
         return _no_picture(path, error)
     return f", {path.name}"
 
 
 def _no_picture(path: Path, error: Exception) -> str:
-    """Say why, and nothing for the list of files."""
+    """Print the reason, and return an empty entry for the list of files."""
     why = getattr(error, "strerror", None) or " ".join(str(error).split())[:MAX_SAID] or type(error).__name__
     of = " of the losses" if path.name == "loss.png" else ""
     print(f"numpy-attention: there is no picture{of}, {path.name}: {why}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a bar where tqdm is installed and a terminal is there to draw it on, else lines."""
+"""The progress of a run: a bar if tqdm is installed and standard error is a terminal, otherwise lines."""
 
 import importlib
 import sys
@@ -7,12 +7,12 @@ from typing import Any, Self
 
 
 def per_second(count: int, seconds: float) -> float:
-    """A speed; 0 where the clock has not moved, as some do for a while."""
+    """The speed; 0 if the clock has not advanced, which happens on some systems."""
     return count / seconds if seconds > 0 else 0.0
 
 
 class Progress:
-    """Shows steps done, loss, speed and time left; `line` prints a line that stays."""
+    """Shows finished steps, loss, speed and remaining time; `line` prints a permanent line."""
 
     def __init__(self, steps: int, done: int, unit: str = "step") -> None:
         self.steps = steps
@@ -35,7 +35,7 @@ class Progress:
             self.bar.close()
 
     def advance(self, entry: dict[str, Any] | None) -> None:
-        """One more step; `entry` is its line of the log, if it has one."""
+        """Count one more step; `entry` is its line of the log, if any."""
         self.done += 1
         if self.bar is not None:
             if entry is not None and "loss" in entry:
@@ -43,7 +43,7 @@ class Progress:
             self.bar.update(1)
 
     def line(self, entry: dict[str, Any]) -> None:
-        """A line that stays: the figures of an evaluation."""
+        """Print a permanent line with the figures of an evaluation."""
         figures = [f"{name} {value:.4f}" for name, value in entry.items() if name == "loss" or name.startswith("val_")]
         text = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  " + "  ".join(figures)
         text += f"  {entry['tokens_per_second']:,.0f} tokens/s"

@@ -1,7 +1,7 @@
-"""From a run's directory back to its model: for sampling, and for going on with the run.
+"""Load a run from its directory, for sampling or to resume it.
 
-A checkpoint may come from anywhere. Before a model of the size that it claims is built, the claim is compared with the
-numbers that the file really holds, so that no small file makes a large model.
+A checkpoint may come from anywhere. Before we build a model of the stated size, we compare this size with the number of
+parameters in the file, so a small file cannot make a large model.
 """
 
 import math
@@ -19,8 +19,8 @@ from numpy_attention.runs.config import MAX_TABLE, TrainConfig
 from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.data import Vocabulary
 
-REFUSED = (TypeError, ValueError, KeyError, OverflowError, MemoryError)  # what a description that cannot be raises
-NOT_HELD = "the checkpoint's description of its model does not hold"
+REFUSED = (TypeError, ValueError, KeyError, OverflowError, MemoryError)  # raised for an impossible description
+NOT_HELD = "the checkpoint's description of its model is wrong"
 COUNTS = ("step", "best_step", "since_best", "skipped")
 
 
@@ -32,18 +32,18 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
         if not isinstance(meta.get(key), kind):
             raise InputError(f"{path} cannot be loaded: its description has no {key!r}")
     config = TrainConfig.from_mapping(meta["config"], str(path))
-    if config.from_ is None:  # else the sizes are those of the pretrained model, which is a file by itself
-        claimed = config.layers * config.d_model * max(config.d_model, config.d_ff)
-        claimed += config.context * config.d_model if config.positions == "learned" else 0
+    if config.from_ is None:  # otherwise the file of the pretrained model determines the sizes
+        least = config.layers * config.d_model * max(config.d_model, config.d_ff)
+        least += config.context * config.d_model if config.positions == "learned" else 0
         try:
-            _check_claim(claimed, config.context, config.d_model, arrays)
+            _check_size(least, config.context, config.d_model, arrays)
         except ValueError as error:
             raise InputError(f"{path} cannot be loaded: {error}") from None
     return config, arrays, meta
 
 
 class HowFar(NamedTuple):
-    """How far a run has come."""
+    """The progress of a run."""
 
     step: int
     seconds: float
@@ -54,9 +54,9 @@ class HowFar(NamedTuple):
 
 
 def how_far(meta: dict[str, Any], steps: int) -> HowFar:
-    """What a checkpoint's description says of it.
+    """The progress in a checkpoint's description.
 
-    Raises: InputError for what cannot be so in a run of so many steps.
+    Raises: InputError for progress that is impossible in a run of so many steps.
     """
     try:
         step, best_step, since_best, skipped = counts = [int(meta[name]) for name in COUNTS]
@@ -67,18 +67,18 @@ def how_far(meta: dict[str, Any], steps: int) -> HowFar:
         if not 0 <= seconds < math.inf or math.isnan(best):
             raise ValueError(f"{seconds} seconds, best {best}")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"the checkpoint does not say how far the run has come: {error}") from None
+        raise InputError(f"the checkpoint holds no valid progress of the run: {error}") from None
     return HowFar(step, seconds, best, best_step, since_best, skipped)
 
 
-def check_optimizer(arrays: dict[str, np.ndarray], said: HowFar) -> None:
-    """Refuse a checkpoint whose optimizer cannot be that of a run which has come so far.
+def check_optimizer(arrays: dict[str, np.ndarray], progress: HowFar) -> None:
+    """Refuse a checkpoint whose optimizer does not fit the progress of the run.
 
-    Raises: InputError for another number of steps, or a mean of squares that is negative.
+    Raises: InputError for another number of steps or a negative mean of squares.
     """
     steps = int(arrays["optimizer.steps"])
-    if steps != said.step - said.skipped:
-        run = f"the run {said.step}, of which {said.skipped} were left out"
+    if steps != progress.step - progress.skipped:
+        run = f"the run {progress.step}, of which {progress.skipped} were skipped"
         raise InputError(f"the checkpoint cannot be used: its optimizer has taken {steps} steps, {run}")
     for name, array in arrays.items():
         if name.startswith("optimizer.v.") and (least := array.min(initial=0)) < 0:
@@ -86,13 +86,13 @@ def check_optimizer(arrays: dict[str, np.ndarray], said: HowFar) -> None:
 
 
 def checkpoint_path(directory: Path) -> Path:
-    """Where the checkpoint of a run lies; a checkpoint file may be named itself."""
+    """The path of a run's checkpoint; `directory` may also be the checkpoint file."""
     if not there(directory):
         raise InputError(f"there is no directory {directory}")
     if not directory.is_dir():
         return directory
     if not there(directory / checkpoint.NAME):
-        raise InputError(f"{directory} holds no {checkpoint.NAME}; name a directory that `train` has written")
+        raise InputError(f"{directory} holds no {checkpoint.NAME}; give a directory that `train` has written")
     return directory / checkpoint.NAME
 
 
@@ -109,11 +109,11 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
 
 
 def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
-    """The trained GPT of a checkpoint; numbers kept in float16, to save room, are widened."""
+    """The trained GPT of a checkpoint; parameters stored in float16 become float32."""
     try:
         config = config_from(GPTConfig, meta["model"])
-        claimed = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
-        _check_claim(claimed, config.context_length, config.d_model, arrays)
+        least = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
+        _check_size(least, config.context_length, config.d_model, arrays)
         model = GPT(config, None)
     except REFUSED as error:
         raise InputError(f"{NOT_HELD}: {error}") from None
@@ -122,9 +122,9 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
     return model
 
 
-def _check_claim(numbers: int, context: int, d_model: int, arrays: dict[str, np.ndarray]) -> None:
-    """Before a model of at least so many numbers is built: the file must hold them, and the context be no giant."""
-    if numbers > sum(array.size for array in arrays.values()):
+def _check_size(least: int, context: int, d_model: int, arrays: dict[str, np.ndarray]) -> None:
+    """Before building a model with at least `least` parameters: the file must hold them, and the context be bounded."""
+    if least > sum(array.size for array in arrays.values()):
         raise ValueError("its sizes are not those of its arrays")
     if context * d_model > MAX_TABLE:
         raise ValueError(f"a context of {context} is too long")

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM ask a run to stop after the step it is in; a second one stops it at once.
+"""Ctrl-C and SIGTERM ask a run to stop after the current step; a second signal stops it at once.
 
-A step that is cut in two has moved some parameters and not others. So the first signal is only noted, the step ends,
-the run saves and says how to go on; and from then on the signals do again what they did before.
+An interrupted step would have changed some parameters and not others. So the first signal is only recorded: the step
+ends, the run saves and prints how to resume it. After the first signal, the signals have their old effect again.
 """
 
 import signal
@@ -11,14 +11,14 @@ from typing import Any, Self
 
 
 class StopSignals:
-    """Within it, `name` is None until a signal arrives, then the name of the signal."""
+    """Inside this context, `name` is None until a signal arrives, then the name of the signal."""
 
     def __init__(self) -> None:
         self.name: str | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
+        if threading.current_thread() is threading.main_thread():  # Python handles signals only there
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._note)
         return self

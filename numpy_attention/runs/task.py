@@ -1,12 +1,12 @@
-"""What a run asks of a task; most of all:
+"""The interface of a task; its main methods:
 
     task = TextTask(config)               reads its data and checks them
-    model = task.model(rng)               of the sizes that the data ask for
+    model = task.model(rng)               a model whose sizes fit the data
     task.batch(rng)                       every step
     task.evaluate(model, workers)         every eval_every steps
     task.report(model, rng, workers)      at the end
 
-The trainer knows no task; the tasks themselves stand above it, in `numpy_attention.tasks`.
+The trainer imports no task; the tasks are in `numpy_attention.tasks`, one layer of imports above.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Log = list[dict[str, Any]]
 
 
 class Task(ABC):
-    """Data, model and yardsticks of one thing to learn."""
+    """The data, the model and the baselines of one learning task."""
 
     defaults: ClassVar[dict[str, Any]] = {}  # settings in which this task differs from TrainConfig
 
@@ -39,25 +39,26 @@ class Task(ABC):
 
     @abstractmethod
     def model(self, rng: np.random.Generator | None) -> Any:
-        """A fresh model.
+        """A new model.
 
         Raises: InputError if the sizes do not fit together.
         """
 
     def build(self, kind: type[M], rng: np.random.Generator | None, **sizes: Any) -> M:
-        """A model of the configured sizes; the task adds those that its data fix.
+        """A model of the configured sizes; the task adds the sizes that its data determine.
 
-        Raises: InputError if they do not fit together.
+        Raises: InputError if the sizes do not fit together.
         """
         try:
             return kind(kind.config_class(**self.config.model_sizes(), **sizes), rng)
         except ValueError as error:
-            said = str(error).removeprefix(f"{kind.config_class.__name__}: ")
-            named = re.sub(r"^\w+|\w+_\w+", lambda m: option(OF_MODELS[m[0]]) if m[0] in OF_MODELS else m[0], said)
-            raise InputError(named) from None
+            text = str(error).removeprefix(f"{kind.config_class.__name__}: ")
+            # name the options instead of the fields
+            text = re.sub(r"^\w+|\w+_\w+", lambda m: option(OF_MODELS[m[0]]) if m[0] in OF_MODELS else m[0], text)
+            raise InputError(text) from None
 
     def prepare(self, directory: Path) -> bool:
-        """Keep data beside the run, before the first step, if that is needed; a second call finds it done."""
+        """Write data to the directory of the run before the first step, if needed; a second call finds them there."""
         return False
 
     @abstractmethod
@@ -66,34 +67,34 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, model: Any, workers: Workers) -> dict[str, float]:
-        """Figures on data not trained on; `val_loss` is among them."""
+        """Figures on held-out data; one of them is `val_loss`."""
 
     @abstractmethod
     def description(self) -> str:
-        """One line on the data."""
+        """One line about the data."""
 
     def saved(self) -> dict[str, Any]:
-        """What a checkpoint must hold to use the model without the data, and to know the data again; nothing where the
-        data are made anew from the seed."""
+        """The facts in a checkpoint that are needed to use the model without the data and to recognize the data; empty
+        if the data are drawn from the seed."""
         return {}
 
     @abstractmethod
     def report(self, model: Any, rng: np.random.Generator, workers: Workers) -> str:
-        """The closing lines: the figures beside their yardsticks, and something to look at."""
+        """The final report: the figures compared with their baselines, and examples."""
 
     def write_result(self, model: Any, directory: Path) -> str:
-        """At the end of a run: write what it leaves besides its checkpoint, and name it. Nothing, for most tasks."""
+        """At the end of a run, write its result if it is more than the checkpoint, and return the file's name."""
         return ""
 
     def pictures(self, log: Log) -> dict[str, Callable[[], Any]]:
-        """At the end of a run: pictures to lie beside that of the losses, by the names of their files, each with what
-        makes a Figure of it from the lines of the log. None, for most tasks."""
+        """Further pictures at the end of a run: the name of each file, and a function that makes its Figure from the
+        log. Most tasks have none."""
         return {}
 
     def model_settings(self, model: Any) -> dict[str, Any]:
-        """The sizes and variants of the model as plain values, from which it can be built again."""
+        """The sizes and variants of the model as plain values; the model can be built again from them."""
         return dataclasses.asdict(model.config)
 
     def reference_lines(self) -> dict[str, float]:
-        """Losses to draw in the loss curve as horizontal lines, by name."""
+        """Named losses to draw as horizontal lines in the loss curve."""
         return {}

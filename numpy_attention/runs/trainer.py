@@ -1,16 +1,16 @@
 """Chapter 29. The trainer: a long run
 
-The step is that of Chapter 28, with the batch in shards and the gradients added up (Chapters 31 and 32). What this file
-adds stands around it: now and then a line in the log, an evaluation on held-out data, a checkpoint.
+The step is that of Chapter 28, with the batch cut into shards and the gradients added up (Chapters 31 and 32). This
+file adds everything around the step: at intervals a line in the log, an evaluation on held-out data, a checkpoint.
 
-    run:   step  step  step ... step  step  step ...            until the last one, a signal, or no more patience
+    run:   step  step  step ... step  step  step ...            until the last step, a signal, or no more patience
              |                    |     |
              log                  log   evaluation, checkpoint  every log_every, eval_every, save_every steps
 
-No state of a random generator runs through the steps. The batch of step t is drawn by a generator seeded with
-(seed, BATCH, t), the dropout of shard i by one seeded with (seed, DROPOUT, t, i). So step t does not depend on how the
-run came to it, and a run resumed from a checkpoint is the same run, bit for bit, if it has as many threads and ranks as
-before: others have other shards, whose sums are rounded otherwise and whose dropout is drawn by other generators.
+No random generator keeps a state from step to step. A generator seeded with (seed, BATCH, t) draws the batch of step t;
+a generator seeded with (seed, DROPOUT, t, i) draws the dropout of shard i. So step t does not depend on the path to it,
+and a resumed run equals the uninterrupted run bit for bit, if it uses the same number of threads and ranks. With
+another number, the shards differ, so sums are rounded differently and other generators draw the dropout.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from numpy_attention.runs.task import Task
 from numpy_attention.training.loop import take_step
 from numpy_attention.training.schedules import warmup_cosine
 
-INITIAL, BATCH, DROPOUT, SAMPLE = range(4)  # what a generator is for: the second number of its seed
+INITIAL, BATCH, DROPOUT, SAMPLE = range(4)  # the purposes of generators: the second number of a seed
 
 
 class NonFiniteError(ArithmeticError):
@@ -55,7 +55,7 @@ def generator(config: TrainConfig, purpose: int, *place: int) -> np.random.Gener
 
 
 class Trainer:
-    """A run: the model, its optimizer, and how far they have come."""
+    """A run: the model, its optimizer, and their progress."""
 
     def __init__(self, config: TrainConfig, task: Task, directory: Path, ranks: OneProcess | None = None) -> None:
         self.config = config
@@ -69,21 +69,21 @@ class Trainer:
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)
         self.signals = StopSignals()
-        self.stop: str | None = None  # the signal that any rank has got
+        self.stop: str | None = None  # the signal that any rank has received
         self.step = 0
-        self.seconds = 0.0  # spent in steps
+        self.seconds = 0.0  # the time spent in steps
         self.best = math.inf
         self.best_step = 0
-        self.since_best = 0  # evaluations without a new best
-        self.skipped = 0  # steps left out for their NaN or infinity
-        self.fault = ""  # what was wrong with the last step, if it was left out
-        self.is_alone = False  # whether no other run writes into the directory
+        self.since_best = 0  # evaluations since the best one
+        self.skipped = 0  # steps skipped because of a NaN or infinity
+        self.fault = ""  # the reason if the last step was skipped
+        self.is_alone = False  # whether no other run can write to the directory
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Within it no other run writes into the directory; it may be entered again within itself.
+        """Inside this context no other run writes to the directory; contexts may be nested.
 
-        Raises: InputError that says which run does; on all ranks, for rank 0 alone writes and asks.
+        Raises: InputError that names the other run; on all ranks, although only rank 0 takes the lock.
         """
         if self.is_alone:
             yield
@@ -95,15 +95,15 @@ class Trainer:
             yield
 
     def run(self) -> str:
-        """Train to the end, and say how it ended: "finished", "stopped early" or the name of a signal.
+        """Train to the end and return the kind of ending: "finished", "stopped early" or the name of a signal.
 
-        Raises: InputError where the directory cannot be written to, or another run does, or where no thread can be
-        started; NonFiniteError.
+        Raises: InputError if the directory cannot be written, if another run uses it, or if no thread can be started;
+        NonFiniteError.
         """
         keep_freed_memory()
         with self.alone():
             if self.ranks.rank == 0:
-                checkpoint.tidy(self.directory, self._is_best())  # a kill may have come before
+                checkpoint.tidy(self.directory, self._is_best())  # finish the work of a killed run
             self.prepare()
             return self._train()
 
@@ -111,8 +111,8 @@ class Trainer:
         c, first = self.config, self.ranks.rank == 0
         with self.workers, Progress(c.steps, self.step) as progress, self.signals:
             if self.step == 0:
-                self.save()  # from here on there is something to go on from
-            if first:  # also of a run that goes on: its text may lie elsewhere by now
+                self.save()  # from here on the run can be resumed
+            if first:  # also for a resumed run: its text may have moved
                 checkpoint.write_config(self.directory, self.meta())
             log = Log(self.directory / "log.jsonl", self.step) if first else None
             tokens, started = 0, self.seconds
@@ -143,7 +143,7 @@ class Trainer:
         return "finished"
 
     def one_step(self) -> tuple[float, float, int]:
-        """Draw a batch, go down its gradient once; the loss before, the norm of the gradients, the tokens counted."""
+        """Draw a batch and take one step; return the loss before it, the norm of the gradients, the counted tokens."""
         start = time.perf_counter()
         batch = self.task.batch(generator(self.config, BATCH, self.step))
         loss, grads = self.loss_and_gradients(batch)
@@ -162,18 +162,18 @@ class Trainer:
         return loss, grads
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
+        """The learning rate of a step; steps are counted from 0."""
         c = self.config
         return warmup_cosine(step, c.steps, c.warmup, c.learning_rate, min(c.min_learning_rate, c.learning_rate))
 
     def prepare(self) -> None:
-        """Let the task write its data beside the run: first rank 0, then those that do not find it done."""
+        """Let the task write its data to the directory: first rank 0, then the ranks on machines without these data."""
         first, prepare = self.ranks.rank == 0, writing(self.directory)(self.task.prepare)
         self.ranks.together(lambda: first and prepare(self.directory))
         self.ranks.together(lambda: first or prepare(self.directory))
 
     def save(self) -> None:
-        """Write the checkpoint; the one before it and the best so far stay under other names."""
+        """Write the checkpoint; the previous checkpoint and the best checkpoint so far stay under other names."""
         if self.ranks.rank > 0:
             return
         arrays = {f"parameters.{name}": p for name, p in self.model.parameters().items()}
@@ -181,7 +181,7 @@ class Trainer:
         checkpoint.save(self.directory, arrays, self.meta(), self._is_best())
 
     def meta(self) -> dict[str, Any]:
-        """The part of a checkpoint that is not arrays."""
+        """The part of a checkpoint that is not an array."""
         return {
             "config": self.config.to_mapping() | {"workers": self.workers.count},
             "model": self.task.model_settings(self.model),
@@ -191,33 +191,33 @@ class Trainer:
         }
 
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-        """Go back to where a checkpoint was saved."""
+        """Restore the state of a checkpoint."""
         if meta["task"] != self.task.saved():
-            advice = "--text and --from tell where they are"
-            if self.config.task == "text" and self.config.text is None:  # the default text was that of the Python
+            advice = "give their paths with --text and --from"
+            if self.config.task == "text" and self.config.text is None:  # the default text came from Python itself once
                 advice += "; a run on the help topics of another Python needs them as a file: docs/pythons.md"
             raise InputError(
-                "the data, or the model of --from, is not that of the checkpoint; "
-                f"a run can only go on with the same text and the same model; {advice}"
+                "the data or the model of --from differ from those of the checkpoint; "
+                f"a run can be resumed only with the same text and the same model; {advice}"
             )
-        state = self.optimizer.state()  # the live arrays: read in place, they are in memory once
+        state = self.optimizer.state()  # the live arrays: reading into them needs no second copy
         read_into(state, arrays, "optimizer.", "optimizer")
         read_into(self.model.parameters(), arrays, "parameters.", "model")
-        said = how_far(meta, self.config.steps)
-        check_optimizer(arrays, said)
+        progress = how_far(meta, self.config.steps)
+        check_optimizer(arrays, progress)
         self.optimizer.load_state(state)
-        self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = said
+        self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = progress
 
     def _mine(self, batch: Batch) -> range:
-        """Which shards of the batch are this rank's."""
+        """The shards of the batch that this rank computes."""
         return self.ranks.share(min(self.shards, len(batch[0])))
 
     def _dropout(self, mine: range) -> dict[int, np.random.Generator | None]:
-        """The generators of this step's dropout, one a shard."""
+        """The generators of this step's dropout, one for each shard."""
         return {i: generator(self.config, DROPOUT, self.step, i) if self.config.dropout else None for i in mine}
 
     def _entry(self, loss: float, norm: float, speed: float) -> dict[str, Any]:
-        """This step's line of the log."""
+        """The line of the log for this step."""
         figures = {"skipped": self.fault} if self.fault else {"loss": loss, "grad_norm": norm}
         rate = self.rate(self.step - 1)
         return {
@@ -225,7 +225,7 @@ class Trainer:
         }
 
     def _note_fault(self, loss: float, norm: float, batch: Batch) -> None:
-        """What is wrong with a step that was left out; NonFiniteError if it is one too many."""
+        """Record the reason if the step was skipped; NonFiniteError if too many steps were skipped."""
         self.fault = ""
         if math.isfinite(loss) and math.isfinite(norm):
             return
@@ -235,9 +235,9 @@ class Trainer:
         self.skipped += 1
 
     def _cause(self, batch: Batch) -> str:
-        """Where this step's NaN comes from, by whichever rank sees it come again."""
+        """The origin of this step's NaN, from the first rank on which the NaN occurs again."""
         mine = self._mine(batch)
-        # the generators have moved on: made anew, the dropout is that of this step again
+        # the old generators have advanced; new ones repeat the dropout of this step
         rngs = list(self._dropout(mine).values())
         shards = parallel.shards(batch, self.shards)[mine.start : mine.stop]
         causes = self.ranks.everyones(first_non_finite(self.model, shards, rngs))

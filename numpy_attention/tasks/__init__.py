@@ -1,4 +1,4 @@
-"""What can be learned: each task makes its batches, its model and its final report."""
+"""The tasks that a model can learn: each task makes its batches, its model and its final report."""
 
 from numpy_attention.errors import InputError
 from numpy_attention.runs.config import TrainConfig
@@ -23,9 +23,9 @@ FINE_TUNED: dict[str, type[Task]] = {"text": FineTunedText, "dates": FineTunedDa
 
 
 def kind_of_task(name: str, from_: str | None) -> type[Task]:
-    """The task of that name, for a model that begins from nothing or, with `from_`, from a pretrained one.
+    """The task of that name. Its model starts at random or, with `from_`, from a pretrained model.
 
-    Raises: InputError where there is none.
+    Raises: InputError if no task has that name.
     """
     kinds = TASKS if from_ is None else FINE_TUNED
     if name not in kinds:
@@ -35,5 +35,5 @@ def kind_of_task(name: str, from_: str | None) -> type[Task]:
 
 
 def make_task(config: TrainConfig) -> Task:
-    """The task that the configuration names, its data read and checked."""
+    """The task that the configuration names. Its data are read and checked."""
     return kind_of_task(config.task, config.from_)(config)

@@ -1,7 +1,7 @@
-"""copy: give ten symbols back as they are, by an encoder-decoder.
+"""copy: an encoder-decoder copies ten symbols.
 
-A synthetic task: vocabulary 11 with 0 for padding, every sequence begins with symbol 1, two layers. The decoder is
-started with that 1 and must copy the other nine.
+A synthetic task: the vocabulary has 11 symbols, 0 is padding, every sequence begins with symbol 1, and the model has
+two layers. The decoder starts with symbol 1 and must copy the other nine.
 
 Source: Rush, The Annotated Transformer (2018).
 """
@@ -26,7 +26,7 @@ class CopyTask(TranslationTask):
     """Sequences of 10 symbols from 1 to 10, the first always 1."""
 
     start_token = 1
-    stop_token = PAD  # the length is fixed, so nothing stops the decoder; padding is never right
+    stop_token = PAD  # every output has the same length, so the decoder needs no stop token; padding is always wrong
     defaults: ClassVar[dict[str, Any]] = TranslationTask.defaults | {
         "context": 10, "batch": 80, "steps": 1000, "learning_rate": 1e-3,
     }
@@ -37,13 +37,13 @@ class CopyTask(TranslationTask):
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 
     def examples(self, count: int, rng: np.random.Generator) -> Batch:
-        """Sequences, the same without their last symbol, and the same without their first."""
+        """Sequences, the sequences without their last symbol, and the sequences without their first symbol."""
         ids = rng.integers(1, SYMBOLS, size=(count, self.config.context))
         ids[:, 0] = self.start_token
         return ids, ids[:, :-1], ids[:, 1:]
 
     def model(self, rng: np.random.Generator | None) -> Seq2Seq:
-        """The encoder-decoder of the paper, in small."""
+        """A small version of the encoder-decoder of the paper."""
         return self.build(Seq2Seq, rng, pad_token=PAD, source_vocab_size=SYMBOLS, target_vocab_size=SYMBOLS)
 
     def batch(self, rng: np.random.Generator) -> Batch:
@@ -53,10 +53,10 @@ class CopyTask(TranslationTask):
         return f"task: copy {self.config.context} symbols out of {SYMBOLS - 1}"
 
     def report(self, model: Seq2Seq, rng: np.random.Generator, workers: Workers) -> str:
-        """Exact copies of fresh sequences."""
+        """The share of fresh sequences that the model copies exactly, and three copies."""
         exact = self.evaluate(model, workers)["val_exact"]
         source_ids = self.test[0][:3]
         outputs = model.greedy(source_ids, self.start_token, self.stop_token, source_ids.shape[1] - 1)
         lines = [f"exact copies of {FRESH:,} fresh sequences, greedy decoding: {exact:.2%}", ""]
-        lines += [f"  {symbols(source)} -> 1 {symbols(said)}" for source, said in zip(source_ids, outputs)]
+        lines += [f"  {symbols(source)} -> 1 {symbols(output)}" for source, output in zip(source_ids, outputs)]
         return "\n".join(lines)

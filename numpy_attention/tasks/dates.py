@@ -1,8 +1,9 @@
-"""dates: "3rd of March, 1987" -> "1987-03-03", by an encoder-decoder over characters.
+"""dates: an encoder-decoder over characters translates "3rd of March, 1987" to "1987-03-03".
 
-People write a date in many forms; the model gets one of eleven and writes the ISO form. Every form is learned, and
-nearly every date, but one pair in ten of a form and a date is held out: only who takes the form and the date
-apart can write those. The order changes on the way, day first becomes year first, and the cross-attention shows it.
+People write a date in many forms. The model reads one of eleven forms and writes the ISO form. Training covers every
+form and nearly every date, but one in ten pairs of a form and a date is held out: a model can write these only if it
+treats the form and the date separately. The order changes from day first to year first, and the cross-attention shows
+this change.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class DateTask(TranslationTask):
         self.test = encode_dates(draw_dates(FRESH, np.random.default_rng([TEST, config.seed]), held_out=True))
 
     def model(self, rng: np.random.Generator | None) -> Seq2Seq:
-        """The encoder-decoder of the paper, in small; ids 0, 1, 2 are padding, start and stop."""
+        """A small version of the encoder-decoder of the paper; ids 0, 1, 2 are padding, start and stop."""
         sizes = {"source_vocab_size": 3 + len(SOURCE_CHARACTERS), "target_vocab_size": 3 + len(TARGET_CHARACTERS)}
         return self.build(Seq2Seq, rng, pad_token=PAD, **sizes)
 
@@ -73,13 +74,13 @@ class DateTask(TranslationTask):
         return f"task: write dates in ISO form; {len(FORMS)} forms, 73,049 days, a tenth of the pairs held out"
 
     def report(self, model: Seq2Seq, rng: np.random.Generator, workers: Workers) -> str:
-        """Exact matches on held-out pairs, and some of them."""
+        """The share of exact matches on held-out pairs, and six examples."""
         exact = self.evaluate(model, workers)["val_exact"]
         pairs = draw_dates(6, rng, held_out=True)
         source_ids, _, targets = encode_dates(pairs)
         outputs = model.greedy(source_ids, START, STOP, targets.shape[1])
         lines = [f"exact matches on {FRESH:,} pairs of form and date not trained on together: {exact:.2%}", ""]
-        lines += [f"  {source:<{LONGEST}} -> {spell(said)}" for (source, _), said in zip(pairs, outputs)]
+        lines += [f"  {source:<{LONGEST}} -> {spell(output)}" for (source, _), output in zip(pairs, outputs)]
         return "\n".join(lines)
 
 
@@ -93,13 +94,13 @@ def write_date(date: dt.date, form: str) -> str:
 
 
 def draw_dates(count: int, rng: np.random.Generator, held_out: bool) -> list[tuple[str, str]]:
-    """Written dates and their ISO forms, all of held-out pairs or all of pairs to train on."""
+    """Written dates and their ISO forms: only held-out pairs, or only training pairs."""
     pairs: list[tuple[str, str]] = []
     while len(pairs) < count:
         for day, form in zip(rng.integers(FIRST, LAST + 1, size=count), rng.integers(0, len(FORMS), size=count)):
             date = dt.date.fromordinal(int(day))
             written = write_date(date, FORMS[form])
-            # one in ten is held out, the same in every run; asked of the text, since in May two forms agree
+            # every run holds out the same tenth; the text decides, since two forms write the same text in May
             if (zlib.crc32(written.encode()) % 10 == 0) == held_out:
                 pairs.append((written, date.isoformat()))
     return pairs[:count]
@@ -116,5 +117,5 @@ def encode_dates(pairs: list[tuple[str, str]]) -> Batch:
 
 
 def spell(ids: np.ndarray) -> str:
-    """The characters of an output, to its stop token."""
+    """The characters of an output, up to its stop token."""
     return "".join(TARGET_CHARACTERS[i - 3] for i in ids if i >= 3)

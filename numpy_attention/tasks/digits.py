@@ -1,7 +1,7 @@
-"""digits: read 1,797 handwritten digits, each an 8 x 8 image taken as a sequence of 8 rows.
+"""digits: read 1,797 handwritten digits. Each is an 8 x 8 image, read as a sequence of 8 rows.
 
-The rows enter through a linear layer in the place of the embedding; the rest is the encoder of the other tasks. The
-yardstick is logistic regression on the 64 pixels, fitted on the same training images.
+A linear layer replaces the embedding and reads the rows; the rest is the encoder of the other tasks. The baseline is
+logistic regression on the 64 pixels, fitted on the same training images.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS = 8
 
 
 class DigitsTask(LabelledTask):
-    """Images (8 rows of 8 grey values) and which digit they show."""
+    """Images (8 rows of 8 grey values) and the digits that they show."""
 
     defaults: ClassVar[dict[str, Any]] = LabelledTask.defaults | {
         "layers": 2, "d_model": 64, "d_ff": 128, "context": ROWS, "positions": "learned", "activation": "gelu",
@@ -34,7 +34,7 @@ class DigitsTask(LabelledTask):
         if config.context < ROWS:
             raise InputError(f"--context must be at least {ROWS}, the rows of an image, got {config.context}")
         images, labels = load_images()
-        order = np.random.default_rng(0).permutation(len(images))  # the same split whatever the seed of the run
+        order = np.random.default_rng(0).permutation(len(images))  # the same split for every seed of the run
         held_out = np.arange(len(order)) % TEST_SHARE == 0
         self.train = images[order[~held_out]], labels[order[~held_out]]
         self.test = images[order[held_out]], labels[order[held_out]]
@@ -49,12 +49,12 @@ class DigitsTask(LabelledTask):
         return self.train[0][chosen], self.train[1][chosen]
 
     def description(self) -> str:
-        """Sizes of the two parts."""
+        """The number of training images and of held-out images."""
         learned, held_out = len(self.train[0]), len(self.test[0])
         return f"task: read handwritten digits; {learned:,} images to learn from, {held_out} held out"
 
     def report(self, model: SequenceClassifier, rng: np.random.Generator, workers: Workers) -> str:
-        """Accuracy on the held-out images, beside logistic regression."""
+        """Accuracy on the held-out images, compared with logistic regression."""
         accuracy = self.evaluate(model, workers)["val_accuracy"]
         baseline = logistic_regression_accuracy(self.train, self.test)
         return (

@@ -1,12 +1,12 @@
-"""dates --from MODEL: a chat model learns to answer with the ISO form of a date, and nothing else.
+"""dates --from MODEL: a chat model learns to answer with the ISO form of a date and nothing more.
 
     <|im_start|>user
-    Write this date as YYYY-MM-DD: 3rd of March, 1987<|im_end|>           read: no target
+    Write this date as YYYY-MM-DD: 3rd of March, 1987<|im_end|>           input, without targets
     <|im_start|>assistant
-    1987-03-03<|im_end|>                                                  said: one target a token
+    1987-03-03<|im_end|>                                                  answer: a target for each token
 
-The pairs, and which of them are held out, are those of the encoder-decoder that learns the same from nothing
-(`dates.py`), so its figure and this one compare.
+The training pairs and the held-out pairs are those of the encoder-decoder that learns this task from random parameters
+(`dates.py`), so the two accuracies can be compared.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from numpy_attention.tasks.fine_tuning import Start
 from numpy_attention.tasks.labelled import TEST
 
 ASK = "Write this date as YYYY-MM-DD: {}"
-HELD_OUT = 250  # pairs to judge by
+HELD_OUT = 250  # pairs for the evaluation
 AT_ONCE = 25
-LONGEST_ANSWER = 24  # tokens: an ISO date has 10 characters, and a model may say more
+LONGEST_ANSWER = 24  # tokens: an ISO date has 10 characters, but a model may write more
 
 
 class FineTunedDates(Task):
-    """Dates from 1900 to 2099 in eleven forms, asked of a pretrained chat model."""
+    """Dates from 1900 to 2099 in eleven forms, as questions to a pretrained chat model."""
 
     defaults: ClassVar[dict[str, Any]] = {
         "context": 96, "batch": 16, "steps": 100, "learning_rate": 1e-3, "min_learning_rate": 0.0, "warmup": 10,
@@ -66,7 +66,7 @@ class FineTunedDates(Task):
         return self.encode(draw_dates(self.config.batch, rng, held_out=False))
 
     def encode(self, pairs: list[tuple[str, str]]) -> Batch:
-        """ids (B, T) and targets (B, T), -100 where nothing is to be said."""
+        """ids (B, T) and targets (B, T); a target is -100 outside the answer."""
         conversations = [(self.question(written), self.answer(iso)) for written, iso in pairs]
         T = max(len(question) + len(answer) for question, answer in conversations) - 1
         ids, targets = np.zeros((len(pairs), T), np.int64), np.full((len(pairs), T), -100)
@@ -77,21 +77,21 @@ class FineTunedDates(Task):
         return ids, targets
 
     def evaluate(self, model: GPT, workers: Workers) -> dict[str, float]:
-        """The mean loss per token of the answers, and the share of answers that are right to the last token."""
+        """The mean loss per token of the answers, and the share of answers in which every token is right."""
         cut = shards(self.encode(self.test), max(1, len(self.test) // AT_ONCE))
         parts = [self.test[i : i + AT_ONCE] for i in range(0, len(self.test), AT_ONCE)]
         right = sum(workers.map(lambda part: sum(self.exact(model, part)), parts))
         return {"val_loss": mean_loss(model, cut, workers), "val_exact": right / len(self.test)}
 
     def exact(self, model: GPT, pairs: list[tuple[str, str]]) -> list[bool]:
-        """Which of the pairs the model answers right."""
-        return [said == iso for said, (_, iso) in zip(self.said(model, pairs), pairs, strict=True)]
+        """For each pair, whether the model answers correctly."""
+        return [answer == iso for answer, (_, iso) in zip(self.answers(model, pairs), pairs, strict=True)]
 
-    def said(self, model: GPT, pairs: list[tuple[str, str]]) -> list[str]:
-        """What the model answers, always the likeliest token."""
+    def answers(self, model: GPT, pairs: list[tuple[str, str]]) -> list[str]:
+        """The answers of the model, by greedy decoding."""
         questions = [self.question(written) for written, _ in pairs]
         rows = model.generate(questions, LONGEST_ANSWER, temperature=0.0, stop_token=self.chat.end_id)
-        return [self.start.tokenizer.decode(row[len(asked) :]) for row, asked in zip(rows, questions)]
+        return [self.start.tokenizer.decode(row[len(question) :]) for row, question in zip(rows, questions)]
 
     def description(self) -> str:
         name = self.start.path.name
@@ -102,12 +102,12 @@ class FineTunedDates(Task):
         return self.start.saved()
 
     def report(self, model: GPT, rng: np.random.Generator, workers: Workers) -> str:
-        """Exact matches on held-out pairs before and after, and some answers."""
+        """The share of exact matches on held-out pairs before and after the fine-tuning, and six answers."""
         before, after = (self.evaluate(which, workers)["val_exact"] for which in (self.start.untouched(), model))
         lines = [f"exact matches on {HELD_OUT} pairs of form and date not trained on together:"]
         lines += [f"  before {before:>7.1%}", f"  after  {after:>7.1%}", ""]
         pairs = draw_dates(6, rng, held_out=True)
-        lines += [f"  {written:<36} -> {said}" for (written, _), said in zip(pairs, self.said(model, pairs))]
+        lines += [f"  {written:<36} -> {answer}" for (written, _), answer in zip(pairs, self.answers(model, pairs))]
         return "\n".join(lines)
 
     def write_result(self, model: GPT, directory: Path) -> str:

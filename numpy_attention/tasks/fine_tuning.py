@@ -1,7 +1,7 @@
-"""text --from MODEL: go on training a pretrained model on a text, all of it or changes of low rank (Chapter 37).
+"""text --from MODEL: fine-tune a pretrained model on a text: all its parameters, or a low-rank change (Chapter 37).
 
-The tokenizer is the model's. The text is cut and held out as for a model that is trained from nothing, so the figures
-compare; the report puts the model as it was beside the model as it is.
+The tokenizer is that of the model. The text is split as for a model that starts from random parameters, so the losses
+can be compared. The report compares the model before the fine-tuning with the model after it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Start:
         self.config = config
         self.path = located(config.from_ or "")
         if there(self.path / checkpoint.NAME):
-            fix = f"go on with --resume {typed(self.path)}, or name a pretrained model"
-            raise InputError(f"--from {self.path} is what `train` has written; {fix}")
+            fix = f"continue it with --resume {typed(self.path)}, or name a pretrained model"
+            raise InputError(f"--from {self.path} is the output of a training run; {fix}")
         self.sha256 = fingerprint(self.path)
         self._loaded: Pretrained | None = self._load()
         self.tokenizer = self._loaded.tokenizer
 
     def model(self, rng: np.random.Generator | None) -> GPT:
-        """The model, ready to learn what the configuration says."""
+        """The model, with a low-rank change if the configuration asks for one."""
         model = self.untouched()
         c = self.config
         if c.lora:
@@ -49,17 +49,17 @@ class Start:
         return model
 
     def untouched(self) -> GPT:
-        """The model as it is in the file."""
-        loaded, self._loaded = self._loaded or self._load(), None  # the next caller gets a model of its own
+        """The pretrained model, unchanged."""
+        loaded, self._loaded = self._loaded or self._load(), None  # the next caller gets a new model
         assert isinstance(loaded.model, GPT)
         return loaded.model
 
     def saved(self) -> dict[str, Any]:
-        """By what a checkpoint knows the model again, whose weights it does not hold."""
+        """The fingerprint of the pretrained model: a checkpoint does not hold its weights, but must recognize them."""
         return {"from_sha256": self.sha256}
 
     def write_result(self, model: GPT, directory: Path) -> str:
-        """At the end of a run: the changes alone, or the model with the changes made part of it."""
+        """Write the low-rank change alone, or the model with the change merged into it, at the end of a run."""
         c = self.config
         if not c.lora:
             return ""
@@ -71,10 +71,10 @@ class Start:
     def _load(self) -> Pretrained:
         loaded = load_pretrained(self.path)
         if not isinstance(loaded.model, GPT):
-            raise InputError(f"--from {self.config.from_} is no language model; smollm2 is one")
+            raise InputError(f"--from {self.config.from_} is not a language model; smollm2, for example, is one")
         longest = loaded.model.config.context_length
         if self.config.context > longest:
-            raise InputError(f"--context must be at most {longest}, which the model was made for")
+            raise InputError(f"--context must be at most {longest}, the longest context of the model")
         width = loaded.model.config.d_model
         if self.config.lora > width:
             raise InputError(f"--lora must be at most {width}, the width of the model, got {self.config.lora}")
@@ -84,7 +84,7 @@ class Start:
 def fingerprint(path: Path) -> str:
     """The SHA-256 of a model's file, or of the settings and weights in its folder.
 
-    Raises: InputError for a file that may not be read.
+    Raises: InputError for a file that cannot be read.
     """
     files = [path] if path.is_file() else sorted([*path.glob("config.json"), *path.glob("*.safetensors")])
     digest = hashlib.sha256()
@@ -95,7 +95,7 @@ def fingerprint(path: Path) -> str:
 
 
 class FineTunedText(TextTask):
-    """A pretrained GPT on one text, whose last tenth is held out."""
+    """A pretrained GPT on one text. The last tenth of the text is held out."""
 
     defaults: ClassVar[dict[str, Any]] = {
         "vocabulary": "bpe", "context": 128, "batch": 4, "steps": 200, "learning_rate": 5e-4, "warmup": 20,
@@ -121,8 +121,8 @@ class FineTunedText(TextTask):
         """The held-out loss before and after, and 100 tokens written by the model."""
         lines = ["held-out loss            nats per token   per character"]
         for name, which in (("before", self.start.untouched()), ("after", model)):
-            told = self.evaluate(which, workers)
-            lines.append(f"  {name:<22} {told['val_loss']:>14.3f} {told['val_loss_per_character']:>15.3f}")
+            losses = self.evaluate(which, workers)
+            lines.append(f"  {name:<22} {losses['val_loss']:>14.3f} {losses['val_loss_per_character']:>15.3f}")
         ids = model.generate(self.vocabulary.encode("The "), 100, rng=rng, temperature=0.8, top_p=0.95)
         return "\n".join([*lines, "", "a sample:", self.vocabulary.decode(ids)])
 

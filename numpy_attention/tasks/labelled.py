@@ -1,8 +1,8 @@
-"""What tasks with a classifier share: held-out examples with labels, and accuracy on them.
+"""The common part of all tasks with a classifier: held-out examples with labels, and the accuracy on them.
 
     batch          inputs (B, T) or (B, T, d_input), labels (B,) or (B, T)
     val_loss       the mean of -log p(label)
-    val_accuracy   the share of labels that the model thinks the likeliest
+    val_accuracy   the share of labels to which the model gives the largest probability
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers, count_targets
 from numpy_attention.runs.task import Task
 
-TEST = 1_000_003  # seeds of test sets begin with it, those of training batches with the seed of the run
-AT_ONCE = 512  # held-out examples
-KEPT = 2**26  # ids of examples that are kept in memory, half a gigabyte
+TEST = 1_000_003  # the first number of every test set's seed; training batches begin with the seed of the run
+AT_ONCE = 512  # held-out examples in one forward pass
+IN_MEMORY = 2**26  # the most ids of examples in memory, half a gigabyte
 
 
 class LabelledTask(Task):
-    """A SequenceClassifier, judged by its loss and accuracy on `test`, a pair of inputs and targets."""
+    """A SequenceClassifier, evaluated by its loss and accuracy on `test`, a pair of inputs and targets."""
 
     defaults: ClassVar[dict[str, Any]] = {
         "positions": "sinusoidal", "activation": "relu", "optimizer": "adam", "min_learning_rate": 0.0, "warmup": 50,
@@ -33,7 +33,7 @@ class LabelledTask(Task):
     test: Batch
 
     def evaluate(self, model: SequenceClassifier, workers: Workers) -> dict[str, float]:
-        """The mean loss, and the share of targets that the model thinks the likeliest."""
+        """The mean loss, and the share of targets to which the model gives the largest probability."""
         inputs, targets = self.test
         shards = [(inputs[i : i + AT_ONCE], targets[i : i + AT_ONCE]) for i in range(0, len(inputs), AT_ONCE)]
         counted, losses, right = np.sum(list(workers.map(lambda shard: _score(model, shard), shards)), axis=0).tolist()
@@ -41,22 +41,22 @@ class LabelledTask(Task):
 
 
 def require_room(config: TrainConfig, examples: int) -> None:
-    """Refuse a context with which so many examples would fill the memory.
+    """Refuse a context that is too long to hold so many examples in memory.
 
-    Raises: InputError that names the longest.
+    Raises: InputError that names the longest allowed context.
     """
-    if examples * config.context > KEPT:
-        said = f"--context must be at most {KEPT // examples} for {examples:,} examples kept in memory"
-        raise InputError(f"{said}, got {config.context}")
+    if examples * config.context > IN_MEMORY:
+        limit = f"--context must be at most {IN_MEMORY // examples} to hold {examples:,} examples in memory"
+        raise InputError(f"{limit}, got {config.context}")
 
 
 def symbols(ids: np.ndarray) -> str:
-    """Ids as they are, with spaces between them."""
+    """Ids as text, with spaces between them."""
     return " ".join(str(i) for i in ids)
 
 
 def _score(model: SequenceClassifier, shard: Batch) -> tuple[int, float, int]:
-    """The targets counted, the sum of their losses, and how many are right."""
+    """The number of targets, the sum of their losses, and the number of correct predictions."""
     inputs, targets = shard
     logits, _ = model.forward(inputs)
     loss, _ = cross_entropy(logits, targets)

@@ -1,8 +1,8 @@
-"""reverse: give sixteen digits back in reverse order.
+"""reverse: write sixteen digits in reverse order.
 
-Each output position must look at one input position, so a single head of a single layer is enough, and its weights
-become a picture of the task: a diagonal from corner to corner. Setting and published figure (100.00 % of positions) are
-those of tutorial 6 of the University of Amsterdam's deep learning course (Lippe).
+Each output position must look at one input position, so one layer with one head is enough. The weights of this head
+are a picture of the task: a diagonal from corner to corner. The setting and the published result (100.00 % of
+positions) come from tutorial 6 of the University of Amsterdam's deep learning course (Lippe).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReverseTask(LabelledTask):
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 
     def examples(self, count: int, rng: np.random.Generator) -> Batch:
-        """Digits and the same digits reversed, both (count, T)."""
+        """Digits and the reversed digits, both (count, T)."""
         ids = rng.integers(0, CATEGORIES, size=(count, self.config.context))
         return ids, ids[:, ::-1]
 
@@ -53,15 +53,15 @@ class ReverseTask(LabelledTask):
         return f"task: reverse {self.config.context} digits; {EXAMPLES:,} sequences to learn from"
 
     def report(self, model: SequenceClassifier, rng: np.random.Generator, workers: Workers) -> str:
-        """Accuracy per position on fresh sequences, beside the published one."""
+        """Accuracy per position on fresh sequences, compared with the published accuracy."""
         accuracy = self.evaluate(model, workers)["val_accuracy"]
         ids = self.test[0][:3]
         lines = [
-            f"positions right on {FRESH:,} fresh sequences:",
+            f"correct positions on {FRESH:,} fresh sequences:",
             f"  guessing    {1 / CATEGORIES:7.2%}",
             "  published   100.00%  (UvA deep learning tutorial 6)",
             f"  this model  {accuracy:7.2%}",
             "",
         ]
-        lines += [f"  {symbols(row)} -> {symbols(said)}" for row, said in zip(ids, model.predict(ids))]
+        lines += [f"  {symbols(row)} -> {symbols(output)}" for row, output in zip(ids, model.predict(ids))]
         return "\n".join(lines)

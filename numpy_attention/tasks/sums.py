@@ -1,8 +1,8 @@
 """sum: is the sum of eight numbers below 100 greater than 400?
 
-The classifier of a tutorial that does not learn as written: its plain gradient descent at rate 0.001 stays at chance.
-`--as-in-the-lesson` runs that setting. The gradients are right, they are small: Adam, whose steps do not depend on
-the size of the gradient, learns the task in seconds.
+The classifier comes from a tutorial in which it does not learn: plain gradient descent at rate 0.001 stays at chance.
+`--as-in-the-lesson` runs that setting. The gradients are right but small. Adam, whose steps do not depend on the size
+of the gradient, learns the task in seconds.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class SumTask(LabelledTask):
         return ids, (ids.sum(axis=1) > NUMBERS * T / 2).astype(np.int64)
 
     def model(self, rng: np.random.Generator | None) -> SequenceClassifier:
-        """The lesson's model: one post-LN encoder block, mean pooling."""
+        """The model of the lesson: one post-LN encoder block and mean pooling."""
         return self.build(SequenceClassifier, rng, vocab_size=NUMBERS, num_classes=2)
 
     def batch(self, rng: np.random.Generator) -> Batch:
-        """Fresh sequences each step, as in the lesson."""
+        """Fresh sequences for each step, as in the lesson."""
         return self.examples(self.config.batch, rng)
 
     def description(self) -> str:
@@ -56,20 +56,20 @@ class SumTask(LabelledTask):
         return f"task: is the sum of {T} numbers below {NUMBERS} greater than {NUMBERS * T // 2}?"
 
     def report(self, model: SequenceClassifier, rng: np.random.Generator, workers: Workers) -> str:
-        """Accuracy on fresh sequences, beside the answer that needs no model."""
+        """Accuracy on fresh sequences, compared with the best constant answer."""
         accuracy = self.evaluate(model, workers)["val_accuracy"]
         ids, labels = self.test
         constant = max(np.mean(labels), 1 - np.mean(labels))
         lines = [
             f"accuracy on {FRESH:,} fresh sequences:",
             f"  always the same answer      {constant:7.2%}",
-            "  the lesson's own setting     51.90%  (SGD at 0.001, 100 steps)",
+            "  the setting of the lesson    51.90%  (SGD at 0.001, 100 steps)",
             f"  this model                  {accuracy:7.2%}",
             "",
         ]
-        for sequence, label, said in zip(ids[:4], labels, model.predict(ids[:4])):
+        for sequence, label, predicted in zip(ids[:4], labels, model.predict(ids[:4])):
             terms = " + ".join(map(str, sequence))
-            lines.append(f"  {terms} = {sequence.sum()}: {_answer(said)}, truly {_answer(label)}")
+            lines.append(f"  {terms} = {sequence.sum()}: {_answer(predicted)}, correct is {_answer(label)}")
         return "\n".join(lines)
 
 

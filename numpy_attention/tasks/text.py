@@ -1,9 +1,9 @@
-"""text: predict the next character, byte or byte pair, measured beside predictors that count.
+"""text: predict the next character, byte or byte pair. The loss is compared with that of n-gram predictors.
 
     text  ->  vocabulary  ->  ids  ->  nine tenths to train on, the last tenth held out        Chapter 27
 
-A text is read once to know its characters and its fingerprint, and once more for its ids. Those of a long text are
-written beside the run and mapped.
+The task reads a text once for its characters and its fingerprint, and a second time for its ids. The ids of a long
+text are written to a file in the run's directory and mapped into memory.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from numpy_attention.training.long_texts import id_dtype, map_ids, write_ids
 from numpy_attention.training.ngrams import ngram_losses
 
 NGRAMS = ("single tokens", "bigram", "trigram", "4-gram")
-COUNTED = 2**22  # ids that the n-grams are counted on, at most
-IN_MEMORY = 2**26  # characters; the ids of longer texts are kept in a file
-LEARNED_FROM = 16  # pieces at the beginning of the text that the byte pairs are learned from
+COUNTED = 2**22  # the largest number of ids on which the n-grams are counted
+IN_MEMORY = 2**26  # characters; the ids of longer texts are written to a file
+LEARNED_FROM = 16  # pieces at the beginning of the text, from which the byte pairs are learned
 UNITS = {"char": "characters", "byte": "bytes", "bpe": "byte pairs"}
 
 
 class TextTask(Task):
-    """A GPT on one text, whose last tenth is held out."""
+    """A GPT on one text. The last tenth of the text is held out."""
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -68,7 +68,7 @@ class TextTask(Task):
         return iter([default_text()]) if self.config.text is None else text_pieces(self.config.text, READ_AT_ONCE)
 
     def prepare(self, directory: Path) -> bool:
-        """Write the ids of a long text beside the run, or find them there."""
+        """Write the ids of a long text to the run's directory, or find them there."""
         if len(self.training_ids):
             return False
         path, size = directory / self.ids_file(), len(self.vocabulary)
@@ -82,20 +82,20 @@ class TextTask(Task):
         return True
 
     def ids_file(self) -> str:
-        """The name of the file with the ids of this text in this vocabulary."""
+        """The name of the file that holds the ids of this text in this vocabulary."""
         return f"ids-{hashlib.sha256(json.dumps(self.saved()).encode()).hexdigest()[:16]}.npy"
 
     def model(self, rng: np.random.Generator | None) -> GPT:
-        """The GPT of the configured sizes."""
+        """A GPT of the configured sizes."""
         return self.build(GPT, rng, vocab_size=len(self.vocabulary))
 
     def batch(self, rng: np.random.Generator) -> Batch:
-        """Blocks from random places."""
+        """Blocks from random places of the text."""
         return random_blocks(self.training_ids, self.config.context, self.config.batch, rng)
 
     def evaluate(self, model: GPT, workers: Workers) -> dict[str, float]:
-        """The mean loss over the whole held-out text, in nats per token; where tokens are no characters, also per
-        character, which is comparable across vocabularies."""
+        """The mean loss over the whole held-out text, in nats per token. If tokens are not characters, also the loss
+        per character, which is comparable across vocabularies."""
         batches = consecutive_blocks(self.held_out_ids, self.config.context, max(1, 2048 // self.config.context))
         loss = mean_loss(model, batches, workers)
         if self._by_character():
@@ -104,19 +104,19 @@ class TextTask(Task):
 
     def description(self) -> str:
         """Sizes of the text and its parts."""
-        unit, said = UNITS[self.config.vocabulary], f"text: {self.name}, {self.characters:,} characters, "
+        unit, sizes = UNITS[self.config.vocabulary], f"text: {self.name}, {self.characters:,} characters, "
         tokens = len(self.training_ids) + len(self.held_out_ids)
         if not self._by_character():
-            said += f"{tokens:,} {unit}, " if tokens else f"as {unit}, "
-        said += f"{len(self.vocabulary)} different; "
-        return said + (f"the last {len(self.held_out_ids):,} are held out" if tokens else f"ids: {self.ids_file()}")
+            sizes += f"{tokens:,} {unit}, " if tokens else f"as {unit}, "
+        sizes += f"{len(self.vocabulary)} different; "
+        return sizes + (f"the last {len(self.held_out_ids):,} are held out" if tokens else f"ids: {self.ids_file()}")
 
     def saved(self) -> dict[str, Any]:
-        """The vocabulary, and a fingerprint of the text."""
+        """The vocabulary and the fingerprint of the text."""
         return self.vocabulary.saved() | {"sha256": self.text_hash}
 
     def reference_lines(self) -> dict[str, float]:
-        """The held-out losses of the predictors that count, in nats per token."""
+        """The held-out losses of the n-gram predictors, in nats per token."""
         counted = self.training_ids[-COUNTED:]
         if len(counted) < len(NGRAMS) or len(self.vocabulary) ** len(NGRAMS) >= 2**62:
             return {}
@@ -124,7 +124,7 @@ class TextTask(Task):
         return dict(zip(NGRAMS[1:], losses[1:], strict=True))
 
     def report(self, model: GPT, rng: np.random.Generator, workers: Workers) -> str:
-        """The held-out loss among those of the n-grams, and 400 tokens written by the model."""
+        """The held-out losses of the model and of the n-grams, and 400 tokens written by the model."""
         rows = {**self.reference_lines(), "this GPT": self.evaluate(model, workers)["val_loss"]}
         over = "" if self._by_character() else f" over {UNITS[self.config.vocabulary]}"
         lines = [f"held-out loss, nats per character (interpolated Witten-Bell counts{over}, and the model):"]
@@ -132,7 +132,7 @@ class TextTask(Task):
         lines += [f"  {name:<10} {loss * self._tokens_per_character():z.3f}" for name, loss in ordered]
         try:
             prompt = self.vocabulary.encode("The ")
-        except InputError:  # a text without these characters
+        except InputError:  # the text does not contain these characters
             prompt = np.asarray(self.training_ids[:1], np.int64)
         ids = model.generate(prompt, 400, rng=rng, temperature=0.8, top_p=0.95)
         return "\n".join([*lines, "", "a sample:", self.vocabulary.decode(ids)])
@@ -150,8 +150,8 @@ class TextTask(Task):
         if len(self.training_ids) < self.config.context + 1 or len(self.held_out_ids) < 2:
             unit = UNITS[self.config.vocabulary]
             raise InputError(
-                f"{self.name} has {len(ids)} {unit}, too few to train on nine tenths of them in blocks of "
-                f"{self.config.context} {unit} and the one after; give a longer text or a smaller --context"
+                f"{self.name} has {len(ids)} {unit}, too few: nine tenths of it must hold one block of "
+                f"{self.config.context} {unit} and one more; give a longer text or a smaller --context"
             )
 
     def _by_character(self) -> bool:

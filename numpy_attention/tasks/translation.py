@@ -1,8 +1,8 @@
-"""What tasks with an encoder-decoder share: source and target sequences, judged by exact matches of greedy decoding.
+"""The common part of all tasks with an encoder-decoder: source and target sequences, and exact matches.
 
     source_ids    3   M a y   1 9 8 7   .                padded with 0
-    target_ids    <start>  1  9  8  7  ...               what the decoder has before it
-    targets             1  9  8  7  ...  <stop>          what it should say next
+    target_ids    <start>  1  9  8  7  ...               the input of the decoder
+    targets             1  9  8  7  ...  <stop>          the correct output of the decoder
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy_attention.runs.parallel import Batch, Workers, mean_loss, shards
 from numpy_attention.runs.task import Task
 
 PAD = 0
-AT_ONCE = 250  # held-out examples
+AT_ONCE = 250  # held-out examples in one forward pass
 
 
 class TranslationTask(Task):
-    """A Seq2Seq, judged by its loss and the share of `test` that greedy decoding gets right to the last token.
+    """A Seq2Seq, evaluated by its loss and by the share of `test` for which greedy decoding gives every token right.
 
     A batch is (source_ids, target_ids, targets).
     """
@@ -34,13 +34,13 @@ class TranslationTask(Task):
     stop_token: int
 
     def evaluate(self, model: Seq2Seq, workers: Workers) -> dict[str, float]:
-        """The mean loss per target token, and the share of exact matches."""
+        """The mean loss per target token and the share of exact matches."""
         cut = shards(self.test, max(1, len(self.test[0]) // AT_ONCE))
         right = sum(workers.map(lambda shard: int(self.exact(model, shard).sum()), cut))
         return {"val_loss": mean_loss(model, cut, workers), "val_exact": right / len(self.test[0])}
 
     def exact(self, model: Seq2Seq, batch: Batch) -> np.ndarray:
-        """Which examples of a batch greedy decoding gets right, (B,) of bool."""
+        """For each example of a batch, whether greedy decoding gives the exact target, (B,) of bool."""
         source_ids, _, targets = batch
         outputs = model.greedy(source_ids, self.start_token, self.stop_token, targets.shape[1])
-        return np.array([np.array_equal(said, target[target >= 0]) for said, target in zip(outputs, targets)])
+        return np.array([np.array_equal(output, target[target >= 0]) for output, target in zip(outputs, targets)])

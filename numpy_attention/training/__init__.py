@@ -1,7 +1,7 @@
 """Part IV. Training: from gradients to a model that has learned something.
 
-The reading order: optimizers -> clipping -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop; what a
-long run needs around the loop stands in `numpy_attention.runs`: trainer -> checkpoint -> parallel -> mpi.
+The reading order: optimizers -> clipping -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop. Then
+`numpy_attention.runs` adds everything around the loop for long runs: trainer -> checkpoint -> parallel -> mpi.
 """
 
 from numpy_attention.training.clipping import clip_by_global_norm, global_norm

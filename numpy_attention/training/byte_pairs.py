@@ -1,33 +1,35 @@
 """Chapter 27, continued. Bytes, and pairs of bytes: a vocabulary learned from the text
 
-A character vocabulary knows the characters of one text and no others. Bytes know all texts: written as UTF-8, any
-text is a sequence of the numbers 0 to 255, and those are the ids of the byte vocabulary. The price is length. A model
-that sees T tokens at once sees T bytes, some six to a word with its space, and the cost of attention grows with T^2.
+A character vocabulary contains only the characters of one text. Bytes can encode all texts: in UTF-8, every text is a
+sequence of numbers from 0 to 255, and these numbers are the ids of the byte vocabulary. The price is length. A model
+that sees T tokens at once sees T bytes. A word with its space has about six bytes, and the cost of attention grows
+with T^2.
 
-Byte-pair encoding makes the sequence shorter. Count which two neighbours stand together most often, give that pair an
-id of its own, put it in place of the pair, and begin again. Frequent words end up as one token, rare ones as a few
-parts, and what was never seen is still spelled in bytes:
+Byte-pair encoding makes the sequence shorter. Count all pairs of neighbours, give the most frequent pair a new id,
+replace the pair by this id everywhere, and repeat. In the end a frequent word is one token and a rare word a few
+tokens; a text that was never seen is still spelled in bytes:
 
     ids 0 .. 255        the bytes
     id  256 + i         (a_i, b_i), the i-th pair that was merged; both parts have lower ids
 
-Merges never cross the border of a chunk: a word with the space before it, a run of punctuation, a run of white space.
-Without borders "dog.", "dog!" and "dog?" would each become a token, and dog would have to be learned three times. With
-them it is enough to count every different chunk once, with the number of its occurrences as its weight:
+Merges never cross the border of a chunk: a word with the space before it, a run of punctuation, or a run of white
+space. Without borders, "dog.", "dog!" and "dog?" would each become a token, and the model would have to learn the word
+"dog" three times. Borders also save work: we process each different chunk once, weighted by the number of its
+occurrences:
 
     count(a, b) = sum over different chunks c of  occurrences(c) * (how often a, b are neighbours in c)
 
-A merge changes only the chunks in which its pair stands. So the counts are kept, and of each pair is known where it
-stands; one merge then costs what it changes, and one look through the counts. Of pairs that are equally frequent the
-one of the lowest ids is taken: the same text gives the same vocabulary on every machine.
+A merge changes only the chunks that contain its pair. So we store the counts, and for each pair the chunks that contain
+it. The cost of a merge is then the work on these chunks and one pass through the counts. Among equally frequent pairs
+we take the one with the lowest ids, so the same text gives the same vocabulary on every machine.
 
-To encode a chunk is to replay its merges in the order in which they were learned. To decode is to look up each id's
-bytes and join them, and since the chunks of a text join to the text, and a merge only regroups the bytes of its chunk,
+To encode a chunk, repeat the merges in the order in which they were learned. To decode, look up the bytes of each id
+and join them. The chunks of a text join to the text, and a merge only groups the bytes of its chunk, so
 
     decode(encode(text)) = text
 
-for every text. The other way round it need not hold: a model may write ids whose bytes are not UTF-8; a byte that
-fits nowhere is shown as the replacement character.
+for every text. encode(decode(ids)) can differ from ids, since a model may write ids whose bytes are not UTF-8; decoding
+then writes the replacement character.
 
 Source: Gage, A New Algorithm for Data Compression (1994); Sennrich, Haddow, Birch, Neural Machine Translation of Rare
 Words with Subword Units (2016), algorithm 1; for bytes and borders Radford et al., Language Models are Unsupervised
@@ -47,10 +49,10 @@ from numpy_attention.errors import InputError
 from numpy_attention.training.data import CharVocabulary, Vocabulary
 
 Pair = tuple[int, int]
-LONGEST = 64  # characters in a chunk, besides its space: what a chunk costs in time and memory has a bound
+LONGEST = 64  # characters in a chunk, not counting its space; this bounds its cost in time and memory
 CHUNK = re.compile(rf" ?\w{{1,{LONGEST}}}| ?[^\w\s]{{1,{LONGEST}}}|\s{{1,{LONGEST}}}(?!\S)|\s{{1,{LONGEST}}}")
 MAX_TOKEN = 4 * (LONGEST + 1)  # bytes
-REMEMBERED = 2**16  # chunks whose ids are kept at hand
+REMEMBERED = 2**16  # the most chunks whose ids are cached
 
 
 class ByteVocabulary(Vocabulary):
@@ -68,11 +70,11 @@ class ByteVocabulary(Vocabulary):
         return np.frombuffer(_utf8(text), dtype=np.uint8).astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:
-        """The text that the ids spell; bytes that are not UTF-8 become the replacement character."""
+        """The text of the ids; bytes that are not UTF-8 become the replacement character."""
         return b"".join(self.tokens[i] for i in ids).decode("utf-8", errors="replace")
 
     def characters_in(self, ids: np.ndarray) -> int:
-        """How many characters begin within the ids."""
+        """The number of characters that begin within the ids."""
         return int(self._characters_of[ids].sum())
 
     def saved(self) -> dict[str, Any]:
@@ -81,18 +83,18 @@ class ByteVocabulary(Vocabulary):
 
 
 class BytePairVocabulary(ByteVocabulary):
-    """Bytes, and the pairs that were merged, in the order of their learning.
+    """Bytes and the merged pairs, in the order in which they were learned.
 
-    Raises: InputError for merges of which no vocabulary can consist.
+    Raises: InputError for merges that no vocabulary can have.
     """
 
     def __init__(self, merges: Iterable[Pair]) -> None:
         super().__init__()
         self.ranks: dict[Pair, int] = {}
         for a, b in merges:
-            whole = type(a) is int and type(b) is int and 0 <= min(a, b) and max(a, b) < len(self.tokens)
-            if not whole or (a, b) in self.ranks or len(self.tokens[a]) + len(self.tokens[b]) > MAX_TOKEN:
-                raise InputError(f"merge {len(self.ranks)} of the vocabulary cannot be of {a!r} and {b!r}")
+            known = type(a) is int and type(b) is int and 0 <= min(a, b) and max(a, b) < len(self.tokens)
+            if not known or (a, b) in self.ranks or len(self.tokens[a]) + len(self.tokens[b]) > MAX_TOKEN:
+                raise InputError(f"merge {len(self.ranks)} of the vocabulary cannot join {a!r} and {b!r}")
             self.ranks[a, b] = len(self.ranks)
             self.tokens.append(self.tokens[a] + self.tokens[b])
         self._characters_of = np.array([_characters(token) for token in self.tokens])
@@ -103,11 +105,11 @@ class BytePairVocabulary(ByteVocabulary):
         return self._encode(CHUNK.findall(text))
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of a long text that comes piece by piece; together those of the whole."""
+        """The ids of a long text, piece by piece; together they are the ids of the whole text."""
         rest = ""
         for piece in pieces:
             chunks = CHUNK.findall(rest + piece)
-            # the last chunk may go on in the next piece; all before it are complete
+            # the last chunk may continue in the next piece; all chunks before it are complete
             rest = chunks.pop() if chunks else ""
             yield self._encode(chunks)
         yield self.encode(rest)
@@ -138,7 +140,7 @@ class BytePairVocabulary(ByteVocabulary):
 
 
 def vocabulary_from(saved: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary whose `saved()` this is.
+    """The vocabulary from a result of its `saved()`.
 
     Raises: InputError for anything else.
     """
@@ -149,11 +151,11 @@ def vocabulary_from(saved: Mapping[str, Any]) -> Vocabulary:
         return ByteVocabulary()
     if kind == "bpe" and isinstance(merges, list) and all(isinstance(m, list) and len(m) == 2 for m in merges):
         return BytePairVocabulary((a, b) for a, b in merges)
-    raise InputError("it describes no vocabulary")
+    raise InputError("this is not the description of a vocabulary")
 
 
 def count_chunks(pieces: Iterable[str]) -> Counter[str]:
-    """How often each chunk occurs."""
+    """The number of occurrences of each chunk."""
     counts: Counter[str] = Counter()
     for piece in pieces:
         counts.update(CHUNK.findall(piece))
@@ -161,14 +163,14 @@ def count_chunks(pieces: Iterable[str]) -> Counter[str]:
 
 
 def learn_merges(occurrences: Mapping[str, int], size: int) -> list[Pair]:
-    """The merges of a vocabulary of `size` ids, or of fewer if no pair is left that stands twice.
+    """The merges of a vocabulary of `size` ids, or fewer ids if no pair occurs twice any more.
 
-    occurrences[c] is how often the chunk c occurs in the text.
+    occurrences[c] is the number of occurrences of the chunk c in the text.
     """
     chunks = [list(_utf8(chunk)) for chunk in occurrences]
     weights = list(occurrences.values())
     counts: Counter[Pair] = Counter()
-    places: dict[Pair, set[int]] = defaultdict(set)  # the chunks in which a pair stands, or has stood
+    places: dict[Pair, set[int]] = defaultdict(set)  # the chunks that contain a pair, or once contained it
     for i, chunk in enumerate(chunks):
         for pair in pairwise(chunk):
             counts[pair] += weights[i]
@@ -193,7 +195,7 @@ def learn_merges(occurrences: Mapping[str, int], size: int) -> list[Pair]:
 
 
 def merged(ids: list[int], pair: Pair, new: int) -> list[int]:
-    """The ids with `new` in place of each `pair`, from the left: a a a becomes (aa) a."""
+    """The ids after each `pair` is replaced by `new`, from the left: a a a becomes (aa) a."""
     out, i = [], 0
     while i < len(ids):
         if i + 1 < len(ids) and (ids[i], ids[i + 1]) == pair:
@@ -210,9 +212,9 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         lone = text[error.start]
-        raise InputError(f"the text holds {lone!r}, half a surrogate pair, which is no character of Unicode") from None
+        raise InputError(f"the text holds {lone!r}, half of a surrogate pair: not a character of Unicode") from None
 
 
 def _characters(token: bytes) -> int:
-    """How many characters begin in a token: the bytes that do not continue one."""
+    """The number of characters that begin in a token: all bytes except continuation bytes."""
     return sum(byte & 0xC0 != 0x80 for byte in token)

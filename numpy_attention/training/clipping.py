@@ -1,11 +1,11 @@
-"""Chapter 25, appendix. Clipping: no gradient longer than agreed
+"""Chapter 25, appendix. Clipping: a bound on the norm of the gradient
 
-Now and then a batch has a gradient many times the usual length, and one such step can undo a thousand good ones. So
-the gradients of all parameters, taken as one long vector, are shortened to a largest length before the optimizer sees
-them. In training runs of transformers 1.0 is the usual one.
+Sometimes a batch has a gradient many times longer than usual, and one such step can undo a thousand good steps. So the
+gradients of all parameters, taken as one long vector, are scaled down to a largest norm before the optimizer uses them.
+For transformers the usual bound is 1.0.
 
-For SGD this bounds the step. Adam divides the scale of the gradients out again; there it bounds how much one batch
-weighs in the means m and v.
+For SGD this bounds the step. Adam divides by the scale of the gradients, so there clipping bounds the weight of one
+batch in the means m and v.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
 
     Formula: norm = sqrt(sum over all arrays of g^2)
 
-    Raises: ValueError where there are no gradients.
+    Raises: ValueError if there are no gradients.
 
     >>> float(global_norm({"w": np.array([3.0, 0.0]), "b": np.array([4.0])}))
     5.0
@@ -31,13 +31,13 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:
-    """Scale all gradients in place by one factor, so that their joint norm is at most `max_norm`; give the norm before.
+    """Scale all gradients in place by one factor so that their joint norm is at most `max_norm`; return the old norm.
 
-    One factor for all keeps the direction of the step; clipping each array by its own norm would bend it.
+    One common factor keeps the direction of the step; clipping each array by its own norm would change the direction.
 
     Formula: g <- g max_norm / max(norm, max_norm)
 
-    Raises: ValueError when max_norm is not positive, or there are no gradients.
+    Raises: ValueError if max_norm is not positive, or if there are no gradients.
 
     Source: Pascanu, Mikolov, Bengio, On the Difficulty of Training Recurrent Neural Networks (2013), section 3.2.
 
@@ -48,7 +48,7 @@ def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.
     max_norm = require_number("clip_by_global_norm", "max_norm", max_norm, above=0)
     require_arrays("clip_by_global_norm", "grads", grads, written=True)
     norm = global_norm(grads)
-    scale = max_norm / np.maximum(norm, max_norm)  # no branch on the norm: on a GPU that would wait for the device
+    scale = max_norm / np.maximum(norm, max_norm)  # a branch on the norm would wait for a GPU
     for g in grads.values():
         g *= scale
     return norm

@@ -1,22 +1,22 @@
 """Chapter 27. Data: from a text to blocks of ids
 
-A character model needs no tokenizer: its vocabulary is the set of characters of the text, in sorted order, and the id
-of a character is its place there. (Bytes and pairs of bytes, which know every text, come in this chapter's
-continuation.) The last tenth of the text, at most 2^20 ids, is held out and never trained on. A training example
+A character model needs no tokenizer: its vocabulary is the sorted set of the characters of the text, and the id of a
+character is its index there. (The continuation of this chapter explains bytes and byte pairs, which can encode every
+text.) The last tenth of the text, at most 2^20 ids, is held out: the model is never trained on it. A training example
 is a block of T + 1 neighbouring characters at a random place,
 
     text       . . t h e _ c a t _ s a t . .            s = 2, T = 4
     ids            t h e _                              text[s     : s + T]
     targets          h e _ c                            text[s + 1 : s + T + 1]
 
-so that position t predicts the character after it, for all t at once: T predictions for one forward pass, each
-with a context of t + 1 characters.
+so position t predicts the character after it. One forward pass makes all T predictions, and the prediction at position
+t has a context of t + 1 characters.
 
 The held-out loss is the mean over the whole held-out text, cut into consecutive blocks, in nats per character. The
-first characters of each block have little context; that is charged to the model, as usual.
+first characters of each block have little context. This makes the loss larger, and it is counted, as is usual.
 
 The default text comes with the book: the help topics of Python 3.11, 465,000 characters of English, in the folder
-`help_topics` with their licence. Every Python carries such topics, but each version carries another text.
+`help_topics` with their licence. Every version of Python contains such topics, but with different text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from numpy_attention.files import reading
 
 HELP_TOPICS = Path(__file__).with_name("help_topics") / "text.gz"
 READ_AT_ONCE = 2**20  # bytes of a text
-HELD_OUT = 2**20  # ids at most
+HELD_OUT = 2**20  # the most held-out ids
 
 
 def default_text() -> str:
@@ -47,10 +47,10 @@ def default_text() -> str:
 
 
 def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
-    """The text of a UTF-8 file in pieces of about `size` bytes, character for character (no newline is translated; a
-    byte order mark is dropped).
+    """The text of a UTF-8 file in pieces of about `size` bytes. Newlines are not translated; a byte order mark is
+    dropped.
 
-    Raises: InputError, in one line, for what is no text.
+    Raises: InputError, in one line, if the file is not a UTF-8 text.
     """
     decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
@@ -60,10 +60,10 @@ def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
                 yield text if begun else text.removeprefix("\ufeff")
                 offset, begun = offset + len(raw), begun or bool(text)
             decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:  # error.object begins with the bytes that the last piece has left over
+    except UnicodeDecodeError as error:  # error.object begins with the bytes left over from the last piece
         rest = len(error.object) - (len(raw) if raw else 0)
         byte = f"0x{error.object[error.start]:02x} at offset {offset - rest + error.start}"
-        raise InputError(f"{path} is not UTF-8 text: byte {byte}; iconv -t UTF-8 converts texts") from None
+        raise InputError(f"{path} is not UTF-8 text: byte {byte}; convert it with iconv -t UTF-8") from None
     if not offset:
         raise InputError(f"{path} is empty; a text is needed")
 
@@ -74,7 +74,7 @@ def read_text(path: str | Path) -> str:
 
 
 class Vocabulary(ABC):
-    """A text as ids and back."""
+    """Converts a text to ids and ids to a text."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -85,32 +85,32 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def decode(self, ids: np.ndarray) -> str:
-        """The text that the ids spell."""
+        """The text of the ids."""
 
     @abstractmethod
     def saved(self) -> dict[str, Any]:
         """The vocabulary as plain values for JSON."""
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of a long text that comes piece by piece; together those of the whole."""
+        """The ids of a long text, piece by piece; together they are the ids of the whole text."""
         return map(self.encode, pieces)
 
     def labels(self, ids: np.ndarray) -> list[str]:
-        """What each id stands for, to look at."""
+        """A readable label for each id."""
         return [self.decode(ids[i : i + 1]) for i in range(len(ids))]
 
     def characters_in(self, ids: np.ndarray) -> int:
-        """How many characters begin within the ids."""
+        """The number of characters that begin within the ids."""
         return len(ids)
 
 
 class CharVocabulary(Vocabulary):
-    """The characters of a text in sorted order; the id of a character is its place among them."""
+    """The characters of a text in sorted order; the id of a character is its index."""
 
     def __init__(self, text: str) -> None:
         self.characters = distinct_characters(text)
         codes = _code_points(self.characters)
-        # the id of each code point, -1 for none; the last place stands for all that lie beyond
+        # the id of each code point, -1 if there is none; the last entry is for all larger code points
         self._id_of = np.full(codes.max(initial=0) + 2, -1, np.int32)
         self._id_of[codes] = np.arange(len(codes))
 
@@ -120,17 +120,17 @@ class CharVocabulary(Vocabulary):
     def encode(self, text: str) -> np.ndarray:
         """The ids of the characters of `text`, (len(text),).
 
-        Raises: InputError that names the characters that have none.
+        Raises: InputError that names the characters without an id.
         """
         ids = self._id_of.take(_code_points(text), mode="clip")
         if (ids < 0).any():
             unknown = sorted(set(text) - set(self.characters))
             few = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-            raise InputError(f"characters unknown to the model: {few}; it knows {shown(self.characters)}")
+            raise InputError(f"characters unknown to the model: {few}; its characters are {shown(self.characters)}")
         return ids.astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:
-        """The text that the ids spell."""
+        """The text of the ids."""
         return "".join(self.characters[i] for i in ids)
 
     def saved(self) -> dict[str, Any]:
@@ -155,18 +155,18 @@ def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def random_blocks(ids: np.ndarray, length: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """`count` blocks at random places and their targets, both (count, length).
 
-    Raises: InputError for too short a text.
+    Raises: InputError if the text is too short.
     """
     if len(ids) < length + 1:
-        raise InputError(f"a text of {len(ids)} tokens is shorter than one block of {length} and the next one")
+        raise InputError(f"a text of {len(ids)} tokens is shorter than one block of {length} tokens and one more")
     starts = rng.integers(0, len(ids) - length, size=count)
     blocks = np.asarray(ids[starts[:, None] + np.arange(length + 1)], np.int64)  # (count, length + 1)
     return blocks[:, :-1], blocks[:, 1:]
 
 
 def consecutive_blocks(ids: np.ndarray, length: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The whole text in blocks without overlap, up to `count` a batch, and their targets; every id but the first is
-    the target of one position. A shorter remainder comes last, as a batch of its own."""
+    """The whole text in blocks without overlap, up to `count` in a batch, and their targets. Every id except the first
+    is the target of one position. A shorter remainder is the last batch."""
     whole = (len(ids) - 1) // length
     inputs = ids[: whole * length].reshape(whole, length)
     targets = ids[1 : whole * length + 1].reshape(whole, length)

@@ -1,15 +1,15 @@
-"""Chapter 27, continued. Texts bigger than memory
+"""Chapter 27, continued. Texts larger than memory
 
-Training asks for a few blocks of T + 1 ids at random places, a few kilobytes a step, however long the text is. So the
-text is read piece by piece, its ids are written to a file once, and the file is mapped into memory: the operating
-system reads the pages in which a block lies when the block is asked for, and forgets them again when memory is short.
+A training step needs only a few blocks of T + 1 ids at random places, a few kilobytes, even if the text is very long.
+So we read the text piece by piece, write its ids to a file once, and map the file into memory: the operating system
+reads the pages of a block when the block is used, and drops them again when memory is short.
 
     text -> pieces of a megabyte -> ids -> ids-<fingerprint>.npy in the run's directory -> np.load(mmap_mode="r")
 
-An id takes the smallest number of bytes that holds the vocabulary: one for bytes and most characters, two for byte
-pairs. The file is a plain .npy array, with four bytes behind it that NumPy does not look at: the checksum of the ids.
-Its name holds the fingerprint of text and vocabulary, and like a checkpoint it gets that name only when it is whole; so
-a run that is resumed finds it and need not encode the text again, unless length or checksum say that it has changed.
+An id takes the smallest possible number of bytes for the vocabulary: one byte for bytes and most characters, two bytes
+for byte pairs. The file is a plain .npy array, followed by four bytes that NumPy does not read: the checksum of the
+ids. The name of the file contains the fingerprint of text and vocabulary, and the file is written atomically. So a
+resumed run finds the file and does not encode the text again, unless the length or the checksum has changed.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ import numpy as np
 
 from numpy_attention.files import open_regular, whole_or_not_at_all
 
-LOOKED_AT_ONCE = 2**20  # ids of a file
+READ_AT_ONCE = 2**20  # ids of a file
 CHECKSUM = 4  # bytes
 
 
 def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
-    """The smallest unsigned integers that hold all ids."""
+    """The smallest unsigned integer type that holds all ids."""
     return np.min_scalar_type(vocabulary_size - 1)
 
 
 def write_ids(path: Path, arrays: Iterable[np.ndarray], dtype: np.dtype[Any]) -> None:
-    """Write ids that come piece by piece as one .npy array, whole or not at all, with their checksum behind it.
+    """Write ids that arrive piece by piece as one .npy array with a checksum after it, by an atomic write.
 
-    Raises: ValueError if its header grows.
+    Raises: ValueError if the header grows.
     """
     with whole_or_not_at_all(path) as temporary, open(temporary, "wb") as file:
         file.write(_header(0, dtype))
@@ -46,26 +46,26 @@ def write_ids(path: Path, arrays: Iterable[np.ndarray], dtype: np.dtype[Any]) ->
             file.write(raw)
             count, checksum = count + len(ids), zlib.crc32(raw, checksum)
         file.write(checksum.to_bytes(CHECKSUM, "little"))
-        # NumPy leaves room in the header for the length of the first axis, which is known now
+        # NumPy reserves space in the header for the length of the first axis, which is known now
         head = _header(count, dtype)
         if len(head) != len(_header(0, dtype)):
-            raise ValueError(f"write_ids: the header of {count} ids does not fit into its place")
+            raise ValueError(f"write_ids: the header of {count} ids does not fit into the reserved space")
         file.seek(0)
         file.write(head)
 
 
 def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
-    """The ids in a file, mapped; None where there is no such file, or one that is not as it was written."""
+    """The ids in a file, mapped into memory; None if the file does not exist or has changed since it was written."""
     dtype = id_dtype(vocabulary_size)
     start = len(_header(0, dtype))
-    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:  # ValueError: it shrinks meanwhile
+    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:  # ValueError: the file shrinks meanwhile
         count = (os.fstat(file.fileno()).st_size - start - CHECKSUM) // dtype.itemsize
         if count < 1 or file.read(start) != _header(count, dtype):
             return None
-        # read piece by piece and not through the map, of which all pages that were looked at would stay in memory
+        # read piece by piece and not through the map: all pages read through the map would stay in memory
         largest, checksum = 0, 0
-        for i in range(0, count, LOOKED_AT_ONCE):
-            piece = np.frombuffer(file.read(min(LOOKED_AT_ONCE, count - i) * dtype.itemsize), dtype)
+        for i in range(0, count, READ_AT_ONCE):
+            piece = np.frombuffer(file.read(min(READ_AT_ONCE, count - i) * dtype.itemsize), dtype)
             largest, checksum = max(largest, int(piece.max())), zlib.crc32(piece.data, checksum)
         if file.read() == checksum.to_bytes(CHECKSUM, "little") and largest < vocabulary_size:
             return np.memmap(file, dtype, "r", start, (count,))

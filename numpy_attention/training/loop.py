@@ -6,14 +6,14 @@
       v
     grads = model.backward(cache)                   backward
       |
-      |   shortened to a joint length of `clip`     Chapter 25, appendix
+      |   scaled to a joint norm of at most `clip`  Chapter 25, appendix
       v
-    parameters -= what the optimizer makes of grads and the rate of this step        Chapters 25 and 26
+    parameters -= update from grads and the rate of this step                        Chapters 25 and 26
       |
-      +---> and again
+      +---> next batch
 
-That is all of training. What a long run needs around these lines (threads, machines, checkpoints, a log) begins with
-Chapter 29, which calls `take_step` as it stands here.
+That is all of training. Chapter 29 and those after it add what a long run needs around these lines: threads, machines,
+checkpoints, a log. They call the same `take_step`.
 
     losses = train(model, AdamW(model.parameters()), batches, lambda step: warmup_cosine(step, 500, 50, 3e-3))
 """
@@ -37,10 +37,10 @@ def train(
     clip: float = 1.0,
     rng: np.random.Generator | None = None,
 ) -> list[float]:
-    """Take a step for each batch, and give the loss that each step began with.
+    """Take one step for each batch, and return the loss before each step.
 
-    A batch holds the arguments of `model.loss`; rate(step) is the learning rate of a step, counted from 0 (without it
-    that of the optimizer); with `rng` dropout is on. The model's parameters change in place.
+    A batch holds the arguments of `model.loss`. rate(step) is the learning rate of a step, counted from 0; the default
+    is the rate of the optimizer. With `rng`, dropout is on. The parameters of the model change in place.
     """
     losses = []
     for step, batch in enumerate(batches):
@@ -55,12 +55,12 @@ def train(
 def take_step(
     optimizer: SGD | Adam, loss: Any, grads: dict[str, np.ndarray], learning_rate: float, clip: float
 ) -> tuple[float, float]:
-    """Clip the gradients (clip 0: do not) and move the parameters; give the loss and the norm before the clipping.
+    """Clip the gradients (not for clip = 0) and update the parameters; return the loss and the norm before clipping.
 
-    Where either is no finite number the parameters stay: a NaN that has reached them is in every later loss.
+    If the loss or the norm is not finite, the parameters do not change: a NaN in them would be in every later loss.
     """
     norm = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
-    # the one place in a step that waits for a GPU
+    # the only place in a step that waits for a GPU
     loss, norm = to_host(np.stack([loss.astype(np.float64), norm.astype(np.float64)])).tolist()
     if math.isfinite(loss) and math.isfinite(norm):
         optimizer.step(grads, learning_rate)

@@ -1,16 +1,17 @@
-"""Chapter 27, continued. The yardstick: predicting text by counting
+"""Chapter 27, continued. The baseline: predicting text by counting
 
-What does a held-out loss of 1.6 nats a character mean? Compare it with predictors that only count. A bigram predictor
-looks up how often each character c followed the previous one in the training text; an n-gram predictor, how often it
-followed the n - 1 previous ones, the context h. Long contexts predict better and are rarely seen, so each order is
-mixed with the next shorter one. Witten and Bell weigh by how often h was followed by something new: if h was seen
-N(h) times and followed by D(h) different characters, D(h) of those N(h) times were surprises, and
+What does a held-out loss of 1.6 nats per character mean? Compare it with predictors that only count. A bigram predictor
+looks up how often each character c followed the previous character in the training text. An n-gram predictor looks up
+how often c followed the n - 1 previous characters, the context h. A long context predicts better but occurs rarely, so
+each order is mixed with the next shorter order. Witten and Bell weight the two by how often h was followed by a new
+character: if h occurred N(h) times and was followed by D(h) different characters, then the next character was new in
+D(h) of these N(h) cases, and
 
     P(c | h) = (N(h, c) + D(h) P(c | h')) / (N(h) + D(h)),        h' = h without its oldest character,
 
-which sums to one over c if P(. | h') does. A context never seen has N = D = 0 and hands over to h' whole. Below the
-single characters lies the uniform P = 1 / V. A GPT that does not beat the trigram has learned nothing that a table of
-three-letter counts does not know; one that does must have used what stands further back.
+which sums to one over c if P(. | h') does. For a context that never occurred, N = D = 0 and P(c | h) = P(c | h'). Below
+the single characters is the uniform P = 1 / V. A GPT that does not beat the trigram has learned nothing more than a
+table of three-letter counts contains; a GPT that beats the trigram must have used characters further back.
 
 Source: Witten, Bell, The Zero-Frequency Problem (1991), method C; Chen, Goodman, An Empirical Study of Smoothing
 Techniques for Language Modeling (1998), section 2.3.
@@ -28,7 +29,7 @@ def ngram_losses(
 
     Units: nats per character, the mean over all M held-out characters.
 
-    Raises: ValueError where vocabulary_size^order does not fit a code, or there are too few ids.
+    Raises: ValueError if vocabulary_size^order is too large for an integer code, or if there are too few ids.
     """
     if vocabulary_size**order >= 2**62:
         raise ValueError(f"ngram_losses: vocabulary_size**order must be below 2**62, got {vocabulary_size}**{order}")
@@ -51,7 +52,7 @@ def ngram_losses(
 
 
 def _codes(ids: np.ndarray, start: int, n: int, base: int) -> np.ndarray:
-    """The n characters that end at each place from `start` on, read as one number; divided by `base` it is the
+    """The n characters that end at each place from `start` on, as one integer; this integer divided by `base` is the
     context."""
     code = np.zeros(len(ids) - start, dtype=np.int64)
     for back in range(n - 1, -1, -1):
@@ -61,6 +62,6 @@ def _codes(ids: np.ndarray, start: int, n: int, base: int) -> np.ndarray:
 
 
 def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The value of each wanted key, 0 for a key that is not there; `keys` are sorted."""
+    """The value of each wanted key, or 0 if the key is missing; `keys` are sorted."""
     index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[index] == wanted, values[index], 0)

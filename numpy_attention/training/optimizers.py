@@ -1,33 +1,33 @@
 """Chapter 25. Optimizers: from gradients to steps
 
-A gradient says which way the loss rises; an optimizer decides how far to walk the other way.
+A gradient is the direction in which the loss rises; an optimizer decides how far to move in the opposite direction.
 
-Stochastic gradient descent with momentum adds up the gradients g_t of successive batches, the older the less, so that
-directions on which they agree grow and noise cancels:
+Stochastic gradient descent with momentum adds up the gradients g_t of successive batches, with smaller weights for
+older gradients. Directions on which the gradients agree grow, and noise cancels:
 
     u_t = momentum u_{t-1} + g_t            p_t = p_{t-1} - learning_rate u_t
 
-The weights 1, momentum, momentum^2, ... sum to 1 / (1 - momentum): with 0.9 a gradient that stays the same is walked
-ten times as fast, and the rate wants to be so much the smaller.
+The weights 1, momentum, momentum^2, ... sum to 1 / (1 - momentum). With momentum 0.9, a constant gradient moves a
+parameter ten times as far, so use a ten times smaller rate.
 
-In a transformer the gradients of different parameters differ in size by orders of magnitude: one learning rate
-cannot suit them all. Adam divides each element by the root of its own mean square, so every element moves by
-about the learning rate, whatever the scale of its gradient:
+In a transformer the gradients of different parameters differ in size by orders of magnitude, so one learning rate does
+not suit all parameters. Adam divides each element of the gradient by the root of its mean square. Then every element
+moves by about the learning rate, for any scale of its gradient:
 
     m_t = beta_1 m_{t-1} + (1 - beta_1) g_t             the mean of the gradient
     v_t = beta_2 v_{t-1} + (1 - beta_2) g_t^2           the mean of its square
 
-Both start at zero and are too small at first. With a constant g, m_t = (1 - beta_1^t) g, so dividing by
-1 - beta^t repairs it exactly:
+Both start at zero, so they are too small at first. For a constant g, m_t = (1 - beta_1^t) g, so a division by
+1 - beta_1^t corrects the mean exactly; v_t is corrected in the same way:
 
     m_hat = m_t / (1 - beta_1^t)        v_hat = v_t / (1 - beta_2^t)
     p_t = p_{t-1} - learning_rate m_hat / (sqrt(v_hat) + eps)
 
-L2 regularization adds weight_decay p to g. Inside Adam that term would be divided by sqrt(v_hat) as well, and the
-weights with the largest gradients would decay least. AdamW takes it out of the moments and shrinks the weights
-directly, p <- (1 - learning_rate weight_decay) p. Here it departs from its paper twice. There the decay is multiplied
-by the schedule alone, here by the learning rate, as PyTorch does. And here only matrices shrink: a bias or the gain of
-a norm has no reason to be near zero.
+L2 regularization adds weight_decay p to g. Adam would divide this term by sqrt(v_hat), too, so the parameters with the
+largest gradients would decay least. AdamW removes the term from the moments and shrinks the parameters directly,
+p <- (1 - learning_rate weight_decay) p. Our AdamW differs from the paper in two ways. The paper multiplies the decay
+only by the schedule; we multiply it by the learning rate, as PyTorch does. And we shrink only matrices, since there is
+no reason to pull a bias or the gain of a norm towards zero.
 """
 
 import math
@@ -41,22 +41,22 @@ from numpy_attention.backend import on_host
 from numpy_attention.errors import require_arrays, require_number, require_size, value_error
 from numpy_attention.pieces import in_pieces
 
-WORTH_SHARING = 1_000_000  # parameters; below, threads cost more than they bring
+WORTH_SHARING = 1_000_000  # parameters; with fewer, threads cost more time than they save
 
 
 class Helpers(Protocol):
-    """`Workers` of Chapter 31 as seen from here: `runs` stands on `training`, which may not import it."""
+    """The interface of `Workers` (Chapter 31): `training` may not import `runs`, since `runs` imports `training`."""
 
     count: int
 
     def map(self, function: Callable[[int], None], items: Iterable[int]) -> Iterator[None]:
-        """What the function gives for each item, in order."""
+        """The results of the function for all items, in order."""
 
 
 class SGD:
     """Gradient descent with momentum.
 
-    Raises: TypeError or ValueError for parameters that are not contiguous arrays of floats, each listed once.
+    Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
 
     Source: Polyak, Some Methods of Speeding up the Convergence of Iteration Methods (1964).
     """
@@ -69,7 +69,7 @@ class SGD:
         self.u = {name: np.zeros_like(p) for name, p in self.parameters.items()} if momentum else {}
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _checked_rate("SGD", self.learning_rate if learning_rate is None else learning_rate)
         _check_grads("SGD", grads, self.parameters)
         self.steps += 1
@@ -86,26 +86,26 @@ class SGD:
                 p -= rate * u
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that the next step depends on besides the parameters, as arrays to save."""
+        """Everything that the next step depends on except the parameters, as arrays to save."""
         return {"steps": np.asarray(self.steps), **{f"u.{name}": u for name, u in self.u.items()}}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state()` gave, into the arrays already here."""
+        """Copy a result of `state()` into the arrays of this optimizer."""
         _load("SGD", self.state(), state)
         self.steps = int(state["steps"])
 
 
 class Adam:
-    """Adam: each element moves by its mean gradient over its root mean square gradient.
+    """Adam: each element moves by its mean gradient divided by its root mean square gradient.
 
-    Every element moves by itself, so `workers` may share the work, and the result is the same.
+    The elements are independent, so `workers` may divide the work without changing the result.
 
-    Raises: TypeError or ValueError for parameters that are not contiguous arrays of floats, each listed once.
+    Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
 
     Source: Kingma, Ba, Adam (2015), algorithm 1.
     """
 
-    weight_decay = 0.0  # what AdamW adds
+    weight_decay = 0.0  # changed by AdamW
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class Adam:
         self.learning_rate = _checked_rate(kind, learning_rate)
         self.beta_1 = require_number(kind, "beta_1", beta_1, at_least=0, below=1)
         self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
-        self.eps = require_number(kind, "eps", eps, above=0, fix="it keeps a gradient of zero from being 0 / 0")
+        self.eps = require_number(kind, "eps", eps, above=0, fix="it prevents 0 / 0 for a gradient of zero")
         for dtype in {p.dtype for p in self.parameters.values()}:
-            if not dtype.type(math.sqrt(1 - self.beta_2) * self.eps):  # as it stands in the first step
+            if not dtype.type(math.sqrt(1 - self.beta_2) * self.eps):  # its value in the first step
                 fix = "give a larger eps, or parameters of float32"
                 raise value_error(kind, "eps", f"large enough not to round to 0 in {dtype}", eps, fix)
         self.steps = 0
@@ -132,7 +132,7 @@ class Adam:
         self.workers = workers if sum(p.size for p in self.parameters.values()) >= WORTH_SHARING else None
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
-        """Move every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _checked_rate(type(self).__name__, self.learning_rate if learning_rate is None else learning_rate)
         _check_grads(type(self).__name__, grads, self.parameters)
         self.steps += 1
@@ -143,7 +143,7 @@ class Adam:
             list(self.workers.map(lambda worker: self._move(grads, rate, worker, count), range(count)))
 
     def _move(self, grads: Mapping[str, np.ndarray], rate: float, worker: int = 0, workers: int = 1) -> None:
-        """The step, or of several workers the share of one: every so many-th piece of each parameter."""
+        """The whole step, or one worker's part of it: every `workers`-th piece of each parameter."""
         correction_1 = 1 - self.beta_1**self.steps
         correction_2 = 1 - self.beta_2**self.steps
         root_2 = math.sqrt(correction_2)
@@ -162,7 +162,7 @@ class Adam:
                 square = g * g
                 square *= 1 - self.beta_2
                 v += square
-                # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), the two corrections multiplied out of the arrays:
+                # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), with the two corrections moved into one number:
                 # m_hat / (sqrt(v_hat) + eps) = (root_2 / correction_1) m / (sqrt(v) + root_2 eps)
                 move = np.sqrt(v, out=square)
                 move += root_2 * self.eps
@@ -171,20 +171,20 @@ class Adam:
                 p -= move
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that the next step depends on besides the parameters, as arrays to save."""
+        """Everything that the next step depends on except the parameters, as arrays to save."""
         moments = {f"m.{name}": m for name, m in self.m.items()} | {f"v.{name}": v for name, v in self.v.items()}
         return {"steps": np.asarray(self.steps), **moments}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state()` gave, into the arrays already here."""
+        """Copy a result of `state()` into the arrays of this optimizer."""
         _load(type(self).__name__, self.state(), state)
         self.steps = int(state["steps"])
 
 
 class AdamW(Adam):
-    """Adam, and matrices (two or more axes) shrink by learning_rate weight_decay a step, outside the moments.
+    """Adam with decoupled weight decay: in each step, matrices (two or more axes) shrink by learning_rate weight_decay.
 
-    Raises: TypeError or ValueError for parameters that are not contiguous arrays of floats, each listed once.
+    Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
 
     Source: Loshchilov, Hutter, Decoupled Weight Decay Regularization (2019), algorithm 2.
     """
@@ -205,7 +205,7 @@ class AdamW(Adam):
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     require_arrays(optimizer, "parameters", parameters, written=True)
-    places: list[tuple[int, int, str]] = []  # where the bytes of each begin and end
+    places: list[tuple[int, int, str]] = []  # the first byte, the end, and the name of each parameter
     for name, p in parameters.items():
         if not p.flags.c_contiguous:
             raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
@@ -214,8 +214,8 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
     for (_, end, first), (start, _, second) in pairwise(sorted(places)):
         if start < end:
             raise ValueError(
-                f"{optimizer}: parameters[{second!r}] must be an array of its own, got that of {first!r} or a part of "
-                "it; list a tied parameter once, with its gradients added"
+                f"{optimizer}: parameters[{second!r}] must not share memory with parameters[{first!r}]; list a tied "
+                "parameter once, with its gradients added"
             )
     return dict(parameters)
 
@@ -232,7 +232,7 @@ def _check_grads(optimizer: str, grads: Mapping[str, np.ndarray], parameters: di
 def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], mine: Mapping[str, np.ndarray]) -> None:
     if theirs.keys() != mine.keys():
         odd = sorted(theirs.keys() ^ mine.keys())
-        raise ValueError(f"{optimizer}: {what} must have the optimizer's names, got a difference in {', '.join(odd)}")
+        raise ValueError(f"{optimizer}: {what} must have the parameters' names, got a difference in {', '.join(odd)}")
     for name, array in mine.items():
         if theirs[name].shape != array.shape:
             raise ValueError(f"{optimizer}: {what}[{name!r}] must be {array.shape}, got {theirs[name].shape}")

@@ -1,13 +1,13 @@
 """Chapter 26. The learning rate over time: warm-up, then a cosine
 
-At the first steps Adam's means rest on few gradients, and the direction of a step is mostly noise: full speed there
-can throw a transformer into a region it leaves only slowly. So the rate rises in a straight line over the first
-`warmup` steps, counted from 0:
+In the first steps, Adam's means contain few gradients, so the direction of a step is mostly noise. With the full rate,
+a transformer can move into a region that it leaves only slowly. So the rate rises linearly over the first `warmup`
+steps, counted from 0:
 
     rate(step) = peak (step + 1) / warmup                                               step < warmup
 
-Late in training the noise of the batches keeps the parameters rattling about the minimum at a distance that grows
-with the rate. So it falls, slowly at first and slowly at the end, along half a cosine down to `minimum`:
+Late in training, the noise of the batches keeps the parameters moving around the minimum, at a distance that grows with
+the rate. So the rate falls along half a cosine down to `minimum`, slowly at the start and slowly at the end:
 
     rate(step) = minimum + (peak - minimum) (1 + cos(pi progress)) / 2                  step >= warmup
     progress = (step - warmup + 1) / (steps - warmup)
@@ -30,7 +30,7 @@ from numpy_attention.errors import require_number, require_size
 def warmup_cosine(step: int, steps: int, warmup: int, peak: float, minimum: float = 0.0) -> float:
     """The rate at `step` (from 0) of a run of `steps`: linear up to `peak`, then a cosine down to `minimum`.
 
-    Raises: ValueError or TypeError for steps that cannot be counted, or rates below 0.
+    Raises: ValueError or TypeError if a number of steps is not a valid integer, or if a rate is negative.
 
     Source: Vaswani et al., Attention Is All You Need (2017), section 5.3; Loshchilov, Hutter, SGDR (2017), equation 5.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.backend import BackendError, NumPyBackend, get_backend, hosted, move, to_host
+from numpy_attention.backend import BackendError, NumPyBackend, copied_to_host, get_backend, move, to_host
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.cli import main
 from numpy_attention.ops import linear, linear_backward
@@ -70,7 +70,7 @@ def test_trees_of_arrays_are_moved_whole() -> None:
 
 def test_a_hosted_op_takes_and_gives_arrays_of_the_host(device: Device, rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((5, 3)), rng.standard_normal((3, 2))
-    op, op_backward = hosted(linear, linear_backward, device.backend)
+    op, op_backward = copied_to_host(linear, linear_backward, device.backend)
     y, cache = op(x, w=w)
     dx, dw, db = op_backward(np.ones_like(y), cache)
     assert isinstance(cache.w, type(device.move(w)))

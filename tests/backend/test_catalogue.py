@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from numpy_attention import ops
-from numpy_attention.backend import hosted, move
+from numpy_attention.backend import copied_to_host, move
 from numpy_attention.catalogue.entry import Case
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.check import gradcheck
@@ -111,6 +111,6 @@ def test_a_mistake_planted_in_a_chapter_fails_the_test_of_its_entry(
 
 def test_gradients_computed_on_the_device_pass_the_check(checked: str, device: Device) -> None:
     case = CATALOGUE[checked].case(seed=6)
-    op, op_backward = hosted(case.op, case.op_backward, device.backend)
+    op, op_backward = copied_to_host(case.op, case.op_backward, device.backend)
     report = gradcheck(op, op_backward, case.inputs, **case.options)
     assert report.error <= CATALOGUE[checked].tolerance

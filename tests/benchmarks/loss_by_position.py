@@ -22,7 +22,7 @@ import numpy as np
 
 from numpy_attention.files import whole_or_not_at_all
 from numpy_attention.models.gpt import GPT
-from numpy_attention.ops.losses import surprise_in_rows
+from numpy_attention.ops.losses import negative_log_likelihood_rows
 from numpy_attention.runs.parallel import all_cores
 from numpy_attention.runs.restore import load_run, text_model
 from numpy_attention.tasks.text import TextTask
@@ -39,7 +39,7 @@ def surprises(model: GPT, ids: np.ndarray, targets: np.ndarray, length: int) -> 
     """
     logits, _ = model.forward(ids.reshape(-1, length))  # (pieces, length, V)
     rows = logits.reshape(targets.size, -1).astype(np.float64)
-    return surprise_in_rows(rows, targets.reshape(-1, 1), 0.0)[0][:, 0]
+    return negative_log_likelihood_rows(rows, targets.reshape(-1, 1), 0.0)[0][:, 0]
 
 
 def measure(short_run: Path, long_run: Path) -> dict[str, Any]:

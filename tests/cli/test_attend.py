@@ -41,7 +41,7 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_without_a_model_the_one_that_comes_with_the_book_is_drawn_here(
+def test_without_a_model_attend_draws_the_small_gpt_in_this_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -52,10 +52,10 @@ def test_without_a_model_the_one_that_comes_with_the_book_is_drawn_here(
     assert sorted(FOLDER.iterdir()) == before, "nothing is written into the package"
     assert printed.err == SAID + "\n"
     assert "'The value of the expression is'" in printed.out
-    assert "--text is needed" in refused(capsys, "attend", FOLDER)
+    assert "--text is required" in refused(capsys, "attend", FOLDER)
 
 
-def test_every_head_of_every_layer_is_drawn_with_the_characters_as_labels(
+def test_attend_draws_every_head_with_characters_as_labels(
     run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drawn = []
@@ -77,7 +77,7 @@ def test_every_head_of_every_layer_is_drawn_with_the_characters_as_labels(
     ("options", "titles"),
     [(["--layer", "1"], ["head 0", "head 1"]), (["--layer", "1", "--head", "0"], ["blocks.1.attention, head 0"])],
 )
-def test_one_layer_or_one_head(
+def test_attend_draws_one_layer_or_one_head(
     run_directory: Path, options: list[str], titles: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
@@ -86,7 +86,7 @@ def test_one_layer_or_one_head(
     assert [axes.get_title() for axes in drawn[0].axes if axes.get_title()] == titles
 
 
-def test_of_a_translation_the_cross_attention_is_drawn_written_against_read(
+def test_attend_draws_cross_attention_of_a_translation(
     dates_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drawn = []
@@ -115,16 +115,16 @@ def test_of_a_translation_the_cross_attention_is_drawn_written_against_read(
     [
         ("4 May 1999!", "unknown to the model: '!'"),
         ("on Wednesday the twenty third of September", "unknown to the model: 'w'"),
-        ("on the " * 6, "42 characters long, the model reads at most 36"),
+        ("on the " * 6, "42 characters long; the model reads at most 36"),
     ],
 )
-def test_a_date_that_cannot_be_read_is_refused_in_one_line(
+def test_refuses_unreadable_date_in_one_line(
     dates_directory: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, "attend", dates_directory, "--text", text)
 
 
-def test_a_model_that_reads_no_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_names_a_model_that_reads_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--layers=1", "--heads=1", "--d-model=8", "--batch=4", "--workers=1", "--steps=1", "--eval-every=1"]
     trained("--task", "sum", "--out", tmp_path / "run", *small)
     capsys.readouterr()
@@ -136,7 +136,7 @@ def test_a_model_that_reads_no_text_is_named(tmp_path: Path, capsys: pytest.Capt
     ("options", "said"),
     [
         (["--text", ""], "at least one character"),
-        (["--text", "The quick"], "9 characters long, the model reads at most 8"),
+        (["--text", "The quick"], "9 characters long; the model reads at most 8"),
         (["--text", "fox 42"], "unknown to the model: '2', '4'"),
         (["--text", "fox", "--layer", "2"], "--layer must be from 0 to 1, got 2"),
         (["--text", "fox", "--layer", "0", "--head", "-1"], "--head must be from 0 to 1, got -1"),
@@ -149,13 +149,13 @@ def test_a_model_that_reads_no_text_is_named(tmp_path: Path, capsys: pytest.Capt
         ([], "--text"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(
+def test_refuses_undrawable_arguments_in_one_line(
     run_directory: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, "attend", run_directory, *options)
 
 
-def test_without_matplotlib_the_line_says_what_to_install(
+def test_without_matplotlib_the_error_names_the_package(
     run_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -171,7 +171,7 @@ def panels_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[dict[st
     return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}, figure, path
 
 
-def test_a_pretrained_gpt_is_drawn_with_its_tokens_as_labels(
+def test_attend_draws_pretrained_gpt_with_tokens_as_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = tiny.write(tmp_path, "llama gguf")
@@ -189,7 +189,7 @@ def test_a_pretrained_gpt_is_drawn_with_its_tokens_as_labels(
     assert "2 layers" not in capsys.readouterr().out
 
 
-def test_a_text_encoder_is_drawn_with_its_special_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attend_draws_text_encoder_with_special_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     panels, _, _ = panels_of(monkeypatch, str(tiny.write(tmp_path, "bert")), "--text", "the rains", "--layer", "1")
     assert list(panels) == ["head 0", "head 1", "head 2"]
     for axes in panels.values():
@@ -199,7 +199,7 @@ def test_a_text_encoder_is_drawn_with_its_special_tokens(tmp_path: Path, monkeyp
         assert np.all(weights > 0.0), "an encoder looks both ways"
 
 
-def test_of_many_heads_the_layer_that_looks_least_at_the_first_token_is_drawn(
+def test_with_many_heads_attend_draws_the_layer_that_looks_least_at_the_first_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = tiny.folder(tiny.TIED | {"num_hidden_layers": 7})(tmp_path, "deep")
@@ -212,17 +212,17 @@ def test_of_many_heads_the_layer_that_looks_least_at_the_first_token_is_drawn(
     assert figure.get_suptitle() == name
     np.testing.assert_array_equal(panels["head 2"].images[0].get_array(), weights[name][0, 2])
     out = capsys.readouterr().out
-    assert f"{name} 6 heads (of 7 layers the one that looks least at the first token; --layer draws another)" in out
+    assert f"{name} 6 heads (of 7 layers, this one looks least at the first token; --layer draws another)" in out
     panels, _, _ = panels_of(monkeypatch, str(at), "--text", "the user in", "--layer", "6", "--head", "1")
     assert list(panels) == ["blocks.6.attention, head 1"]
     assert "blocks.6.attention head 1\n" in capsys.readouterr().out
 
 
-def test_a_pretrained_model_refuses_what_it_cannot_read_or_nobody_could(
+def test_pretrained_model_refuses_text_too_long_to_read_or_draw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = tiny.write(tmp_path, "bert")
-    assert "18 tokens long, the model reads at most 15" in refused(capsys, "attend", at, "--text", "rain " * 16)
+    assert "18 tokens long; the model reads at most 15" in refused(capsys, "attend", at, "--text", "rain " * 16)
     at = tiny.write(tmp_path, "gpt2 gguf")
     assert "513 tokens long; a picture of more than 512" in refused(capsys, "attend", at, "--text", "?" * 513)
     assert "--layer must be from 0 to 2, got 3" in refused(capsys, "attend", at, "--text", "?", "--layer", "3")
@@ -231,7 +231,7 @@ def test_a_pretrained_model_refuses_what_it_cannot_read_or_nobody_could(
     assert "python -m numpy_attention fetch minilm" in refused(capsys, "attend", "minilm", "--text", "?")
 
 
-def test_a_fine_tuned_run_is_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attend_draws_a_fine_tuned_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     start, run = tiny.write(tmp_path, "llama"), tmp_path / "run"
     steps = ["--lora=2", "--steps=1", "--eval-every=1", "--batch=2", "--context=9", "--workers=1"]
@@ -241,14 +241,14 @@ def test_a_fine_tuned_run_is_drawn_too(tmp_path: Path, monkeypatch: pytest.Monke
     assert path == run / "attention.png"
 
 
-def test_weights_that_overflow_are_not_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_weights_that_overflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny.write_overflowing(tmp_path, tiny.GPT2)
     said = refused(capsys, "attend", folder, "--text", "rain", "--out", tmp_path / "a.png")
     assert "attend: the attention of blocks.0.attention is nan at [0, 0, 0, 0]: the weights are too large" in said
     assert not (tmp_path / "a.png").exists()
 
 
-def test_the_picture_lies_beside_the_checkpoint_and_follows_no_link(run_directory: Path, tmp_path: Path) -> None:
+def test_picture_is_written_to_the_run_directory_and_follows_no_link(run_directory: Path, tmp_path: Path) -> None:
     victim, picture = tmp_path / "victim", run_directory / "attention.png"
     victim.write_text("keep me")
     picture.unlink(missing_ok=True)
@@ -261,7 +261,7 @@ def test_the_picture_lies_beside_the_checkpoint_and_follows_no_link(run_director
 
 
 @pytest.mark.parametrize("ending", [".png", ".pdf"])
-def test_a_picture_that_cannot_be_written_leaves_the_old_one(
+def test_failed_write_keeps_the_old_picture(
     ending: str, run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     def full(self: Any, path: Path, **_: Any) -> None:

@@ -49,7 +49,7 @@ def answers(path: Path, *questions: str, system: str | None = None, **sampling: 
     return "".join(tokenizer.decode(list(one.answer(question, TOKENS))) + "\n" for question in questions)
 
 
-def test_a_pipe_is_answered_line_by_line_and_nothing_else_is_printed(path: Path, talk: Talk) -> None:
+def test_pipe_gets_one_answer_for_each_line_and_nothing_more(path: Path, talk: Talk) -> None:
     out, err = talk("the user\n\n  or the other \n")
     assert out == answers(path, "the user", "or the other")
     assert out != answers(path, "the user") + answers(path, "or the other"), "the second remembers the first"
@@ -62,21 +62,21 @@ def test_a_pipe_is_answered_line_by_line_and_nothing_else_is_printed(path: Path,
     assert talk("") == ("", "")
 
 
-def test_a_clock_that_stands_still_gives_no_speed(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_speed_is_printed_when_the_clock_does_not_advance(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 5.0)
     assert f"{TOKENS} tokens, 0.0 tokens/s, the first after 0.0 s" in talk("the user\n")[1]
 
 
-def test_reset_begins_anew_and_so_does_the_seed(path: Path, talk: Talk) -> None:
+def test_reset_restarts_the_conversation_and_the_seed(path: Path, talk: Talk) -> None:
     out, err = talk("the user\nor\n/reset\nthe user\n")
     assert out == answers(path, "the user", "or") + answers(path, "the user")
-    assert "forgotten" in err.splitlines()
+    assert "conversation forgotten" in err.splitlines()
     out, _ = talk("the user\n/reset\nthe user\n", "--temperature", "2", "--seed", "5", "--top-k", "40")
     drawn = answers(path, "the user", temperature=2.0, rng=np.random.default_rng(5), top_k=40)
     assert out == drawn + drawn != answers(path, "the user") * 2
 
 
-def test_the_system_message_can_be_another_or_none(path: Path, talk: Talk) -> None:
+def test_system_message_can_be_changed_or_empty(path: Path, talk: Talk) -> None:
     said = {name: talk("the user\n", *options)[0] for name, options in
             (("own", []), ("other", ["--system", "12 12"]), ("none", ["--system", ""]))}  # fmt: skip
     assert said["other"] == answers(path, "the user", system="12 12")
@@ -84,7 +84,7 @@ def test_the_system_message_can_be_another_or_none(path: Path, talk: Talk) -> No
     assert len(set(said.values())) == 3
 
 
-def test_commands_are_told_and_kept_from_the_model(path: Path, talk: Talk) -> None:
+def test_commands_are_not_sent_to_the_model(path: Path, talk: Talk) -> None:
     out, err = talk("/help\n/rest\n/the user\n/exit\nor\n")
     assert out == answers(path, "/the user"), "what is no command is a question"
     assert err.splitlines()[0] == chat.COMMANDS
@@ -92,7 +92,7 @@ def test_commands_are_told_and_kept_from_the_model(path: Path, talk: Talk) -> No
     assert len(err.splitlines()) == 3, "/exit ends it"
 
 
-def test_ctrl_c_ends_the_answer_and_not_the_program(path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stops_the_answer_but_not_the_program(path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     stream, calls = conversation.stream, []
 
     def interrupted(*arguments: Any, **options: Any) -> Iterator[int]:
@@ -111,11 +111,11 @@ def test_ctrl_c_ends_the_answer_and_not_the_program(path: Path, talk: Talk, monk
     certain = tokenizer.decode(heard).rstrip("\ufffd")
     assert out == certain + "\n" + tokenizer.decode(list(one.answer("or", TOKENS))) + "\n"
     first, second = err.splitlines()
-    assert first.startswith("broken off; 2 tokens")
+    assert first.startswith("stopped; 2 tokens")
     assert "broken" not in second
 
 
-def test_words_come_as_they_are_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_printed_as_they_are_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrived, seen = io.BytesIO(), []
     stream = conversation.stream
 
@@ -147,16 +147,16 @@ class Interrupting(io.StringIO):
         return line
 
 
-def test_ctrl_c_and_ctrl_d_at_the_prompt_end_the_program(
+def test_ctrl_c_and_ctrl_d_at_the_prompt_quit(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for kind in (Interrupting, io.StringIO):
         monkeypatch.setattr(sys, "stdin", kind("/reset\n"))
         assert main(["chat", str(path)]) == 0
-        assert capsys.readouterr() == ("", "forgotten\n")
+        assert capsys.readouterr() == ("", "conversation forgotten\n")
 
 
-def test_a_person_sees_a_prompt_and_what_ctrl_c_does(
+def test_terminal_shows_a_prompt_and_the_commands(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("/reset\n"))
@@ -169,44 +169,44 @@ def test_a_person_sees_a_prompt_and_what_ctrl_c_does(
     assert err.startswith("\033[2m"), "dimmed"
 
 
-def test_an_answer_that_is_cut_says_why(talk: Talk) -> None:
-    assert talk("the user\n", "--tokens", "3")[1].startswith("more with --tokens; 3 tokens, ")
-    assert talk("the user\n", "--tokens", "1")[1].startswith("more with --tokens; 1 token, the first after ")
+def test_shortened_answer_gives_the_reason(talk: Talk) -> None:
+    assert talk("the user\n", "--tokens", "3")[1].startswith("--tokens allows longer answers; 3 tokens, ")
+    assert talk("the user\n", "--tokens", "1")[1].startswith("--tokens allows longer answers; 1 token, the first")
     full = talk("the user\nor\n/reset\nor\n", "--tokens", "999")[1].splitlines()
-    assert full[0].startswith("the context is full, /reset forgets what was said; ")
+    assert full[0].startswith("the context is full, /reset forgets the conversation; ")
     assert full[1].startswith("211 tokens and these ")
-    assert full[2] == "forgotten"
+    assert full[2] == "conversation forgotten"
     assert full[3].startswith("the context is full, ")
 
 
-def test_half_a_character_is_refused_and_the_conversation_goes_on(path: Path, talk: Talk) -> None:
+def test_invalid_character_is_refused_and_the_conversation_continues(path: Path, talk: Talk) -> None:
     out, err = talk("the \udc80 user\nor\n")
     assert out == answers(path, "or")
     assert "half a surrogate pair" in err.splitlines()[0]
 
 
-def test_an_input_that_is_no_text_is_refused_in_one_line(
+def test_refuses_input_that_is_not_text_in_one_line(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n"), encoding="utf-8"))
     assert "is not UTF-8 text" in refused(capsys, "chat", path)
 
 
-def test_a_closed_input_is_refused_in_one_line(
+def test_refuses_closed_input_in_one_line(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert "the input is closed" in refused(capsys, "chat", path)
+    assert "standard input is closed" in refused(capsys, "chat", path)
 
 
-def test_what_cannot_talk_is_refused_in_one_line(
+def test_refuses_models_that_cannot_chat_in_one_line(
     path: Path, run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert "python -m numpy_attention fetch smollm2" in refused(capsys, "chat", "smollm2")
-    assert "not to talk; use sample" in refused(capsys, "chat", run_directory)
-    assert "it takes a GPT to talk" in refused(capsys, "chat", tiny.write(tmp_path, "bert"))
+    assert "not to chat; use sample" in refused(capsys, "chat", run_directory)
+    assert "only a GPT can talk" in refused(capsys, "chat", tiny.write(tmp_path, "bert"))
     assert "--seed must be at least 0" in refused(capsys, "chat", path, "--seed", "-1")
     assert "--tokens must be from 0" in refused(capsys, "chat", "nowhere", "--tokens", "-1")
     (path.parent / "plain").mkdir()

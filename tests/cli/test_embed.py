@@ -35,7 +35,7 @@ def alone(path: Path, text: str) -> np.ndarray:
     return model.forward(np.array([[2, *ids, 3]]))[0][0]
 
 
-def test_the_nearest_lines_come_first_with_their_cosines_and_numbers(
+def test_nearest_lines_come_first_with_cosines_and_line_numbers(
     path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     query = alone(path, "no bread")
@@ -49,10 +49,10 @@ def test_the_nearest_lines_come_first_with_their_cosines_and_numbers(
         assert [line for *_, line in shown] == [LINES[n - 1].strip() for n in order[:4]]
         np.testing.assert_allclose([float(cosine) for cosine, *_ in shown], [cosines[n] for n in order[:4]], atol=6e-4)
         assert err.startswith("6 lines in ")
-        assert f"1 longer than {CONTEXT} tokens, of which the beginning was read" in err
+        assert f"1 longer than {CONTEXT} tokens, cut to their beginning" in err
 
 
-def test_five_lines_are_shown_unless_it_is_said_or_there_are_fewer(
+def test_embed_shows_five_lines_by_default(
     path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for options, count in (([], 5), (["--top", "99"], 6)):
@@ -68,22 +68,22 @@ def test_five_lines_are_shown_unless_it_is_said_or_there_are_fewer(
     assert "longer" not in err
 
 
-def test_a_text_that_is_too_long_keeps_its_beginning_and_its_last_token() -> None:
+def test_long_text_keeps_its_beginning_and_last_token() -> None:
     ids = np.array([2, 11, 12, 13, 14, 3])
     assert within(ids, 6) is ids
     assert within(ids, 4).tolist() == [2, 11, 12, 3]
 
 
-def test_directions_do_not_depend_on_who_shares_the_batch(path: Path, rng: np.random.Generator) -> None:
+def test_directions_do_not_depend_on_the_batch(path: Path, rng: np.random.Generator) -> None:
     model, _ = load_pretrained(path)
     assert isinstance(model, TextEncoder)
-    texts = [rng.integers(0, len(tiny.WORDS), length) for length in (3, 1, 9, 15, 9, 2, 4)]
+    texts = [rng.integers(1, len(tiny.WORDS), length) for length in (3, 1, 9, 15, 9, 2, 4)]
     expected = [model.forward(ids[None])[0][0] for ids in texts]
     for batch in (1, 18, 31, 1000):
         np.testing.assert_allclose(directions(model, texts, batch), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_batch_has_no_more_tokens_than_allowed_and_the_longest_texts_come_first(
+def test_batches_respect_the_token_limit_and_start_with_the_longest_texts(
     path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     model, _ = load_pretrained(path)
@@ -101,20 +101,20 @@ def test_a_batch_has_no_more_tokens_than_allowed_and_the_longest_texts_come_firs
     assert shapes[4:] == [(2, 3)]
 
 
-def test_what_looks_like_a_special_token_is_text(path: Path) -> None:
+def test_text_that_looks_like_a_special_token_is_text(path: Path) -> None:
     _, tokenizer = load_pretrained(path)
     ids = tokenizer.encode_with_special("the [SEP] rain").tolist()
     assert (ids[0], ids[-1], ids.count(2), ids.count(3)) == (2, 3, 1, 1)
 
 
-def test_what_cannot_be_compared_is_refused_in_one_line(
+def test_refuses_unusable_arguments_in_one_line(
     path: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     query = ["--query", "rain"]
     assert "--query" in refused(capsys, "embed", path, file)
     assert "--query must hold at least one word" in refused(capsys, "embed", path, file, "--query", " ")
     long = refused(capsys, "embed", path, file, "--query", "rain " * 20)
-    assert f"--query is 22 tokens long, the model reads at most {CONTEXT}" in long
+    assert f"--query is 22 tokens long; the model reads at most {CONTEXT}" in long
     assert "--top must be at least 1, got 0" in refused(capsys, "embed", path, file, *query, "--top", "0")
     assert "--batch must be at least 1, got 0" in refused(capsys, "embed", path, file, *query, "--batch", "0")
     assert "No such file" in refused(capsys, "embed", path, tmp_path / "none.txt", *query)
@@ -125,13 +125,13 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     file.write_bytes(b"rain \xff")
     assert "is not UTF-8 text" in refused(capsys, "embed", path, file, *query)
     file.write_text("rain")
-    assert "it takes a TextEncoder to compare" in refused(capsys, "embed", tiny.write(tmp_path, "gpt2"), file, *query)
+    assert "only a TextEncoder can compare" in refused(capsys, "embed", tiny.write(tmp_path, "gpt2"), file, *query)
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert "python -m numpy_attention fetch minilm" in refused(capsys, "embed", "minilm", file, *query)
 
 
-def test_weights_that_overflow_give_no_order(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_cosines_that_are_not_finite(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny.write_overflowing(tmp_path, tiny.BERT)
     said = refused(capsys, "embed", folder, file, "--query", "rain")
     assert "embed: the cosines are nan at [0]: the weights are too large or damaged" in said

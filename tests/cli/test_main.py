@@ -14,12 +14,12 @@ from tests.pretrained import tiny
 __all__ = ["text"]
 
 
-def test_no_command_and_an_unknown_one_are_told(capsys):
+def test_refuses_missing_and_unknown_commands(capsys):
     assert "required: COMMAND" in refused(capsys)
     assert "invalid choice: 'trian'" in refused(capsys, "trian")
 
 
-def test_an_error_is_one_line_of_bounded_length_with_its_beginning_and_its_end(capsys):
+def test_error_is_one_line_of_bounded_length_with_beginning_and_end(capsys):
     err = refused(capsys, "grade", "x" * 200 + ".py", "--exercise", "y" * 5000)
     assert len(err) < 520
     err = refused(capsys, "t" * 5000)
@@ -34,8 +34,8 @@ def test_an_error_is_one_line_of_bounded_length_with_its_beginning_and_its_end(c
     ["embed", "minilm", "a\0b", "--query", "c"], ["attend", "--out", "a\0b.png"], ["gradcheck", "a\0b"],
     ["grade", "a\0b"], ["grade", "--solution", "a\0b"],
 ], ids=" ".join)
-def test_no_argument_holds_a_null_byte(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert "holds a null byte, which no name can" in refused(capsys, *arguments)
+def test_refuses_null_byte_in_an_argument(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert "contains a null byte; no file name can contain one" in refused(capsys, *arguments)
 
 
 @pytest.mark.parametrize("arguments", [
@@ -44,7 +44,7 @@ def test_no_argument_holds_a_null_byte(capsys: pytest.CaptureFixture[str], argum
     ["grade", "NAME"], ["grade", "--all", "NAME"], ["grade", "--solution", "softmax", "NAME"],
 ], ids=" ".join)
 @pytest.mark.parametrize("name", ["x" * 300, "", "\udcff", "."], ids=["long", "empty", "surrogate", "folder"])
-def test_a_name_that_no_file_has_is_told_in_one_line(
+def test_refuses_impossible_file_name_in_one_line(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +61,7 @@ def test_a_name_that_no_file_has_is_told_in_one_line(
     ["train", "--out", "new"], ["sample"], ["fetch", "minilm"], ["chat", "smollm2"], ["attend"], ["gradcheck"],
     ["embed", "minilm", "a", "--query", "b"], ["grade", "softmax.py"],
 ], ids=lambda arguments: arguments[0])
-def test_an_interrupt_ends_a_command_with_one_line(
+def test_interrupt_ends_a_command_with_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     def interrupted(_: object) -> int:
@@ -72,11 +72,11 @@ def test_an_interrupt_ends_a_command_with_one_line(
     assert capsys.readouterr() == ("", "numpy-attention: interrupted\n")
 
 
-def test_a_value_that_argparse_loses_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_value_that_argparse_would_drop(capsys: pytest.CaptureFixture[str]) -> None:
     assert "argument --time-limit: expected one argument" in refused(capsys, "grade", "softmax.py", "--time-limit=--")
 
 
-def test_a_name_is_typed_as_a_shell_must_be_told_it() -> None:
+def test_printed_paths_are_quoted_for_the_shell() -> None:
     for name in ("run", "my run", "it's", "a;b", "$HOME", "→"):
         assert shlex.split(typed(Path(name))) == [name]
     assert typed("-my run") == "'./-my run'"
@@ -84,7 +84,7 @@ def test_a_name_is_typed_as_a_shell_must_be_told_it() -> None:
     assert typed("caf\udce9") == "'caf\udce9'"
 
 
-def test_half_a_character_is_told_with_its_option(
+def test_error_for_invalid_character_names_its_option(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: Path
 ) -> None:
     half, bert = "\udcff", tiny.write(tmp_path, "bert")
@@ -96,5 +96,5 @@ def test_half_a_character_is_told_with_its_option(
     assert ": --system: the text holds '\\udcff'" in refused(capsys, "chat", talker, "--system", half)
 
 
-def test_control_characters_of_a_name_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_a_name_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "called \\x1b[31m;" in refused(capsys, "sample", "\x1b[31m")

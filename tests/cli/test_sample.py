@@ -18,7 +18,7 @@ from tests.pretrained import tiny
 __all__ = ["run_directory", "text"]
 
 
-def test_a_sample_continues_the_prompt_and_is_repeatable(run_directory, capsys):
+def test_sample_continues_the_prompt_and_is_repeatable(run_directory, capsys):
     command = ["sample", str(run_directory), "--prompt", "The ", "--tokens", "30", "--temperature", "0.8",
                "--top-k", "40", "--top-p", "0.95", "--seed"]
     texts = []
@@ -30,7 +30,7 @@ def test_a_sample_continues_the_prompt_and_is_repeatable(run_directory, capsys):
     assert len(texts[0]) == len("The ") + 30 + 1
 
 
-def test_without_a_model_the_one_that_comes_with_the_book_speaks(capsys):
+def test_without_a_model_sample_uses_the_small_gpt(capsys):
     assert main(["sample", "--tokens", "20", "--seed", "1"]) == 0
     printed = capsys.readouterr()
     assert main(["sample", str(FOLDER), "--tokens", "20", "--seed", "1"]) == 0
@@ -44,7 +44,7 @@ def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):
     assert len(capsys.readouterr().out) == len("The quick brown fox") + 5 + 1
 
 
-def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
+def test_sample_refuses_unusable_arguments(run_directory, tmp_path, capsys):
     assert "nowhere" in refused(capsys, "sample", tmp_path / "nowhere")
     assert "holds no checkpoint" in refused(capsys, "sample", tmp_path)
     assert "unknown to the model: '\u20ac'" in refused(capsys, "sample", run_directory, "--prompt", "The \u20ac")
@@ -59,7 +59,7 @@ def test_sampling_refuses_what_it_cannot_do(run_directory, tmp_path, capsys):
     assert "damaged" in refused(capsys, "train", "--resume", run_directory)
 
 
-def test_a_sample_is_what_generate_writes_and_comes_as_it_is_drawn(run_directory, capsys, monkeypatch):
+def test_sample_equals_generate_and_is_printed_as_it_is_drawn(run_directory, capsys, monkeypatch):
     model, vocabulary = text_model(*load_run(run_directory)[1:])
     ids = model.generate(vocabulary.encode("The "), 20, rng=np.random.default_rng(3), temperature=0.8)
     arrived, seen = io.BytesIO(), []
@@ -78,7 +78,7 @@ def test_a_sample_is_what_generate_writes_and_comes_as_it_is_drawn(run_directory
 
 
 @pytest.mark.parametrize("name", ["llama gguf", "qwen2", "gpt2"])
-def test_a_pretrained_model_continues_to_the_token_that_ends_a_text(name, tmp_path, capsys, monkeypatch):
+def test_pretrained_model_stops_at_its_end_token(name, tmp_path, capsys, monkeypatch):
     path = tiny.write(tmp_path, name)
     model, tokenizer = load_pretrained(path)
     prompt = tokenizer.encode("the user")
@@ -94,9 +94,9 @@ def test_a_pretrained_model_continues_to_the_token_that_ends_a_text(name, tmp_pa
     assert tokenizer.stop == {2}
 
 
-def test_what_writes_nothing_and_what_is_not_here_are_named(tmp_path, capsys, monkeypatch):
+def test_error_names_models_that_do_not_write_and_missing_models(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert "python -m numpy_attention fetch smollm2" in refused(capsys, "sample", "smollm2")
-    assert "it takes a GPT to continue a prompt" in refused(capsys, "sample", tiny.write(tmp_path, "bert"))
+    assert "only a GPT can continue a prompt" in refused(capsys, "sample", tiny.write(tmp_path, "bert"))
     assert "half a surrogate pair" in refused(capsys, "sample", tiny.write(tmp_path, "gpt2"), "--prompt", "\udc80")

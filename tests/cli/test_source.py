@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
-def test_a_name_is_the_fetched_model_and_a_folder_of_that_name_comes_first(cache: Path) -> None:
+def test_name_means_the_fetched_model_unless_a_folder_has_that_name(cache: Path) -> None:
     with pytest.raises(InputError, match="python -m numpy_attention fetch smollm2"):
         pretrained_path("smollm2")
     tiny.write(cache, "llama gguf").rename(cache / SOURCES["smollm2"].model)
@@ -37,7 +37,7 @@ def test_a_name_is_the_fetched_model_and_a_folder_of_that_name_comes_first(cache
     assert pretrained_path("smollm2") == Path("smollm2")
 
 
-def test_files_and_folders_give_the_model_and_its_own_tokenizer(tmp_path: Path) -> None:
+def test_files_and_folders_give_the_model_and_its_tokenizer(tmp_path: Path) -> None:
     of_file, of_folder = tiny.write(tmp_path, "llama gguf"), tiny.write(tmp_path, "llama")
     for path in (of_file, of_folder):
         model, vocabulary = load_model(str(path), GPT, "talk")
@@ -48,13 +48,13 @@ def test_files_and_folders_give_the_model_and_its_own_tokenizer(tmp_path: Path) 
     assert vocabulary.labels(ids) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"]
 
 
-def test_a_gguf_file_may_have_another_name(tmp_path: Path) -> None:
+def test_gguf_file_may_have_any_name(tmp_path: Path) -> None:
     renamed = tiny.write(tmp_path, "llama gguf").rename(tmp_path / "model")
     assert pretrained_path(str(renamed)) == renamed
     assert load_model(str(renamed), GPT, "talk")[0].config.vocab_size == tiny.V
 
 
-def test_a_run_is_a_run_although_its_directory_holds_a_config_json_too(run_directory: Path) -> None:
+def test_directory_of_a_run_is_a_run_although_it_holds_config_json(run_directory: Path) -> None:
     for path in (run_directory, run_directory / "checkpoint.npz"):
         assert pretrained_path(str(path)) is None
         model, vocabulary = load_model(str(path), GPT, "write")
@@ -69,19 +69,19 @@ def test_a_run_is_a_run_although_its_directory_holds_a_config_json_too(run_direc
         load_model(str(run_directory), GPT, "write")
 
 
-def test_a_model_of_another_kind_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a TextEncoder; it takes a GPT to talk"):
+def test_error_names_a_model_of_another_kind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a TextEncoder; only a GPT can talk"):
         load_model(str(tiny.write(tmp_path, "bert")), GPT, "talk")
-    with pytest.raises(InputError, match="is a GPT; it takes a TextEncoder to compare meanings"):
+    with pytest.raises(InputError, match="is a GPT; only a TextEncoder can compare meanings"):
         load_model(str(tiny.write(tmp_path, "gpt2")), TextEncoder, "compare meanings")
 
 
-def test_what_is_nowhere_is_refused(cache: Path) -> None:
+def test_refuses_missing_models(cache: Path) -> None:
     for nowhere in ("nowhere", "nowhere.gguf", "nowhere/run"):
         with pytest.raises(InputError, match=f"{nowhere}.*known .*smollm2, minilm"):
             load_model(nowhere, GPT, "talk")
     (cache / "adapter.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match=r"adapter\.safetensors holds numbers alone; name the folder"):
+    with pytest.raises(InputError, match=r"adapter\.safetensors holds only the parameters; give the folder"):
         load_model(str(cache / "adapter.safetensors"), GPT, "talk")
     (cache / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no checkpoint\.npz"):
@@ -89,7 +89,7 @@ def test_what_is_nowhere_is_refused(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["--lora", "2"], []], ids=["low rank", "all weights"])
-def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
+def test_fine_tuned_run_loads_the_pretrained_model_with_the_learned_parameters(
     tmp_path: Path, text: Path, options: list[str]
 ) -> None:
     base = tiny.write(tmp_path, "llama")
@@ -104,7 +104,7 @@ def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
     shutil.rmtree(base)
     (tmp_path / "other").mkdir()
     (tiny.folder(tiny.TIED)(tmp_path / "other", "other")).rename(base)
-    with pytest.raises(InputError, match=r"is not the model that .* has started from"):
+    with pytest.raises(InputError, match=r"is not the model from which .* started"):
         load_model(str(run), GPT, "write")
 
 
@@ -112,7 +112,7 @@ def test_a_fine_tuned_run_is_the_pretrained_model_with_what_it_has_learned(
     ("command", "dtype"),
     [("sample", np.float16), ("sample", np.float32), ("attend", np.float32), ("train", np.float32)],
 )
-def test_a_parameter_that_is_no_number_is_named(
+def test_error_names_a_parameter_that_is_not_finite(
     run_directory: Path, command: str, dtype: type, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = run_directory / "checkpoint.npz"
@@ -129,7 +129,7 @@ def test_a_parameter_that_is_no_number_is_named(
 
 
 @pytest.mark.parametrize("option", ["--out", "--resume", "--config", "--text", "--from"])
-def test_an_empty_name_is_not_the_folder_we_are_in(
+def test_empty_name_does_not_mean_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -140,5 +140,5 @@ def test_an_empty_name_is_not_the_folder_we_are_in(
 
 
 @pytest.mark.parametrize("arguments", [["embed", "minilm", "", "--query=a"], ["attend", "--out", ""]], ids=" ".join)
-def test_an_empty_name_is_told(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_refuses_empty_name(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert "must be a name, got ''" in refused(capsys, *arguments)

@@ -53,12 +53,12 @@ def assert_trained_to_the_end(run: Path) -> None:
 
 @pytest.mark.parametrize(("streams", "said"), [
     ({"out": "left", "hear": 1}, ""),
-    ({"out": "full"}, f"{FULL}; the training goes on without a word\n"),
-    ({"out": "closed"}, f"{CLOSED}; the training goes on without a word\n"),
+    ({"out": "full"}, f"{FULL}; the training continues without output\n"),
+    ({"out": "closed"}, f"{CLOSED}; the training continues without output\n"),
     ({"err": "full"}, ""),
     ({"stdin": "closed", "out": "closed", "err": "closed"}, ""),
 ], ids=str)  # fmt: skip
-def test_a_training_goes_on_to_its_end_whatever_becomes_of_its_words(
+def test_training_completes_when_its_output_is_lost(
     tmp_path: Path, text: Path, streams: dict[str, Any], said: str
 ) -> None:
     code, _, err = forked(["train", "--text", str(text), "--out", "run", *SIZES], tmp_path, **streams)
@@ -66,10 +66,10 @@ def test_a_training_goes_on_to_its_end_whatever_becomes_of_its_words(
     assert_trained_to_the_end(tmp_path / "run")
 
 
-def test_a_training_that_a_shell_has_started_goes_on_too(tmp_path: Path, text: Path) -> None:
+def test_training_started_by_a_shell_completes_when_its_output_is_lost(tmp_path: Path, text: Path) -> None:
     run = tmp_path / "run"
     code, _, err = shell(["train", "--text", str(text), "--out", str(run), *SIZES], "> /dev/full <&-")
-    assert (code, err) == (0, f"{FULL}; the training goes on without a word\n")
+    assert (code, err) == (0, f"{FULL}; the training continues without output\n")
     assert_trained_to_the_end(run)
 
 
@@ -80,7 +80,7 @@ SAMPLE, CHECK = ["sample", "--tokens", "2000"], ["gradcheck", "softmax", "linear
 @pytest.mark.parametrize(
     "arguments", [SAMPLE, CHECK, ["grade", EXERCISE, "--hint", "1"], ["--help"]], ids=lambda one: one[0]
 )
-def test_a_command_that_has_nowhere_to_answer_says_so_in_one_line(
+def test_command_without_output_ends_with_one_line(
     tmp_path: Path, arguments: list[str], state: str, said: str
 ) -> None:
     code, _, err = forked(arguments, tmp_path, out=state)
@@ -90,37 +90,37 @@ def test_a_command_that_has_nowhere_to_answer_says_so_in_one_line(
 
 
 @pytest.mark.parametrize("arguments", [SAMPLE, CHECK], ids=lambda one: one[0])
-def test_a_command_ends_quietly_when_its_reader_has_had_enough(tmp_path: Path, arguments: list[str]) -> None:
+def test_command_ends_silently_when_its_reader_closes_the_pipe(tmp_path: Path, arguments: list[str]) -> None:
     code, out, err = forked(arguments, tmp_path, out="left", hear=3)
     assert code == 0
     assert len(out) == 3
     assert [line for line in err.splitlines() if not line.startswith("no model is named")] == []
 
 
-def test_in_a_shell_too_a_command_ends_quietly_or_says_why() -> None:
+def test_command_in_a_shell_ends_silently_or_with_one_line() -> None:
     code, out, _ = shell(SAMPLE, "| head -c 3")
     assert (code, len(out)) == (0, 3)
     code, _, err = shell(SAMPLE, ">&-")
     assert (code, err.splitlines()[-1]) == (2, CLOSED)
 
 
-def test_what_belongs_beside_the_output_does_not_come_into_it(tmp_path: Path) -> None:
+def test_messages_do_not_mix_with_the_output(tmp_path: Path) -> None:
     code, out, _ = forked(["sample", "--tokens", "5", "--prompt", "The "], tmp_path, err="closed")
     assert code == 0
     assert out.startswith("The ")
     assert forked(["nothing"], tmp_path, err="closed") == (2, "", "")
 
 
-def test_an_input_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+def test_refuses_unreadable_input_in_one_line(tmp_path: Path) -> None:
     path = str(tiny.folder(tiny.TIED)(tmp_path, "talker"))
-    for streams, said in (("<&-", "the input is closed"), ("0> /dev/null", "cannot read the input: ")):
+    for streams, said in (("<&-", "standard input is closed"), ("0> /dev/null", "cannot read the input: ")):
         code, out, err = shell(["chat", path], streams)
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
         assert said in err
 
 
-def test_what_a_stream_has_no_letters_for_is_escaped(text: Path, tmp_path: Path) -> None:
+def test_characters_that_a_stream_cannot_encode_are_escaped(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "tëxt→.txt"
     text.rename(file)
     code, out, err = forked(["train", "--text", file.name, "--out", "run→", *SIZES], tmp_path, encoding="ascii")
@@ -134,7 +134,7 @@ def test_what_a_stream_has_no_letters_for_is_escaped(text: Path, tmp_path: Path)
         assert "Traceback" not in err
 
 
-def test_without_buffers_each_word_is_there_at_once_and_a_pipe_may_refuse_to_wait() -> None:
+def test_unbuffered_output_is_immediate_and_works_with_a_nonblocking_pipe() -> None:
     out, into = os.pipe()
     os.set_blocking(into, False)
     os.write(into, b"." * 65536)  # so that there is no room
@@ -147,7 +147,7 @@ def test_without_buffers_each_word_is_there_at_once_and_a_pipe_may_refuse_to_wai
     assert said[65536:].startswith(b"The ")
 
 
-def test_streams_of_somebody_else_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_streams_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = io.StringIO()  # without a buffer, an encoding or a number
     monkeypatch.setattr(sys, "stdout", theirs)
     with standard_streams():
@@ -172,7 +172,7 @@ def on_a_terminal(pieces: list[str]) -> bytes:
     return said
 
 
-def test_a_text_cannot_steer_the_terminal_and_comes_through_a_pipe_as_it_is() -> None:
+def test_control_characters_are_escaped_on_a_terminal_and_unchanged_in_a_pipe() -> None:
     odd = "a\x1b]0;t\x07\tb\x7f\x9b2J\b é→\n"
     assert on_a_terminal([odd]).decode() == "a\\x1b]0;t\\x07\tb\\x7f\\x9b2J\\x08 é→\r\n"
     program = "from numpy_attention.cli.streams import standard_streams\n"
@@ -181,6 +181,6 @@ def test_a_text_cannot_steer_the_terminal_and_comes_through_a_pipe_as_it_is() ->
     assert done.stdout == odd.encode()
 
 
-def test_lines_that_end_as_in_dos_end_as_lines_and_other_returns_are_seen() -> None:
+def test_dos_line_endings_are_line_endings_and_other_carriage_returns_are_shown() -> None:
     pieces = ["one\r\ntwo\r", "\n", "three\r", "four", "\r", "\r", "\n"]
     assert on_a_terminal(pieces) == b"one\r\ntwo\r\nthree\\rfour\\r\r\n"

@@ -23,7 +23,7 @@ from tests.cli.commands import SIZES, last_lines, no_pictures, refused, run_dire
 __all__ = ["no_pictures", "run_directory", "text"]
 
 
-def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys):
+def test_training_writes_log_config_checkpoint_and_picture(tmp_path, text, capsys):
     directory = tmp_path / "deep" / "run"
     assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
     out, _ = capsys.readouterr()
@@ -42,21 +42,21 @@ def test_training_leaves_log_config_checkpoint_and_curve(tmp_path, text, capsys)
         assert "parameters.token_embedding.table" in checkpoint
 
 
-def test_the_default_directory_is_new_each_time(tmp_path, text, monkeypatch, capsys):
+def test_default_directory_is_new_for_each_run(tmp_path, text, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         trained("--text", text, *SIZES, "--steps", "1")
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def test_a_clock_that_stands_still_keeps_no_training_from_its_end(tmp_path, text, monkeypatch, capsys):
+def test_training_completes_when_the_clock_does_not_advance(tmp_path, text, monkeypatch, capsys):
     monkeypatch.setattr(time, "perf_counter", lambda: 5.0)
     trained("--text", text, "--out", tmp_path / "run", *SIZES)
     assert "0 tokens/s  0 s left" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, text, capsys):
+def test_same_seed_gives_the_same_run_and_another_seed_differs(tmp_path, text, capsys):
     samples = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         assert main(["train", "--text", str(text), "--out", str(tmp_path / name), *SIZES, "--seed", str(seed)]) == 0
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path, tex
     assert samples[0] == samples[1] != samples[2]
 
 
-def test_attention_in_tiles_can_be_asked_for_and_learns_the_same_also_from_one_text_a_step(tmp_path, text, capsys):
+def test_tiled_attention_gives_the_same_training(tmp_path, text, capsys):
     last = []
     for how in ("dense", "tiled"):
         out = tmp_path / how
@@ -76,7 +76,7 @@ def test_attention_in_tiles_can_be_asked_for_and_learns_the_same_also_from_one_t
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_the_smallest_run_of_all_trains_writes_and_is_looked_at(tmp_path, text, capsys):
+def test_smallest_run_can_be_trained_sampled_and_drawn(tmp_path, text, capsys):
     sizes = ["--layers=1", "--heads=1", "--d-model=3", "--positions=learned", "--context=1", "--batch=1", "--workers=3"]
     run = str(tmp_path / "run")
     assert main(["train", "--text", str(text), "--out", run, *sizes, "--steps=2", "--eval-every=1"]) == 0
@@ -88,7 +88,7 @@ def test_the_smallest_run_of_all_trains_writes_and_is_looked_at(tmp_path, text, 
     assert "at most 1" in refused(capsys, "attend", run, "--text", "Th")
 
 
-def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
+def test_cpu_setting_of_nanogpt_is_accepted(tmp_path, text, capsys):
     setting = [
         "--layers=4", "--heads=4", "--d-model=128", "--context=64", "--batch=12", "--learning-rate=1e-3",
         "--min-learning-rate=1e-4", "--warmup=100", "--positions=learned",
@@ -108,7 +108,7 @@ def test_nanogpts_cpu_setting_can_be_given(tmp_path, text, capsys):
         ("dir", "directory"),
     ],
 )
-def test_a_text_that_cannot_be_used_leaves_nothing_behind(tmp_path, monkeypatch, capsys, content, said):
+def test_unusable_text_is_refused_and_writes_nothing(tmp_path, monkeypatch, capsys, content, said):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bad.txt"
     if content == "dir":
@@ -136,17 +136,17 @@ def test_a_text_that_cannot_be_used_leaves_nothing_behind(tmp_path, monkeypatch,
         (["--colour", "red"], "unrecognized arguments: --colour"),
         (["--step", "3"], "unrecognized arguments"),
         (["--positions", "rotary", "--d-model", "6", "--heads", "2"], "even"),
-        (["--batch", str(2**63 - 1)], "--batch times --context must be at most 4,194,304 tokens a step"),
+        (["--batch", str(2**63 - 1)], "--batch times --context must be at most 4,194,304 tokens in a step"),
         (["--batch", "9" * 5000], "--batch: invalid int value: '999"),
         (["--task", "sum", "--context", "20000", "--d-model", "8"], "--context must be at most 16384"),
         (["--task", "reverse", "--context", "2000"], "--context must be at most 1118"),
-        (["--task", "copy", "--batch", "1", "--context", "70000", "--d-model", "8"], "at most 67108 for 1,000"),
+        (["--task", "copy", "--batch", "1", "--context", "70000", "--d-model", "8"], "at most 67108 to hold 1,000"),
         (["--task", "x" * 5000], "--task must be one of text, sum, reverse, copy, dates, digits, induction, got 'xxx"),
         (["y" * 5000], "unrecognized arguments: yyy"),
     ],
     ids=lambda one: " ".join(one)[:30] if isinstance(one, list) else "",
 )
-def test_settings_that_make_no_sense_are_refused_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, said):
+def test_refuses_impossible_settings_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     err = refused(capsys, "train", *arguments, *(() if "--task" in arguments else ("--text", text)))
     assert said in err
@@ -154,34 +154,34 @@ def test_settings_that_make_no_sense_are_refused_in_one_line(tmp_path, text, mon
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_resumed_run_is_that_of_the_lesson_or_is_not(run_directory, capsys):
+def test_as_in_the_lesson_is_refused_with_resume(run_directory, capsys):
     said = "--as-in-the-lesson is for a new run; leave it out"
     assert said in refused(capsys, "train", "--resume", run_directory, "--as-in-the-lesson")
 
 
-def test_a_run_that_diverges_says_so_in_one_line(tmp_path, text, capsys):
+def test_diverging_run_ends_with_one_line(tmp_path, text, capsys):
     command = ["--text", text, "--out", tmp_path / "run", *SIZES, "--workers=2", "--learning-rate=1e5", "--warmup=0"]
     err = last_lines(capsys, 1, "train", *command).err
     assert err.startswith("numpy-attention: stopped at step 5: the loss is nan")
     assert err.count("\n") == 1
 
 
-def test_odd_lines_of_a_log_keep_a_run_from_nothing(run_directory, capsys):
+def test_odd_lines_in_a_log_do_not_stop_a_resumed_run(run_directory, capsys):
     with open(run_directory / "log.jsonl", "a", encoding="utf-8") as log:
         log.write('{"step": 1, "loss": "low"}\n[]\n{"step": 5, "val_loss": 1e400}\n')
     err = last_lines(capsys, 0, "train", "--resume", run_directory).err
-    assert err == "numpy-attention: 2 lines of log.jsonl made no sense and were left out\n"
+    assert err == "numpy-attention: ignored 2 invalid lines of log.jsonl\n"
     assert (run_directory / "loss.png").exists()
 
 
-def test_a_directory_that_holds_a_run_is_not_overwritten(run_directory, text, capsys):
+def test_directory_that_holds_a_run_is_not_overwritten(run_directory, text, capsys):
     before = (run_directory / "checkpoint.npz").read_bytes()
     assert "--resume" in refused(capsys, "train", "--text", text, "--out", run_directory, *SIZES)
     assert "is a file" in refused(capsys, "train", "--text", text, "--out", text, *SIZES)
     assert (run_directory / "checkpoint.npz").read_bytes() == before
 
 
-def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
+def test_options_override_settings_from_a_file(tmp_path, text, capsys):
     file = tmp_path / "run.toml"
     file.write_text('steps = 3\nd_model = 8\nheads = 1\nlayers = 1\ncontext = 4\nbatch = 2\nworkers = 1\n')
     arguments = ["--config", str(file), "--text", str(text), "--steps", "2", "--out", str(tmp_path / "run")]
@@ -219,7 +219,7 @@ def test_settings_come_from_a_file_and_options_win(tmp_path, text, capsys):
         "hex digits", "dots", "many dots", "deep", "deep tables", "long key", "too long", "too long, cut",
     ],
 )  # fmt: skip
-def test_a_settings_file_that_cannot_be_used_is_refused(tmp_path, monkeypatch, capsys, content, said):
+def test_refuses_unusable_settings_file(tmp_path, monkeypatch, capsys, content, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_bytes(content)
     start = time.perf_counter()
@@ -231,12 +231,12 @@ def test_a_settings_file_that_cannot_be_used_is_refused(tmp_path, monkeypatch, c
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_missing_settings_file_is_told(tmp_path, capsys):
+def test_refuses_missing_settings_file(tmp_path, capsys):
     assert "cannot read" in refused(capsys, "train", "--config", tmp_path / "none.toml")
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_directory, text, capsys):
+def test_resumed_finished_run_prints_its_report_and_refuses_new_settings(run_directory, text, capsys):
     assert main(["train", "--resume", str(run_directory)]) == 0
     assert "this GPT" in capsys.readouterr().out
     changed = ["--steps", 9, "--batch", 5]
@@ -246,7 +246,7 @@ def test_a_finished_run_resumed_says_so_again_and_settings_cannot_change(run_dir
     assert "No such file" in refused(capsys, "train", "--resume", run_directory)
 
 
-def test_recompute_is_a_switch_and_can_be_turned_on_and_off_for_the_rest_of_a_run(tmp_path, text, capsys):
+def test_recompute_can_change_in_a_resumed_run(tmp_path, text, capsys):
     def setting(run):
         with np.load(run / "checkpoint.npz", allow_pickle=False) as checkpoint:
             return json.loads(checkpoint["meta"].tobytes())["config"]["recompute"]
@@ -264,7 +264,7 @@ def test_recompute_is_a_switch_and_can_be_turned_on_and_off_for_the_rest_of_a_ru
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code):
+def test_signal_ends_the_run_after_saving(tmp_path, text, number, code):
     directory = tmp_path / "my run"
     command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(directory), *SIZES]
     command += ["--steps", "100000"]
@@ -282,7 +282,7 @@ def test_a_signal_ends_the_run_with_its_work_saved(tmp_path, text, number, code)
         assert json.loads(checkpoint["meta"].tobytes())["step"] == step
 
 
-def test_where_no_thread_can_be_started_the_run_stays_as_it_was(run_directory, text, capsys, monkeypatch):
+def test_run_is_unchanged_when_no_thread_can_start(run_directory, text, capsys, monkeypatch):
     def none(thread):
         raise RuntimeError("can't start new thread")
 
@@ -299,18 +299,18 @@ def test_where_no_thread_can_be_started_the_run_stays_as_it_was(run_directory, t
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--task=reverse", "--text=/nonexistent"], "--text is for --task text, and here that is reverse; leave it out"),
-    (["--task=sum", "--text=t.txt"], "--text is for --task text, and here that is sum"),
-    (["--task=digits", "--vocabulary=byte"], "--vocabulary is for --task text, and here that is digits"),
-    (["--vocab-size=300"], "--vocab-size is for --vocabulary bpe, and here that is char"),
-    (["--task=copy", "--vocab-size=300"], "--vocab-size is for --vocabulary bpe, and here that is char"),
-    (["--optimizer=sgd", "--beta2=0.5"], "--beta2 is for --optimizer adamw or adam, and here that is sgd"),
-    (["--task=sum", "--weight-decay=0.5"], "--weight-decay is for --optimizer adamw, and here that is adam"),
+    (["--task=reverse", "--text=/nonexistent"], "only with --task text, and here it is reverse; leave it out"),
+    (["--task=sum", "--text=t.txt"], "--text has an effect only with --task text, and here it is sum"),
+    (["--task=digits", "--vocabulary=byte"], "--vocabulary has an effect only with --task text, and here it is digits"),
+    (["--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, and here it is char"),
+    (["--task=copy", "--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, and here it is char"),
+    (["--optimizer=sgd", "--beta2=0.5"], "--beta2 has an effect only with --optimizer adamw or adam"),
+    (["--task=sum", "--weight-decay=0.5"], "--weight-decay has an effect only with --optimizer adamw, and"),
     (["--min-learning-rate=1"], "--min-learning-rate must be at most --learning-rate, the peak, which is 0.004, got 1"),
-    (["--task=dates", "--from=smollm2", "--text=t.txt"], "--text is for --task text, and here that is dates"),
+    (["--task=dates", "--from=smollm2", "--text=t.txt"], "only with --task text, and here it is dates"),
 ], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
 @pytest.mark.parametrize("place", ["options", "file"])
-def test_a_setting_that_would_do_nothing_is_refused_wherever_it_is_given(
+def test_refuses_settings_without_effect(
     tmp_path, monkeypatch, capsys, arguments, said, place
 ):
     monkeypatch.chdir(tmp_path)
@@ -337,7 +337,7 @@ def begun(monkeypatch):
 
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "digits"])
-def test_a_settings_file_may_hold_all_settings_with_their_usual_values(tmp_path, capsys, begun, task):
+def test_settings_file_may_hold_all_default_settings(tmp_path, capsys, begun, task):
     for usual in (TrainConfig(), TrainConfig(task=task, **TASKS[task].defaults)):
         values = {name: value for name, value in dataclasses.asdict(usual).items() if value is not None}
         positions = TASKS[task].defaults.get("positions", "rotary")
@@ -351,14 +351,14 @@ def refused_late(capsys, *arguments):
     return last_lines(capsys, 2, "train", *arguments).err
 
 
-def test_a_peak_below_the_usual_end_of_the_cosine_stays_allowed(tmp_path, capsys, begun):
+def test_accepts_learning_rate_below_the_default_minimum(tmp_path, capsys, begun):
     for number, task in enumerate([[], ["--task=sum", "--as-in-the-lesson"]]):
         assert "enough" in refused_late(capsys, *task, "--learning-rate=1e-6", "--out", tmp_path / str(number))
     assert [config.learning_rate for config in begun] == [1e-6] * 2
     assert begun[0].min_learning_rate > 1e-6
 
 
-def test_sizes_that_do_not_fit_are_told_by_their_options(tmp_path, text, capsys):
+def test_error_for_wrong_sizes_names_the_options(tmp_path, text, capsys):
     even = "--d-model / --heads must be an even width per head for rotary positions, got 128 / 128"
     for heads, said in ((3, "--d-model must be divisible by --heads, got 128 and 3"), (128, even)):
         err = refused(capsys, "train", "--text", text, "--heads", heads, "--out", tmp_path / "run")

@@ -22,7 +22,7 @@ def short_report(monkeypatch):
     monkeypatch.setattr(TextTask, "report", lambda *_: "the report")
 
 
-def test_a_picture_that_cannot_be_written_is_one_warning_and_the_training_is_complete(run_directory, capsys):
+def test_unwritable_picture_gives_one_warning_and_the_training_completes(run_directory, capsys):
     (run_directory / "loss.png").mkdir()
     out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
     assert err == "numpy-attention: there is no picture of the losses, loss.png: it is no regular file\n"
@@ -34,7 +34,7 @@ def test_a_picture_that_cannot_be_written_is_one_warning_and_the_training_is_com
     [(OSError(errno.ENOSPC, "No space left on device"), "No space left on device"), (MemoryError(), "MemoryError"),
      (RuntimeError("a\nb" * 1000), "a ba b")],
 )
-def test_whatever_matplotlib_raises_is_one_warning(run_directory, capsys, monkeypatch, error, said):
+def test_errors_of_matplotlib_become_one_warning(run_directory, capsys, monkeypatch, error, said):
     def failing(*arguments):
         raise error
 
@@ -48,7 +48,7 @@ def test_whatever_matplotlib_raises_is_one_warning(run_directory, capsys, monkey
 @pytest.mark.parametrize(
     ("module", "place"), [(plots, "training_curves"), (plot, "read_log"), (train, "_finish")]
 )
-def test_ctrl_c_at_the_end_is_one_line_and_the_training_is_saved(run_directory, capsys, monkeypatch, module, place):
+def test_ctrl_c_at_the_end_prints_one_line_and_the_training_is_saved(run_directory, capsys, monkeypatch, module, place):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
@@ -60,7 +60,7 @@ def test_ctrl_c_at_the_end_is_one_line_and_the_training_is_saved(run_directory, 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_matplotlib_would_make_another_error_of_is_no_error(
+def test_signal_during_drawing_is_not_an_error(
     run_directory, capsys, monkeypatch, number, code
 ):
     def importing(*arguments):
@@ -80,12 +80,12 @@ def test_a_signal_that_matplotlib_would_make_another_error_of_is_no_error(
     assert f"stopped by {number.name}; the training is complete and saved" in err
 
 
-def test_a_result_that_cannot_be_written_is_an_error_that_tells_how_to_get_it(run_directory, capsys, monkeypatch):
+def test_unwritable_result_is_an_error_that_names_the_command_to_repeat(run_directory, capsys, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(TextTask, "write_result", full)
     err = last_lines(capsys, 2, "train", "--resume", run_directory).err
     assert err.count("\n") == 1
-    again = f"make room, then python -m numpy_attention train --resume {run_directory}"
+    again = f"free some space, then python -m numpy_attention train --resume {run_directory}"
     assert f"No space left on device; the training is complete and saved: {again}" in err

@@ -35,7 +35,7 @@ def wait_for(happened):
     assert happened()
 
 
-def test_of_runs_that_begin_in_the_same_second_each_makes_a_directory_of_its_own(tmp_path, monkeypatch):
+def test_runs_that_begin_in_the_same_second_use_different_directories(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda form: "now")
     barrier, made = threading.Barrier(8), []
 
@@ -52,7 +52,7 @@ def test_of_runs_that_begin_in_the_same_second_each_makes_a_directory_of_its_own
     assert all(path.is_dir() for path in made)
 
 
-def test_a_second_run_in_one_directory_is_told_who_holds_it_and_changes_nothing(tmp_path, text, capsys):
+def test_second_run_in_a_directory_is_refused_and_changes_nothing(tmp_path, text, capsys):
     out = tmp_path / "run"
     with started("--text", text, "--out", out, *SIZES, "--steps=100000") as process:
         wait_for((out / "checkpoint.previous.npz").exists)
@@ -72,7 +72,7 @@ def test_a_second_run_in_one_directory_is_told_who_holds_it_and_changes_nothing(
         assert process.wait(60) == 143
 
 
-def test_a_directory_in_which_a_run_begins_after_the_first_look_is_looked_at_again(tmp_path, text, capsys, monkeypatch):
+def test_directory_is_checked_again_under_the_lock(tmp_path, text, capsys, monkeypatch):
     out = tmp_path / "run"
     begin = train._begin
 
@@ -95,7 +95,7 @@ def test_reading_a_run_needs_no_lock(run_directory, capsys):
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "file/run", "file/deep/run", "/proc/none/run", "/dev/null/run"])
-def test_an_out_that_cannot_be_made_is_told_in_one_line(tmp_path, text, capsys, name):
+def test_refuses_out_that_cannot_be_created_in_one_line(tmp_path, text, capsys, name):
     (tmp_path / "file").write_text("")
     said = refused(capsys, "train", "--text", text, "--out", tmp_path / name, *SIZES)
     assert "cannot" in said
@@ -103,12 +103,12 @@ def test_an_out_that_cannot_be_made_is_told_in_one_line(tmp_path, text, capsys, 
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "file/run", "none"])
-def test_a_run_to_resume_that_cannot_be_found_is_told_in_one_line(tmp_path, capsys, name):
+def test_refuses_missing_run_to_resume_in_one_line(tmp_path, capsys, name):
     (tmp_path / "file").write_text("")
     assert refused(capsys, "train", "--resume", tmp_path / name)
 
 
-def test_the_default_directory_that_cannot_be_made_is_told_in_one_line(tmp_path, text, capsys, monkeypatch):
+def test_refuses_default_directory_that_cannot_be_created_in_one_line(tmp_path, text, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("")
     assert "runs" in refused(capsys, "train", "--text", text, *SIZES)
@@ -129,7 +129,7 @@ def somebody(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")
 @pytest.mark.parametrize("out", ["closed", "closed/run", "closed/deep/run", "read_only/run"])
-def test_a_directory_that_may_not_be_written_to_is_told_in_one_line(tmp_path, text, capsys, request, out):
+def test_refuses_directory_without_write_permission_in_one_line(tmp_path, text, capsys, request, out):
     for name, mode in (("closed", 0), ("read_only", 0o555)):
         (tmp_path / name).mkdir(mode)
     request.getfixturevalue("somebody")
@@ -138,7 +138,7 @@ def test_a_directory_that_may_not_be_written_to_is_told_in_one_line(tmp_path, te
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")
-def test_a_run_that_may_only_be_read_is_not_gone_on_with(run_directory, capsys, request):
+def test_refuses_to_resume_a_read_only_run(run_directory, capsys, request):
     before = {path.name: path.read_bytes() for path in run_directory.iterdir()}
     run_directory.chmod(0o555)
     (run_directory / lock.NAME).chmod(0o444)
@@ -149,7 +149,7 @@ def test_a_run_that_may_only_be_read_is_not_gone_on_with(run_directory, capsys, 
     assert main(["sample", str(run_directory), "--tokens", "3", "--prompt", "T"]) == 0
 
 
-def test_a_full_disk_in_the_middle_is_one_line(tmp_path, capsys, monkeypatch):
+def test_full_disk_during_training_gives_one_line(tmp_path, capsys, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -159,7 +159,7 @@ def test_a_full_disk_in_the_middle_is_one_line(tmp_path, capsys, monkeypatch):
     assert err == f"numpy-attention: cannot write to {out}: No space left on device\n"
 
 
-def test_what_cannot_be_read_in_the_middle_is_not_said_to_be_a_write(tmp_path, capsys, monkeypatch):
+def test_read_error_during_training_is_reported_as_a_read_error(tmp_path, capsys, monkeypatch):
     def gone(task, rng):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "data")
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_read_in_the_middle_is_not_said_to_be_a_write(tmp_path, c
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
 @pytest.mark.parametrize("option", ["--text", "--config", "--resume", "--from"])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, option):
+def test_refuses_a_pipe_without_waiting(tmp_path, capsys, option):
     os.mkfifo(tmp_path / "pipe")
     assert refused(capsys, "train", option, tmp_path / "pipe")
     (tmp_path / "run").mkdir()
@@ -179,7 +179,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, option):
     assert "no regular file" in refused(capsys, "sample", tmp_path / "run")
 
 
-def test_a_text_that_comes_through_a_pipe_is_told_to_be_saved_first(tmp_path):
+def test_error_for_text_from_a_pipe_says_to_save_it_first(tmp_path):
     command = [sys.executable, "-m", "numpy_attention", "train", "--text", "/dev/stdin", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, input="abc " * 999, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

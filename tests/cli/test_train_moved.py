@@ -49,15 +49,15 @@ def parameters(run):
 
 
 @pytest.mark.parametrize("more", [[], ["--vocabulary=bpe", "--vocab-size=260"]], ids=["char", "bpe"])
-def test_a_text_that_has_moved_is_named_and_the_run_goes_on_to_the_same_bits(tmp_path, text, monkeypatch, capsys, more):
+def test_run_resumes_to_the_same_bits_with_a_moved_text(tmp_path, text, monkeypatch, capsys, more):
     whole, half = half_done(tmp_path, text, monkeypatch, *more)
     (tmp_path / "sub").mkdir()
     moved = tmp_path / "sub" / "moved.txt"
     text.rename(moved)
-    said = f"cannot read {text.name}: No such file or directory; if it has moved, --text tells where it is now"
+    said = f"cannot read {text.name}: No such file or directory; if it has moved, give its new place by --text"
     capsys.readouterr()
     assert said in refused(capsys, "train", "--resume", half)
-    assert "; if it has moved, --text tells" in refused(capsys, "train", "--resume", half, "--text", "nowhere")
+    assert "give its new place by --text" in refused(capsys, "train", "--resume", half, "--text", "nowhere")
     trained("--resume", half, "--text", moved)
     assert str(moved) in capsys.readouterr().out.splitlines()[0]
     assert parameters(half) == parameters(whole)
@@ -67,33 +67,33 @@ def test_a_text_that_has_moved_is_named_and_the_run_goes_on_to_the_same_bits(tmp
     trained("--resume", half)  # which needs no telling any more
 
 
-def test_another_text_is_no_text_of_the_run(tmp_path, text, monkeypatch, capsys):
+def test_refuses_another_text_in_a_resumed_run(tmp_path, text, monkeypatch, capsys):
     _, half = half_done(tmp_path, text, monkeypatch)
     other = tmp_path / "other.txt"
     other.write_text(text.read_text("utf-8").replace("quick", "brown"))
     before = {path.name: path.read_bytes() for path in half.iterdir()}
     capsys.readouterr()
     err = refused(capsys, "train", "--resume", half, "--text", other)
-    assert "the data, or the model of --from, is not that of the checkpoint" in err
-    assert "--text and --from tell where they are" in err
+    assert "the data or the model of --from differ from those of the checkpoint" in err
+    assert "give their paths with --text and --from" in err
     assert {path.name: path.read_bytes() for path in half.iterdir()} == before
     trained("--task=sum", "--steps=1", "--out", tmp_path / "sum")
     capsys.readouterr()
     assert "--text cannot change" in refused(capsys, "train", "--resume", tmp_path / "sum", "--text", text)
 
 
-def test_a_pretrained_model_that_has_moved_is_named_too(tmp_path, text, monkeypatch, capsys):
+def test_run_resumes_with_a_moved_pretrained_model(tmp_path, text, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tiny.folder(tiny.TIED)(tmp_path, "model")
     start = ["--from=model", "--steps=2", "--context=8", "--batch=1", "--workers=1", "--out=run"]
     trained("--text", text, *start)
     shutil.move("model", "elsewhere")
     capsys.readouterr()
-    assert "if it has moved, --text or --from tells where it is now" in refused(capsys, "train", "--resume", "run")
+    assert "if it has moved, give its new place by --text or --from" in refused(capsys, "train", "--resume", "run")
     trained("--resume", "run", "--from", "elsewhere")
 
 
-def test_a_run_on_the_default_text_of_another_python_goes_on_with_that_text_as_a_file(tmp_path, monkeypatch, capsys):
+def test_run_on_the_default_text_of_another_python_resumes_with_that_text_as_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as older:
         older.setattr(text_task, "default_text", lambda: "Help on another topic.\n" * 50)
@@ -101,12 +101,12 @@ def test_a_run_on_the_default_text_of_another_python_goes_on_with_that_text_as_a
     capsys.readouterr()
     assert "docs/pythons.md" in refused(capsys, "train", "--resume", "run")
     (tmp_path / "other.txt").write_text("Help on some other topic.\n" * 50)
-    assert "not that of the checkpoint" in refused(capsys, "train", "--resume", "run", "--text", "other.txt")
+    assert "differ from those of the checkpoint" in refused(capsys, "train", "--resume", "run", "--text", "other.txt")
     (tmp_path / "topics.txt").write_text("Help on another topic.\n" * 50)
     trained("--resume", "run", "--text", "topics.txt")
 
 
-def test_the_page_says_how_the_help_topics_become_a_file(tmp_path):
+def test_page_shows_how_to_save_the_help_topics(tmp_path):
     block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"([^\"]*)\"\n```", PAGE.read_text("utf-8"))
     assert block
     subprocess.run([sys.executable, "-c", block[1]], cwd=tmp_path, check=True)

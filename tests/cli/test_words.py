@@ -22,7 +22,7 @@ VOCABULARIES = {
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
-def test_the_pieces_are_the_whole_whatever_a_model_writes(name: str, rng: np.random.Generator) -> None:
+def test_pieces_together_equal_the_whole_text(name: str, rng: np.random.Generator) -> None:
     vocabulary = VOCABULARIES[name]
     for length in (0, 1, 2, 3, *range(5, 60)):
         ids = rng.integers(0, len(vocabulary), length)
@@ -32,7 +32,7 @@ def test_the_pieces_are_the_whole_whatever_a_model_writes(name: str, rng: np.ran
 
 
 @pytest.mark.parametrize("name", ["bytes", "pairs of bytes", "pretrained"])
-def test_a_character_comes_when_its_last_byte_has_come(name: str) -> None:
+def test_character_is_given_after_its_last_byte(name: str) -> None:
     vocabulary = VOCABULARIES[name]
     ids = vocabulary.encode("a\u20ac\U0001f642 na\u00efve").tolist()
     drawn = []
@@ -51,7 +51,7 @@ def test_a_character_comes_when_its_last_byte_has_come(name: str) -> None:
     assert len(ids) > len(so_far) or name == "pairs of bytes"
 
 
-def test_a_long_text_is_not_decoded_from_its_beginning_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_text_is_not_decoded_again_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary, lengths = ByteVocabulary(), []
     decode = vocabulary.decode
 
@@ -64,7 +64,7 @@ def test_a_long_text_is_not_decoded_from_its_beginning_again_and_again(monkeypat
     assert max(lengths) == 3, "a character of one byte, one of two"
 
 
-def test_a_space_that_begins_a_word_is_kept_although_one_that_begins_a_text_is_not() -> None:
+def test_space_before_a_word_is_kept() -> None:
     """Word pieces are joined by spaces, and no text begins with one."""
     vocabulary = VOCABULARIES["pretrained word pieces"]
     assert list(words(vocabulary, vocabulary.encode("the bread rains").tolist())) == ["the", " bread", " rain", "s"]
@@ -80,14 +80,14 @@ def test_a_space_that_begins_a_word_is_kept_although_one_that_begins_a_text_is_n
         (["--top-p", "1.5"], r"top_p must be in \(0, 1\], got 1.5"),
     ],
 )
-def test_settings_that_no_sampler_can_follow_are_refused(options: list[str], said: str) -> None:
+def test_refuses_impossible_sampling_settings(options: list[str], said: str) -> None:
     parser = argparse.ArgumentParser()
     add_sampling(parser, tokens=7, temperature=0.5)
     with pytest.raises(InputError, match=said):
         sampling(parser.parse_args(options))
 
 
-def test_the_options_reach_the_sampler() -> None:
+def test_options_reach_the_sampler() -> None:
     parser = argparse.ArgumentParser()
     add_sampling(parser, tokens=7, temperature=0.5)
     a = parser.parse_args(["--top-k", "3", "--top-p", "0.75", "--seed", "11"])
@@ -97,7 +97,7 @@ def test_the_options_reach_the_sampler() -> None:
     assert a.tokens == 7
 
 
-def test_what_has_no_room_in_memory_is_not_begun() -> None:
+def test_refuses_more_tokens_than_memory_can_hold() -> None:
     parser = argparse.ArgumentParser()
     add_sampling(parser, tokens=3, temperature=1.0)
     for count in ("16777217", "99999999999999", "9" * 4000):

@@ -87,7 +87,7 @@ def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> 
     assert set(pages) >= promised
     for name in pages:
         text = (DOCS / "derivations" / f"{name}.md").read_text("utf-8")
-        for part in ("Formula", "Index by index", "In matrices", "Line for line", "What could be made again instead"):
+        for part in ("Formula", "Index by index", "In matrices", "Line for line", "What could be recomputed instead"):
             assert f"\n## {part}\n" in text, f"{name}: no part '{part}'"
         assert re.search(r"^assert .*nbytes|moments == ", text, re.MULTILINE), f"{name} asserts no number of bytes"
 

@@ -547,6 +547,26 @@ def test_a_backward_that_raises_is_told(rng: np.random.Generator) -> None:
         with_ones(total, vjp, rng.standard_normal((2, 5)))
 
 
+def test_one_step_fits_arguments_of_very_different_sizes(rng: np.random.Generator) -> None:
+    x = np.repeat([[0.027], [0.37], [0.063], [1.63], [1.97]], 4, axis=1)
+    w = np.array([9.2e-7, 6.4e-7, 3.2e-7, 4.2e-8])
+
+    def mean(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return x @ w / np.sum(w)
+
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return dy[:, None] * w / np.sum(w), dy @ (x - mean(x, w)[:, None]) / np.sum(w)
+
+    def wrong_for_one_row(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        dx, dw = vjp(dy, x, w)
+        return dx, dw if len(x) > 1 else 1.01 * dw
+
+    with_ones(mean, vjp, x, w)
+    with_ones(mean, vjp, x + rng.standard_normal(x.shape), w)
+    with pytest.raises(GradientError, match="with one element along the axis of length 5"):
+        with_ones(mean, wrong_for_one_row, x + rng.standard_normal(x.shape), w)
+
+
 def test_wrong_numbers_are_told(rng: np.random.Generator) -> None:
     def centred(x: np.ndarray) -> np.ndarray:
         return x - np.mean(x, 0) / 2

@@ -31,7 +31,7 @@ def test_title_claim_and_hints_can_be_read(name: str) -> None:
 def test_a_page_that_lacks_a_part_is_none() -> None:
     text = (FOLDER / "softmax.md").read_text("utf-8")
     assert PAGE.fullmatch(text)
-    for part in ("# the", "**Claim.**", "## Hints", "## Solution", "```python\n"):
+    for part in ("# the", "**What is checked.**", "## Hints", "## Solution", "```python\n"):
         assert not PAGE.fullmatch(text.replace(part, "", 1)), part
 
 

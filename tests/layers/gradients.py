@@ -1,4 +1,4 @@
-"""What the tests of layers share: random parameters, and a check of every gradient along a random direction."""
+"""Helpers for the tests of layers: random parameters, and a check of every gradient along a random direction."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,18 +9,18 @@ import pytest
 import numpy_attention as na
 
 MASK = na.causal_mask(5)  # B = 3, T = 5, d_model = 12, d_ff = 7, three heads: all different
-SEED = 5  # of the dropout of a layer that has some
+SEED = 5  # for the dropout of a layer
 
 
 def randomized(layer: Any, rng: np.random.Generator, scale: float = 0.6) -> Any:
-    """Gammas of one and biases of zero would hide mistakes."""
+    """Fill all parameters at random, because gammas of one and biases of zero would hide mistakes."""
     for p in layer.parameters().values():
         p[...] = scale * rng.standard_normal(p.shape)
     return layer
 
 
 def fresh(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of one call: `dropout` gives it a generator of its own, the same one every time."""
+    """The options of one call: `dropout` becomes a new generator, with the same seed in every call."""
     options = dict(options)
     return options | {"rng": np.random.default_rng(SEED)} if options.pop("dropout", False) else options
 
@@ -28,7 +28,7 @@ def fresh(options: dict[str, Any]) -> dict[str, Any]:
 def assert_gradient(
     f: Callable[[], float], p: np.ndarray, gradient: np.ndarray, rng: np.random.Generator, name: str = ""
 ) -> None:
-    """Along a random direction, by central differences with one Richardson step."""
+    """Compare along a random direction with central differences and one Richardson step."""
     direction, start = rng.standard_normal(p.shape), p.copy()
     direction /= np.linalg.norm(direction)
 
@@ -48,7 +48,7 @@ def assert_gradient(
 def assert_gradients(
     layer: Any, inputs: tuple[np.ndarray, ...], options: dict[str, Any], rng: np.random.Generator
 ) -> None:
-    """The gradients of every input and of every parameter agree with differences."""
+    """Compare the gradients of every input and every parameter with central differences."""
     y, cache = layer.forward(*inputs, **fresh(options))
     dy = rng.standard_normal(y.shape)
     *dinputs, grads = layer.backward(dy, cache)

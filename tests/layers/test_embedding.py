@@ -1,4 +1,4 @@
-"""The table of word vectors: rows are read, and their gradients added up."""
+"""The table of word vectors: rows are read, and their gradients are summed."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,12 @@ def test_embedding_adds_the_gradients_of_a_repeated_id(rng):
     assert not grads["table"][[0, 2, 3]].any()
 
 
-def test_a_word_is_its_row_of_the_table(rng):
+def test_embedding_reads_the_row_of_each_id(rng):
     layer = na.Embedding(5, 3, rng)
     ids = np.array([[4, 1], [0, 4]])
     np.testing.assert_array_equal(layer.forward(ids)[0], layer.table[ids])
 
 
-def test_the_table_starts_normal_with_the_scale_asked_for(rng):
+def test_table_starts_with_the_given_scale(rng):
     assert na.Embedding(200, 50, rng).table.std() == pytest.approx(0.02, rel=0.05)
     assert na.Embedding(200, 50, rng, scale=0.7).table.std() == pytest.approx(0.7, rel=0.05)

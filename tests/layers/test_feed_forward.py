@@ -7,14 +7,14 @@ import numpy_attention as na
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_exact", "silu", "swiglu"])
-def test_a_position_is_changed_by_itself(activation, rng):
+def test_each_position_is_changed_separately(activation, rng):
     layer = na.FeedForward(6, 7, rng, activation, dtype=np.float64)
     x = rng.standard_normal((2, 5, 6))
     y, _ = layer.forward(x)
     np.testing.assert_allclose(layer.forward(x[1:, 3:4])[0], y[1:, 3:4], rtol=1e-12)
 
 
-def test_swiglu_is_the_gated_form_written_out(rng):
+def test_swiglu_equals_the_gated_formula(rng):
     layer = na.FeedForward(6, 7, rng, "swiglu", dtype=np.float64)
     for p in layer.parameters().values():
         p[...] = rng.standard_normal(p.shape)
@@ -24,13 +24,13 @@ def test_swiglu_is_the_gated_form_written_out(rng):
     np.testing.assert_allclose(layer.forward(x)[0], h @ layer.w_2 + layer.b_2, rtol=1e-12)
 
 
-def test_an_unknown_activation_is_refused():
+def test_refuses_unknown_activation():
     with pytest.raises(ValueError, match="activation must be one of relu"):
         na.FeedForward(4, 8, None, "tanh")
 
 
 @pytest.mark.parametrize("activation", [["gelu"], "tanh", 2, None])
-def test_what_is_no_activation_is_refused(activation, rng):
+def test_refuses_invalid_activation(activation, rng):
     with pytest.raises(ValueError, match="activation must be one of relu, gelu"):
         na.FeedForward(4, 6, rng, activation)
     with pytest.raises(ValueError, match="activation must be one of relu, gelu"):

@@ -1,4 +1,4 @@
-"""What every layer promises: parameters by name, right gradients, and nothing kept between calls."""
+"""Rules for every layer: parameters by name, right gradients, and nothing stored between calls."""
 
 import copy
 from collections.abc import Callable
@@ -9,12 +9,12 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.layers.layer import named
+from numpy_attention.layers.layer import flat_gradients
 from tests.layers.gradients import MASK, assert_gradients, fresh, randomized
 
 Make = Callable[[np.random.Generator, type], Any]
-DROPPING: dict[str, Any] = {"dropout": True}
-ATTENDING: dict[str, Any] = {"mask": MASK, **DROPPING}
+DROPOUT: dict[str, Any] = {"dropout": True}
+WITH_MASK: dict[str, Any] = {"mask": MASK, **DROPOUT}
 LAYERS: dict[str, tuple[Make, dict[str, Any]]] = {
     "linear": (lambda rng, dtype: na.Linear(12, 7, rng, dtype=dtype), {}),
     "linear without bias": (lambda rng, dtype: na.Linear(12, 7, rng, bias=False, dtype=dtype), {}),
@@ -22,33 +22,33 @@ LAYERS: dict[str, tuple[Make, dict[str, Any]]] = {
     "rms norm": (lambda rng, dtype: na.RMSNorm(12, dtype=dtype), {}),
     "learned positions": (lambda rng, dtype: na.PositionEmbedding("learned", 6, 12, rng, dtype), {}),
     "sinusoidal positions": (lambda rng, dtype: na.PositionEmbedding("sinusoidal", 6, 12, rng, dtype), {}),
-    "attention": (lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, bias=True, dtype=dtype), ATTENDING),
+    "attention": (lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, bias=True, dtype=dtype), WITH_MASK),
     "attention, shared keys": (
         lambda rng, dtype: na.MultiHeadAttention(12, 4, rng, num_kv_heads=2, d_k=2, d_v=5, dtype=dtype),
-        ATTENDING),
+        WITH_MASK),
     "attention, rotary": (
         lambda rng, dtype: na.MultiHeadAttention(12, 3, rng, rotary_base=100.0, dropout=0.3, dtype=dtype),
-        ATTENDING),
-    "feed-forward, gelu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "gelu", dropout=0.2, dtype=dtype), DROPPING),
-    "feed-forward, swiglu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "swiglu", dtype=dtype), DROPPING),
-    "feed-forward, silu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "silu", bias=False, dtype=dtype), DROPPING),
+        WITH_MASK),
+    "feed-forward, gelu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "gelu", dropout=0.2, dtype=dtype), DROPOUT),
+    "feed-forward, swiglu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "swiglu", dtype=dtype), DROPOUT),
+    "feed-forward, silu": (lambda rng, dtype: na.FeedForward(12, 7, rng, "silu", bias=False, dtype=dtype), DROPOUT),
     "encoder, post-norm": (
-        lambda rng, dtype: na.EncoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), ATTENDING),
+        lambda rng, dtype: na.EncoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), WITH_MASK),
     "encoder, pre-norm": (
         lambda rng, dtype: na.EncoderBlock(
             12, 3, 7, rng, pre_norm=True, norm="rms_norm", activation="swiglu",
             attention={"num_kv_heads": 1}, dtype=dtype),
-        ATTENDING),
+        WITH_MASK),
     "decoder, post-norm": (
-        lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), ATTENDING),
+        lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, activation="gelu", dropout=0.2, dtype=dtype), WITH_MASK),
     "decoder, pre-norm": (
         lambda rng, dtype: na.DecoderBlock(12, 3, 7, rng, pre_norm=True, activation="gelu", dtype=dtype),
-        ATTENDING),
+        WITH_MASK),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_gradients_agree_with_differences(name, rng):
+def test_gradients_agree_with_central_differences(name, rng):
     make, options = LAYERS[name]
     layer = randomized(make(rng, np.float64), rng)
     assert_gradients(layer, (rng.standard_normal((3, 5, 12)),), options, rng)
@@ -56,7 +56,7 @@ def test_gradients_agree_with_differences(name, rng):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", LAYERS)
-def test_nothing_is_changed_and_the_dtype_is_kept(name, dtype, rng):
+def test_layer_changes_no_input_and_keeps_the_dtype(name, dtype, rng):
     make, options = LAYERS[name]
     layer = randomized(make(rng, dtype), rng)
     x = rng.standard_normal((3, 5, 12)).astype(dtype)
@@ -87,7 +87,7 @@ def test_a_layer_applied_twice_adds_two_gradients(name, rng):
     layer = randomized(make(rng, np.float64), rng)
     x_1, x_2 = rng.standard_normal((2, 3, 5, 12))
     y, cache_1 = layer.forward(x_1, **options)
-    _, cache_2 = layer.forward(x_2, **options)  # the second call must not disturb the first one's cache
+    _, cache_2 = layer.forward(x_2, **options)  # the second call must not change the first cache
     dy = rng.standard_normal(y.shape)
     _, grads_1 = layer.backward(dy, cache_1)
     _, grads_2 = layer.backward(dy, cache_2)
@@ -97,7 +97,7 @@ def test_a_layer_applied_twice_adds_two_gradients(name, rng):
         np.testing.assert_allclose(grads_1[name] + grads_2[name], gradient, rtol=1e-9, atol=1e-11)
 
 
-def test_both_dtypes_start_alike():
+def test_float32_and_float64_start_with_the_same_weights():
     for make, _ in LAYERS.values():
         single, double = (make(np.random.default_rng(3), dtype) for dtype in (np.float32, np.float64))
         for name, p in single.parameters().items():
@@ -117,7 +117,7 @@ def test_biases_start_at_zero_gains_at_one_and_matrices_at_random(name, rng):
             assert len(np.unique(p)) == p.size
 
 
-def test_parameters_are_the_live_arrays_under_dotted_names(rng):
+def test_parameters_returns_the_arrays_themselves_by_dotted_name(rng):
     block = na.DecoderBlock(12, 3, 7, rng, cross_attention=True)
     parameters = block.parameters()
     assert parameters["cross_attention.w_q"] is block.cross_attention.w_q
@@ -127,7 +127,7 @@ def test_parameters_are_the_live_arrays_under_dotted_names(rng):
     assert list(na.MultiHeadAttention(12, 3, rng).parameters()) == ["w_q", "w_k", "w_v", "w_o"]
 
 
-def test_loading_lists_every_difference_and_changes_nothing(rng):
+def test_loading_lists_every_mismatch_and_changes_nothing(rng):
     layer = na.FeedForward(4, 6, rng)
     before = copy.deepcopy(layer.parameters())
     w_2 = before["w_2"]
@@ -158,7 +158,7 @@ def test_replaced_parameters_are_used(rng):
     assert not np.allclose(block.forward(x)[0], y)
 
 
-def test_every_array_is_told_with_its_owner_whether_it_learns_or_not(rng):
+def test_arrays_yields_every_array_with_its_owner_frozen_or_not(rng):
     block = na.DecoderBlock(12, 3, 7, rng, cross_attention=True)
     found = {dotted: (owner, name) for dotted, owner, name in block.arrays()}
     assert list(found) == list(block.parameters())
@@ -167,7 +167,7 @@ def test_every_array_is_told_with_its_owner_whether_it_learns_or_not(rng):
     assert {dotted: (owner, name) for dotted, owner, name in block.arrays()} == found
 
 
-def test_what_is_frozen_is_no_parameter_until_it_learns_again(rng):
+def test_frozen_arrays_are_not_parameters_until_unfrozen(rng):
     block = na.EncoderBlock(12, 3, 7, rng)
     names = list(block.parameters())
     block.attention.freeze()
@@ -187,7 +187,7 @@ def test_what_is_frozen_is_no_parameter_until_it_learns_again(rng):
     assert na.EncoderBlock(12, 3, 7, rng).parameters(), "another layer of the class is not frozen with it"
 
 
-def test_what_a_class_holds_frozen_stays_so(rng):
+def test_arrays_frozen_by_a_class_stay_frozen(rng):
     class Shifted(na.Linear):
         frozen = ("b",)
 
@@ -199,7 +199,7 @@ def test_what_a_class_holds_frozen_stays_so(rng):
     assert list(layer.parameters()) == ["w"]
 
 
-def test_frozen_arrays_are_used_moved_and_replaced_like_the_others(rng):
+def test_frozen_arrays_are_used_copied_and_replaced_like_others(rng):
     layer = na.FeedForward(4, 6, rng)
     x = rng.standard_normal((2, 4))
     expected, _ = layer.forward(x.astype(np.float32))
@@ -208,19 +208,19 @@ def test_frozen_arrays_are_used_moved_and_replaced_like_the_others(rng):
     layer.replace_parameters(lambda _, p: p.astype(np.float64))
     assert layer.forward(x)[0].dtype == np.float64
 
-    class Elsewhere(NumPyBackend):
+    class CopyingBackend(NumPyBackend):
         def asarray(self, array):
-            moved.append(array)
+            copied.append(array)
             return array.copy()
 
-    moved, before = [], [layer.w_1, layer.b_1, layer.w_2, layer.b_2]
-    assert layer.to(Elsewhere()) is layer
-    assert [id(array) for array in moved] == [id(array) for array in before]
+    copied, before = [], [layer.w_1, layer.b_1, layer.w_2, layer.b_2]
+    assert layer.to(CopyingBackend()) is layer
+    assert [id(array) for array in copied] == [id(array) for array in before]
     assert layer.w_1 is not before[0]
     assert layer.parameters() == {}
 
 
-def test_new_values_are_asked_for_what_learns_alone(rng):
+def test_load_parameters_takes_only_arrays_that_learn(rng):
     layer = na.FeedForward(4, 6, rng)
     w_1, b_1 = layer.w_1.copy(), layer.b_1.copy()
     layer.frozen = ("w_1", "w_2", "b_2")
@@ -231,28 +231,28 @@ def test_new_values_are_asked_for_what_learns_alone(rng):
     np.testing.assert_array_equal(layer.w_1, w_1)
 
 
-def test_gradients_are_named_through_layers_within_and_without_those_that_are_off():
+def test_flat_gradients_joins_names_and_leaves_out_none():
     dw, da, db = np.ones((3, 1, 2))
-    found = named({"w_q": dw, "w_k": {"a": da, "b": db}, "b_q": None, "w_v": {"norm.gamma": db}})
+    found = flat_gradients({"w_q": dw, "w_k": {"a": da, "b": db}, "b_q": None, "w_v": {"norm.gamma": db}})
     assert list(found) == ["w_q", "w_k.a", "w_k.b", "w_v.norm.gamma"]
     assert found["w_k.b"] is db
 
 
 @pytest.mark.parametrize("new", [None, {"w": [[1.0]]}, {"w": None}], ids=str)
-def test_what_is_no_dict_of_arrays_is_not_loaded(new):
+def test_refuses_to_load_anything_but_a_dict_of_arrays(new):
     layer = na.Linear(1, 1, None, bias=False)
     with pytest.raises(TypeError, match=r"Linear: new.* must be .*, got"):
         layer.load_parameters(new)
 
 
-def test_differences_of_a_large_model_are_told_shortly(rng):
+def test_error_for_many_mismatches_is_short(rng):
     model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=4), rng)
     with pytest.raises(ValueError, match=r"GPT: the parameters do not fit: .* and \d+ more$") as caught:
         model.load_parameters({name: p.astype(np.float64) for name, p in model.parameters().items()})
     assert len(str(caught.value)) <= 500
 
 
-def test_an_array_that_is_used_in_two_places_is_counted_once(rng):
+def test_array_used_in_two_places_is_counted_once(rng):
     model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=2), rng)
     count = model.num_parameters()
     model.blocks[0].attention.w_q = model.blocks[1].attention.w_q
@@ -260,7 +260,7 @@ def test_an_array_that_is_used_in_two_places_is_counted_once(rng):
 
 
 @pytest.mark.parametrize("dtype", [int, bool, complex, np.longdouble, ">f4", object])
-def test_weights_are_floats_of_this_machine(dtype, rng):
+def test_refuses_dtypes_other_than_native_floats(dtype, rng):
     config = na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=1)
     for start in (rng, None):
         with pytest.raises(TypeError, match=r"dtype must be np.float16, np.float32 or np.float64, got "):

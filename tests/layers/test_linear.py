@@ -7,7 +7,7 @@ import numpy_attention as na
 from numpy_attention.layers.linear import project, project_backward
 
 
-def test_it_is_the_function_on_its_own_weights(rng):
+def test_linear_layer_applies_linear_to_its_weights(rng):
     layer = na.Linear(4, 3, rng, dtype=np.float64)
     layer.b[...] = rng.standard_normal(3)
     x = rng.standard_normal((2, 5, 4))
@@ -20,7 +20,7 @@ def test_initial_weights_have_the_scale_of_glorot(rng):
     assert not layer.b.any()
 
 
-def test_without_a_bias_there_is_no_parameter_and_no_gradient_for_it(rng):
+def test_linear_without_bias_has_only_w(rng):
     layer = na.Linear(4, 3, rng, bias=False)
     y, cache = layer.forward(np.ones((2, 4), np.float32))
     assert list(layer.parameters()) == list(layer.backward(y, cache)[1]) == ["w"]
@@ -28,7 +28,7 @@ def test_without_a_bias_there_is_no_parameter_and_no_gradient_for_it(rng):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("axes", [(), (5,), (2, 5), (2, 3, 5)], ids=str)
-def test_a_layer_in_the_place_of_a_matrix_is_as_the_matrix(axes, bias, rng):
+def test_layer_in_place_of_a_matrix_gives_the_same_results(axes, bias, rng):
     x, dy = rng.standard_normal((*axes, 4)), rng.standard_normal((*axes, 3))
     w, b = rng.standard_normal((4, 3)), rng.standard_normal(3) if bias else None
     layer = na.Linear(4, 3, None, bias=False, dtype=np.float64)
@@ -48,7 +48,7 @@ def test_a_layer_in_the_place_of_a_matrix_is_as_the_matrix(axes, bias, rng):
     np.testing.assert_array_equal(dy, dy_before)
 
 
-def test_a_layer_with_a_bias_of_its_own_gets_both(rng):
+def test_layer_with_its_own_bias_adds_both_biases(rng):
     layer, b = na.Linear(4, 3, rng, dtype=np.float64), rng.standard_normal(3)
     layer.b[...] = rng.standard_normal(3)
     x, dy = rng.standard_normal((2, 5, 4)), rng.standard_normal((2, 5, 3))
@@ -58,10 +58,10 @@ def test_a_layer_with_a_bias_of_its_own_gets_both(rng):
     np.testing.assert_array_equal(grads["b"], db)
 
 
-def test_a_matrix_is_the_function_of_part_one(rng):
+def test_project_with_a_matrix_equals_linear(rng):
     x, w, b = rng.standard_normal((2, 5, 4)), rng.standard_normal((4, 3)), rng.standard_normal(3)
     dy = rng.standard_normal((2, 5, 3))
     y, cache = project(x, w, b)
     np.testing.assert_array_equal(y, na.linear(x, w, b)[0])
-    for mine, theirs in zip(project_backward(dy, w, cache), na.linear_backward(dy, cache), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    for one, other in zip(project_backward(dy, w, cache), na.linear_backward(dy, cache), strict=True):
+        np.testing.assert_array_equal(one, other)

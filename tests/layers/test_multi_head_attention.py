@@ -1,4 +1,4 @@
-"""Several questions at once: weights that sum to one, shared keys, stored keys."""
+"""Multi-head attention: weights that sum to one, shared keys, the KV cache."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,15 @@ from numpy_attention.ops.tiles import Band
 from tests.layers.gradients import MASK, assert_gradients, randomized
 
 
-def test_gradients_of_cross_attention_agree_with_differences(rng):
+def test_gradients_of_cross_attention_agree_with_central_differences(rng):
     layer = randomized(na.MultiHeadAttention(12, 3, rng, bias=True, dtype=np.float64), rng)
     x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
     mask = rng.random((3, 1, 5, 4)) < 0.6
-    mask[1, 0, 2] = False  # a query with nothing to see
+    mask[1, 0, 2] = False  # a query that sees no key
     assert_gradients(layer, (x, context), {"mask": mask}, rng)
 
 
-def test_rows_of_the_weights_sum_to_one_and_are_in_the_cache(rng):
+def test_rows_of_cached_weights_sum_to_one(rng):
     layer = na.MultiHeadAttention(12, 3, rng)
     _, cache = layer.forward(rng.standard_normal((2, 5, 12)).astype(np.float32), mask=MASK)
     assert cache.attention.weights.shape == (2, 3, 5, 5)
@@ -30,7 +30,7 @@ def test_initial_weights_have_the_scale_of_glorot(rng):
         assert p.std() == pytest.approx(np.sqrt(2 / (64 + 8)), rel=0.05)
 
 
-def test_every_head_is_an_attention_of_its_own(rng):
+def test_each_head_is_a_separate_attention(rng):
     layer = na.MultiHeadAttention(12, 3, rng, dtype=np.float64)
     x = rng.standard_normal((2, 5, 12))
     heads = []
@@ -41,16 +41,16 @@ def test_every_head_is_an_attention_of_its_own(rng):
     np.testing.assert_allclose(layer.forward(x, mask=MASK)[0], y, rtol=1e-10)
 
 
-def test_dropout_falls_on_the_weights_in_tiles_as_on_all_at_once(rng):
+def test_dropout_acts_on_the_weights_with_and_without_tiles(rng):
     layer = na.MultiHeadAttention(12, 3, rng, dropout=0.5)
     x = rng.standard_normal((2, 5, 12)).astype(np.float32)
     for band in (None, Band(causal=True)):
-        asleep = layer.forward(x, band=band)[0]
-        assert not np.allclose(layer.forward(x, band=band, rng=rng)[0], asleep)
-        np.testing.assert_array_equal(layer.forward(x, band=band)[0], asleep)
+        without = layer.forward(x, band=band)[0]
+        assert not np.allclose(layer.forward(x, band=band, rng=rng)[0], without)
+        np.testing.assert_array_equal(layer.forward(x, band=band)[0], without)
 
 
-def test_a_bias_on_the_scores_can_hide_what_a_mask_hides(rng):
+def test_bias_on_scores_can_hide_the_same_pairs_as_a_mask(rng):
     layer = na.MultiHeadAttention(12, 3, rng, dtype=np.float64)
     x = rng.standard_normal((2, 5, 12))
     hidden = np.where(MASK, 0.0, -1e9)
@@ -67,12 +67,12 @@ def test_a_bias_on_the_scores_can_hide_what_a_mask_hides(rng):
     ],
     ids=str,
 )
-def test_heads_that_do_not_fit_are_refused(options, message):
+def test_refuses_heads_that_do_not_fit(options, message):
     with pytest.raises(ValueError, match=message):
         na.MultiHeadAttention(**{"d_model": 12, "rng": None, **options})
 
 
-def test_stored_keys_give_what_a_fresh_forward_gives(rng):
+def test_kv_cache_gives_the_same_result_as_a_fresh_forward(rng):
     layer = na.MultiHeadAttention(12, 4, rng, num_kv_heads=2, d_k=4, rotary_base=100.0, dtype=np.float64)
     x = rng.standard_normal((2, 5, 12))
     whole, _ = layer.forward(x, mask=MASK)
@@ -84,10 +84,10 @@ def test_stored_keys_give_what_a_fresh_forward_gives(rng):
         layer.forward(x[:, :2], past=past)
 
 
-def test_there_is_no_backward_through_stored_keys(rng):
+def test_refuses_backward_through_kv_cache(rng):
     layer, past = na.MultiHeadAttention(8, 2, rng), na.KeyValueCache(6)
     x, context = rng.standard_normal((2, 1, 3, 8)).astype(np.float32)
     layer.forward(x, context, past=past)
     y, cache = layer.forward(x, context, past=past)
-    with pytest.raises(ValueError, match="no backward leads through stored keys"):
+    with pytest.raises(ValueError, match="there is no backward through a KV cache"):
         layer.backward(y, cache)

@@ -1,4 +1,4 @@
-"""Norms start as the plain normalization, and learn a scale and a shift."""
+"""Norm layers start as the plain normalization and can learn a scale and a shift."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_rms_norm_starts_with_root_mean_square_one_and_keeps_directions(rng):
     np.testing.assert_allclose(y / y[..., :1], x / x[..., :1], rtol=1e-9)
 
 
-def test_gamma_and_beta_scale_and_shift_feature_by_feature(rng):
+def test_gamma_and_beta_scale_and_shift_each_feature(rng):
     x, gamma, beta = rng.standard_normal((2, 3, 6)), rng.standard_normal(6), rng.standard_normal(6)
     layer = na.LayerNorm(6, dtype=np.float64)
     plain, _ = layer.forward(x)
@@ -30,11 +30,11 @@ def test_gamma_and_beta_scale_and_shift_feature_by_feature(rng):
 
 
 @pytest.mark.parametrize(("name", "eps"), [("layer_norm", 1e-5), ("rms_norm", 1e-6)])
-def test_a_norm_by_its_name_has_its_usual_eps_unless_one_is_given(name, eps):
+def test_norm_layer_has_its_usual_eps_by_default(name, eps):
     assert norm_layer(name, 4).eps == eps
     assert norm_layer(name, 4, 0.1).eps == 0.1
 
 
-def test_an_unknown_norm_is_refused():
+def test_refuses_unknown_norm():
     with pytest.raises(ValueError, match='norm must be "layer_norm" or "rms_norm", got \'batch_norm\''):
         norm_layer("batch_norm", 4)

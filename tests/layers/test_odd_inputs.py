@@ -1,4 +1,4 @@
-"""Settings that are numbers of NumPy or no numbers at all, what is no array, and axes without length."""
+"""Odd inputs: settings that are NumPy scalars or not numbers, inputs that are not arrays, and axes of length zero."""
 
 import re
 import warnings
@@ -11,10 +11,10 @@ import pytest
 
 import numpy_attention as na
 
-OURS = re.compile(r"^\w+: \w.* must (be|hold) .*, got ")
+MESSAGE = re.compile(r"^\w+: \w.* must (be|hold) .*, got ")
 F = np.float64
 Make = Callable[..., Any]
-FORM: dict[str, Make] = {
+MAKE: dict[str, Make] = {
     "Linear": na.Linear,
     "Embedding": na.Embedding,
     "LayerNorm": lambda rng, **options: na.LayerNorm(**options),
@@ -48,7 +48,7 @@ ATTENDING = ("MultiHeadAttention", "EncoderBlock", "DecoderBlock")
 
 
 def settings(layer: na.Layer) -> list[Any]:
-    """All that the layer and those within it hold besides arrays."""
+    """Everything except arrays that the layer and its inner layers hold."""
     found: list[Any] = []
     for value in vars(layer).values():
         if isinstance(value, na.Layer):
@@ -58,17 +58,17 @@ def settings(layer: na.Layer) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", FORM)
-def test_settings_may_be_numbers_of_numpy_and_never_are_parameters(name: str, rng: np.random.Generator) -> None:
-    plain = FORM[name](rng=rng, **SIZES[name], **NUMBERS.get(name, {}))
+@pytest.mark.parametrize("name", MAKE)
+def test_numpy_scalars_are_accepted_as_settings_and_are_not_parameters(name: str, rng: np.random.Generator) -> None:
+    plain = MAKE[name](rng=rng, **SIZES[name], **NUMBERS.get(name, {}))
     sizes = {key: np.int64(size) for key, size in SIZES[name].items()}
-    layer = FORM[name](rng=rng, **sizes, **{key: F(number) for key, number in NUMBERS.get(name, {}).items()})
+    layer = MAKE[name](rng=rng, **sizes, **{key: F(number) for key, number in NUMBERS.get(name, {}).items()})
     assert list(layer.parameters()) == list(plain.parameters())
     assert settings(layer) == settings(plain)
     assert not any(isinstance(value, np.generic) for value in settings(layer))
 
 
-def test_a_number_of_numpy_that_a_layer_of_ones_own_holds_is_no_parameter(rng: np.random.Generator) -> None:
+def test_numpy_scalar_on_a_custom_layer_is_not_a_parameter(rng: np.random.Generator) -> None:
     class Scaled(na.Linear):
         pass
 
@@ -77,46 +77,46 @@ def test_a_number_of_numpy_that_a_layer_of_ones_own_holds_is_no_parameter(rng: n
     assert list(layer.parameters()) == ["w", "b"]
 
 
-@pytest.mark.parametrize("name", FORM)
-def test_a_size_that_no_array_has_is_refused_by_name(name: str) -> None:
+@pytest.mark.parametrize("name", MAKE)
+def test_refuses_invalid_size_by_name(name: str) -> None:
     for key in SIZES[name]:
         for size in (0, -1, 2.0, True, "4", float("nan"), [4], np.array([4])):
             with pytest.raises((TypeError, ValueError), match=rf"{key} must be ") as failure:
-                FORM[name](rng=None, **{**SIZES[name], key: size})
-            assert OURS.match(str(failure.value))
+                MAKE[name](rng=None, **{**SIZES[name], key: size})
+            assert MESSAGE.match(str(failure.value))
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_that_cannot_be_is_refused_by_name(name: str) -> None:
+def test_refuses_invalid_number_by_name(name: str) -> None:
     for key in NUMBERS[name]:
         for number in (-1.0, float("nan"), float("inf"), "a", [0.5], 1j, True, np.array([0.5])):
             with pytest.raises((TypeError, ValueError), match=r"(dropout|eps|scale|rotary_base) must be ") as failure:
-                FORM[name](rng=None, **SIZES[name], **{key: number})
-            assert OURS.match(str(failure.value))
+                MAKE[name](rng=None, **SIZES[name], **{key: number})
+            assert MESSAGE.match(str(failure.value))
 
 
-def test_a_seed_in_the_place_of_a_generator_is_refused() -> None:
+def test_refuses_seed_in_place_of_generator() -> None:
     with pytest.raises(TypeError, match=r"np\.random\.default_rng\(7\)"):
         na.Linear(2, 3, 7)
 
 
-@pytest.mark.parametrize("name", FORM)
-def test_what_is_no_array_is_refused(name: str, rng: np.random.Generator) -> None:
-    layer = FORM[name](rng=rng, **SIZES[name])
+@pytest.mark.parametrize("name", MAKE)
+def test_refuses_input_that_is_not_an_array(name: str, rng: np.random.Generator) -> None:
+    layer = MAKE[name](rng=rng, **SIZES[name])
     for x in (None, [[0.0] * 4] * 3, 1.5, "text", np.ma.ones((3, 4)), np.ones((3, 4)).view(np.recarray)):
         with pytest.raises(TypeError) as failure:
             layer.forward(x)
-        assert OURS.match(str(failure.value)), x
+        assert MESSAGE.match(str(failure.value)), x
 
 
 @pytest.mark.parametrize(("name", "shape"), [
     (name, shape)
-    for name in sorted(FORM.keys() - {"Embedding"})
+    for name in sorted(MAKE.keys() - {"Embedding"})
     for shape in ((0, 5, 4), (3, 0, 4), (0, 0, 4))
-    if shape[1] or name not in ATTENDING  # attention wants at least one key to look at
+    if shape[1] or name not in ATTENDING  # attention needs at least one key
 ], ids=str)
-def test_no_sequences_or_no_tokens_give_empty_results(name: str, shape: Any, rng: np.random.Generator) -> None:
-    layer = FORM[name](rng=rng, **SIZES[name], dtype=np.float64)
+def test_zero_sequences_or_tokens_give_empty_results(name: str, shape: Any, rng: np.random.Generator) -> None:
+    layer = MAKE[name](rng=rng, **SIZES[name], dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         y, cache = layer.forward(np.zeros(shape))
@@ -128,17 +128,17 @@ def test_no_sequences_or_no_tokens_give_empty_results(name: str, shape: Any, rng
 
 
 @pytest.mark.parametrize("positions", [[0, 1, 2], 1.5, [[0, 1, 2]] * 2, "012", np.ones(4, int)], ids=str)
-def test_positions_that_do_not_fit_are_refused(positions: Any, rng: np.random.Generator) -> None:
+def test_refuses_positions_that_do_not_fit(positions: Any, rng: np.random.Generator) -> None:
     x = np.zeros((2, 3, 4), np.float32)
     for layer in (na.MultiHeadAttention(4, 2, rng, rotary_base=10.0), na.PositionEmbedding("learned", 6, 4, rng)):
         with pytest.raises((TypeError, ValueError)) as failure:
             layer.forward(x, positions=positions)
-        assert OURS.match(str(failure.value))
+        assert MESSAGE.match(str(failure.value))
 
 
-def test_a_context_that_is_no_array_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_context_that_is_not_an_array(rng: np.random.Generator) -> None:
     x = np.zeros((2, 3, 4), np.float32)
     for cross_attention in (True, False):
         with pytest.raises((TypeError, ValueError)) as failure:
             na.DecoderBlock(4, 2, 6, rng, cross_attention=cross_attention).forward(x, [[1.0]])
-        assert OURS.match(str(failure.value))
+        assert MESSAGE.match(str(failure.value))

@@ -1,4 +1,4 @@
-"""Vectors that say where: learned rows, or sines and cosines."""
+"""Vectors for positions: learned rows, or sines and cosines."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import numpy_attention as na
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
-def test_every_sequence_of_a_batch_adds_the_same_rows(kind, rng):
+def test_all_sequences_add_the_same_rows(kind, rng):
     layer = na.PositionEmbedding(kind, 6, 4, rng, np.float64)
     x = rng.standard_normal((3, 5, 4))
     added = layer.forward(x)[0] - x
@@ -15,7 +15,7 @@ def test_every_sequence_of_a_batch_adds_the_same_rows(kind, rng):
     np.testing.assert_allclose(added, np.broadcast_to(expected, (3, 5, 4)), atol=1e-12)
 
 
-def test_shifted_positions_read_other_rows_and_send_their_gradients_there(rng):
+def test_given_positions_read_their_rows_and_add_gradients_there(rng):
     layer = na.PositionEmbedding("learned", 6, 4, rng, np.float64)
     x, positions = rng.standard_normal((2, 3, 4)), np.array([[0, 0, 1], [2, 3, 4]])
     y, cache = layer.forward(x, positions)
@@ -26,19 +26,19 @@ def test_shifted_positions_read_other_rows_and_send_their_gradients_there(rng):
     assert not grads["table"][5].any()
 
 
-def test_fixed_positions_have_no_parameters(rng):
+def test_sinusoidal_positions_have_no_parameters(rng):
     layer = na.PositionEmbedding("sinusoidal", 6, 4, rng)
     y, cache = layer.forward(np.ones((1, 3, 4), np.float32))
     assert layer.parameters() == layer.backward(y, cache)[1] == {}
 
 
-def test_an_unknown_kind_is_refused():
+def test_refuses_unknown_kind():
     with pytest.raises(ValueError, match="kind must be one of learned"):
         na.PositionEmbedding("absolute", 4, 8, None)
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
-def test_a_gradient_of_another_shape_or_dtype_is_refused(kind, rng):
+def test_refuses_gradient_of_another_shape_or_dtype(kind, rng):
     layer = na.PositionEmbedding(kind, 6, 4, rng, np.float64)
     _, cache = layer.forward(rng.standard_normal((2, 3, 4)))
     for dy in ([], np.ones((3, 4)), np.ones((1, 3, 4)), np.ones((2, 3, 4), np.float32), np.ones((2, 3, 4), int)):
@@ -46,13 +46,13 @@ def test_a_gradient_of_another_shape_or_dtype_is_refused(kind, rng):
             layer.backward(dy, cache)
 
 
-def test_positions_that_would_widen_the_batch_are_refused(rng):
+def test_refuses_positions_that_would_widen_the_batch(rng):
     layer = na.PositionEmbedding("learned", 6, 4, rng, np.float64)
     with pytest.raises(ValueError, match=r"positions must be \(3,\) or \(1, 3\), as the vectors of x, got \(2, 3\)"):
         layer.forward(np.zeros((1, 3, 4)), np.array([[0, 1, 2], [1, 2, 3]]))
 
 
-def test_vectors_beyond_one_batch_share_the_rows(rng):
+def test_any_number_of_leading_axes_shares_the_rows(rng):
     layer = na.PositionEmbedding("learned", 6, 4, rng, np.float64)
     for shape in ((3, 4), (2, 5, 3, 4)):
         _, cache = layer.forward(np.zeros(shape))

@@ -1,4 +1,4 @@
-"""The residual connection: both pictures of its chapter, and a straight path that no weight touches."""
+"""The residual connection: both pictures of its chapter, and a residual stream without weights."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def linear(rng):
     return na.Linear(6, 6, rng, dtype=np.float64)
 
 
-def silent(rng):
+def zero_linear(rng):
     layer = linear(rng)
     layer.w[...] = 0.0
     return layer
@@ -37,7 +37,7 @@ def test_post_norm_is_the_norm_of_x_plus_the_sublayer(rng):
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_gradients_agree_with_differences(pre_norm, rate, rng):
+def test_gradients_agree_with_central_differences(pre_norm, rate, rng):
     norm, sublayer, x = parts(rng)
 
     def forward():
@@ -52,7 +52,7 @@ def test_gradients_agree_with_differences(pre_norm, rate, rng):
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_dropout_falls_on_the_branch_and_never_on_the_straight_path(pre_norm, rng):
+def test_dropout_acts_on_the_branch_and_not_on_the_residual_stream(pre_norm, rng):
     norm, sublayer, x = parts(rng)
     sublayer.w[...], sublayer.b[...] = 0.0, 1.0
     y, _ = residual(x, norm, sublayer.forward, pre_norm, 0.5, np.random.default_rng(4))
@@ -61,8 +61,8 @@ def test_dropout_falls_on_the_branch_and_never_on_the_straight_path(pre_norm, rn
     np.testing.assert_allclose(y, h if pre_norm else norm.forward(h)[0], rtol=1e-13)
 
 
-def test_a_silent_branch_passes_everything_both_ways(rng):
-    sublayer, norm, x = silent(rng), na.LayerNorm(6, dtype=np.float64), rng.standard_normal((2, 3, 6))
+def test_branch_of_zeros_leaves_x_and_dy_unchanged(rng):
+    sublayer, norm, x = zero_linear(rng), na.LayerNorm(6, dtype=np.float64), rng.standard_normal((2, 3, 6))
     y, cache = residual(x, norm, sublayer.forward, True, 0.0, None)
     dy = rng.standard_normal(x.shape)
     dx, _, _ = residual_backward(dy, cache, norm, sublayer.backward, True)
@@ -71,7 +71,7 @@ def test_a_silent_branch_passes_everything_both_ways(rng):
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_neither_x_nor_dy_is_changed(pre_norm, rng):
+def test_residual_changes_neither_x_nor_dy(pre_norm, rng):
     norm, sublayer, x = parts(rng)
     x.flags.writeable = False
     y, cache = residual(x, norm, sublayer.forward, pre_norm, 0.0, None)

@@ -38,11 +38,11 @@ OF_CHAPTERS = (
               "The change computes more slopes than needed; the slice after it removes them."),
     Explained("ops/attention.fold_heads", (f"2 -> 4 | {SHARED}", f"-2 -> 2 | {SHARED}"),
               "Without this shortcut for heads that share no keys, the reshape does not change the array."),
-    Explained("ops/tiles.settle",
+    Explained("ops/tiles.apply_band",
               ("columns.stop - 1 > nearest -> columns.stop - 1 >= nearest", "columns.stop - 1 -> columns.stop + 1",
                "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
               "A shortcut for tiles that are completely in the past, where the mask hides nothing."),
-    Explained("ops/tiles.settle",
+    Explained("ops/tiles.apply_band",
               ("rows.stop - 1 -> rows.stop + 1", "rows.stop - 1 -> rows.stop", "farthest - window -> farthest + window",
                "farthest - window -> farthest"),
               "A shortcut for tiles that are completely inside the window, where the mask hides nothing."),
@@ -74,7 +74,8 @@ OF_CHAPTERS = (
               ("rng.random(x.shape, dtype=np.float32) >= rate -> rng.random(x.shape, dtype=np.float32) > rate",),
               "They differ when a random number equals the rate: once in sixteen million draws."),
     Explained("ops/losses.counted_places", ("0 -> 1",), "A place that does not count may hold any token."),
-    Explained("ops/losses.surprise_in_rows", ("-1 -> 1",), "The array has two axes, so the last axis is axis 1."),
+    Explained("ops/losses.negative_log_likelihood_rows", ("-1 -> 1",),
+              "The array has two axes, so the last axis is axis 1."),
     Explained("ops/losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes, so the last axis is axis 1."),
 )
 OF_ROOMS = (

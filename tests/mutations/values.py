@@ -138,7 +138,7 @@ def _pairs(pairs: Any) -> None:
             for head, row, column in np.ndindex(groups[0], T_q - t + 1, T_k - t + 1):
                 place = slice(head, head + 1), slice(None), slice(row, row + t), slice(column, column + t)
                 tile = scores.reshape(*groups, T_q, T_k)[place].reshape(1, G * t, t).copy()
-                made.settle(tile, place[0], place[2], place[3])
+                made.apply_band(tile, place[0], place[2], place[3])
                 wanted = expected.reshape(*groups, T_q, T_k)[place]
                 assert np.allclose(tile.reshape(wanted.shape), wanted, rtol=1e-14)
 

@@ -1,4 +1,4 @@
-"""Chapter 10: three bends, exact in their tails, and the same in pieces as in one."""
+"""Chapter 10: three activations, accurate far from zero, with the same results in pieces and as a whole."""
 
 import math
 from typing import Any
@@ -16,15 +16,15 @@ ALL = {
     "gelu, erf": (lambda x: na.gelu(x, "none"), na.gelu_backward),
     "silu": (na.silu, na.silu_backward),
 }
-every_one = pytest.mark.parametrize(("op", "op_backward"), ALL.values(), ids=ALL)
+each_activation = pytest.mark.parametrize(("op", "op_backward"), ALL.values(), ids=ALL)
 
 
 def far_and_near(dtype: type) -> np.ndarray:
     return np.concatenate([np.linspace(-30.0, 30.0, 241), [-1e4, -100.0, 100.0, 1e4]]).astype(dtype)
 
 
-@every_one
-def test_an_activation_acts_on_each_number_by_itself(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
+@each_activation
+def test_activation_acts_on_each_number_separately(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
     x, dy = rng.standard_normal((2, 3, 4, 5))
     y, cache = op(x)
     dx = op_backward(dy, cache)
@@ -34,9 +34,9 @@ def test_an_activation_acts_on_each_number_by_itself(rng: np.random.Generator, o
         assert dx[at] == op_backward(dy[at].reshape(1), cache_at)[0]
 
 
-@every_one
-def test_long_arrays_in_pieces_give_what_short_ones_give(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
-    x = rng.standard_normal((2, PIECE + 3)).astype(np.float32)[:, ::-1]  # not contiguous, no multiple of a piece
+@each_activation
+def test_result_does_not_depend_on_pieces(rng: np.random.Generator, op: Any, op_backward: Any) -> None:
+    x = rng.standard_normal((2, PIECE + 3)).astype(np.float32)[:, ::-1]  # not contiguous, not a multiple of a piece
     y, cache = op(x)
     dx = op_backward(np.ones_like(x), cache)
     some = np.array([0, 1, PIECE - 1, PIECE, PIECE + 2])
@@ -45,8 +45,8 @@ def test_long_arrays_in_pieces_give_what_short_ones_give(rng: np.random.Generato
     np.testing.assert_allclose(dx[:, some], op_backward(np.ones_like(y_some), cache_some), rtol=1e-6, atol=1e-7)
 
 
-@every_one
-def test_a_gradient_that_does_not_fit_the_result_is_refused(op: Any, op_backward: Any) -> None:
+@each_activation
+def test_refuses_gradient_of_wrong_shape_or_dtype(op: Any, op_backward: Any) -> None:
     _, cache = op(np.ones((3, 4), np.float32))
     with pytest.raises(ValueError, match=r"_backward: dy must be \(3, 4\)"):
         op_backward(np.ones(4, np.float32), cache)
@@ -55,7 +55,7 @@ def test_a_gradient_that_does_not_fit_the_result_is_refused(op: Any, op_backward
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_relu_stops_what_is_negative_and_at_the_corner_its_slope_is_zero(dtype: type) -> None:
+def test_relu_zeroes_negative_numbers_and_has_slope_zero_at_zero(dtype: type) -> None:
     y, cache = na.relu(np.array([-2.0, -0.0, 0.0, 3.0], dtype))
     np.testing.assert_array_equal(y, [0.0, 0.0, 0.0, 3.0])
     np.testing.assert_array_equal(na.relu_backward(np.full(4, 5.0, dtype), cache), [0.0, 0.0, 0.0, 5.0])
@@ -63,7 +63,7 @@ def test_relu_stops_what_is_negative_and_at_the_corner_its_slope_is_zero(dtype: 
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu, erf", "silu"])
-def test_what_is_lost_on_the_left_is_added_on_the_right(rng: np.random.Generator, name: str) -> None:
+def test_values_at_x_and_minus_x_differ_by_x(rng: np.random.Generator, name: str) -> None:
     """x P(x) + x P(-x) = x, since the two probabilities sum to one."""
     op, _ = ALL[name]
     x = rng.standard_normal(50)
@@ -71,14 +71,14 @@ def test_what_is_lost_on_the_left_is_added_on_the_right(rng: np.random.Generator
     np.testing.assert_allclose(op(x)[1].slope + op(-x)[1].slope, 1.0)
 
 
-def test_the_two_forms_of_gelu_differ_by_less_than_a_thousandth() -> None:
+def test_two_forms_of_gelu_differ_by_less_than_a_thousandth() -> None:
     x = np.linspace(-6.0, 6.0, 1001)
     difference = np.abs(na.gelu(x)[0] - na.gelu(x, "none")[0]).max()
     assert 4e-4 < difference < 5e-4
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_silu_is_right_in_its_tail(dtype: type) -> None:
+def test_silu_is_accurate_far_from_zero(dtype: type) -> None:
     x = far_and_near(dtype)
     logistic = np.array([1 / (1 + math.exp(-v)) if v > -700 else 0.0 for v in x.astype(float)])
     y, cache = na.silu(x)
@@ -90,7 +90,7 @@ def test_silu_is_right_in_its_tail(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_exact_gelu_is_the_normal_distribution(dtype: type) -> None:
+def test_exact_gelu_is_x_times_normal_distribution(dtype: type) -> None:
     x = far_and_near(dtype)
     normal = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x.astype(float)])
     y, _ = na.gelu(x, approximate="none")
@@ -99,7 +99,7 @@ def test_the_exact_gelu_is_the_normal_distribution(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_slope_of_the_exact_gelu_is_made_of_the_distribution_and_its_density(dtype: type) -> None:
+def test_slope_of_exact_gelu_is_distribution_plus_x_times_density(dtype: type) -> None:
     x = far_and_near(dtype)
     wide = x.astype(float)
     normal = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in wide])
@@ -110,21 +110,21 @@ def test_the_slope_of_the_exact_gelu_is_made_of_the_distribution_and_its_density
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("approximate", ["tanh", "none"])
-def test_far_out_gelu_is_zero_or_the_identity(dtype: type, approximate: str) -> None:
+def test_gelu_far_from_zero_is_zero_or_identity(dtype: type, approximate: str) -> None:
     x = np.array([-1e4, -300.0, 300.0, 1e4], dtype)
     y, cache = na.gelu(x, approximate)
     np.testing.assert_array_equal(y, np.maximum(x, 0.0))
     np.testing.assert_array_equal(cache.slope, x > 0)
 
 
-def test_another_form_of_gelu_is_refused() -> None:
+def test_refuses_unknown_form_of_gelu() -> None:
     with pytest.raises(ValueError, match=r"""gelu: approximate must be "tanh" or "none" .*, got 'sigmoid'"""):
         na.gelu(np.ones(3), approximate="sigmoid")
 
 
 @pytest.mark.parametrize("approximate", ["tanh", "none"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_gelu_of_numbers_whose_squares_overflow_is_the_number_or_nothing(dtype: type, approximate: str) -> None:
+def test_gelu_of_numbers_with_overflowing_squares_is_identity_or_zero(dtype: type, approximate: str) -> None:
     big = np.finfo(dtype).max
     for size in (big, big / dtype(2), dtype(1e4), dtype(100.5)):
         y, cache = na.gelu(np.array([size, -size]), approximate)

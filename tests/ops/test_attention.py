@@ -1,4 +1,4 @@
-"""Chapter 6: a weighted average of the values, and where its gradients go."""
+"""Chapter 6: a weighted average of the values, and its gradients."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ B, H, T_q, T_k, d_k, d_v = 2, 3, 4, 6, 5, 7  # all different
 
 
 def draw(rng: np.random.Generator, num_kv_heads: int = H, dtype: Any = np.float64) -> list[np.ndarray]:
-    """q, k, v and a gradient of the result."""
+    """Random q, k, v and a gradient of the result."""
     shapes = [(B, H, T_q, d_k), (B, num_kv_heads, T_k, d_k), (B, num_kv_heads, T_k, d_v), (B, H, T_q, d_v)]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
 def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, **options: Any) -> tuple[Any, ...]:
-    """The result, the weights, and the gradients."""
+    """Return the result, the weights and the gradients."""
     y, cache = na.scaled_dot_product_attention(q, k, v, **options)
     return y, cache.weights, *na.scaled_dot_product_attention_backward(dy, cache)
 
@@ -32,7 +32,7 @@ def test_rows_of_the_weights_sum_to_one_and_average_the_values(rng: np.random.Ge
     assert y.dtype == dtype
 
 
-def test_unless_it_is_given_the_scale_is_one_over_the_root_of_the_width(rng: np.random.Generator) -> None:
+def test_default_scale_is_one_over_square_root_of_width(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     expected = attend(q, k, v, dy, scale=d_k**-0.5)
     np.testing.assert_array_equal(attend(q, k, v, dy)[0], expected[0])
@@ -46,17 +46,17 @@ def test_equal_keys_give_the_mean_of_the_values(rng: np.random.Generator) -> Non
     np.testing.assert_allclose(dq, 0.0, atol=1e-14)
 
 
-def test_keys_are_a_set_and_queries_do_not_meet(rng: np.random.Generator) -> None:
+def test_shuffled_keys_and_queries_give_shuffled_results(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     y, _, dq, dk, dv, _ = attend(q, k, v, dy)
     keys, queries = rng.permutation(T_k), rng.permutation(T_q)
     shuffled = attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], dy[:, :, queries])
     expected = y[:, :, queries], dq[:, :, queries], dk[:, :, keys], dv[:, :, keys]
-    for ours, theirs in zip((shuffled[0], *shuffled[2:5]), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-14)
+    for one, other in zip((shuffled[0], *shuffled[2:5]), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
 
 
-def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np.random.Generator) -> None:
+def test_query_that_sees_no_key_gets_zeros_and_zero_gradient(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     mask = rng.random((T_q, T_k)) < 0.6
     mask[1] = False
@@ -67,7 +67,7 @@ def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np
     assert all(np.isfinite(grad).all() for grad in (dq, dk, dv))
 
 
-def test_a_hidden_key_gets_no_weight_and_no_gradient_and_may_hold_anything(rng: np.random.Generator) -> None:
+def test_hidden_key_gets_zero_weight_and_zero_gradient_whatever_its_values(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     mask = na.padding_mask([4, 6], T_k)
     y, weights, _, dk, dv, _ = attend(q, k, v, dy, mask=mask)
@@ -78,8 +78,8 @@ def test_a_hidden_key_gets_no_weight_and_no_gradient_and_may_hold_anything(rng: 
     np.testing.assert_array_equal(attend(q, k, v, dy, mask=mask)[0], y)
 
 
-def test_dk_needs_the_transposed_dscores(rng: np.random.Generator) -> None:
-    """Square scores, where forgetting the transpose goes unnoticed by the shapes."""
+def test_dk_uses_transposed_dscores(rng: np.random.Generator) -> None:
+    """Scores are square here, so a missing transpose gives no shape error."""
     q, k, v, dy = rng.standard_normal((4, 5, 3))
     _, weights, dq, dk, dv, _ = attend(q, k, v, dy, scale=1.0)
     dweights = dy @ v.T
@@ -91,7 +91,7 @@ def test_dk_needs_the_transposed_dscores(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("shape", [(B, H, T_q, T_k), (H, 1, T_k), (T_q, 1), (B, 1, T_q, T_k)])
-def test_the_gradient_of_a_bias_adds_up_where_it_was_broadcast(rng: np.random.Generator, shape: Any) -> None:
+def test_bias_gradient_is_summed_over_broadcast_axes(rng: np.random.Generator, shape: Any) -> None:
     q, k, v, dy = draw(rng)
     bias = rng.standard_normal(shape)
     full = np.broadcast_to(bias, (B, H, T_q, T_k)).copy()
@@ -101,7 +101,7 @@ def test_the_gradient_of_a_bias_adds_up_where_it_was_broadcast(rng: np.random.Ge
     np.testing.assert_allclose(dbias, dfull.sum(axis=axes, keepdims=True).reshape(shape), atol=1e-13)
 
 
-def test_a_bias_of_minus_infinity_is_a_mask_and_without_a_bias_there_is_no_gradient(rng: np.random.Generator) -> None:
+def test_bias_of_minus_infinity_acts_as_mask_and_missing_bias_has_no_gradient(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     mask = na.causal_mask(T_q, T_k)
     by_mask, by_bias = attend(q, k, v, dy, mask=mask), attend(q, k, v, dy, bias=np.where(mask, 0.0, -np.inf))
@@ -111,20 +111,20 @@ def test_a_bias_of_minus_infinity_is_a_mask_and_without_a_bias_there_is_no_gradi
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
-def test_grouped_heads_are_repeated_keys_whose_gradients_add_up(rng: np.random.Generator, num_kv_heads: int) -> None:
+def test_grouped_heads_equal_repeated_keys_with_summed_gradients(rng: np.random.Generator, num_kv_heads: int) -> None:
     q = rng.standard_normal((B, 4, T_q, d_k))
     k, v = rng.standard_normal((B, num_kv_heads, T_k, d_k)), rng.standard_normal((B, num_kv_heads, T_k, d_v))
     dy, mask = rng.standard_normal((B, 4, T_q, d_v)), rng.random((B, 4, T_q, T_k)) < 0.7
     y, weights, dq, dk, dv, _ = attend(q, k, v, dy, mask=mask)
     group = 4 // num_kv_heads
     repeated = attend(q, k.repeat(group, axis=1), v.repeat(group, axis=1), dy, mask=mask)
-    for ours, theirs in zip((y, weights, dq), repeated[:3], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-14)
-    for ours, theirs in zip((dk, dv), repeated[3:5], strict=True):
-        np.testing.assert_allclose(ours, theirs.reshape(B, num_kv_heads, group, T_k, -1).sum(axis=2), atol=1e-13)
+    for one, other in zip((y, weights, dq), repeated[:3], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
+    for one, other in zip((dk, dv), repeated[3:5], strict=True):
+        np.testing.assert_allclose(one, other.reshape(B, num_kv_heads, group, T_k, -1).sum(axis=2), atol=1e-13)
 
 
-def test_dv_uses_the_dropped_weights_and_the_softmax_the_whole_ones(rng: np.random.Generator) -> None:
+def test_dv_uses_weights_after_dropout_and_softmax_uses_weights_before(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     y, cache = na.scaled_dot_product_attention(q, k, v, scale=1.0, dropout=0.4, rng=rng)
     dq, _, dv, _ = na.scaled_dot_product_attention_backward(dy, cache)
@@ -136,19 +136,19 @@ def test_dv_uses_the_dropped_weights_and_the_softmax_the_whole_ones(rng: np.rand
     np.testing.assert_allclose(dq, dscores @ k, atol=1e-13)
 
 
-def test_dropout_without_a_generator_is_off(rng: np.random.Generator) -> None:
+def test_dropout_is_off_without_generator(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng)
     np.testing.assert_array_equal(attend(q, k, v, dy, dropout=0.9)[0], attend(q, k, v, dy)[0])
 
 
-def test_saturated_scores_are_a_look_up(rng: np.random.Generator) -> None:
+def test_saturated_scores_select_one_value(rng: np.random.Generator) -> None:
     k = np.eye(T_k)
     v = rng.standard_normal((T_k, d_v))
     y, _ = na.scaled_dot_product_attention(1e4 * k[[2, 0, 5, 2]], k, v)
     np.testing.assert_array_equal(y, v[[2, 0, 5, 2]])
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, dtype=np.float32)
     _, cache = na.scaled_dot_product_attention(q, k, v)
     with pytest.raises(ValueError, match=r"dy must be \(2, 3, 4, 7\)"):
@@ -168,15 +168,15 @@ Q, K, V = (2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 6)
     ({"k": (2, 4, 0, 8)}, "to hide keys use a mask"),
     ({"v": (2, 4, 7, 6)}, "every key has one value"),
     ({"v": (4, 5, 6)}, "every key has one value"),
-    ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "grouped heads need H_q % H_kv == 0, and 4 is no multiple of 3"),
+    ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "grouped heads need H_q % H_kv == 0, and 4 is not a multiple of 3"),
     ({"k": (3, 4, 5, 8), "v": (3, 4, 5, 6)}, "q and k must come from the same batch"),
     ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "with three axes the first is the batch"),
     ({"mask": (5, 3)}, "did you pass it transposed"),
-    ({"mask": (2, 5)}, r"for one row of keys a sequence, .* mask\[:, None, None, :\]"),
-    ({"mask": (1, 2, 4, 3, 5)}, "it has an axis too many"),
+    ({"mask": (2, 5)}, r"for one row of keys per sequence, .* mask\[:, None, None, :\]"),
+    ({"mask": (1, 2, 4, 3, 5)}, "it has one axis too many"),
     ({"mask": (3, 4)}, "the last two axes are queries and keys"),
 ], ids=str)
-def test_shapes_that_almost_fit(op: Any, changed: dict[str, tuple[int, ...]], message: str) -> None:
+def test_refuses_wrong_shapes_and_suggests_a_fix(op: Any, changed: dict[str, tuple[int, ...]], message: str) -> None:
     shapes = {"q": Q, "k": K, "v": V, **changed}
     arrays = {name: np.ones(shape, bool if name == "mask" else np.float32) for name, shape in shapes.items()}
     with pytest.raises(ValueError, match=message) as refusal:

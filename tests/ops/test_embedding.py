@@ -1,4 +1,4 @@
-"""Chapter 2: a look-up, and the sum over all places where a token stood."""
+"""Chapter 2: a look-up, and the sum over all places with a token."""
 
 import importlib
 
@@ -12,14 +12,14 @@ chapter = importlib.import_module("numpy_attention.ops.embedding")  # the module
 
 
 @pytest.fixture(params=["run by run", "all runs at once", "as on a GPU"])
-def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are three ways to the same sum."""
+def each_algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test with each of the three ways to compute the sum."""
     monkeypatch.setattr(chapter, "LONG_RUN", 0 if request.param == "run by run" else 10**9)
     if request.param == "as on a GPU":
         monkeypatch.setattr(chapter, "on_host", lambda array: False)
 
 
-def test_a_look_up_is_a_linear_map_of_one_hot_rows(rng: np.random.Generator) -> None:
+def test_look_up_equals_linear_map_of_one_hot_rows(rng: np.random.Generator) -> None:
     ids, table, dy = rng.integers(0, 5, (2, 11)), rng.standard_normal((5, 3)), rng.standard_normal((2, 11, 3))
     one_hot = np.eye(5)[ids]
     y, cache = na.embedding(ids, table)
@@ -29,9 +29,9 @@ def test_a_look_up_is_a_linear_map_of_one_hot_rows(rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.usefixtures("every_way")
-def test_a_token_that_stands_often_gets_the_sum_of_all_its_places(rng: np.random.Generator, dtype: type) -> None:
-    ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # each many times, and not contiguous
+@pytest.mark.usefixtures("each_algorithm")
+def test_gradient_of_repeated_token_is_sum_over_its_places(rng: np.random.Generator, dtype: type) -> None:
+    ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # every id many times, not contiguous
     table, dy = rng.standard_normal((7, 3)).astype(dtype), rng.standard_normal((*ids.shape, 3)).astype(dtype)
     dtable = na.embedding_backward(dy, na.embedding(ids, table)[1])
     for token in range(7):
@@ -40,8 +40,8 @@ def test_a_token_that_stands_often_gets_the_sum_of_all_its_places(rng: np.random
     assert not dtable[5:].any()
 
 
-@pytest.mark.usefixtures("every_way")
-def test_add_at_adds_to_what_is_there_as_numpys_own_does(rng: np.random.Generator) -> None:
+@pytest.mark.usefixtures("each_algorithm")
+def test_add_at_adds_to_old_values_like_numpy(rng: np.random.Generator) -> None:
     ids, dy, dtable = rng.integers(0, 6, 40), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
     expected = dtable.copy()
     np.add.at(expected, ids, dy)
@@ -49,18 +49,18 @@ def test_add_at_adds_to_what_is_there_as_numpys_own_does(rng: np.random.Generato
     np.testing.assert_allclose(dtable, expected)
 
 
-@pytest.mark.usefixtures("every_way")
-def test_no_ids_no_gradient() -> None:
+@pytest.mark.usefixtures("each_algorithm")
+def test_without_ids_the_gradient_is_zero() -> None:
     y, cache = na.embedding(np.zeros((2, 0), int), np.ones((5, 3)))
     assert y.shape == (2, 0, 3)
     np.testing.assert_array_equal(na.embedding_backward(y, cache), np.zeros((5, 3)))
 
 
 @pytest.mark.parametrize(("V", "N", "run_by_run"), [(7, 64, True), (50, 64, False)])
-def test_long_runs_are_summed_one_by_one_and_short_ones_all_at_once(
+def test_long_runs_are_summed_one_by_one_and_short_runs_together(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, V: int, N: int, run_by_run: bool
 ) -> None:
-    """Seven tokens get nine places of 512 numbers each, above LONG_RUN; fifty get one or two."""
+    """Seven tokens have about nine places of 512 numbers each, above LONG_RUN; fifty tokens have one or two each."""
     ids, dy, dtable = np.arange(N) % V, rng.standard_normal((N, 512)), np.zeros((V, 512))
     calls = []
     split = np.split
@@ -70,8 +70,8 @@ def test_long_runs_are_summed_one_by_one_and_short_ones_all_at_once(
     assert bool(calls) == run_by_run
 
 
-@pytest.mark.usefixtures("every_way")
-def test_neither_the_gradient_nor_the_ids_are_changed_and_the_bits_are_the_same_again(rng: np.random.Generator) -> None:
+@pytest.mark.usefixtures("each_algorithm")
+def test_add_at_changes_no_input_and_repeats_its_result_bit_for_bit(rng: np.random.Generator) -> None:
     ids, dy = rng.integers(0, 6, (4, 10)).T, rng.standard_normal((4, 10, 3)).swapaxes(0, 1)
     ids_before, dy_before = ids.copy(), dy.copy()
     first, second = np.zeros((2, 6, 3))
@@ -83,17 +83,17 @@ def test_neither_the_gradient_nor_the_ids_are_changed_and_the_bits_are_the_same_
 
 
 @pytest.mark.parametrize("ids", [np.array([0, -1]), np.array([[5]]), np.int64(-1), np.int32(5)])
-def test_an_id_outside_the_table_is_refused_also_as_a_single_number(ids: np.ndarray) -> None:
+def test_refuses_id_outside_the_table(ids: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"embedding: ids must be integers in \[0, 5\), got (-1|5); table \(5, 3\)"):
         na.embedding(ids, np.ones((5, 3)))
 
 
-def test_a_single_number_is_looked_up(rng: np.random.Generator) -> None:
+def test_looks_up_a_single_id(rng: np.random.Generator) -> None:
     table = rng.standard_normal((5, 3))
     np.testing.assert_array_equal(na.embedding(np.int64(2), table)[0], table[2])
 
 
-def test_a_gradient_of_another_dtype_is_refused() -> None:
+def test_refuses_gradient_of_another_dtype() -> None:
     y, cache = na.embedding(np.array([1, 2]), np.ones((5, 3), np.float32))
     with pytest.raises(TypeError, match="dy must be float32"):
         na.embedding_backward(y.astype(np.float64), cache)

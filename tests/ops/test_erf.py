@@ -1,4 +1,4 @@
-"""Chapter 10, appendix: the error function, where NumPy has none."""
+"""Chapter 10, appendix: the error function, which NumPy does not have."""
 
 import math
 from decimal import Decimal, localcontext
@@ -15,7 +15,7 @@ ROUND_OFF = {np.float16: 1.0, np.float32: 3.0, np.float64: 2.0}  # in eps of the
 
 
 def all_scales(dtype: type) -> np.ndarray:
-    """Every size from the smallest normal number to half the largest, most of them where erf bends, both signs."""
+    """Both signs, all sizes from the smallest normal number to half the largest, most of them where erf is curved."""
     limits = np.finfo(dtype)
     sizes = np.geomspace(float(limits.smallest_normal), float(limits.max) / 2, 2001)
     x = np.concatenate([sizes, np.linspace(0.0, 7.0, 7001), np.geomspace(1e-3, 7.0, 3001)])
@@ -23,7 +23,7 @@ def all_scales(dtype: type) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_right_to_the_last_digits_at_all_scales(dtype: type) -> None:
+def test_erf_is_accurate_to_the_last_digits_at_all_scales(dtype: type) -> None:
     x = all_scales(dtype)
     exact = np.array([math.erf(v) for v in x.astype(float)])
     y = na.ops.erf(x)
@@ -35,7 +35,7 @@ def test_right_to_the_last_digits_at_all_scales(dtype: type) -> None:
 
 
 def erf_to_thirty_digits(x: float) -> Decimal:
-    """2 / sqrt(pi) exp(-x^2) sum_n 2^n x^(2n + 1) / (1 * 3 * ... * (2n + 1)), whose terms are all positive."""
+    """2 / sqrt(pi) exp(-x^2) sum_n 2^n x^(2n + 1) / (1 * 3 * ... * (2n + 1)); all terms are positive."""
     pi = Decimal("3.14159265358979323846264338327950288419717")
     term = total = exact = Decimal(x)
     n = 0
@@ -46,8 +46,8 @@ def erf_to_thirty_digits(x: float) -> Decimal:
     return 2 / pi.sqrt() * (-exact * exact).exp() * total
 
 
-def test_float64_is_right_against_thirty_digits() -> None:
-    """math.erf itself is wrong in the last digit here and there."""
+def test_float64_agrees_with_thirty_digits() -> None:
+    """math.erf itself is sometimes wrong in the last digit."""
     x = np.concatenate([np.geomspace(1e-300, 6.5, 401), np.linspace(0.01, 6.5, 401)])
     with localcontext(prec=40):
         exact = [erf_to_thirty_digits(float(v)) for v in x]
@@ -56,7 +56,7 @@ def test_float64_is_right_against_thirty_digits() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_numbers_too_small_to_be_normal_are_stretched_as_the_tangent_says(dtype: type) -> None:
+def test_subnormal_numbers_follow_the_tangent_at_zero(dtype: type) -> None:
     smallest = np.finfo(dtype).smallest_subnormal
     x = np.array([0, 1, 2, 3, 50, 100, 101], dtype) * smallest
     exact = x.astype(float) * (2.0 / math.sqrt(math.pi))
@@ -65,20 +65,20 @@ def test_numbers_too_small_to_be_normal_are_stretched_as_the_tangent_says(dtype:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("end", [0.46875, 4.0, 6.0])
-def test_nothing_happens_where_a_fit_ends(dtype: type, end: float) -> None:
-    """Float64 has seams at 0.46875 and 4; float32 was fitted up to 4, and beyond 6 its argument is cut off."""
+def test_erf_has_no_jump_where_an_approximation_ends(dtype: type, end: float) -> None:
+    """float64 changes its formula at 0.46875 and 4; float32 was fitted up to 4, and its argument is clipped at 6."""
     x = np.array([np.nextafter(dtype(end), dtype(0)), end, np.nextafter(dtype(end), dtype(10)), end + 0.5], dtype)
     eps = float(np.finfo(dtype).eps)
     np.testing.assert_allclose(na.ops.erf(x), [math.erf(v) for v in x.astype(float)], rtol=ROUND_OFF[dtype] * eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_beyond_six_it_is_one_and_what_is_no_number_stays_none(dtype: type) -> None:
+def test_erf_beyond_six_is_one_and_nan_stays_nan(dtype: type) -> None:
     y = na.ops.erf(np.array([-np.inf, float(np.finfo(dtype).min), -6.0, 6.0, 300.0, np.inf, np.nan], dtype))
     np.testing.assert_array_equal(y, [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, np.nan])
 
 
-def test_odd_and_bounded_also_where_the_array_is_not_contiguous(rng: np.random.Generator) -> None:
+def test_erf_is_odd_and_bounded_for_arrays_that_are_not_contiguous(rng: np.random.Generator) -> None:
     for dtype in DTYPES:
         x = (3.0 * rng.standard_normal((4, 5))).astype(dtype).T[::-1]
         np.testing.assert_array_equal(na.ops.erf(-x), -na.ops.erf(x))
@@ -87,18 +87,18 @@ def test_odd_and_bounded_also_where_the_array_is_not_contiguous(rng: np.random.G
     assert np.signbit(na.ops.erf(np.array([-0.0, 0.0]))).tolist() == [True, False]
 
 
-def test_long_arrays_in_pieces_give_what_short_ones_give(rng: np.random.Generator) -> None:
+def test_result_does_not_depend_on_pieces(rng: np.random.Generator) -> None:
     x = rng.standard_normal(PIECE + 3).astype(np.float32)
     np.testing.assert_allclose(na.ops.erf(x)[-7:], na.ops.erf(x[-7:]), rtol=1e-6)
 
 
-def test_the_step_into_the_complex_plane_finds_the_bell_curve() -> None:
+def test_complex_step_gives_the_bell_curve() -> None:
     x = np.linspace(-6.5, 6.5, 1001)
     with complex_numbers():
         derivative = na.ops.erf(x + 1e-100j).imag / 1e-100
     np.testing.assert_allclose(derivative, 2.0 / math.sqrt(math.pi) * np.exp(-x * x), rtol=1e-12)
 
 
-def test_integers_are_refused() -> None:
+def test_refuses_integers() -> None:
     with pytest.raises(TypeError, match="erf: x must be an array of floats, got int64"):
         na.ops.erf(np.array([1]))

@@ -1,4 +1,4 @@
-"""Chapter 7: heads are columns, moved and moved back."""
+"""Chapter 7: heads are columns; split moves them, concat moves them back."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import numpy_attention as na
 
 
-def test_each_head_owns_its_columns(rng: np.random.Generator) -> None:
+def test_each_head_has_its_own_columns(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 5, 12))
     y, _ = na.split_heads(x, 3)
     assert y.shape == (2, 3, 5, 4)
@@ -17,7 +17,7 @@ def test_each_head_owns_its_columns(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("shape", [(5, 12), (2, 5, 12), (2, 7, 5, 12)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_concat_is_the_inverse_of_split_and_each_the_others_gradient(
+def test_concat_and_split_are_inverse_and_each_is_the_gradient_of_the_other(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: type
 ) -> None:
     x = rng.standard_normal(shape).astype(dtype)
@@ -28,7 +28,7 @@ def test_concat_is_the_inverse_of_split_and_each_the_others_gradient(
     np.testing.assert_array_equal(na.concat_heads_backward(x, concat_cache), heads)
 
 
-def test_a_reshape_alone_mixes_positions_with_heads(rng: np.random.Generator) -> None:
+def test_reshape_without_swap_mixes_positions_with_heads(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3, 5, 4))
     y, _ = na.concat_heads(x)
     assert y.shape == x.reshape(2, 5, 12).shape
@@ -36,23 +36,23 @@ def test_a_reshape_alone_mixes_positions_with_heads(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("num_heads", [0, -1, 5])
-def test_heads_share_the_width_evenly(num_heads: int) -> None:
+def test_refuses_num_heads_that_does_not_divide_d_model(num_heads: int) -> None:
     with pytest.raises(ValueError, match=r"num_heads must be (a divisor of d_model = 12|at least 1), got"):
         na.split_heads(np.ones((5, 12)), num_heads)
 
 
-def test_too_few_axes_are_refused() -> None:
+def test_refuses_too_few_axes() -> None:
     with pytest.raises(ValueError, match=r"split_heads: x must be \(\.\.\., T, d_model\), got \(12,\)"):
         na.split_heads(np.ones(12), 3)
     with pytest.raises(ValueError, match=r"concat_heads: x must be .*H, T, d_v\) with H at least 1, got \(5, 12\)"):
         na.concat_heads(np.ones((5, 12)))
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused() -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype() -> None:
     _, split_cache = na.split_heads(np.ones((2, 5, 12), np.float32), 3)
     _, concat_cache = na.concat_heads(np.ones((2, 3, 5, 4), np.float32))
     with pytest.raises(ValueError, match=r"split_heads_backward: dy must be \(2, 3, 5, 4\)"):
-        na.split_heads_backward(np.ones((2, 4, 5, 3), np.float32), split_cache)  # as many numbers, other heads
+        na.split_heads_backward(np.ones((2, 4, 5, 3), np.float32), split_cache)  # same size, other heads
     with pytest.raises(TypeError, match="split_heads_backward: dy must be float32"):
         na.split_heads_backward(np.ones((2, 3, 5, 4)), split_cache)
     with pytest.raises(ValueError, match=r"concat_heads_backward: dy must be \(2, 5, 12\)"):

@@ -1,4 +1,4 @@
-"""Chapter 1: what a linear map and its three gradients must do."""
+"""Chapter 1: the linear map and its three gradients."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def draw(rng: np.random.Generator, dtype: type, *shapes: tuple[int, ...]) -> lis
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_output_is_the_sum_over_its_row_of_x_plus_its_bias(rng: np.random.Generator, dtype: type) -> None:
+def test_every_output_is_a_weighted_sum_of_its_row_plus_bias(rng: np.random.Generator, dtype: type) -> None:
     x, w, b = draw(rng, dtype, (2, 3, 5), (5, 7), (7,))
     y, _ = na.linear(x, w, b)
     for j in range(7):
@@ -21,7 +21,7 @@ def test_every_output_is_the_sum_over_its_row_of_x_plus_its_bias(rng: np.random.
     assert y.dtype == dtype
 
 
-def test_rows_add_up_in_the_gradients_of_w_and_b(rng: np.random.Generator) -> None:
+def test_gradients_of_w_and_b_are_sums_over_rows(rng: np.random.Generator) -> None:
     x, w, b, dy = draw(rng, np.float64, (4, 3, 5), (5, 7), (7,), (4, 3, 7))
     _, dw, db = na.linear_backward(dy, na.linear(x, w, b)[1])
     rows = [na.linear_backward(dy[n, t], na.linear(x[n, t], w, b)[1]) for n in range(4) for t in range(3)]
@@ -29,19 +29,19 @@ def test_rows_add_up_in_the_gradients_of_w_and_b(rng: np.random.Generator) -> No
     np.testing.assert_allclose(db, sum(row[2] for row in rows))
 
 
-def test_a_square_w_is_transposed_on_the_way_back_though_the_shapes_do_not_ask_for_it(rng: np.random.Generator) -> None:
+def test_backward_transposes_a_square_w(rng: np.random.Generator) -> None:
     x, w, dy = draw(rng, np.float64, (3, 5), (5, 5), (3, 5))
     dx, _, _ = na.linear_backward(dy, na.linear(x, w)[1])
     np.testing.assert_allclose(dx, np.einsum("nj,ij->ni", dy, w))
     assert not np.allclose(dx, dy @ w)
 
 
-def test_without_a_bias_its_gradient_is_none(rng: np.random.Generator) -> None:
+def test_gradient_of_missing_bias_is_none(rng: np.random.Generator) -> None:
     x, w, dy = draw(rng, np.float64, (3, 5), (5, 7), (3, 7))
     assert na.linear_backward(dy, na.linear(x, w)[1])[2] is None
 
 
-def test_with_no_rows_at_all_the_gradients_of_w_and_b_are_zero(rng: np.random.Generator) -> None:
+def test_without_rows_the_gradients_of_w_and_b_are_zero(rng: np.random.Generator) -> None:
     x, w, b, dy = draw(rng, np.float32, (0, 5), (5, 7), (7,), (0, 7))
     dx, dw, db = na.linear_backward(dy, na.linear(x, w, b)[1])
     assert dx.shape == (0, 5)
@@ -49,13 +49,13 @@ def test_with_no_rows_at_all_the_gradients_of_w_and_b_are_zero(rng: np.random.Ge
     assert not db.any()
 
 
-def test_a_transposed_w_is_recognized(rng: np.random.Generator) -> None:
+def test_error_recognizes_a_transposed_w(rng: np.random.Generator) -> None:
     x, w = draw(rng, np.float64, (3, 5), (7, 5))
     with pytest.raises(ValueError, match=r"linear: w must be \(d_in, d_out\) with d_in = 5 .* w transposed\?"):
         na.linear(x, w)
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
     x, w, dy = draw(rng, np.float32, (2, 3, 5), (5, 7), (2, 3, 7))
     _, cache = na.linear(x, w)
     with pytest.raises(ValueError, match=r"dy must be \(2, 3, 7\)"):

@@ -1,4 +1,4 @@
-"""Chapter 12, appendix: the loss of Chapter 11 on the product of Chapter 1, whatever the blocks."""
+"""Chapter 12, appendix: the loss of Chapter 11 on the product of Chapter 1, for any block size."""
 
 import tracemalloc
 from typing import Any
@@ -11,13 +11,13 @@ from numpy_attention.pieces import PIECE
 
 
 def drawn(rng: np.random.Generator, lead: tuple[int, ...], V: int, d: int) -> tuple[np.ndarray, ...]:
-    """x of such leading axes, a table and targets, a third of which do not count."""
+    """x with leading axes `lead`, a table, and targets; a third of the targets do not count."""
     targets = np.where(rng.random(lead) < 0.3, -100, rng.integers(0, V, lead))
     return rng.standard_normal((*lead, d)), rng.standard_normal((V, d)), targets
 
 
 def whole(x: np.ndarray, table: np.ndarray, targets: np.ndarray, dloss: float, **options: Any) -> tuple[Any, ...]:
-    """Loss, dx and dtable by way of all logits."""
+    """Loss, dx and dtable, computed from all logits at once."""
     logits, cache = na.linear(x, table.T)
     loss, of_loss = na.cross_entropy(logits, targets, **options)
     dx, dw, _ = na.linear_backward(na.cross_entropy_backward(dloss, of_loss), cache)
@@ -31,7 +31,7 @@ def by_rows(x: np.ndarray, table: np.ndarray, targets: np.ndarray, dloss: float,
 
 @pytest.mark.parametrize("block_size", [1, 3, 4, 11, 12, 13, 1000])
 @pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2}, {"ignore_index": 3}], ids=str)
-def test_it_is_the_loss_of_all_logits_whatever_the_blocks(
+def test_loss_and_gradients_equal_those_of_all_logits_for_any_block_size(
     block_size: int, options: dict[str, Any], rng: np.random.Generator
 ) -> None:
     x, table, targets = drawn(rng, (3, 4), V=7, d=5)
@@ -42,26 +42,26 @@ def test_it_is_the_loss_of_all_logits_whatever_the_blocks(
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-14)
 
 
-def test_with_a_real_vocabulary_it_agrees_to_the_rounding_of_float64(rng: np.random.Generator) -> None:
+def test_agrees_to_float64_round_off_with_a_real_vocabulary(rng: np.random.Generator) -> None:
     x, table, targets = drawn(rng, (2, 33), V=50_257, d=6)
     for one, other in zip(by_rows(x, table, targets, 1.3, block_size=10), whole(x, table, targets, 1.3), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 
-def test_the_mean_runs_over_the_places_of_all_blocks(rng: np.random.Generator) -> None:
-    """Blocks of unequal numbers of counted places: one counts nothing, the last is short."""
+def test_mean_is_over_the_places_of_all_blocks(rng: np.random.Generator) -> None:
+    """The blocks have unequal numbers of counted places: one block has none, the last block is short."""
     x, table, targets = drawn(rng, (8,), V=7, d=5)
     targets[:] = [4, -100, 2, -100, -100, -100, 6, 1]
     loss, dx, _ = by_rows(x, table, targets, 1.0, block_size=3)
     logits = x @ table.T
-    surprise = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(8), np.maximum(targets, 0)]
-    np.testing.assert_allclose(loss, surprise[targets >= 0].sum() / 4)
+    losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(8), np.maximum(targets, 0)]
+    np.testing.assert_allclose(loss, losses[targets >= 0].sum() / 4)
     assert not dx[targets < 0].any()
     assert np.all(np.abs(dx[targets >= 0]).sum(axis=1) > 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_results_have_the_dtype_and_the_shape_of_what_came_in(dtype: type, rng: np.random.Generator) -> None:
+def test_results_have_dtype_and_shape_of_the_inputs(dtype: type, rng: np.random.Generator) -> None:
     x, table, targets = drawn(rng, (3, 4), V=7, d=5)
     x, table = x.astype(dtype), table.astype(dtype)
     exact = by_rows(x.astype(np.float64), table.astype(np.float64), targets, 0.5)
@@ -72,7 +72,7 @@ def test_results_have_the_dtype_and_the_shape_of_what_came_in(dtype: type, rng: 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_sure_and_wrong_loses_a_finite_number(dtype: type) -> None:
+def test_confident_wrong_prediction_has_finite_loss(dtype: type) -> None:
     x, table = np.array([[100.0, -100.0]], dtype), np.array([[100.0, 0.0], [0.0, 0.0], [0.0, 100.0]], dtype)
     loss, dx, dtable = by_rows(x, table, np.array([2]), 1.0)
     assert loss == 2e4
@@ -80,8 +80,8 @@ def test_what_is_sure_and_wrong_loses_a_finite_number(dtype: type) -> None:
     np.testing.assert_array_equal(dtable, [[100.0, -100.0], [0.0, 0.0], [-100.0, 100.0]])
 
 
-def test_a_table_that_lies_transposed_gives_the_same(rng: np.random.Generator) -> None:
-    """As the matrix of a head does, of which the table is a view."""
+def test_table_in_transposed_memory_order_gives_same_result(rng: np.random.Generator) -> None:
+    """As in a model whose table is a view of the head's matrix."""
     x, table, targets = drawn(rng, (3, 4), V=7, d=5)
     turned = np.asfortranarray(table)
     found = by_rows(x.swapaxes(0, 1), turned, targets.T, 1.0, block_size=5)
@@ -90,7 +90,7 @@ def test_a_table_that_lies_transposed_gives_the_same(rng: np.random.Generator) -
     assert found[2].flags.c_contiguous
 
 
-def test_a_frozen_table_gets_no_gradient_and_x_the_same(rng: np.random.Generator) -> None:
+def test_frozen_table_gets_no_gradient_and_dx_is_unchanged(rng: np.random.Generator) -> None:
     arrays = drawn(rng, (6,), V=7, d=5)
     loss, dx, dtable = by_rows(*arrays, 1.0, block_size=4)
     loss_frozen, dx_frozen, nothing = by_rows(*arrays, 1.0, block_size=4, frozen=True)
@@ -100,7 +100,7 @@ def test_a_frozen_table_gets_no_gradient_and_x_the_same(rng: np.random.Generator
     np.testing.assert_array_equal(dx, dx_frozen)
 
 
-def test_without_rows_the_loss_is_zero() -> None:
+def test_loss_of_zero_rows_is_zero() -> None:
     loss, dx, dtable = by_rows(np.ones((2, 0, 3)), np.ones((5, 3)), np.ones((2, 0), int), 1.0)
     assert loss == 0.0
     assert dx.shape == (2, 0, 3)
@@ -108,8 +108,8 @@ def test_without_rows_the_loss_is_zero() -> None:
     assert not dtable.any()
 
 
-def test_it_holds_the_logits_of_one_block(rng: np.random.Generator) -> None:
-    """And where the table learns its gradient, twice: the sum, and what a block adds to it."""
+def test_memory_holds_the_logits_of_one_block(rng: np.random.Generator) -> None:
+    """If the table learns, also two arrays of its size: its gradient, and what one block adds to it."""
     N, V, d, block_size = 512, 4 * PIECE // 8, 8, 32
     x, table, targets = (array.astype(dtype) for array, dtype in zip(drawn(rng, (N,), V, d), "ffi", strict=True))
     of_block, of_table = 4 * block_size * V, 4 * V * d
@@ -135,7 +135,7 @@ def test_it_holds_the_logits_of_one_block(rng: np.random.Generator) -> None:
     ({"label_smoothing": -0.1}, r"label_smoothing must be in \[0, 1\], got -0.1"),
     ({"block_size": 0}, "block_size must be at least 1, got 0"),
 ], ids=str)
-def test_what_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_refuses_invalid_arguments(changes: dict[str, Any], message: str) -> None:
     arguments = {"x": np.ones((2, 5)), "table": np.ones((7, 5)), "targets": np.array([1, 2]), **changes}
     with pytest.raises(ValueError, match=message):
         na.linear_cross_entropy(**arguments)

@@ -1,4 +1,4 @@
-"""Chapter 11: the surprise about what really stood there, and what was predicted minus what happened."""
+"""Chapter 11: the negative log-likelihood of the targets, and its gradient, prediction minus target."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ DTYPES = [np.float16, np.float32, np.float64]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_model_that_knows_nothing_loses_the_logarithm_of_the_vocabulary(dtype: type) -> None:
+def test_loss_of_equal_logits_is_log_of_vocabulary_size(dtype: type) -> None:
     loss, _ = na.cross_entropy(np.zeros((3, 4, 50), dtype), np.zeros((3, 4), int))
     np.testing.assert_allclose(loss, np.log(50.0), rtol=float(np.finfo(dtype).eps))
     assert loss.dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_gradient_is_what_was_predicted_minus_what_happened(rng: np.random.Generator, dtype: type) -> None:
+def test_gradient_is_prediction_minus_target(rng: np.random.Generator, dtype: type) -> None:
     logits, targets = rng.standard_normal((5, 3, 7)).swapaxes(0, 1).astype(dtype), rng.integers(0, 7, (3, 5))
     loss, cache = na.cross_entropy(logits, targets)
     p, _ = na.softmax(logits)
@@ -30,7 +30,7 @@ def test_the_gradient_is_what_was_predicted_minus_what_happened(rng: np.random.G
     np.testing.assert_allclose(na.cross_entropy_backward(-3.0, cache), -3.0 * dlogits, rtol=1e-6)
 
 
-def test_an_ignored_place_has_no_loss_no_gradient_and_no_part_in_the_mean(rng: np.random.Generator) -> None:
+def test_ignored_place_adds_nothing_to_loss_gradient_or_mean(rng: np.random.Generator) -> None:
     logits, targets = rng.standard_normal((2, 5, 7)), rng.integers(0, 7, (2, 5))
     targets[0, 3:] = -100
     counted = targets != -100
@@ -42,21 +42,21 @@ def test_an_ignored_place_has_no_loss_no_gradient_and_no_part_in_the_mean(rng: n
     np.testing.assert_allclose(dlogits[counted], na.cross_entropy_backward(1.0, cache_of_the_rest))
 
 
-def test_with_nothing_to_count_loss_and_gradient_are_zero(rng: np.random.Generator) -> None:
+def test_loss_and_gradient_are_zero_if_no_place_counts(rng: np.random.Generator) -> None:
     loss, cache = na.cross_entropy(rng.standard_normal((4, 7)), np.full(4, -100))
     assert loss == 0.0
     assert not na.cross_entropy_backward(1.0, cache).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_model_that_is_sure_and_wrong_loses_a_finite_number_and_gets_a_bounded_gradient(dtype: type) -> None:
+def test_confident_wrong_prediction_has_finite_loss_and_bounded_gradient(dtype: type) -> None:
     logits = np.array([[1e4, 0.0, -1e4]], dtype)
     loss, cache = na.cross_entropy(logits, np.array([2]))
     assert loss == 2e4
     np.testing.assert_array_equal(na.cross_entropy_backward(1.0, cache), [[1.0, 0.0, -1.0]])
 
 
-def test_smoothing_asks_for_a_share_of_every_token(rng: np.random.Generator) -> None:
+def test_smoothing_mixes_in_the_mean_loss_of_all_tokens(rng: np.random.Generator) -> None:
     logits, targets = rng.standard_normal((5, 7)), rng.integers(0, 7, 5)
     plain, _ = na.cross_entropy(logits, targets)
     every, _ = na.cross_entropy(logits, targets, label_smoothing=1.0)
@@ -72,19 +72,19 @@ def test_smoothing_asks_for_a_share_of_every_token(rng: np.random.Generator) -> 
     (np.ones((2, 7), int), {}, "did you pass one-hot vectors"),
     (np.array([1, 2]), {"label_smoothing": 1.5}, r"label_smoothing must be in \[0, 1\], got 1.5"),
 ], ids=str)
-def test_targets_that_cannot_be_are_refused(targets: np.ndarray, options: dict[str, Any], message: str) -> None:
+def test_refuses_invalid_targets(targets: np.ndarray, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         na.cross_entropy(np.ones((2, 7)), targets, **options)
 
 
-def test_a_single_target_out_of_range_is_refused_too() -> None:
+def test_refuses_single_target_out_of_range() -> None:
     with pytest.raises(ValueError, match=r"targets must be integers in \[0, 7\), got -1"):
         na.cross_entropy(np.ones(7), np.int64(-1))
     np.testing.assert_allclose(na.cross_entropy(np.ones(7), np.int64(3))[0], np.log(7.0))
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", ">i4", "<u4", ">i8", "<i8", ">u8", "<u8"])
-def test_losses_and_their_gradients_take_targets_of_any_integers(dtype: str) -> None:
+def test_losses_and_gradients_accept_targets_of_any_integer_dtype(dtype: str) -> None:
     logits, table = np.random.default_rng(1).standard_normal((2, 3, 3))
     targets = np.array([0, 2, 1])
     for op, back, inputs in (
@@ -99,11 +99,11 @@ def test_losses_and_their_gradients_take_targets_of_any_integers(dtype: str) -> 
 
 
 @pytest.mark.parametrize("dloss", [None, "1", [1.0], np.ones(1), {}], ids=str)
-def test_the_gradient_of_a_loss_is_a_number(dloss: Any) -> None:
+def test_refuses_dloss_that_is_not_a_number(dloss: Any) -> None:
     for op, back, inputs in (
         (na.cross_entropy, na.cross_entropy_backward, (np.eye(3),)),
         (na.linear_cross_entropy, na.linear_cross_entropy_backward, (np.eye(3), np.eye(3))),
     ):
         _, cache = op(*inputs, np.array([0, 2, 1]))
-        with pytest.raises(ValueError, match=rf"^{back.__name__}: dloss must be a single number, got .*; 1.0 for a"):
+        with pytest.raises(ValueError, match=rf"^{back.__name__}: dloss must be a single number, got .*; use 1.0 for"):
             back(dloss, cache)

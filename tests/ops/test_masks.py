@@ -1,4 +1,4 @@
-"""Chapter 4: True means this query may look at this key, and other conventions come in by name."""
+"""Chapter 4: True means this query may look at this key; adapters convert other conventions."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,20 @@ import pytest
 import numpy_attention as na
 
 
-def test_a_position_sees_itself_and_what_came_before() -> None:
+def test_causal_mask_shows_a_position_itself_and_earlier_positions() -> None:
     mask = na.causal_mask(5)
     assert mask.dtype == bool
     assert all(mask[i, j] == (j <= i) for i in range(5) for j in range(5))
 
 
 @pytest.mark.parametrize(("T_q", "T_k"), [(2, 5), (5, 2), (1, 7), (0, 3)])
-def test_the_last_query_stands_at_the_last_key(T_q: int, T_k: int) -> None:
+def test_last_query_has_the_position_of_the_last_key(T_q: int, T_k: int) -> None:
     longer = na.causal_mask(max(T_q, T_k))
     np.testing.assert_array_equal(na.causal_mask(T_q, T_k), longer[len(longer) - T_q :, len(longer) - T_k :])
 
 
 @pytest.mark.parametrize("T_k", [6, 9])
-def test_a_window_counts_its_own_key_and_no_more_than_there_are(T_k: int) -> None:
+def test_window_includes_own_position_and_stops_at_the_first_key(T_k: int) -> None:
     for window in (1, 3, 20):
         mask = na.sliding_window_mask(6, window, T_k)
         positions = np.arange(6) + T_k - 6
@@ -28,7 +28,7 @@ def test_a_window_counts_its_own_key_and_no_more_than_there_are(T_k: int) -> Non
         assert not (mask & ~na.causal_mask(6, T_k)).any()
 
 
-def test_padding_hides_keys_in_every_row_and_head(rng: np.random.Generator) -> None:
+def test_padding_mask_hides_keys_in_every_row_and_head(rng: np.random.Generator) -> None:
     lengths = np.array([2, 0, 5])
     mask = na.padding_mask(lengths, 5)
     assert mask.shape == (3, 1, 1, 5)
@@ -39,7 +39,7 @@ def test_padding_hides_keys_in_every_row_and_head(rng: np.random.Generator) -> N
     assert not na.scaled_dot_product_attention(q, k, v, mask=both)[1].weights[0, :, :, 2:].any()
 
 
-def test_one_mask_through_each_adapter(rng: np.random.Generator) -> None:
+def test_each_adapter_converts_to_the_same_mask(rng: np.random.Generator) -> None:
     mask = rng.random((3, 4)) < 0.5
     for blocked in (~mask, (~mask).astype(int), (~mask).astype(np.float32)):
         np.testing.assert_array_equal(na.mask_from_blocked(blocked), mask)
@@ -53,7 +53,7 @@ def test_one_mask_through_each_adapter(rng: np.random.Generator) -> None:
     (lambda: na.sliding_window_mask(3, 0), "window must be at least 1, got 0"),
     (lambda: na.padding_mask(np.array([4]), 3), r"lengths must be integers in \[0, 4\), got 4; is T = 3 the padded"),
     (lambda: na.padding_mask(np.array([-1]), 3), r"lengths must be integers in \[0, 4\), got -1"),
-    (lambda: na.padding_mask(np.array([[1]]), 3), r"lengths must be \(B,\), one length a sequence, got \(1, 1\)"),
+    (lambda: na.padding_mask(np.array([[1]]), 3), r"\(B,\), one length for each sequence, got \(1, 1\)"),
     (lambda: na.mask_from_blocked(np.array([0, 2])), "blocked must be made of 0 .visible. and 1 .hidden."),
     (lambda: na.mask_from_additive(np.array([0.0, -3.0])), "numbers in between are a bias"),
     (lambda: na.mask_from_additive(np.array([0.0, 1e9])), "additive must be made of 0 and numbers of -1e4 or below"),
@@ -61,7 +61,7 @@ def test_one_mask_through_each_adapter(rng: np.random.Generator) -> None:
     "causal of -1", "window with T_k -4", "window of 0", "length 4 of 3", "length -1", "lengths of two axes",
     "a 2 among 0 and 1", "a bias of -3", "plus for minus",
 ])
-def test_what_cannot_be_a_mask_is_refused(call: object, message: str) -> None:
+def test_refuses_invalid_mask_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -72,15 +72,15 @@ def test_what_cannot_be_a_mask_is_refused(call: object, message: str) -> None:
     (lambda: na.mask_from_additive(np.array([0, 1])), "for 0 and 1 use mask_from_blocked"),
     (lambda: na.mask_from_additive([0.0]), "additive must be an array"),
 ], ids=["lengths of floats", "a list for blocked", "integers for additive", "a list for additive"])
-def test_another_type_is_refused_with_the_adapter_to_use(call: object, message: str) -> None:
+def test_refuses_wrong_type_and_suggests_an_adapter(call: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call()
 
 
-def test_a_length_alone_is_told_that_it_is_one_before_its_size_is_looked_at() -> None:
-    with pytest.raises(ValueError, match=r"lengths must be \(B,\), one length a sequence"):
+def test_refuses_single_length_before_checking_its_size() -> None:
+    with pytest.raises(ValueError, match=r"lengths must be \(B,\), one length for each sequence"):
         na.padding_mask(np.array(9), 5)
 
 
-def test_no_lengths_are_a_batch_of_none() -> None:
+def test_empty_lengths_give_an_empty_batch() -> None:
     assert na.padding_mask([], 3).shape == (0, 1, 1, 3)

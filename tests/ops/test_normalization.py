@@ -1,4 +1,4 @@
-"""Chapter 9: mean 0 and variance 1, and the two directions that a norm does not let through."""
+"""Chapter 9: mean 0 and variance 1, and the two directions that a norm removes from the gradient."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ DTYPES = [np.float32, np.float64]
 
 
 def draw(rng: np.random.Generator, dtype: Any = np.float64) -> list[np.ndarray]:
-    """x with rows of many sizes, gamma, beta, and a gradient of the result."""
+    """Random x with rows of many sizes, gamma, beta, and a gradient of the result."""
     x = 3.0 + rng.standard_normal((4, 5, 7)) * rng.uniform(0.5, 5.0, (4, 5, 1))
     return [array.astype(dtype) for array in (x, *rng.standard_normal((2, 7)), rng.standard_normal(x.shape))]
 
@@ -26,14 +26,14 @@ def test_layer_norm_gives_mean_zero_and_variance_one(rng: np.random.Generator, d
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rms_norm_gives_a_root_mean_square_of_one_and_leaves_the_mean(rng: np.random.Generator, dtype: type) -> None:
+def test_rms_norm_gives_root_mean_square_one_and_keeps_the_mean(rng: np.random.Generator, dtype: type) -> None:
     x, *_ = draw(rng, dtype)
     y, _ = na.rms_norm(x, np.ones(7, dtype), eps=1e-9)
     np.testing.assert_allclose((y**2).mean(axis=-1), 1.0, rtol=1e-5)
     assert (np.abs(y.mean(axis=-1)) > 0.1).any()
 
 
-def test_shift_and_scale_of_a_row_change_nothing(rng: np.random.Generator) -> None:
+def test_layer_norm_ignores_shift_and_scale_of_a_row(rng: np.random.Generator) -> None:
     x, gamma, beta, _ = draw(rng)
     factor, shift = rng.uniform(0.5, 2.0, (2, 4, 5, 1))
     expected = na.layer_norm(x, gamma, beta, eps=1e-14)[0]
@@ -42,7 +42,7 @@ def test_shift_and_scale_of_a_row_change_nothing(rng: np.random.Generator) -> No
     assert not np.allclose(na.rms_norm(x + shift, gamma)[0], na.rms_norm(x, gamma)[0])
 
 
-def test_dx_is_at_right_angles_to_what_the_norm_does_not_let_through(rng: np.random.Generator) -> None:
+def test_dx_has_no_part_along_the_directions_that_the_norm_removes(rng: np.random.Generator) -> None:
     x, gamma, beta, dy = draw(rng)
     _, cache = na.layer_norm(x, gamma, beta, eps=1e-14)
     dx, _, _ = na.layer_norm_backward(dy, cache)
@@ -54,7 +54,7 @@ def test_dx_is_at_right_angles_to_what_the_norm_does_not_let_through(rng: np.ran
     assert (np.abs(dx.sum(axis=-1)) > 1e-3).any()
 
 
-def test_gamma_enters_before_the_means_are_taken(rng: np.random.Generator) -> None:
+def test_backward_multiplies_by_gamma_before_taking_means(rng: np.random.Generator) -> None:
     x, gamma, beta, dy = draw(rng)
     ones = np.ones(7)
     dx, _, _ = na.layer_norm_backward(dy, na.layer_norm(x, gamma, beta)[1])
@@ -62,7 +62,7 @@ def test_gamma_enters_before_the_means_are_taken(rng: np.random.Generator) -> No
     assert not np.allclose(dx, gamma * na.layer_norm_backward(dy, na.layer_norm(x, ones, beta)[1])[0])
 
 
-def test_gradients_of_gamma_and_beta_add_up_over_all_rows(rng: np.random.Generator) -> None:
+def test_gradients_of_gamma_and_beta_are_sums_over_rows(rng: np.random.Generator) -> None:
     x, gamma, beta, dy = draw(rng)
     _, cache = na.layer_norm(x, gamma, beta)
     _, dgamma, dbeta = na.layer_norm_backward(dy, cache)
@@ -70,7 +70,7 @@ def test_gradients_of_gamma_and_beta_add_up_over_all_rows(rng: np.random.Generat
     np.testing.assert_allclose(dgamma, (dy * cache.x_hat).sum(axis=(0, 1)))
 
 
-def test_a_constant_vector_gives_beta_and_a_finite_gradient(rng: np.random.Generator) -> None:
+def test_constant_vector_gives_beta_and_finite_gradient(rng: np.random.Generator) -> None:
     gamma, beta, dy = rng.standard_normal((3, 7))
     y, cache = na.layer_norm(np.full(7, 2.5), gamma, beta)
     np.testing.assert_array_equal(y, beta)
@@ -80,7 +80,7 @@ def test_a_constant_vector_gives_beta_and_a_finite_gradient(rng: np.random.Gener
     assert all(np.isfinite(grad).all() for grad in na.rms_norm_backward(dy, cache))
 
 
-def test_half_precision_takes_its_statistics_in_float32(rng: np.random.Generator) -> None:
+def test_float16_computes_statistics_in_float32(rng: np.random.Generator) -> None:
     x = (300.0 * rng.standard_normal((3, 1000))).astype(np.float16)  # the sum of squares is far beyond 65504
     gamma, beta, dy = np.ones(1000, np.float16), np.zeros(1000, np.float16), x / np.float16(300.0)
     y, cache = na.layer_norm(x, gamma, beta)
@@ -92,21 +92,21 @@ def test_half_precision_takes_its_statistics_in_float32(rng: np.random.Generator
 
 
 @pytest.mark.parametrize("eps", [0.0, -1e-5])
-def test_eps_is_positive_and_the_error_says_why(eps: float) -> None:
+def test_refuses_eps_that_is_not_positive_and_explains_why(eps: float) -> None:
     with pytest.raises(ValueError, match=r"layer_norm: eps must be above 0 and finite, got .* dividing by zero"):
         na.layer_norm(np.ones((2, 7)), np.ones(7), np.ones(7), eps)
     with pytest.raises(ValueError, match="rms_norm: eps must be above 0 and finite"):
         na.rms_norm(np.ones((2, 7)), np.ones(7), eps)
 
 
-def test_parameters_have_the_width_of_the_last_axis() -> None:
+def test_refuses_parameters_of_another_width() -> None:
     with pytest.raises(ValueError, match=r"layer_norm: beta must be \(d,\) = \(7,\) as in x \(5, 7\), got \(5, 7\)"):
         na.layer_norm(np.ones((5, 7)), np.ones(7), np.ones((5, 7)))
     with pytest.raises(ValueError, match=r"rms_norm: x must be \(\.\.\., d\) with d at least 1"):
         na.rms_norm(np.ones((5, 0)), np.ones(0))
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
     x, gamma, beta, dy = draw(rng, np.float32)
     for backward, cache in ((na.layer_norm_backward, na.layer_norm(x, gamma, beta)[1]),
                             (na.rms_norm_backward, na.rms_norm(x, gamma)[1])):

@@ -1,4 +1,4 @@
-"""Chapter 8: three ways to say where a token stands."""
+"""Chapter 8: three ways to add the position of a token."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,14 @@ import numpy_attention as na
 
 
 @pytest.mark.parametrize("d_model", [6, 7, 1])
-def test_a_table_of_sines_and_cosines_from_fast_to_slow(d_model: int) -> None:
+def test_table_holds_sines_and_cosines_from_fast_to_slow(d_model: int) -> None:
     table = na.sinusoidal_positions(5, d_model, dtype=np.float64)
     for column in range(d_model):
         frequency = 10000.0 ** (-(column - column % 2) / d_model)
         np.testing.assert_allclose(table[:, column], (np.cos if column % 2 else np.sin)(np.arange(5) * frequency))
 
 
-def test_moving_on_turns_every_pair_by_an_angle_that_does_not_depend_on_the_position() -> None:
+def test_moving_forward_turns_each_pair_by_an_angle_independent_of_position() -> None:
     table = na.sinusoidal_positions(9, 6, dtype=np.float64)
     pairs = table[:, 0::2] * 1j + table[:, 1::2]  # cos + i sin
     turns = pairs[3:] / pairs[:-3]
@@ -23,7 +23,7 @@ def test_moving_on_turns_every_pair_by_an_angle_that_does_not_depend_on_the_posi
 
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_turn_keeps_lengths_and_the_turn_back_undoes_it(rng: np.random.Generator, pairing: str, dtype: type) -> None:
+def test_rotary_keeps_lengths_and_its_backward_turns_back(rng: np.random.Generator, pairing: str, dtype: type) -> None:
     x, positions = rng.standard_normal((2, 3, 5, 8)).astype(dtype), rng.integers(0, 1000, 5)
     y, cache = na.rotary(x, positions, pairing=pairing)
     assert y.dtype == dtype
@@ -32,7 +32,7 @@ def test_a_turn_keeps_lengths_and_the_turn_back_undoes_it(rng: np.random.Generat
 
 
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
-def test_scores_of_turned_vectors_depend_on_the_distance_alone(rng: np.random.Generator, pairing: str) -> None:
+def test_scores_of_turned_vectors_depend_only_on_distance(rng: np.random.Generator, pairing: str) -> None:
     q, k = rng.standard_normal((2, 1, 8))
 
     def score(t: int, s: int) -> float:
@@ -43,26 +43,26 @@ def test_scores_of_turned_vectors_depend_on_the_distance_alone(rng: np.random.Ge
     assert abs(score(7, 3) - score(3, 7)) > 1e-3
 
 
-def test_position_zero_turns_nothing(rng: np.random.Generator) -> None:
+def test_rotary_changes_nothing_at_position_zero(rng: np.random.Generator) -> None:
     x = rng.standard_normal((4, 6))
     np.testing.assert_array_equal(na.rotary(x, np.zeros(4, int))[0], x)
 
 
-def test_the_pairings_differ_by_an_order_of_the_columns_only(rng: np.random.Generator) -> None:
+def test_pairings_differ_only_in_the_order_of_columns(rng: np.random.Generator) -> None:
     x, positions = rng.standard_normal((5, 8)), np.arange(5)
     order = np.arange(8).reshape(4, 2).T.reshape(-1)  # 0 2 4 6 1 3 5 7
     half, _ = na.rotary(x[:, order], positions)
     np.testing.assert_allclose(half, na.rotary(x, positions, pairing="interleaved")[0][:, order])
 
 
-def test_far_positions_keep_their_digits(rng: np.random.Generator) -> None:
+def test_far_positions_are_accurate_in_float32(rng: np.random.Generator) -> None:
     x, positions = rng.standard_normal((3, 8)), np.array([10**6, 10**6 + 1, 10**7])
     exact = na.rotary(x, positions)[0]
     np.testing.assert_allclose(na.rotary(x.astype(np.float32), positions)[0], exact, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 6, 8, 12, 16])
-def test_slopes_fall_and_lie_between_zero_and_one(num_heads: int) -> None:
+def test_slopes_decrease_and_are_between_zero_and_one(num_heads: int) -> None:
     slopes = na.alibi_slopes(num_heads)
     assert slopes.shape == (num_heads,)
     assert len(set(slopes.tolist())) == num_heads
@@ -72,16 +72,16 @@ def test_slopes_fall_and_lie_between_zero_and_one(num_heads: int) -> None:
     assert (np.diff(slopes[lower:]) < 0).all()
 
 
-def test_the_bias_is_the_slope_times_the_distance_and_the_last_query_stands_at_the_last_key() -> None:
+def test_alibi_bias_is_minus_slope_times_distance() -> None:
     bias = na.alibi_bias(3, 2, 5, dtype=np.float64)
     distance = np.array([[3, 2, 1, 0, 1], [4, 3, 2, 1, 0]])
     np.testing.assert_allclose(bias, -na.alibi_slopes(3)[:, None, None] * distance)
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused() -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype() -> None:
     _, cache = na.rotary(np.ones((3, 5, 8), np.float32), np.arange(5))
     with pytest.raises(ValueError, match=r"rotary_backward: dy must be \(3, 5, 8\)"):
-        na.rotary_backward(np.ones((2, 5, 8), np.float32), cache)  # would broadcast as well
+        na.rotary_backward(np.ones((2, 5, 8), np.float32), cache)  # this shape would broadcast
     with pytest.raises(TypeError, match="rotary_backward: dy must be float32"):
         na.rotary_backward(np.ones((3, 5, 8)), cache)
 
@@ -102,6 +102,6 @@ def test_a_gradient_that_does_not_fit_the_result_is_refused() -> None:
     "odd d_k", "another pairing", "four for five", "two axes for one", "bool", "a range", "length -1", "no width",
     "slopes of no heads", "bias of no heads", "T_k -1",
 ])
-def test_what_has_no_position_is_refused(call: object, error: type[Exception], message: str) -> None:
+def test_refuses_invalid_positions_and_sizes(call: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(np.ones((5, 8)))

@@ -16,7 +16,7 @@ def test_rows_are_positive_and_sum_to_one_along_their_axis(rng: np.random.Genera
         np.testing.assert_allclose(y.sum(axis), 1.0)
 
 
-def test_a_number_added_to_a_whole_row_changes_nothing(rng: np.random.Generator) -> None:
+def test_adding_a_number_to_a_whole_row_changes_nothing(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
     np.testing.assert_allclose(na.softmax(x + 700.0 * rng.standard_normal((3, 1)))[0], na.softmax(x)[0])
 
@@ -30,7 +30,7 @@ def test_large_scores_give_the_softmax_of_their_differences(dtype: type) -> None
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_of_minus_infinity_gets_zeros_and_passes_zero_gradient(rng: np.random.Generator, dtype: type) -> None:
+def test_row_of_minus_infinity_gets_zeros_and_zero_gradient(rng: np.random.Generator, dtype: type) -> None:
     x = rng.standard_normal((3, 5)).astype(dtype)
     x[1] = -np.inf
     y, cache = na.softmax(x)
@@ -40,13 +40,13 @@ def test_a_row_of_minus_infinity_gets_zeros_and_passes_zero_gradient(rng: np.ran
     assert np.isfinite(dx).all()
 
 
-def test_the_backward_is_the_jacobian_times_dy(rng: np.random.Generator) -> None:
+def test_backward_is_jacobian_times_dy(rng: np.random.Generator) -> None:
     x, dy = rng.standard_normal((2, 5))
     y, cache = na.softmax(x)
     np.testing.assert_allclose(na.softmax_backward(dy, cache), (np.diag(y) - np.outer(y, y)) @ dy)
 
 
-def test_rows_of_dx_sum_to_zero_and_a_dy_of_ones_proves_nothing(rng: np.random.Generator) -> None:
+def test_rows_of_dx_sum_to_zero_and_dy_of_ones_gives_zero(rng: np.random.Generator) -> None:
     y, cache = na.softmax(rng.standard_normal((3, 4, 5)), axis=1)
     dx = na.softmax_backward(rng.standard_normal(y.shape), cache)
     assert np.abs(dx).max() > 0.01
@@ -56,7 +56,7 @@ def test_rows_of_dx_sum_to_zero_and_a_dy_of_ones_proves_nothing(rng: np.random.G
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axis", [-1, 0])
-def test_out_may_be_the_argument_itself(rng: np.random.Generator, dtype: type, axis: int) -> None:
+def test_out_may_be_the_input_itself(rng: np.random.Generator, dtype: type, axis: int) -> None:
     x, dy = rng.standard_normal((2, 3, 5)).astype(dtype)
     y, cache = na.softmax(x, axis)
     dx = na.softmax_backward(dy, cache)
@@ -69,7 +69,7 @@ def test_out_may_be_the_argument_itself(rng: np.random.Generator, dtype: type, a
     np.testing.assert_array_equal(dy, dx)
 
 
-def test_half_precision_loses_no_more_than_its_own_rounding(rng: np.random.Generator) -> None:
+def test_float16_error_is_only_its_round_off(rng: np.random.Generator) -> None:
     x, dy = rng.standard_normal((2, 3, 400)).astype(np.float16)
     y, cache = na.softmax(x)
     y_exact, cache_exact = na.softmax(x.astype(np.float64))
@@ -80,13 +80,13 @@ def test_half_precision_loses_no_more_than_its_own_rounding(rng: np.random.Gener
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((), -1), ((3, 0), -1), ((3, 4), 2)])
-def test_there_must_be_something_to_choose_from(shape: tuple[int, ...], axis: int) -> None:
+def test_refuses_empty_axis(shape: tuple[int, ...], axis: int) -> None:
     with pytest.raises(ValueError, match=r"softmax: x must be an array with at least one element along axis"):
         na.softmax(np.ones(shape), axis)
 
 
 @pytest.mark.parametrize("out", [np.ones((3, 4)), np.ones((2, 4), np.float32), [1.0]], ids=["shape", "dtype", "list"])
-def test_what_cannot_hold_the_result_is_refused(out: object) -> None:
+def test_refuses_out_of_wrong_shape_or_dtype(out: object) -> None:
     x = np.ones((2, 4))
     _, cache = na.softmax(x)
     with pytest.raises((TypeError, ValueError), match=r"softmax: out must be .*, got"):

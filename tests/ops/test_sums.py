@@ -1,4 +1,4 @@
-"""Chapter 1, appendix: the fast sums are the sums of NumPy."""
+"""Chapter 1, appendix: the fast sums equal NumPy's sums."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,11 @@ from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, sum_
 
 @pytest.fixture(params=[np.float32, np.float64])
 def strided(request: pytest.FixtureRequest, rng: np.random.Generator) -> np.ndarray:
-    """No axis is contiguous."""
+    """A random array in which no axis is contiguous."""
     return rng.standard_normal((10, 7, 9)).astype(request.param).swapaxes(0, 2)[::2, ::-1, ::3]
 
 
-def test_the_sum_over_rows_is_that_along_axis_0(strided: np.ndarray) -> None:
+def test_sum_over_rows_equals_sum_along_axis_0(strided: np.ndarray) -> None:
     x = strided[:, 3]
     np.testing.assert_allclose(sum_over_rows(x), x.sum(axis=0), rtol=1e-5, atol=1e-6)
     assert sum_over_rows(x).dtype == x.dtype
@@ -28,7 +28,7 @@ def test_sums_and_dots_in_rows_keep_the_axis(strided: np.ndarray, axis: int) -> 
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
-def test_the_maximum_in_rows_is_the_maximum_to_the_bit(strided: np.ndarray, axis: int) -> None:
+def test_max_in_rows_equals_numpy_max_bit_for_bit(strided: np.ndarray, axis: int) -> None:
     strided[strided > 0.5] = 0.5  # ties
     strided[1], strided[0, 2, 1] = -np.inf, np.nan
     np.testing.assert_array_equal(max_in_rows(strided, axis), strided.max(axis, keepdims=True))
@@ -36,12 +36,12 @@ def test_the_maximum_in_rows_is_the_maximum_to_the_bit(strided: np.ndarray, axis
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 1), (0, 3), (2, 0, 3)])
-def test_the_maximum_in_rows_of_few_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+def test_max_in_rows_works_for_few_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
     x = rng.standard_normal(shape)
     np.testing.assert_array_equal(max_in_rows(x), x.max(axis=-1, keepdims=True))
 
 
-def test_only_float16_is_made_wide() -> None:
+def test_wide_converts_only_float16() -> None:
     halves = np.full(4096, 0.5, dtype=np.float16)
     assert float(sum_in_rows(wide(halves))[0]) == 2048.0
     for dtype in (np.float32, np.float64):

@@ -1,4 +1,4 @@
-"""Chapter 12: the attention of Chapter 6, whatever the tiles."""
+"""Chapter 12: the attention of Chapter 6, for tiles of any size."""
 
 import importlib
 import tracemalloc
@@ -16,7 +16,7 @@ B, H, d_k, d_v = 2, 6, 5, 3
 
 
 def draw(rng: np.random.Generator, T_q: int, T_k: int, num_kv_heads: int = H, dtype: Any = np.float64) -> list[Any]:
-    """q, k, v and a gradient of the result."""
+    """Random q, k, v and a gradient of the result."""
     shapes = [(B, H, T_q, d_k), (B, num_kv_heads, T_k, d_k), (B, num_kv_heads, T_k, d_v), (B, H, T_q, d_v)]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
@@ -30,15 +30,15 @@ def assert_same_as_chapter_6(arrays: list[Any], mask: Any = None, plain_mask: An
     grads = na.tiled_attention_backward(dy, cache)
     plain_grads = na.scaled_dot_product_attention_backward(dy, plain_cache)[:3]
     rtol = 1e4 * float(np.finfo(y.dtype).eps)
-    for ours, theirs in zip((y, *grads), (plain_y, *plain_grads), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol / 10)
-        assert ours.dtype == theirs.dtype
+    for found, expected in zip((y, *grads), (plain_y, *plain_grads), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol / 10)
+        assert found.dtype == expected.dtype
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 7, 256])
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize(("T_q", "T_k"), [(7, 7), (4, 9), (9, 4)])
-def test_every_size_of_tile_gives_chapter_6_also_for_grouped_heads(
+def test_every_tile_size_gives_chapter_6_with_and_without_grouped_heads(
     rng: np.random.Generator, block_size: int, num_kv_heads: int, T_q: int, T_k: int
 ) -> None:
     arrays = draw(rng, T_q, T_k, num_kv_heads)
@@ -50,12 +50,12 @@ def test_every_size_of_tile_gives_chapter_6_also_for_grouped_heads(
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (1, 8), (5, 1), (B, 1, 1, 8), (H, 5, 8), (1, H, 5, 1)])
-def test_a_mask_is_cut_into_tiles_however_it_is_broadcast(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+def test_masks_of_any_broadcast_shape_are_cut_into_tiles(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
     mask = rng.random(shape) < 0.6
     assert_same_as_chapter_6(draw(rng, 5, 8, 2), mask, block_size=3)
 
 
-def test_many_heads_share_a_tile_where_texts_are_short(rng: np.random.Generator, monkeypatch: Any) -> None:
+def test_short_texts_compute_many_heads_in_one_tile(rng: np.random.Generator, monkeypatch: Any) -> None:
     arrays = draw(rng, 4, 5, dtype=np.float32)
     for elements in (1, 4 * 5 * 5, 2**17):  # one head at a time, five of twelve, all
         monkeypatch.setattr(tiles, "TILE_ELEMENTS", elements)
@@ -74,7 +74,7 @@ def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np
 
 
 @pytest.mark.parametrize("size", [(1, 4), (4, 1), (2, 5), (5, 3)])
-def test_tiles_need_not_be_square(
+def test_tiles_may_be_rectangles(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     chapter_12 = importlib.import_module("numpy_attention.ops.tiled_attention")
@@ -85,23 +85,23 @@ def test_tiles_need_not_be_square(
     assert_same_as_chapter_6(arrays, None, na.sliding_window_mask(7, 3, 9), causal=True, window=3)
 
 
-def test_every_weight_can_be_made_again_from_one_number_a_query(rng: np.random.Generator) -> None:
+def test_weights_can_be_recomputed_from_one_number_per_query(rng: np.random.Generator) -> None:
     q, k, v, _ = draw(rng, 5, 8)
     _, cache = na.tiled_attention(q, k, v, scale=1.0, block_size=3)
     weights = np.exp(q @ k.swapaxes(-1, -2) - cache.L.reshape(B, H, 5, 1))
     np.testing.assert_allclose(weights, na.scaled_dot_product_attention(q, k, v, scale=1.0)[1].weights)
 
 
-def test_nothing_in_the_cache_is_as_large_as_the_scores(rng: np.random.Generator) -> None:
+def test_cache_holds_no_array_as_large_as_the_scores(rng: np.random.Generator) -> None:
     q, k, v = rng.standard_normal((3, 64, 4)).astype(np.float32)
     _, cache = na.tiled_attention(q, k, v, causal=True, block_size=16)
     assert max(field.size for field in cache if isinstance(field, np.ndarray)) < 64 * 64 / 8
 
 
-# OpenBLAS now and then flags a product of finite numbers (numpy issue 24067), for lanes that hold no number of ours; a
-# NaN in a product of ours is not the same as Chapter 6.
+# OpenBLAS sometimes flags a product of finite numbers (numpy issue 24067), because of lanes outside our arrays. A NaN
+# inside our arrays would still differ from Chapter 6.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
-def test_scores_of_a_thousand_neither_overflow_nor_vanish(rng: np.random.Generator) -> None:
+def test_scores_of_a_thousand_do_not_overflow_or_vanish(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
     with np.errstate(over="raise", invalid="warn"):
         assert_same_as_chapter_6([300.0 * q, k, v, dy], block_size=2)
@@ -113,7 +113,7 @@ def test_empty_arrays_stay_empty() -> None:
     assert [grad.shape for grad in na.tiled_attention_backward(y, cache)] == [(0, 3, 5), (0, 4, 5), (0, 4, 2)]
 
 
-def test_half_precision_is_refused_as_a_type_and_a_tile_holds_something() -> None:
+def test_refuses_float16_and_empty_tiles() -> None:
     q = np.ones((3, 4))
     with pytest.raises(TypeError, match="tiled_attention: q must be float32 or float64, got float16"):
         na.tiled_attention(*[q.astype(np.float16)] * 3)
@@ -121,7 +121,7 @@ def test_half_precision_is_refused_as_a_type_and_a_tile_holds_something() -> Non
         na.tiled_attention(q, q, q, block_size=0)
 
 
-def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
     _, cache = na.tiled_attention(q, k, v)
     with pytest.raises(ValueError, match=r"dy must be \(2, 6, 5, 3\)"):
@@ -130,30 +130,30 @@ def test_a_gradient_that_does_not_fit_the_result_is_refused(rng: np.random.Gener
         na.tiled_attention_backward(dy.astype(np.float64), cache)
 
 
-class Drawn(np.random.Generator):
-    """A generator whose numbers are given: it makes the dense form drop what the tiles have dropped."""
+class GivenMask(np.random.Generator):
+    """A generator that returns a given mask: the dense form then drops the same weights as the tiles."""
 
-    def __init__(self, kept: np.ndarray) -> None:
+    def __init__(self, keep_mask: np.ndarray) -> None:
         super().__init__(np.random.PCG64(0))
-        self.kept = kept
+        self.keep_mask = keep_mask
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        return self.kept.reshape(size).astype(np.float32)
+        return self.keep_mask.reshape(size).astype(np.float32)
 
 
-def kept_by(cache: Any) -> np.ndarray:
-    """Which weights the tiles of a call have kept, put together to the whole (..., H_q, T_q, T_k)."""
+def keep_mask_of(cache: Any) -> np.ndarray:
+    """The weights that the tiles of a call did not drop, as one mask (..., H_q, T_q, T_k)."""
     q, k = cache.q, cache.k
     N = int(np.prod(k.shape[:-2]))
     G, T_q, T_k, size = int(np.prod(q.shape[:-2])) // N, q.shape[-2], k.shape[-2], cache.tile
-    kept = np.ones((N, G, T_q, T_k), bool)
+    keep_mask = np.ones((N, G, T_q, T_k), bool)
     for heads in tiles.head_tiles((N, G, T_q, 1), T_k, size):
         for rows in tiles.query_tiles(T_q, size):
             for columns in tiles.key_tiles(rows, T_q, T_k, size, cache.band):
-                there = kept[heads, :, rows, columns]
-                s = np.zeros((len(there), G * there.shape[2], there.shape[3]))
-                there[...] = (cache.dropout.factors(s, heads, rows, columns) > 0).reshape(there.shape)
-    return kept.reshape(*q.shape[:-1], T_k)
+                tile = keep_mask[heads, :, rows, columns]
+                s = np.zeros((len(tile), G * tile.shape[2], tile.shape[3]))
+                tile[...] = (cache.dropout.factors(s, heads, rows, columns) > 0).reshape(tile.shape)
+    return keep_mask.reshape(*q.shape[:-1], T_k)
 
 
 @settings(max_examples=150, deadline=None, database=None)
@@ -163,7 +163,7 @@ def kept_by(cache: Any) -> np.ndarray:
     alibi=st.booleans(), dropout=st.sampled_from([0.0, 0.4]), masked=st.sampled_from(["", "pairs", "keys", "heads"]),
     elements=st.sampled_from([1, 60, 2**17]),
 )
-def test_all_options_together_are_chapter_6_with_the_masks_of_chapter_4_and_the_bias_of_chapter_8(
+def test_all_options_together_equal_chapter_6_with_mask_and_bias(
     seed: int, T_q: int, T_k: int, groups: int, block_size: int, window: int | None, causal: bool, alibi: bool,
     dropout: float, masked: str, elements: int
 ) -> None:
@@ -182,7 +182,7 @@ def test_all_options_together_are_chapter_6_with_the_masks_of_chapter_4_and_the_
             q, k, v, mask, causal, block_size=block_size, window=window, slopes=slopes, dropout=dropout, rng=rng
         )
         grads = na.tiled_attention_backward(dy, cache)
-        kept = kept_by(cache) if dropout else None
+        keep_mask = keep_mask_of(cache) if dropout else None
     finally:
         tiles.TILE_ELEMENTS = before
 
@@ -191,24 +191,24 @@ def test_all_options_together_are_chapter_6_with_the_masks_of_chapter_4_and_the_
         seen = na.causal_mask(T_q, T_k) if window is None else na.sliding_window_mask(T_q, window, T_k)
     dense_y, dense_cache = na.scaled_dot_product_attention(
         q, k, v, seen if mask is None else seen & mask, na.alibi_bias(H, T_q, T_k, np.float64) if alibi else None,
-        dropout=dropout, rng=None if kept is None else Drawn(kept)
+        dropout=dropout, rng=None if keep_mask is None else GivenMask(keep_mask)
     )
     dense_grads = na.scaled_dot_product_attention_backward(dy, dense_cache)[:3]
-    for ours, theirs in zip((y, *grads), (dense_y, *dense_grads), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    for found, expected in zip((y, *grads), (dense_y, *dense_grads), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(na.tiled_attention_weights(cache), dense_cache.weights, rtol=1e-12, atol=1e-14)
 
 
-def test_dropout_drops_its_share_of_the_weights_and_keeps_their_mean(rng: np.random.Generator) -> None:
+def test_dropout_drops_its_share_of_the_weights_and_keeps_the_mean(rng: np.random.Generator) -> None:
     q, k = np.zeros((2, 3, 300, 4))
     ones = np.ones((3, 300, 1))
     y, cache = na.tiled_attention(q, k, ones, dropout=0.3, rng=rng, block_size=128)
-    assert abs((~kept_by(cache)).mean() - 0.3) < 0.005
+    assert abs((~keep_mask_of(cache)).mean() - 0.3) < 0.005
     assert abs(y.mean() - 1.0) < 0.005
     assert y.std() > 0.01
 
 
-def test_a_generator_gives_one_key_a_call_so_that_a_seed_repeats_it(rng: np.random.Generator) -> None:
+def test_dropout_draws_one_key_per_call_and_a_seed_repeats_it(rng: np.random.Generator) -> None:
     q, k, v, _ = draw(rng, 9, 9)
     how: dict[str, Any] = {"dropout": 0.5, "block_size": 4}
     one, two = np.random.default_rng(1), np.random.default_rng(1)
@@ -222,7 +222,7 @@ def test_a_generator_gives_one_key_a_call_so_that_a_seed_repeats_it(rng: np.rand
 @pytest.mark.parametrize("options", [
     {}, {"window": 300}, {"slopes": na.alibi_slopes(2)}, {"dropout": 0.2, "rng": np.random.default_rng(0)}
 ], ids=["causal", "window", "slopes", "dropout"])
-def test_no_option_makes_an_array_of_all_pairs(options: Any) -> None:
+def test_no_option_needs_an_array_of_all_pairs(options: Any) -> None:
     T = 4096
     q, k, v, dy = np.random.default_rng(0).standard_normal((4, 2, T, 8)).astype(np.float32)
     tracemalloc.start()
@@ -233,11 +233,11 @@ def test_no_option_makes_an_array_of_all_pairs(options: Any) -> None:
     assert peak < T * T * 4 / 8
 
 
-def test_options_that_cannot_be_are_refused_by_name() -> None:
+def test_refuses_invalid_options_by_name() -> None:
     q = np.ones((2, 3, 4))
     for options, words in (
         ({"window": 0, "causal": True}, "window must be at least 1, got 0"),
-        ({"window": 2}, "causal must be True where a window is given, got False"),
+        ({"window": 2}, "causal must be True with a window, got False"),
         ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\), one for each head of q \(2, 3, 4\), got \(3,\)"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ):

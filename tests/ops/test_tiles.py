@@ -1,4 +1,4 @@
-"""Chapter 12, appendix: every trial of what has no backward, and what a band costs."""
+"""Chapter 12, appendix: functions without a backward against plain formulas, and the cost of a band."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from tests.mutations.values import VALUES, stands_in
 
 
 @pytest.mark.parametrize("name", [name for name in VALUES if stands_in(tiles, name)])
-def test_tiles_are_what_plain_formulas_say(name: str) -> None:
+def test_tiles_agree_with_plain_formulas(name: str) -> None:
     VALUES[name](getattr(tiles, name))
 
 
 @pytest.mark.parametrize("block_size", [64, None])
-def test_the_tiles_of_a_window_grow_in_number_with_the_text_and_not_with_its_square(block_size: int | None) -> None:
+def test_number_of_tiles_of_a_window_grows_linearly_with_the_text(block_size: int | None) -> None:
     size = tiles.tile_size(block_size, 4096, True)
 
     def scores(T: int, band: na.Band) -> int:
@@ -29,14 +29,14 @@ def test_the_tiles_of_a_window_grow_in_number_with_the_text_and_not_with_its_squ
     assert scores(4096, na.Band(causal=True)) > 4096 * 2048
 
 
-def test_a_mask_is_not_widened_to_all_heads() -> None:
+def test_mask_is_not_widened_to_all_heads() -> None:
     q, mask = np.zeros((3, 4, 50, 2)), np.ones((3, 1, 50, 60), bool)
     pairs = tiles.Pairs(mask, na.Band(), q, 60, (12, 1))
     assert pairs.mask is not None
     assert np.shares_memory(pairs.mask, mask)
 
 
-def test_bits_of_dropout_do_not_depend_on_the_order_of_the_tiles() -> None:
+def test_dropout_does_not_depend_on_the_order_of_the_tiles() -> None:
     drop, s = tiles.TileDropout(0.5, 11), np.zeros((1, 4, 4), np.float32)
     cuts = slice(0, 4), slice(4, 8)
     places: list[Any] = [(heads, rows, columns) for heads in cuts for rows in cuts for columns in cuts]

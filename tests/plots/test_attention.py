@@ -1,4 +1,4 @@
-"""Pictures of attention: rows are queries, columns keys; every head and every layer in its place."""
+"""Pictures of attention: rows are queries, columns are keys; every head and layer has its place."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_rows_are_queries_and_columns_are_keys(rng: np.random.Generator) -> None
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("key", "query")
 
 
-def test_the_axes_can_be_given_names(rng: np.random.Generator) -> None:
+def test_axes_have_the_given_names(rng: np.random.Generator) -> None:
     names = {"x": "read", "y": "written"}
     axes = plots.attention_map(weights_of(rng, 2, 3), **names).axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("read", "written")
@@ -29,12 +29,12 @@ def test_the_axes_can_be_given_names(rng: np.random.Generator) -> None:
     ("shape", "tokens", "said"),
     [((2, 3, 3), None, r"weights\[0, 0\]"), ((0, 3), None, "one matrix"), ((3, 3), ["a", "b"], "3 labels.*got 2")],
 )
-def test_wrong_arguments_of_one_head_are_named(shape: tuple[int, ...], tokens: list[str] | None, said: str) -> None:
+def test_error_names_wrong_argument_of_one_head(shape: tuple[int, ...], tokens: list[str] | None, said: str) -> None:
     with pytest.raises(ValueError, match=f"attention_map: .*{said}"):
         plots.attention_map(np.zeros(shape), tokens)
 
 
-def test_every_head_has_its_own_panel_on_one_scale(rng: np.random.Generator) -> None:
+def test_each_head_has_a_panel_and_all_share_one_scale(rng: np.random.Generator) -> None:
     weights = weights_of(rng, 5, 3, 4)
     figure = plots.attention_heads(weights, ["a", "b", "c"])
     panels = [axes for axes in figure.axes if axes.images and axes.get_title()]
@@ -45,7 +45,7 @@ def test_every_head_has_its_own_panel_on_one_scale(rng: np.random.Generator) -> 
         assert ticks(axes.yaxis) == ["a", "b", "c"]
 
 
-def test_layers_are_rows_and_the_chosen_sequence_is_drawn(rng: np.random.Generator) -> None:
+def test_layers_are_rows_and_only_the_chosen_sequence_is_drawn(rng: np.random.Generator) -> None:
     weights = {"blocks.0.attention": weights_of(rng, 2, 3, 4, 5), "blocks.1.attention": weights_of(rng, 2, 1, 4, 5)}
     figure = plots.attention_layers(weights, sequence=1)
     panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
@@ -62,16 +62,16 @@ def test_one_layer_keeps_its_name(rng: np.random.Generator) -> None:
     assert figure.axes[0].get_title() == "encoder.0, head 0"
 
 
-def test_wrong_arguments_of_a_grid_are_named(rng: np.random.Generator) -> None:
+def test_error_names_the_wrong_argument_of_a_grid(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=r"attention_heads: weights must be \(H, T_q, T_k\).*weights\[0\]"):
         plots.attention_heads(weights_of(rng, 2, 5, 3, 4))
     with pytest.raises(ValueError, match="at least one layer"):
         plots.attention_layers({})
-    with pytest.raises(ValueError, match="one \\(T_q, T_k\\) in all layers"):
+    with pytest.raises(ValueError, match="the same \\(T_q, T_k\\) in all layers"):
         plots.attention_layers({"a": weights_of(rng, 1, 1, 2, 2), "b": weights_of(rng, 1, 1, 2, 3)})
 
 
-def test_only_a_sequence_of_the_batch_is_drawn(rng: np.random.Generator) -> None:
+def test_refuses_sequence_outside_the_batch(rng: np.random.Generator) -> None:
     weights = {"a": weights_of(rng, 2, 1, 2, 2), "b": weights_of(rng, 3, 1, 2, 2)}
     for sequence in (2, -3, 1.0, None):
         with pytest.raises((TypeError, ValueError), match=r"attention_layers: sequence must be .*in \[-2, 2\), got"):
@@ -80,6 +80,6 @@ def test_only_a_sequence_of_the_batch_is_drawn(rng: np.random.Generator) -> None
     assert np.array_equal(drawn, weights["b"][-1, 0])
 
 
-def test_layers_without_names_are_refused(rng: np.random.Generator) -> None:
+def test_refuses_layers_without_names(rng: np.random.Generator) -> None:
     with pytest.raises(TypeError, match=r"weights must be a dict .*, got list; model.attention_weights\(ids\)"):
         plots.attention_layers([weights_of(rng, 1, 1, 2, 2)])  # type: ignore[arg-type]

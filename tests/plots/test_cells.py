@@ -1,4 +1,4 @@
-"""Cells: every number lands in its own and can be read, what is hidden is hatched, labels are plain text."""
+"""Cells: every number is in its cell and readable, hidden pairs are hatched, labels are plain text."""
 
 import matplotlib as mpl
 import numpy as np
@@ -8,8 +8,8 @@ from numpy_attention import plots
 from tests.plots.pictures import WORDS, cells, lightness, ticks, weights_of
 
 
-def test_each_cell_shows_its_own_weight_with_two_decimals(rng: np.random.Generator) -> None:
-    weights = weights_of(rng, 3, 7)  # as many rows as columns would hide a transposition
+def test_each_cell_shows_its_weight_with_two_decimals(rng: np.random.Generator) -> None:
+    weights = weights_of(rng, 3, 7)  # a square matrix would hide a transposition
     texts = cells(plots.attention_map(weights).axes[0])
     assert texts == {(i, j): f"{weights[i, j]:.2f}" for i in range(3) for j in range(7)}
 
@@ -19,13 +19,13 @@ def test_keys_default_to_the_queries_in_self_attention_only(rng: np.random.Gener
     assert "hopes" not in ticks(plots.attention_map(weights_of(rng, 6, 5), WORDS).axes[0].xaxis)
 
 
-def test_many_cells_carry_no_numbers_unless_asked(rng: np.random.Generator) -> None:
+def test_large_maps_show_no_numbers_by_default(rng: np.random.Generator) -> None:
     assert not plots.attention_map(weights_of(rng, 3, 11)).axes[0].texts
     assert len(plots.attention_map(weights_of(rng, 3, 11), numbers=True).axes[0].texts) == 33
     assert not plots.attention_map(weights_of(rng, 3, 4), numbers=False).axes[0].texts
 
 
-def test_numbers_stand_out_from_their_cell(rng: np.random.Generator) -> None:
+def test_numbers_contrast_with_their_cell(rng: np.random.Generator) -> None:
     weights = np.linspace(0.0, 1.0, 30).reshape(5, 6)
     axes = plots.attention_map(weights).axes[0]
     image = axes.images[0]
@@ -35,7 +35,7 @@ def test_numbers_stand_out_from_their_cell(rng: np.random.Generator) -> None:
         assert abs(cell - ink) > 0.35, f"{text.get_text()} is hard to read"
 
 
-def test_there_is_a_colour_bar_from_zero_to_the_largest_weight(rng: np.random.Generator) -> None:
+def test_colour_bar_runs_from_zero_to_the_largest_weight(rng: np.random.Generator) -> None:
     weights = weights_of(rng, 5, 4)
     figure = plots.attention_map(weights)
     assert len(figure.axes) == 2
@@ -43,7 +43,7 @@ def test_there_is_a_colour_bar_from_zero_to_the_largest_weight(rng: np.random.Ge
     assert figure.axes[0].images[0].get_clim() == (0.0, weights.max())
 
 
-def test_hidden_pairs_are_hatched_and_carry_no_number(rng: np.random.Generator) -> None:
+def test_hidden_pairs_are_hatched_without_a_number(rng: np.random.Generator) -> None:
     mask = np.array([[True, False, True], [False, False, False]])
     axes = plots.attention_map(weights_of(rng, 2, 3) * mask, mask=mask).axes[0]
     assert set(cells(axes)) == {(0, 0), (0, 2)}
@@ -51,7 +51,7 @@ def test_hidden_pairs_are_hatched_and_carry_no_number(rng: np.random.Generator) 
     assert hatched == {(0, 1), (1, 0), (1, 1), (1, 2)}
 
 
-def test_a_row_of_zeros_draws() -> None:
+def test_row_of_zeros_can_be_drawn() -> None:
     plots.attention_map(np.zeros((2, 3))).draw_without_rendering()
 
 
@@ -59,18 +59,18 @@ def test_dollars_white_space_and_unknown_letters_become_plain_labels() -> None:
     tokens = ["$x_1$", " ", "\n", "", "漢", "é"]
     figure = plots.attention_map(np.eye(6), tokens)
     assert ticks(figure.axes[0].yaxis) == ["$x_1$", "␣", "↵", "∅", "<6f22>", "é"]
-    figure.draw_without_rendering()  # a glyph that the font lacks, or bad TeX, would raise
+    figure.draw_without_rendering()  # a glyph missing from the font, or bad TeX, would raise
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32, list])
-def test_a_mask_of_numbers_hides_nothing_but_is_refused(kind: type) -> None:
+def test_refuses_mask_of_numbers(kind: type) -> None:
     allowed = np.tril(np.ones((4, 4)))
     mask = allowed.astype(int).tolist() if kind is list else allowed.astype(kind)
     with pytest.raises(ValueError, match=r"attention_map: mask must be of bool, True = may look, got \w+; see mask"):
         plots.attention_map(allowed, mask=mask)
 
 
-def test_a_mask_is_as_large_as_the_weights_or_is_repeated() -> None:
+def test_mask_broadcasts_to_the_weights() -> None:
     weights = np.full((2, 3), 1 / 3)
     for shape in ((3, 2), (2,), (1, 2, 3), (3, 3)):
         with pytest.raises(ValueError, match=r"attention_map: mask must be broadcastable to \(2, 3\), got"):
@@ -82,7 +82,7 @@ def test_a_mask_is_as_large_as_the_weights_or_is_repeated() -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        (np.full((2, 2), -0.5), "weights must be at least 0, got -0.5; matrix_map"),
+        (np.full((2, 2), -0.5), "weights must be at least 0, got -0.5; use matrix_map"),
         (np.ones((2, 2), complex), "weights must be of real numbers, got complex128"),
         (np.array([["a"]]), "weights must be of real numbers, got <U1"),
         (np.array([[0.0, np.inf]]), r"weights must be finite, got inf at \[0, 1\]"),
@@ -90,24 +90,24 @@ def test_a_mask_is_as_large_as_the_weights_or_is_repeated() -> None:
     ],
     ids=["negative", "complex", "letters", "infinite", "none"],
 )
-def test_what_is_no_weight_is_refused(weights: np.ndarray, said: str) -> None:
+def test_refuses_arrays_that_are_not_weights(weights: np.ndarray, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=f"attention_map: {said}"):
         plots.attention_map(weights)
 
 
-def test_labels_that_are_no_list_are_refused() -> None:
+def test_refuses_labels_that_are_not_a_list() -> None:
     with pytest.raises(TypeError, match="attention_map: queries must be a list of 2 labels, got int"):
         plots.attention_map(np.eye(2), 3)  # type: ignore[arg-type]
 
 
-def test_titles_and_names_are_drawn_whatever_their_letters() -> None:
+def test_titles_and_names_with_any_characters_can_be_drawn() -> None:
     title, drawn = "a\ud800 漢\nb", "a<d800> <6f22>\nb"
     figure = plots.attention_heads(np.full((2, 2, 2), 0.5), title=title, x=title, y=title)
     assert (figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel()) == (drawn, drawn, drawn)
     figure.draw_without_rendering()
     figure = plots.matrix_map(np.eye(2), title=title, x=title, y=title, value=title)
     axes, bar = figure.axes
-    assert axes.get_title() == drawn.replace("\n", " ")  # broken anew where the line is full
+    assert axes.get_title() == drawn.replace("\n", " ")  # the title wraps at the width of the figure
     assert (axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()) == (drawn, drawn, drawn)
     figure.draw_without_rendering()
     figure = plots.step_error(np.array([1.0, 2.0]), {title: np.array([1.0, 2.0])})

@@ -1,4 +1,4 @@
-"""Curves, and the flow of gradients: what a row lacks is skipped, levels are named, zeros are marked."""
+"""Curves and the flow of gradients: missing values are skipped, levels have names, zeros are marked."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from numpy_attention import plots
 from tests.plots.pictures import ticks
 
 
-def test_a_row_without_a_value_is_skipped() -> None:
+def test_rows_without_a_value_are_skipped() -> None:
     log = [{"step": 0, "loss": 3.0}, {"step": 1, "loss": 2.0, "val_loss": 2.5}]
     figure = plots.training_curves([*log, {"step": 2, "loss": 1.0, "val_loss": None}])
     lines = {line.get_label(): line for line in figure.axes[0].lines}
@@ -25,29 +25,29 @@ def test_accuracy_has_its_own_panel_from_zero_to_one() -> None:
     assert low < 0.0 < 1.0 < high < 1.1
 
 
-def test_levels_are_named() -> None:
+def test_levels_have_their_names() -> None:
     axes = plots.training_curves([{"step": 1, "loss": 2.0}], {"trigram": 1.712}).axes[0]
     assert [t.get_text() for t in axes.texts] == ["trigram"]
     assert any(np.all(np.asarray(line.get_ydata()) == 1.712) for line in axes.lines)
 
 
-def test_an_empty_log_is_refused() -> None:
+def test_refuses_empty_log() -> None:
     with pytest.raises(ValueError, match="training_curves: log must be rows with step"):
         plots.training_curves([{"step": 3}])
 
 
-def test_both_axes_of_the_step_are_logarithmic_and_zero_has_a_place() -> None:
+def test_step_error_has_logarithmic_axes_and_draws_zero_errors() -> None:
     axes = plots.step_error(np.array([0.1, 0.01]), {"complex step": np.array([0.0, -1e-16])}).axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert list(axes.lines[0].get_ydata()) == [1e-17, 1e-16]
 
 
-def test_steps_and_errors_must_be_equally_many() -> None:
+def test_refuses_different_numbers_of_steps_and_errors() -> None:
     with pytest.raises(ValueError, match=r"step_error: errors\['central'\] must be \(n,\)"):
         plots.step_error(np.ones(3), {"central": np.ones(2)})
 
 
-def test_each_learning_rate_has_its_line_and_its_level() -> None:
+def test_each_learning_rate_has_a_line_and_a_level() -> None:
     curvatures = {0.1: np.array([4.0, 25.0]), 0.05: np.array([3.0, 41.0])}
     axes = plots.largest_curvature(np.array([0, 10]), curvatures).axes[0]
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["learning rate 0.1", "learning rate 0.05"]
@@ -57,7 +57,7 @@ def test_each_learning_rate_has_its_line_and_its_level() -> None:
     assert axes.lines[0].get_color() == axes.lines[1].get_color() != axes.lines[2].get_color()
 
 
-def test_steps_and_curvatures_must_be_equally_many() -> None:
+def test_refuses_different_numbers_of_steps_and_curvatures() -> None:
     with pytest.raises(ValueError, match=r"largest_curvature: curvatures\[0.1\] must be \(n,\)"):
         plots.largest_curvature(np.ones(3), {0.1: np.ones(2)})
 
@@ -75,30 +75,30 @@ def test_the_line_is_the_root_mean_square_of_each_layer(rng: np.random.Generator
     assert axes.get_yscale() == "log"
 
 
-def test_several_models_are_told_apart_by_a_legend(rng: np.random.Generator) -> None:
+def test_several_models_have_a_legend(rng: np.random.Generator) -> None:
     one = {"blocks.0.w": rng.normal(size=3), "blocks.1.w": rng.normal(size=3)}
     axes = plots.gradient_flow({"pre-LN": one, "post-LN": one}).axes[0]
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["pre-LN", "post-LN"]
 
 
-def test_a_gradient_of_zero_is_marked_where_it_stands(rng: np.random.Generator) -> None:
+def test_gradient_of_zero_is_a_cross_at_its_layer(rng: np.random.Generator) -> None:
     figure = plots.gradient_flow({"a": rng.normal(size=3), "dead": np.zeros(4), "b": rng.normal(size=3)})
     figure.draw_without_rendering()
     crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert [round(float(line.get_xdata()[0])) for line in crosses] == [1]
 
 
-def test_no_gradients_are_refused() -> None:
+def test_refuses_empty_gradients() -> None:
     with pytest.raises(ValueError, match="gradient_flow: grads must be"):
         plots.gradient_flow({})
 
 
-def test_a_row_that_lacks_its_step_is_skipped() -> None:
+def test_rows_without_a_step_are_skipped() -> None:
     axes = plots.training_curves([{"loss": 3.0}, {"step": 2, "loss": 1.0}]).axes[0]
     assert axes.lines[0].get_xdata().tolist() == [2]
 
 
 @pytest.mark.parametrize(("log", "got"), [([3], "int"), (3, "int"), ({"step": 1, "loss": 2.0}, "dict"), ("ab", "str")])
-def test_what_is_no_list_of_rows_is_refused(log: Any, got: str) -> None:
+def test_refuses_log_that_is_not_a_list_of_rows(log: Any, got: str) -> None:
     with pytest.raises(TypeError, match=f"training_curves: log must be a list of rows, .*, got {got}"):
         plots.training_curves(log)

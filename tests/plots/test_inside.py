@@ -1,4 +1,4 @@
-"""The pictures of Part VI: the cliff is seen, the best heads are named; what is missing or does not fit is refused."""
+"""The pictures of Part VI: a sudden fall is visible, the best heads have names, wrong arguments are refused."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.plots.pictures import cells, lightness, ticks
 
 
 def falling(T: int = 6) -> list[dict[str, Any]]:
-    """A log whose loss falls in the second half, between the steps 50 and 70, and whose other rows have none."""
+    """A log whose loss falls in the second half, between steps 50 and 70; its other rows hold no loss."""
     log: list[dict[str, Any]] = [{"step": 1, "loss": 4.0}]
     for step in range(10, 130, 10):
         low = 4.0 - 4.0 * float(np.clip((step - 40) / 30, 0, 1))
@@ -20,7 +20,7 @@ def falling(T: int = 6) -> list[dict[str, Any]]:
     return log
 
 
-def test_the_fall_is_seen_between_the_first_and_the_last_step_and_later_lines_are_darker() -> None:
+def test_sudden_fall_is_drawn_and_later_lines_are_darker() -> None:
     axes = plots.loss_by_position(falling(), {"guessing": 4.2}).axes[0]
     *lines, level = axes.lines
     assert [line.get_label() for line in lines] == [f"step {step}" for step in (10, 50, 60, 120)]
@@ -31,17 +31,17 @@ def test_the_fall_is_seen_between_the_first_and_the_last_step_and_later_lines_ar
     assert axes.get_ylim()[0] <= 0.0
 
 
-def test_an_even_fall_has_lines_at_even_steps_and_the_picture_begins_at_zero() -> None:
+def test_even_fall_has_lines_at_even_steps_and_the_axis_starts_at_zero() -> None:
     axes = plots.loss_by_position([{"step": step, "loss_at_0": 13.0 - step} for step in range(11)]).axes[0]
     assert [line.get_label() for line in axes.lines] == [f"step {step}" for step in range(0, 11, 2)]
     assert axes.get_ylim()[0] == 0.0
 
 
-def test_one_row_is_one_line() -> None:
+def test_one_row_gives_one_line() -> None:
     assert len(plots.loss_by_position(falling()[1:2]).axes[0].lines) == 1
 
 
-def test_a_log_without_losses_by_position_is_refused() -> None:
+def test_refuses_log_without_losses_by_position() -> None:
     with pytest.raises(ValueError, match="loss_by_position: log must be rows with step and loss_at_0"):
         plots.loss_by_position([{"step": 1, "loss": 2.0}, {"loss_at_0": 2.0}])
     with pytest.raises(ValueError, match=r"log must be rows with loss_at_0 to loss_at_5, got another row at step 130"):
@@ -53,7 +53,7 @@ def test_a_log_without_losses_by_position_is_refused() -> None:
             plots.loss_by_position(odd)
 
 
-def test_losses_that_are_no_numbers_leave_a_gap() -> None:
+def test_losses_that_are_not_finite_leave_a_gap() -> None:
     log = falling()
     log[1]["loss_at_2"], log[-1]["loss_at_2"] = float("nan"), float("inf")
     lines = plots.loss_by_position(log).axes[0].lines
@@ -81,7 +81,7 @@ def test_scores_below_zero_are_drawn_from_blue_to_red() -> None:
     assert plots.head_scores({"a": np.array([-3.0])}).axes[0].images[0].get_clim() == (-3.0, 3.0)
 
 
-def test_what_is_no_table_of_scores_is_refused() -> None:
+def test_refuses_invalid_scores() -> None:
     for odd in ({}, {"a": np.ones(2), "b": np.ones(3)}, {"a": np.ones((2, 2))}, {"a": 1.0}, {"a": np.ones(0)}):
         with pytest.raises(ValueError, match=r"head_scores: scores must be \{layer: \(H,\)\}"):
             plots.head_scores(odd)
@@ -94,8 +94,8 @@ def test_what_is_no_table_of_scores_is_refused() -> None:
 
 
 def scored() -> list[dict[str, Any]]:
-    """Six heads in two blocks and two kinds of scores; head 2 of block 1 is the best of one, head 1 of block 0 of the
-    other."""
+    """Six heads in two blocks with two kinds of scores; head 2 of block 1 is best for one kind, head 1 of block 0 for
+    the other."""
     log: list[dict[str, Any]] = [{"step": 5, "loss": 1.0, "other": 1.0}]
     for step in (10, 20):
         row: dict[str, Any] = {"step": step}
@@ -107,7 +107,7 @@ def scored() -> list[dict[str, Any]]:
     return log
 
 
-def test_each_kind_has_a_panel_and_the_best_heads_a_name_and_the_same_look_in_each() -> None:
+def test_each_kind_has_a_panel_and_the_best_heads_look_the_same_in_all() -> None:
     figure = plots.head_scores_over_training(scored())
     assert [axes.get_title() for axes in figure.axes] == ["matching", "looking back"]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -132,7 +132,7 @@ def test_a_head_without_a_score_is_not_the_best() -> None:
     assert labels == ["block 0, head 2", "block 0, head 1", "block 0, head 0"]
 
 
-def test_the_best_head_is_that_of_the_end() -> None:
+def test_best_head_is_chosen_by_final_score() -> None:
     log = [{"step": 1, "copying.a.0": 0.9, "copying.a.1": 0.1}, {"step": 2, "copying.a.0": 0.2, "copying.a.1": 0.3}]
     labels = [text.get_text() for text in plots.head_scores_over_training(log).legends[0].get_texts()]
     assert labels == ["a.1", "a.0"]
@@ -143,14 +143,14 @@ def test_one_head_of_one_kind_is_enough() -> None:
     assert len(figure.axes[0].lines) == 1
 
 
-def test_a_log_without_scores_is_refused() -> None:
+def test_refuses_log_without_scores() -> None:
     with pytest.raises(ValueError, match="head_scores_over_training: log must be rows with step and scores"):
         plots.head_scores_over_training([{"step": 1, "loss": 2.0, "val_loss": 1.0}])
     with pytest.raises(TypeError, match="head_scores_over_training: log must be a list of rows"):
         plots.head_scores_over_training([None])
 
 
-def test_a_head_has_a_name_in_words() -> None:
+def test_head_name_in_words() -> None:
     assert head_name("blocks.1.attention.3") == "block 1, head 3"
     assert head_name("decoder.blocks.0.cross_attention.12") == "decoder, block 0, cross head 12"
     assert head_name("layers.0") == "layers.0"
@@ -163,7 +163,7 @@ def written(figure: Any) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_every_word_stands_in_its_cell_white_where_it_is_dark() -> None:
+def test_each_word_is_in_its_cell_and_white_on_dark_cells() -> None:
     figure = plots.lens_table(WORDS, P, ["block 0", "block 1"], [" is", "?"])
     assert written(figure) == ["␣a", "$x", "Paris", "extraordina…"]
     assert [text.get_color() == "white" for text in figure.axes[0].texts] == [False, False, True, True]
@@ -176,7 +176,7 @@ def test_every_word_stands_in_its_cell_white_where_it_is_dark() -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
-def test_the_words_of_a_table_that_is_wider_than_high_stand_in_their_cells_and_rounding_is_forgiven() -> None:
+def test_wide_table_has_words_in_their_cells_and_accepts_rounded_probabilities() -> None:
     figure = plots.lens_table([["a", "b", "$c$"]], np.array([[0.1, 0.2, 1.0 + 1e-7]]), ["$r$"], ["$x$", "y", "z"])
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [drawable("$r$")]
     assert written(figure) == ["a", "b", "$c$"]
@@ -185,7 +185,7 @@ def test_the_words_of_a_table_that_is_wider_than_high_stand_in_their_cells_and_r
     assert not any(one.get_parse_math() for one in (*figure.axes[0].texts, *figure.axes[0].get_xticklabels()))
 
 
-def test_heads_are_rows_of_their_own_and_streams_are_one() -> None:
+def test_each_head_is_a_row_and_a_stream_is_one_row() -> None:
     effects = {"blocks.0": np.array([1.0, -2.0, 0.0]), "blocks.1.attention": np.arange(6.0).reshape(2, 3)}
     figure = plots.patching_map(effects, [" a", "b", "c"], value="nats")
     axes, bar = figure.axes
@@ -209,7 +209,7 @@ def test_heads_are_rows_of_their_own_and_streams_are_one() -> None:
         ((5, P), "words must be"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused(arguments: tuple[Any, ...], said: str) -> None:
+def test_refuses_table_with_wrong_sizes(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         plots.lens_table(*arguments)
 
@@ -218,11 +218,11 @@ def test_a_table_that_does_not_fit_is_refused(arguments: tuple[Any, ...], said: 
     ("effects", "said"),
     [
         ({}, "a dict of arrays by place, got an empty one"), ([1.0], "a dict of arrays by place, got list"),
-        ({"a": np.zeros(2), "b": np.zeros(3)}, "of one T at all places"),
+        ({"a": np.zeros(2), "b": np.zeros(3)}, "the same T at all places"),
         ({"a": np.zeros(())}, r"effects\['a'\] must be \(T,\) or \(H, T\)"),
         ({"a": np.zeros(0)}, r"effects\['a'\] must be \(T,\) or \(H, T\)"),
     ],
 )
-def test_effects_that_do_not_fit_are_refused(effects: Any, said: str) -> None:
+def test_refuses_effects_with_wrong_sizes(effects: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         plots.patching_map(effects)

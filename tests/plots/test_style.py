@@ -1,4 +1,4 @@
-"""One look: it belongs to the figure, needs no pyplot, can be read in grey, and gives the same file again."""
+"""The style of all pictures: no pyplot, readable in grey, and the same file for the same figure."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.plots.pictures import lightness, one_of_each, weights_of
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_picture_has_a_title_and_labels_and_draws_without_a_warning(rng: np.random.Generator) -> None:
+def test_every_picture_has_title_and_labels_and_draws_without_warning(rng: np.random.Generator) -> None:
     pictures = one_of_each(rng)
     assert set(pictures) == set(plots.__all__) - {"save"}
     for name, figure in pictures.items():
@@ -27,7 +27,7 @@ def test_every_picture_has_a_title_and_labels_and_draws_without_a_warning(rng: n
         assert axes.get_ylabel() or figure.get_supylabel(), f"{name}: no label at the side"
 
 
-def test_drawing_imports_no_pyplot_and_changes_no_setting(tmp_path: Path) -> None:
+def test_drawing_does_not_import_pyplot_or_change_settings(tmp_path: Path) -> None:
     code = (
         "import sys, matplotlib as mpl, numpy as np; before = dict(mpl.rcParams)\n"
         "from numpy_attention import plots\n"
@@ -42,19 +42,19 @@ def test_drawing_imports_no_pyplot_and_changes_no_setting(tmp_path: Path) -> Non
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_pictures_are_part_of_the_package_and_matplotlib_is_loaded_with_the_first_one_only() -> None:
+def test_matplotlib_is_loaded_only_with_the_first_picture() -> None:
     code = "import sys, numpy_attention as na; na.plots.attention_map; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'numpy-attention\[plots\]'") as caught:
         plots.attention_map(np.eye(2))
     assert "\n" not in str(caught.value)
 
 
-def test_the_look_does_not_depend_on_the_readers_settings(rng: np.random.Generator) -> None:
+def test_pictures_do_not_depend_on_matplotlib_settings(rng: np.random.Generator) -> None:
     weights = weights_of(rng, 4, 4)
     plain = plots.attention_map(weights, list("abcd"))._repr_png_()  # as a notebook displays it
     assert plain.startswith(b"\x89PNG")
@@ -62,7 +62,7 @@ def test_the_look_does_not_depend_on_the_readers_settings(rng: np.random.Generat
         assert plots.attention_map(weights, list("abcd"))._repr_png_() == plain
 
 
-def test_a_long_title_is_broken_into_lines_that_fit(rng: np.random.Generator) -> None:
+def test_long_title_wraps_to_the_width(rng: np.random.Generator) -> None:
     figure = plots.attention_map(weights_of(rng, 3, 2), title="who looks at whom, in words without an end")
     figure.draw_without_rendering()
     box = figure.axes[0].title.get_window_extent()
@@ -72,7 +72,7 @@ def test_a_long_title_is_broken_into_lines_that_fit(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("colours", [style.WHITE_TO_BLUE[::-1], style.BLUE_TO_RED], ids=["weights", "positions"])
-def test_maps_stay_readable_in_grey(colours: tuple[str, ...]) -> None:
+def test_colour_maps_stay_readable_in_grey(colours: tuple[str, ...]) -> None:
     grey = lightness(style.colour_map("test", colours)(np.linspace(0.0, 1.0, 40)))
     assert np.all(np.diff(grey) > 0.0), "lightness must run one way"
     assert grey[-1] - grey[0] > 0.55
@@ -84,7 +84,7 @@ def test_lines_differ_in_more_than_colour(rng: np.random.Generator) -> None:
     assert len({(line.get_marker(), str(line._dash_pattern)) for line in axes.lines}) == 5
 
 
-def test_save_writes_the_format_of_the_ending(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_save_writes_the_format_of_the_file_ending(tmp_path: Path, rng: np.random.Generator) -> None:
     figure = plots.attention_map(weights_of(rng, 2, 2))
     assert plots.save(figure, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in plots.save(figure, str(tmp_path / "a.svg")).read_bytes()
@@ -93,7 +93,7 @@ def test_save_writes_the_format_of_the_ending(tmp_path: Path, rng: np.random.Gen
 
 
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
-def test_the_same_figure_is_the_same_file(ending: str, tmp_path: Path) -> None:
+def test_same_figure_gives_the_same_file(ending: str, tmp_path: Path) -> None:
     first, second = (
         plots.save(plots.matrix_map(np.arange(6.0).reshape(2, 3)), tmp_path / f"{name}.{ending}").read_bytes()
         for name in ("first", "second")
@@ -101,7 +101,7 @@ def test_the_same_figure_is_the_same_file(ending: str, tmp_path: Path) -> None:
     assert first == second
 
 
-def test_what_is_no_figure_is_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="save: figure must be a Figure, such as attention_map gives, got int"):
+def test_save_refuses_objects_that_are_not_figures(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="save: figure must be a Figure, such as the result of attention_map, got int"):
         plots.save(3, tmp_path / "x.png")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Ways in which a file can be wrong: each takes the honest bytes and a generator, and gives other bytes."""
+"""Ways to corrupt a file: each function takes the valid bytes and a generator and returns other bytes."""
 
 import io
 import json
@@ -33,20 +33,20 @@ def flipped_at_the_end(data, rng):
 
 
 def zeroed(data, rng):
-    """A page that never reached the disk."""
+    """A page that was not written to the disk."""
     start = int(rng.integers(len(data)))
     length = min(int(rng.integers(1, 5000)), len(data) - start)
     return data[:start] + bytes(length) + data[start + length :]
 
 
 def spliced(data, rng):
-    """A part twice, a part missing, or noise between."""
+    """A part repeated, a part missing, or noise inserted."""
     a, b = sorted(rng.integers(len(data), size=2).tolist())
     return [data[:b] + data[a:], data[:a] + data[b:], data[:a] + rng.bytes(b - a) + data[b:]][rng.integers(3)]
 
 
 def replaced(data, rng):
-    """Another file altogether."""
+    """A completely different file."""
     return [b"", b"PK\5\6" + bytes(18), rng.bytes(500), b"\x93NUMPY" + data[6:], data[::-1]][rng.integers(5)]
 
 
@@ -56,7 +56,7 @@ def members_of(data):
 
 
 def rebuilt(members, true_checksums, compression=zipfile.ZIP_STORED):
-    """A zip that is in order in itself; with true checksums it says so in its description too."""
+    """A valid zip; with `checksums`, the checksums in its description are also right."""
     if true_checksums:
         sums = {name.removesuffix(".npy"): zlib.crc32(content) for name, content in members if name != "meta.npy"}
         meta = json.loads(array_of(dict(members)["meta.npy"]).tobytes())
@@ -80,7 +80,7 @@ def description(meta):
 
 
 def swapped(data, rng):
-    """Two arrays in each other's place; half the time of different shapes and with checksums that agree."""
+    """Two arrays exchanged; half the time they have different shapes and matching checksums."""
     members, agree = members_of(data), bool(rng.integers(2))
     a, b = rng.choice(len(members) - 1, size=2, replace=False).tolist()
     if agree:
@@ -92,7 +92,7 @@ def swapped(data, rng):
 
 
 def missing_or_strange(data, rng):
-    """A member lost, twice, renamed, compressed or added."""
+    """A member lost, repeated, renamed, compressed or added."""
     members, agree = members_of(data), bool(rng.integers(2))
     i = int(rng.integers(len(members) - 1))
     name, content = members[i]
@@ -111,7 +111,7 @@ def missing_or_strange(data, rng):
 
 
 def wrong_header(data, rng):
-    """An array whose header claims another shape, dtype, order or version; every checksum agrees."""
+    """An array whose header states another shape, dtype, order or version; every checksum matches."""
     members = members_of(data)
     i = int(rng.integers(len(members)))
     name, content = members[i]
@@ -132,7 +132,7 @@ def wrong_header(data, rng):
 
 
 def wrong_description(data, rng):
-    """A value of the description, somewhere within it, changed for one that makes no sense; every checksum agrees."""
+    """A value somewhere in the description replaced by a nonsensical value; every checksum matches."""
     members = dict(members_of(data))
     meta = json.loads(array_of(members["meta.npy"]).tobytes())
     spoil_somewhere(meta, rng)
@@ -141,7 +141,7 @@ def wrong_description(data, rng):
 
 
 def spoil_somewhere(place, rng):
-    """Change a value somewhere within dicts and lists for one that makes no sense, or remove it."""
+    """Replace a value somewhere in nested dicts and lists by a nonsensical value, or remove it."""
     keys = list(place) if isinstance(place, dict) else range(len(place))
     key = keys[rng.integers(len(keys))]
     if isinstance(place[key], (dict, list)) and place[key] and rng.integers(6):
@@ -159,7 +159,7 @@ def reordered_lines(data, rng):
 
 
 def wrong_text_value(data, rng):
-    """A setting with a value that no setting has, or nested beyond sense."""
+    """A setting with an impossible or absurdly nested value."""
     values = [
         b"[" * 20_000, b"0x" + b"f" * 6000, b"1" * 6000, b"nan", b"-inf", b"'''", b"1979-05-27T07:32:00Z", b"{a = 1}",
         b"true", b'"\\ud800"', b"\xff\xfe", b"9" * 400, b"-1", b"[1, 2]", b'"x"',

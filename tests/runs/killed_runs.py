@@ -1,4 +1,4 @@
-"""Runs that are killed by SIGKILL and go on: `python killed_runs.py DIRECTORY COUNT SEED` prints what became of each.
+"""Runs that are killed by SIGKILL and resumed: `python killed_runs.py DIRECTORY COUNT SEED` prints each result.
 
 One process imports everything and forks a child for every run. Every second run is killed by its own hand on a line,
 drawn at random, of those that a save executes; the others from outside, at a random time. A third of the resumed runs
@@ -48,7 +48,7 @@ def forked(arguments, kill_line=None):
 
 
 def deadly(save, number, line):
-    """A save that counts the lines it executes, and dies on one of them."""
+    """A save that counts its executed lines and kills the process at one of them."""
     left = {"saves": number, "lines": line}
 
     def trace(frame, event, argument):
@@ -69,7 +69,7 @@ def deadly(save, number, line):
 
 
 def lines_of_a_save(trainer):
-    """How many lines a save executes."""
+    """The number of lines that a save executes."""
     count = 0
 
     def trace(frame, event, argument):
@@ -84,7 +84,7 @@ def lines_of_a_save(trainer):
 
 
 def result(directory):
-    """All that must not depend on kills: final and best arrays, and the log without its times."""
+    """Everything that must not depend on kills: the final and best arrays, and the log without its times."""
     arrays = {name: checkpoint.load_arrays(directory / name) for name in (checkpoint.NAME, checkpoint.BEST)}
     log = [
         {key: value for key, value in entry.items() if key not in ("seconds", "tokens_per_second")}
@@ -106,12 +106,12 @@ def same(ours, theirs):
 
 
 def status(pid):
-    """How a child has ended."""
+    """The ending of a child process."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def killed(arguments, directory, in_save, lines, seconds, chance):
-    """Start or go on, and kill; whether it was killed, which it was not if it came to its end before."""
+    """Start or resume a run and kill it; False if the run ended before the kill."""
     if in_save:
         return status(forked(arguments, (chance.randint(1, 5), chance.randint(1, lines)))) == -signal.SIGKILL
     pid = forked(arguments)
@@ -147,7 +147,7 @@ def story(directory, start, whole, in_save, lines, seconds, chance):
 
 
 def run_all(directory, count, seed):
-    """What became of each run."""
+    """The result of each run."""
     chance = random.Random(seed)
     text = directory / "text.txt"
     text.write_text("one fish two fish red fish blue fish. " * 10, encoding="utf-8")
@@ -171,7 +171,7 @@ def run_all(directory, count, seed):
 
 
 def data(kind, text):
-    """What a kind of run is trained on: other tasks than that of a text make their own."""
+    """The data of a kind of run; tasks other than text make their own data."""
     return [] if kind[0].startswith("--task") else ["--text", text]
 
 

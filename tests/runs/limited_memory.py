@@ -14,7 +14,7 @@ from numpy_attention.training.data import read_text
 
 
 def own_memory():
-    """Bytes of private memory that may be written to."""
+    """Bytes of private writable memory."""
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
 

@@ -1,4 +1,4 @@
-"""Ranks for tests: threads of one process that speak to each other as processes do through MPI."""
+"""Ranks for tests: threads of one process that exchange messages as processes do through MPI."""
 
 import threading
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from numpy_attention.runs.mpi import Ranks
 
 
 class Meeting:
-    """A barrier at which those who have met are not disturbed when one of them fails afterwards."""
+    """A barrier: threads that have met are not disturbed when one of them fails afterwards."""
 
     def __init__(self, size):
         self.size, self.waiting, self.met, self.failed = size, 0, 0, False
@@ -32,7 +32,7 @@ class Meeting:
 
 
 class Comm:
-    """What mpi4py's communicator does, by a table that all threads see."""
+    """The interface of mpi4py's communicator, built on a table shared by all threads."""
 
     def __init__(self, rank, meeting, table):
         self.rank, self.meeting, self.table = rank, meeting, table
@@ -64,7 +64,7 @@ class Comm:
 
 
 def on_ranks(size, function):
-    """What `function(ranks)` returns or raises on each of `size` ranks."""
+    """The values that `function(ranks)` returns, or the errors that it raises, on each of `size` ranks."""
     meeting, table = Meeting(size), [None] * size
     results = [None] * size
 
@@ -85,7 +85,7 @@ def on_ranks(size, function):
 
 
 def same(values):
-    """The one value that all ranks have come to."""
+    """The single value on which all ranks agree."""
     for value in values[1:]:
         np.testing.assert_equal(value, values[0])
     return values[0]

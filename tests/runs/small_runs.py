@@ -1,4 +1,4 @@
-"""What the tests of runs share: a text of fish, a tiny model, and a way back to a run that has stopped."""
+"""Helpers for the tests of runs: a short text, a tiny model, and a function that resumes a stopped run."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def trainer(directory, text, ranks=None, **settings):
 
 
 def before_step(run, step, happens):
-    """Let something happen before a step of a run, counted from 0."""
+    """Call a function before a given step of a run; steps are counted from 0."""
     step_once = run.one_step
 
     def one_step():

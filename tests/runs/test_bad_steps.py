@@ -1,4 +1,4 @@
-"""Steps with a NaN: left out if asked, and never so that the run forgets it."""
+"""Steps with a NaN: skipped if asked, and always recorded."""
 
 import math
 
@@ -14,7 +14,7 @@ __all__ = ["text"]
 
 
 def poison(run, steps, monkeypatch):
-    """The run, in which the batches of these steps make the model fail once."""
+    """A run in which the batches of these steps make the model fail once."""
     draw, loss = run.task.batch, run.model.loss
     state = {"step": -1}
 
@@ -31,7 +31,7 @@ def poison(run, steps, monkeypatch):
     return run
 
 
-def test_a_bad_step_moves_nothing_and_is_told_in_the_log(tmp_path, text, monkeypatch):
+def test_bad_step_changes_nothing_and_is_logged(tmp_path, text, monkeypatch):
     run = poison(trainer(tmp_path / "run", text, skip_bad_steps=2, log_every=5), {3, 7}, monkeypatch)
     before = {}
     step_once = run.one_step
@@ -57,13 +57,13 @@ def test_a_bad_step_moves_nothing_and_is_told_in_the_log(tmp_path, text, monkeyp
     assert checkpoint.load_arrays(tmp_path / "run" / "checkpoint.npz")[1]["skipped"] == 2
 
 
-def test_one_bad_step_too_many_ends_the_run(tmp_path, text, monkeypatch):
+def test_too_many_bad_steps_end_the_run(tmp_path, text, monkeypatch):
     run = poison(trainer(tmp_path / "run", text, skip_bad_steps=2), {3, 5, 7}, monkeypatch)
     with pytest.raises(NonFiniteError, match="step 8: the loss is nan"):
         run.run()
 
 
-def test_a_resumed_run_remembers_how_many_it_has_left_out(tmp_path, text, monkeypatch):
+def test_resumed_run_remembers_skipped_steps(tmp_path, text, monkeypatch):
     bad = {1, 5, 9}
     whole = poison(trainer(tmp_path / "whole", text, skip_bad_steps=3), bad, monkeypatch)
     whole.run()
@@ -78,7 +78,7 @@ def test_a_resumed_run_remembers_how_many_it_has_left_out(tmp_path, text, monkey
         np.testing.assert_array_equal(resumed.model.parameters()[name], p)
 
 
-def test_the_best_is_kept_even_if_a_kill_comes_right_after_the_save(tmp_path, text, monkeypatch):
+def test_best_checkpoint_survives_a_kill_right_after_the_save(tmp_path, text, monkeypatch):
     run = trainer(tmp_path / "run", text)
     losses = iter([3.0, 1.0, 2.0])
     run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}

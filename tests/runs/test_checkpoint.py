@@ -1,4 +1,4 @@
-"""Checkpoint files: no kill leaves half of one, and the one before stays."""
+"""Checkpoint files: no kill leaves an incomplete file, and the previous checkpoint is kept."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from numpy_attention.runs.checkpoint import BEST, NAME, PREVIOUS, keep_as, load_
 ARRAYS = {"parameters.w": np.arange(6, dtype=np.float32), "optimizer.steps": np.asarray(12)}
 
 
-def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
+def test_kill_during_save_leaves_a_complete_file(tmp_path):
     path = tmp_path / "checkpoint.npz"
     save_arrays(path, {"w": np.zeros(1)}, {"step": -1})
     program = (
@@ -40,7 +40,7 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(tmp_path):
     assert os.listdir(tmp_path) == ["checkpoint.npz"]
 
 
-def test_a_kept_file_survives_the_next_save_and_is_offered_when_the_new_one_is_damaged(tmp_path):
+def test_previous_checkpoint_survives_and_is_suggested_when_the_new_one_is_damaged(tmp_path):
     tmp_path = tmp_path / "my run"
     tmp_path.mkdir()
     path = tmp_path / "checkpoint.npz"
@@ -49,12 +49,12 @@ def test_a_kept_file_survives_the_next_save_and_is_offered_when_the_new_one_is_d
     save_arrays(path, ARRAYS, {"step": 2})
     assert load_arrays(tmp_path / checkpoint.PREVIOUS)[1]["step"] == 1
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"saved before it is .*previous") as caught:
+    with pytest.raises(InputError, match=r"the previous checkpoint is .*previous") as caught:
         load_arrays(path)
     assert shlex.split(str(caught.value))[-3:] == ["mv", str(tmp_path / checkpoint.PREVIOUS), str(path)]
 
 
-def test_a_second_name_costs_no_copy_and_what_a_killed_process_left_is_in_nobodys_way(tmp_path):
+def test_second_name_needs_no_copy_and_leftovers_of_a_kill_do_not_matter(tmp_path):
     path, room = tmp_path / "checkpoint.npz", tmp_path / ".0123456789abcdef.tmp"
     save_arrays(path, ARRAYS, {"step": 1})
     room.mkdir()
@@ -66,7 +66,7 @@ def test_a_second_name_costs_no_copy_and_what_a_killed_process_left_is_in_nobody
     assert sorted(os.listdir(tmp_path)) == ["checkpoint.best.npz", "checkpoint.npz"]
 
 
-def test_without_hard_links_the_second_name_is_a_copy(tmp_path, monkeypatch):
+def test_second_name_is_a_copy_without_hard_links(tmp_path, monkeypatch):
     def refuse(*arguments):
         raise OSError("no hard links here")
 
@@ -78,11 +78,11 @@ def test_without_hard_links_the_second_name_is_a_copy(tmp_path, monkeypatch):
 
 
 def steps_in(directory):
-    """The steps of the checkpoint and of the one before it."""
+    """The steps of the checkpoint and of the previous checkpoint."""
     return tuple(load_arrays(directory / name)[1]["step"] for name in (NAME, PREVIOUS))
 
 
-def test_a_save_that_fails_leaves_the_checkpoint_and_the_one_before_it(tmp_path, monkeypatch):
+def test_failed_save_keeps_both_checkpoints(tmp_path, monkeypatch):
     for step in (1, 2):
         save(tmp_path, ARRAYS, {"step": step})
     with pytest.raises(TypeError, match="not JSON serializable"):
@@ -99,7 +99,7 @@ def full(*arguments):
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_on_every_line_of_a_save_the_checkpoint_is_whole_and_the_one_before_it_is_another(tmp_path, monkeypatch, links):
+def test_both_checkpoints_are_complete_and_differ_at_every_line_of_a_save(tmp_path, monkeypatch, links):
     if not links:
         monkeypatch.setattr(os, "link", full)
     for step in (1, 2):

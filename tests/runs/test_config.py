@@ -1,4 +1,4 @@
-"""The settings of a run: what is refused, where it is said, and what they make."""
+"""The settings of a run: refused values, error messages, and the objects made from them."""
 
 import dataclasses
 import os
@@ -26,11 +26,11 @@ from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, command_line, m
         ({"seed": False}, "--seed must be a whole number, got False"),
         ({"task": ["text"]}, "--task must be a text, got a list"),
         ({"task": {"a": 1}}, "--task must be a text, got a dict"),
-        ({"text": "a\0b"}, r"--text must be a name that a file can have, got 'a\\x00b'"),
-        ({"from_": "\ud800"}, r"--from must be a name that a file can have, got '\\ud800'"),
+        ({"text": "a\0b"}, r"--text must be a possible file name, got 'a\\x00b'"),
+        ({"from_": "\ud800"}, r"--from must be a possible file name, got '\\ud800'"),
     ],
 )
-def test_a_value_out_of_bounds_is_refused_with_the_options_name(values, said):
+def test_refuses_value_out_of_bounds_and_names_the_option(values, said):
     with pytest.raises(InputError, match=said) as caught:
         TrainConfig(**values)
     assert "\n" not in str(caught.value)
@@ -46,7 +46,7 @@ AT_LEAST_0 = (
 
 
 @pytest.mark.parametrize(("name", "low"), [*((name, 1) for name in AT_LEAST_1), *((name, 0) for name in AT_LEAST_0)])
-def test_the_least_value_is_taken_and_none_below_it(name, low):
+def test_accepts_the_least_value_and_refuses_smaller_ones(name, low):
     more = {"from_": "model"} if name == "lora" else {}
     assert getattr(TrainConfig(**{name: low}, **more), name) == low
     with pytest.raises(InputError, match=f"{option(name)} must be at least {low}.*, got {low - 1}"):
@@ -54,7 +54,7 @@ def test_the_least_value_is_taken_and_none_below_it(name, low):
 
 
 @pytest.mark.parametrize("name", ["dropout", "beta1", "beta2"])
-def test_a_share_of_one_is_too_much(name):
+def test_refuses_a_share_of_one(name):
     with pytest.raises(InputError, match=f"{option(name)} must be at least 0 and below 1, got 1.0"):
         TrainConfig(**{name: 1.0})
 
@@ -65,17 +65,17 @@ def test_a_share_of_one_is_too_much(name):
         ({"workers": 10**6}, "--workers must be at least 0 and below 1025, got 1000000"),
         ({"layers": 10**6}, "--layers must be at least 1 and below 4097, got 1000000"),
         ({"vocab_size": 10**9}, "--vocab-size must be at least 257 and below 262145, got 1000000000"),
-        ({"batch": 2**62}, f"at most 4,194,304 tokens a step, got {2**62} times 256"),
+        ({"batch": 2**62}, f"at most 4,194,304 tokens in a step, got {2**62} times 256"),
         ({"batch": 10**9, "context": 1}, "--batch times --context"),
         ({"batch": 1, "context": 2**22 + 1}, "--batch times --context"),
         ({"batch": 1, "context": 2**22}, "--context times --d-model must be at most 16,777,216, got"),
-        ({"d_model": 10**6, "context": 1}, "give 48,001,024,000,000 parameters or more"),
+        ({"d_model": 10**6, "context": 1}, "give at least 48,001,024,000,000 parameters"),
         ({"d_ff": 2**62}, "--layers, --d-model, --d-ff and --vocab-size give"),
         ({"d_model": 2**13, "vocab_size": 2**18}, "--vocab-size give"),
     ],
     ids=str,
 )  # fmt: skip
-def test_what_becomes_memory_or_threads_is_bounded(values, said):
+def test_settings_that_cost_memory_or_threads_are_bounded(values, said):
     with pytest.raises(InputError, match=said) as caught:
         TrainConfig(**values)
     assert len(str(caught.value)) < 300
@@ -90,12 +90,12 @@ def test_what_becomes_memory_or_threads_is_bounded(values, said):
     ],
     ids=str,
 )  # fmt: skip
-def test_the_largest_of_honest_runs_is_within_the_bounds(values):
+def test_accepts_the_largest_realistic_runs(values):
     TrainConfig(**values)
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "min_learning_rate", "weight_decay", "lora_alpha"])
-def test_a_rate_or_factor_is_below_a_million(name):
+def test_rates_and_factors_are_below_a_million(name):
     both = {"from_": "m", "lora": 2} if name == "lora_alpha" else {"learning_rate": 999_999.0}
     assert getattr(TrainConfig(**both | {name: 999_999.0}), name) == 999_999
     with pytest.raises(InputError, match=f"{option(name)} must be at least 0 and below 1000000, got 1000000.0"):
@@ -103,7 +103,7 @@ def test_a_rate_or_factor_is_below_a_million(name):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names of files are texts there")
-def test_a_file_whose_name_is_no_text_can_be_named():
+def test_accepts_file_name_that_is_not_utf8():
     name = os.fsdecode(b"caf\xe9.txt")
     assert TrainConfig(text=name).text == name
 
@@ -112,16 +112,16 @@ def test_a_file_whose_name_is_no_text_can_be_named():
     ("values", "said"),
     [
         ({"lora": 2}, "name one with --from"),
-        ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha is for changes of low rank: give their rank with --lora"),
-        ({"from_": "m", "keep": "merged"}, "--keep is for changes of low rank"),
+        ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha needs a low-rank change: give its rank with --lora"),
+        ({"from_": "m", "keep": "merged"}, "--keep needs a low-rank change"),
     ],
 )
-def test_a_setting_that_would_do_nothing_is_refused(values, said):
+def test_refuses_setting_without_effect(values, said):
     with pytest.raises(InputError, match=said):
         TrainConfig(**values)
 
 
-def test_a_mapping_comes_back_and_what_is_no_setting_is_refused_by_its_source():
+def test_mapping_round_trips_and_unknown_setting_is_refused_with_its_source():
     config = TrainConfig(steps=3, text="a.txt")
     assert TrainConfig.from_mapping(config.to_mapping(), "") == config
     with pytest.raises(InputError, match=r"run\.toml: there is no setting 'stpes'; did you mean 'steps'\?"):
@@ -130,20 +130,20 @@ def test_a_mapping_comes_back_and_what_is_no_setting_is_refused_by_its_source():
         TrainConfig.from_mapping({"steps": 0}, "run.toml")
 
 
-def test_a_value_too_long_for_a_line_is_cut():
+def test_long_value_is_shortened_in_the_error():
     with pytest.raises(InputError) as caught:
         TrainConfig(task="x" * 10_000)
     assert len(str(caught.value)) < 300
 
 
-def test_every_setting_has_a_type_and_a_spelling():
+def test_every_setting_has_a_type_and_an_option():
     for field in dataclasses.fields(TrainConfig):
         assert value_type(field) in (int, float, str, bool)
         assert field.metadata["help"]
     assert option("learning_rate") == "--learning-rate"
 
 
-def test_the_help_of_an_option_tells_its_default_and_its_choices():
+def test_help_shows_default_and_choices():
     said = {spelling: options["help"] for spelling, options in command_line()}
     assert said["--steps"] == "optimizer steps (default: 1200)"
     assert said["--text"].endswith("of Python 3.11)")
@@ -151,14 +151,14 @@ def test_the_help_of_an_option_tells_its_default_and_its_choices():
     assert "default" not in said["--recompute"]
 
 
-def test_the_sizes_are_those_of_a_model():
+def test_model_sizes_match_the_settings():
     sizes = TrainConfig(d_ff=0, d_model=24, heads=3).model_sizes()
     config = GPTConfig(vocab_size=7, **sizes)
     assert (config.d_ff, config.d_model, config.num_heads) == (None, 24, 3)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_optimizer_has_the_settings_that_concern_it(name):
+def test_optimizer_gets_its_settings(name):
     config = TrainConfig(optimizer=name, learning_rate=0.5, beta1=0.25, beta2=0.75, weight_decay=0.125)
     optimizer = make_optimizer(config, {"w": np.zeros((2, 2))}, None)
     assert type(optimizer).__name__.lower() == name

@@ -1,4 +1,4 @@
-"""The first place of a NaN or an infinity is found and named."""
+"""The diagnosis finds and names the first NaN or infinity."""
 
 import dataclasses
 import sys
@@ -21,24 +21,24 @@ def batch(rng):
     return rng.integers(0, 11, size=(3, 7)), rng.integers(0, 11, size=(3, 7))
 
 
-def test_a_parameter_that_is_not_finite_is_named(model, batch):
+def test_names_a_parameter_that_is_not_finite(model, batch):
     model.parameters()["blocks.1.feed_forward.w_1"][2, 5] = np.inf
     assert first_non_finite(model, [batch], [None]) == "the parameter blocks.1.feed_forward.w_1 holds inf at [2, 5]"
 
 
-def test_the_op_and_the_layer_in_which_an_infinity_arises_are_named(model, batch):
+def test_names_the_op_and_layer_that_make_an_infinity(model, batch):
     model.parameters()["blocks.1.feed_forward.w_1"][...] = 3e38  # finite, but not after a product
     said = first_non_finite(model, [batch], [None])
     assert "first came out of linear in blocks.1.feed_forward" in said
 
 
-def test_what_arises_in_training_only_is_found(model, batch, rng):
+def test_finds_a_nan_that_occurs_only_in_training(model, batch, rng):
     model.config = dataclasses.replace(model.config, dropout=0.75)
     model.parameters()["token_embedding.table"][...] = 2e38  # and what dropout leaves, four times as large, is infinite
     assert "first came out of dropout" in first_non_finite(model, [batch], [rng])
 
 
-def test_a_helper_inside_an_op_is_not_blamed(model, batch):
+def test_names_the_op_and_not_its_helper(model, batch):
     # the sum of squares in the next norm overflows; what the norm returns does not
     model.parameters()["blocks.0.attention.w_o"][...] = 1e30
     assert np.isfinite(model.loss(*batch)[0])
@@ -46,7 +46,7 @@ def test_a_helper_inside_an_op_is_not_blamed(model, batch):
     assert "in_rows" not in first_non_finite(model, [batch], [None])
 
 
-def test_a_gradient_that_overflows_is_found_in_the_backward(model, batch):
+def test_finds_an_overflow_in_the_backward(model, batch):
     # values of zero hide w_o from the forward; the gradient of the values goes through it
     model.parameters()["blocks.0.attention.w_v"][...] = 0
     model.parameters()["blocks.0.attention.w_o"][...] = 3e38
@@ -55,11 +55,11 @@ def test_a_gradient_that_overflows_is_found_in_the_backward(model, batch):
     assert "first came out of linear_backward in blocks.0.attention" in first_non_finite(model, [batch], [None])
 
 
-def test_a_healthy_step_is_said_to_be_healthy(model, batch):
-    assert first_non_finite(model, [batch], [None]) == "it does not come again when the step is repeated"
+def test_reports_a_step_without_a_nan(model, batch):
+    assert first_non_finite(model, [batch], [None]) == "it does not occur again when the step is repeated"
 
 
-def test_nobody_is_watched_any_more_once_it_is_found(model, batch):
+def test_profiling_ends_after_the_search(model, batch):
     first_non_finite(model, [batch], [None])
     assert sys.getprofile() is None
     with pytest.raises(ValueError, match="GPT: ids"):
@@ -67,7 +67,7 @@ def test_nobody_is_watched_any_more_once_it_is_found(model, batch):
     assert sys.getprofile() is None
 
 
-def test_what_arises_outside_of_all_layers_is_the_models_own(model, batch):
+def test_names_the_model_for_a_nan_outside_all_layers(model, batch):
     model.norm.gamma[...] = 1e30
     model.token_embedding.table[...] *= 1e10
     assert first_non_finite(model, [batch], [None]).endswith("in GPT")

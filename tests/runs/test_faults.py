@@ -1,4 +1,4 @@
-"""Damaged and hostile files: each loads right or is refused in one line, quickly and in little memory."""
+"""Damaged and hostile files: each loads correctly or is refused in one line, fast and with little memory."""
 
 import json
 import time
@@ -20,7 +20,7 @@ SIZES = ["--layers=1", "--heads=2", "--d-model=64", "--context=16", "--batch=2",
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The checkpoint of a run that has come to its end."""
+    """The checkpoint of a finished run."""
     folder = tmp_path_factory.mktemp("faults")
     trained("--text", written(folder), "--out", folder / "run", *SIZES)
     return folder / "run" / checkpoint.NAME
@@ -39,12 +39,12 @@ def written(folder):
 
 
 def only_build(trainer):
-    """A run that ends where its first step would begin: what training costs is not the file's affair."""
+    """End the run before its first step, since the cost of training does not depend on the file."""
     return "SIGTERM"
 
 
 def outcome(capsys, arguments):
-    """Exit code, error line, seconds and peak memory of a command."""
+    """The exit code, error line, seconds and peak memory of a command."""
     capsys.readouterr()
     tracemalloc.start()
     start = time.perf_counter()
@@ -58,7 +58,7 @@ def outcome(capsys, arguments):
 
 
 def judge(result, honest_peak, right):
-    """Refused in one line, or right; in time and in twice the honest memory. Whether it was refused."""
+    """Require a refusal in one line or a correct result, in time and in twice the usual memory; True if refused."""
     code, out, err, seconds, peak = result
     assert seconds < SECONDS
     assert peak < 2 * honest_peak
@@ -75,7 +75,7 @@ def judge(result, honest_peak, right):
 
 @pytest.mark.parametrize("vocabulary", ["char", "bpe"])
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
-def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
+def test_corrupted_checkpoint_is_refused_in_one_line_or_loads_correctly(
     tmp_path, text, capsys, rng, monkeypatch, vocabulary, count
 ):
     directory = tmp_path / "run"
@@ -112,7 +112,7 @@ def test_a_corrupted_checkpoint_is_refused_in_one_line_or_loads_right(
 
 
 @pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.slow)])
-def test_a_corrupted_settings_file_is_refused_in_one_line_or_means_what_it_says(
+def test_corrupted_settings_file_is_refused_in_one_line_or_read_correctly(
     tmp_path, capsys, rng, monkeypatch, count
 ):
     asked = []
@@ -144,7 +144,7 @@ def test_a_corrupted_settings_file_is_refused_in_one_line_or_means_what_it_says(
 
 
 @pytest.mark.parametrize("count", [24, pytest.param(40, marks=pytest.mark.slow)])
-def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
+def test_corrupted_text_is_refused_in_one_line_or_read_correctly(
     tmp_path, text, capsys, rng, monkeypatch, count
 ):
     monkeypatch.setattr(Trainer, "run", only_build)
@@ -174,17 +174,17 @@ def test_a_corrupted_text_is_refused_in_one_line_or_read_as_it_stands(
         (("model", "rotary_base"), -1.0, "rotary_base must be above 0"),
         (("model", "context_length"), 10**9, "context of 1000000000 is too long"),
         (("config", "d_ff"), 10**7, "its sizes are not those of its arrays"),
-        (("config", "d_ff"), 10**9, "--layers, --d-model, --d-ff and --vocab-size give 128,000,081,920 parameters"),
+        (("config", "d_ff"), 10**9, "--d-ff and --vocab-size give at least 128,000,081,920 parameters"),
         (("config", "context"), 10**9, "--batch times --context must be at most 4,194,304"),
         (("config", "batch"), 2**62, "--batch times --context must be at most 4,194,304"),
         (("config", "workers"), 10**6, "--workers must be at least 0 and below 1025"),
-        (("config", "text"), "a\0b", "--text must be a name that a file can have"),
-        (("config", "text"), "\ud800", "--text must be a name that a file can have"),
+        (("config", "text"), "a\0b", "--text must be a possible file name"),
+        (("config", "text"), "\ud800", "--text must be a possible file name"),
         (("config", "seed"), 10**30, "--seed must be below 2**63"),
         (("config", "optimizer"), "sdg", "did you mean 'sgd'"),
     ],
 )
-def test_a_description_of_the_wrong_type_or_size_is_refused_before_anything_is_built(
+def test_wrong_description_is_refused_before_a_model_is_built(
     tmp_path, run, capsys, place, value, said
 ):
     arrays, meta = checkpoint.load_arrays(run)
@@ -197,7 +197,7 @@ def test_a_description_of_the_wrong_type_or_size_is_refused_before_anything_is_b
     assert err.count("\n") == 1
 
 
-def test_running_out_of_memory_is_told_in_one_line(tmp_path, text, capsys, monkeypatch):
+def test_lack_of_memory_gives_one_line(tmp_path, text, capsys, monkeypatch):
     def run(trainer):
         raise MemoryError("Unable to allocate 8.00 GiB for an array")
 
@@ -206,11 +206,11 @@ def test_running_out_of_memory_is_told_in_one_line(tmp_path, text, capsys, monke
     assert capsys.readouterr().err == "numpy-attention: out of memory: Unable to allocate 8.00 GiB for an array\n"
 
 
-def test_a_text_that_is_no_regular_file_is_refused(capsys):
+def test_refuses_text_that_is_not_a_regular_file(capsys):
     assert main(["train", "--text", "/dev/zero"]) == 2
     assert "is no regular file" in capsys.readouterr().err
 
 
-def test_a_file_of_settings_that_has_no_end_is_refused(capsys):
+def test_refuses_endless_settings_file(capsys):
     assert main(["train", "--config", "/dev/zero"]) == 2
     assert "it is no regular file" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Runs that are killed lose at most what came after their last save, and end as if nothing had happened."""
+"""Killed runs lose at most the steps after their last save, and end like an uninterrupted run."""
 
 import json
 import os
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("killed_runs.py")
 @pytest.mark.parametrize(
     ("count", "seed"), [(4, 1), pytest.param(20, 2, marks=pytest.mark.slow)], ids=str
 )
-def test_killed_runs_resume_and_end_bit_for_bit_as_the_unkilled_one(tmp_path, count, seed):
+def test_killed_and_resumed_runs_equal_the_uninterrupted_run_bit_for_bit(tmp_path, count, seed):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(PROGRAM.parents[2])}
     command = [sys.executable, str(PROGRAM), str(tmp_path), str(count), str(seed)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)

@@ -1,4 +1,4 @@
-"""Texts larger than the memory there is: a run needs as much for a long text as for a short one, and not the text."""
+"""Texts larger than the memory: a run needs the same memory for a long text as for a short text."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ SIZES = ["--layers=1", "--heads=2", "--d-model=32", "--context=32", "--batch=4",
 
 
 def write_text(path, size):
-    """So many bytes of English at least: the lines of Python's help, in ever new order."""
+    """At least so many bytes of English: the lines of Python's help, shuffled again and again."""
     lines, rng, written = default_text().splitlines(keepends=True), random.Random(7), 0
     with open(path, "wb") as file:
         while written < size:
@@ -34,7 +34,7 @@ def write_text(path, size):
 
 
 def peak_memory(directory, size, vocabulary):
-    """The largest memory, in bytes, of a run, of its coming back, and of the predictors that count."""
+    """The peak memory, in bytes, of a run, of the resumed run, and of the n-gram predictors."""
     directory.mkdir()
     write_text(directory / "text.txt", size)
     gc.collect()
@@ -53,7 +53,7 @@ def peak_memory(directory, size, vocabulary):
 @pytest.mark.parametrize(
     ("vocabulary", "in_memory"), [("char", 0), ("byte", 0), ("bpe", 0), ("char", LONG)], ids=str
 )
-def test_memory_does_not_grow_with_the_text_unless_that_is_short_enough_to_be_held(
+def test_memory_does_not_grow_with_a_long_text(
     tmp_path, monkeypatch, vocabulary, in_memory
 ):
     for module, name, value in (
@@ -68,7 +68,7 @@ def test_memory_does_not_grow_with_the_text_unless_that_is_short_enough_to_be_he
 
 @pytest.fixture
 def disk(tmp_path):
-    """A place for large files, which do not stay."""
+    """A folder for large temporary files."""
     yield tmp_path
     for path in tmp_path.rglob("*"):
         if path.is_file():
@@ -78,7 +78,7 @@ def disk(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems than Linux do not limit a process's memory so")
 @pytest.mark.parametrize("vocabulary", ["char", "bpe"])
-def test_a_text_larger_than_the_memory_that_is_allowed_trains_resumes_and_is_sampled_from(disk, vocabulary):
+def test_text_larger_than_the_memory_can_be_trained_resumed_and_sampled(disk, vocabulary):
     text, run = disk / "text.txt", disk / "run"
     write_text(text, TEXT * 1_000_000)
     with limited("read", text) as job:

@@ -1,4 +1,4 @@
-"""A run has its directory to itself: the kernel keeps the lock, and whoever comes second is told who was first."""
+"""Only one run uses a directory: the kernel keeps the lock, and a second run is refused with the first run's name."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ __all__ = ["text"]
 
 @pytest.fixture
 def no_wait(monkeypatch):
-    """Whoever is refused does not wait for the words of the holder."""
+    """A refused run does not wait for the holder's message."""
     monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
 
 
@@ -38,7 +38,7 @@ def holder(directory):
     return process
 
 
-def test_whoever_comes_second_is_told_who_holds_it_and_gets_it_when_that_one_is_killed(tmp_path):
+def test_second_process_gets_the_holders_name_and_the_lock_after_a_kill(tmp_path):
     with holder(tmp_path) as process:
         said = rf"is in use: process {process.pid} on \S+ has trained there since \d{{4}}-"
         with pytest.raises(InputError, match=said), hold(tmp_path):
@@ -51,7 +51,7 @@ def test_whoever_comes_second_is_told_who_holds_it_and_gets_it_when_that_one_is_
         assert (tmp_path / NAME).exists()
 
 
-def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_it(tmp_path):
+def test_message_of_an_ended_run_is_not_reported_for_a_new_holder(tmp_path):
     with open(tmp_path / NAME, "w+b", buffering=0) as file:
         lock._write(file, "the dead one")
         assert lock._granted(file.fileno())
@@ -62,7 +62,7 @@ def test_a_holder_that_has_not_written_yet_is_not_taken_for_the_dead_one_before_
         writes.join()
 
 
-def test_of_many_at_once_one_holds_it(tmp_path):
+def test_only_one_of_many_processes_holds_the_lock(tmp_path):
     of_many_one_holds(tmp_path)
 
 
@@ -87,14 +87,14 @@ def of_many_one_holds(directory):
     assert (len(held), len(refused)) == (1, 7)
 
 
-def test_an_error_within_lets_go_of_it(tmp_path):
+def test_error_releases_the_lock(tmp_path):
     with pytest.raises(KeyError), hold(tmp_path):
         raise KeyError
     with hold(tmp_path):
         pass
 
 
-def test_no_link_is_followed_and_a_file_that_says_nothing_sensible_is_not_quoted(tmp_path):
+def test_lock_follows_no_link_and_quotes_no_unreadable_message(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("keep me")
     (tmp_path / NAME).symlink_to(precious)
@@ -110,7 +110,7 @@ def test_no_link_is_followed_and_a_file_that_says_nothing_sensible_is_not_quoted
         assert str(caught.value).isprintable()
 
 
-def test_a_lock_with_a_second_name_is_replaced_and_what_it_names_stays_as_it_is(tmp_path):
+def test_lock_file_with_a_second_name_is_replaced_and_the_other_file_is_unchanged(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("keep me")
     run = tmp_path / "run"
@@ -121,7 +121,7 @@ def test_a_lock_with_a_second_name_is_replaced_and_what_it_names_stays_as_it_is(
     assert precious.read_text("utf-8") == "keep me"
 
 
-def test_a_copy_by_links_is_another_directory_and_the_first_stays_in_use(tmp_path):
+def test_copy_by_links_can_be_locked_while_the_original_is_in_use(tmp_path):
     run, copy = tmp_path / "run", tmp_path / "copy"
     for directory in (run, copy):
         directory.mkdir()
@@ -141,7 +141,7 @@ def test_a_copy_by_links_is_another_directory_and_the_first_stays_in_use(tmp_pat
 
 
 @pytest.mark.usefixtures("no_wait")
-def test_of_many_at_once_one_holds_a_directory_whose_lock_has_a_second_name(tmp_path):
+def test_only_one_process_holds_a_directory_whose_lock_file_has_a_second_name(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     for n in range(20):
@@ -152,7 +152,7 @@ def test_of_many_at_once_one_holds_a_directory_whose_lock_has_a_second_name(tmp_
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the permissions of Unix")
-def test_a_dead_runs_file_that_may_only_be_read_is_no_obstacle(tmp_path, monkeypatch):
+def test_read_only_lock_file_of_an_ended_run_can_be_locked(tmp_path, monkeypatch):
     with hold(tmp_path):
         pass
     (tmp_path / NAME).chmod(0o444)
@@ -168,7 +168,7 @@ def test_a_dead_runs_file_that_may_only_be_read_is_no_obstacle(tmp_path, monkeyp
         pass
 
 
-def test_a_directory_that_cannot_be_written_to_is_told(tmp_path):
+def test_refuses_directory_without_write_permission(tmp_path):
     for place in (tmp_path / "none", "/proc/self"):
         with pytest.raises(InputError, match="cannot write to"), hold(place):
             pass
@@ -178,7 +178,7 @@ def test_a_directory_that_cannot_be_written_to_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.EINVAL])
-def test_a_file_system_without_locks_is_gone_on_without(tmp_path, monkeypatch, code):
+def test_run_continues_on_a_file_system_without_locks(tmp_path, monkeypatch, code):
     def flock(handle, how):
         raise OSError(code, os.strerror(code))
 
@@ -187,7 +187,7 @@ def test_a_file_system_without_locks_is_gone_on_without(tmp_path, monkeypatch, c
         pass
 
 
-def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypatch):
+def test_lock_of_windows_is_used_without_fcntl(tmp_path, monkeypatch):
     locked = []
 
     def locking(handle, how, count):
@@ -207,7 +207,7 @@ def test_where_there_is_no_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypat
 
 
 @pytest.mark.usefixtures("no_wait")
-def test_two_trainers_in_one_process_do_not_share_a_directory(tmp_path, text, monkeypatch):
+def test_two_trainers_in_one_process_cannot_share_a_directory(tmp_path, text, monkeypatch):
     first, second = (trainer(tmp_path / "run", text) for _ in range(2))
     step_once, refusals = first.one_step, []
 

@@ -1,4 +1,4 @@
-"""log.jsonl: whole lines, none of them after the last checkpoint."""
+"""log.jsonl: complete lines, and none after the last checkpoint."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.runs.log import Log, read_log
 
 
-def test_a_line_cut_off_by_a_kill_is_dropped_from_the_log(tmp_path):
+def test_incomplete_last_line_is_dropped(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n{"step": 3, "lo', encoding="utf-8")
     Log(path, 2).write({"step": 3, "loss": 2.0})
@@ -20,7 +20,7 @@ def test_a_line_cut_off_by_a_kill_is_dropped_from_the_log(tmp_path):
     ]
 
 
-def test_a_log_that_goes_on_ends_with_the_step_of_the_checkpoint(tmp_path):
+def test_resumed_log_ends_at_the_step_of_the_checkpoint(tmp_path):
     path = tmp_path / "log.jsonl"
     log = Log(path, 0)
     for step in range(1, 6):
@@ -30,7 +30,7 @@ def test_a_log_that_goes_on_ends_with_the_step_of_the_checkpoint(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["log.jsonl"]
 
 
-def test_lines_that_are_no_entries_are_left_out(tmp_path):
+def test_invalid_lines_are_dropped(tmp_path):
     path = tmp_path / "log.jsonl"
     deep = "[" * 100_000
     lines = ['{"step": 1}', "[2]", '{"loss": 1.0}', '{"step": "3"}', deep, "", '{"step": 4}']
@@ -49,18 +49,18 @@ def test_lines_that_are_no_entries_are_left_out(tmp_path):
     ],
     ids=lambda odd: odd[:40],
 )  # fmt: skip
-def test_a_line_with_a_value_that_no_run_writes_is_left_out_with_a_word(tmp_path, capsys, odd):
+def test_line_with_an_invalid_value_is_dropped_with_a_warning(tmp_path, capsys, odd):
     path = tmp_path / "log.jsonl"
     path.write_text(f'{{"step": 1, "loss": 2.5}}\n{odd}\n{{"step": 3, "loss": 2.0}}\n', encoding="utf-8")
     assert [line["step"] for line in read_log(path)] == [1, 3]
-    assert capsys.readouterr() == ("", "numpy-attention: 1 line of log.jsonl made no sense and was left out\n")
+    assert capsys.readouterr() == ("", "numpy-attention: ignored 1 invalid line of log.jsonl\n")
     Log(path, 3)
-    assert "1 line" in capsys.readouterr().err
+    assert "1 invalid line" in capsys.readouterr().err
     assert [line["step"] for line in read_log(path)] == [1, 3]
     assert capsys.readouterr() == ("", "")  # the log that goes on has none any more
 
 
-def test_what_an_honest_run_may_write_is_no_odd_line(tmp_path, capsys):
+def test_lines_that_a_run_writes_are_valid(tmp_path, capsys):
     path = tmp_path / "log.jsonl"
     lines = [
         {"step": 1, "loss": math.inf, "grad_norm": math.nan}, {"step": 2, "skipped": "the loss is nan"},
@@ -71,14 +71,14 @@ def test_what_an_honest_run_may_write_is_no_odd_line(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")  # a line that a kill has cut off needs no word
 
 
-def test_a_log_that_is_no_file_has_no_lines(tmp_path):
+def test_missing_log_has_no_lines(tmp_path):
     path = tmp_path / "log.jsonl"
     path.symlink_to("/dev/zero")
     assert read_log(path) == []
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, *([os.mkfifo] if hasattr(os, "mkfifo") else [])])  # pipes are of Unix
-def test_a_log_that_cannot_be_written_is_named(tmp_path, make):
+def test_error_names_a_log_that_cannot_be_written(tmp_path, make):
     path = tmp_path / "log.jsonl"
     log = Log(path, 0)
     path.unlink()

@@ -1,4 +1,4 @@
-"""Freed memory that is kept: asked of glibc alone."""
+"""Keeping freed memory: a setting of glibc only."""
 
 import ctypes
 import sys
@@ -9,7 +9,7 @@ from numpy_attention.runs.memory import keep_freed_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc has these knobs")
-def test_every_knob_is_turned_where_there_are_knobs(monkeypatch):
+def test_all_settings_of_glibc_are_set(monkeypatch):
     turned = {}
 
     class Library:
@@ -23,7 +23,7 @@ def test_every_knob_is_turned_where_there_are_knobs(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc has these knobs")
-def test_a_single_knob_that_does_not_turn_is_told(monkeypatch):
+def test_reports_a_setting_that_cannot_be_set(monkeypatch):
     class Library:
         def mallopt(self, knob, value):
             return int(knob != -3)
@@ -32,7 +32,7 @@ def test_a_single_knob_that_does_not_turn_is_told(monkeypatch):
     assert not keep_freed_memory()
 
 
-def test_another_system_or_library_is_left_alone(monkeypatch):
+def test_does_nothing_on_other_systems_and_libraries(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not keep_freed_memory()
     monkeypatch.setattr(sys, "platform", "win32")

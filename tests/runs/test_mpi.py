@@ -1,4 +1,4 @@
-"""Several ranks do what one process does. Here they are threads; tests/runs/test_mpiexec.py starts real ones."""
+"""Several ranks give the result of one process. Here ranks are threads; tests/runs/test_mpiexec.py uses real ranks."""
 
 import errno
 import sys
@@ -41,7 +41,7 @@ def seq2seq():
 
 
 def padded_batch(model, rng):
-    """Examples of very different lengths: the first counts all its tokens, the last none."""
+    """Examples of very different lengths: all tokens of the first example count, no token of the last."""
     lengths = np.array([T, 1, 3, 5, 2, 1, 0])
     targets = np.where(np.arange(T) < lengths[:, None], rng.integers(1, 11, (B, T)), -100)
     ids = np.where(np.arange(T) < np.maximum(lengths, 1)[:, None], rng.integers(1, 11, (B, T)), 0)
@@ -72,7 +72,7 @@ def train(make_model, ranks, workers):
 
 @pytest.mark.parametrize("make_model", [gpt, seq2seq])
 @pytest.mark.parametrize(("size", "workers"), [(1, 3), (2, 1), (2, 2), (3, 1), (4, 1), (5, 2)])
-def test_ranks_and_threads_train_as_one_process_does(make_model, size, workers):
+def test_ranks_and_threads_give_the_training_of_one_process(make_model, size, workers):
     expected_losses, expected = train(make_model, OneProcess(), 1)
     losses, parameters = same(on_ranks(size, lambda ranks: train(make_model, ranks, workers)))
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-12)
@@ -85,7 +85,7 @@ def test_ranks_and_threads_train_as_one_process_does(make_model, size, workers):
 
 @pytest.mark.parametrize("make_model", [gpt, seq2seq])
 @pytest.mark.parametrize("size", [2, 4, 7])
-def test_the_sum_of_the_ranks_gradients_is_the_gradient_of_the_batch(make_model, size):
+def test_gradients_of_all_ranks_sum_to_the_gradient_of_the_batch(make_model, size):
     model = make_model()
     batch = padded_batch(model, np.random.default_rng(5))
     loss, cache = model.loss(*batch)
@@ -104,7 +104,7 @@ def test_the_sum_of_the_ranks_gradients_is_the_gradient_of_the_batch(make_model,
         np.testing.assert_allclose(sums[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
 
 
-def test_more_ranks_than_shards_leave_some_with_zeros():
+def test_ranks_without_a_shard_add_zeros():
     model = gpt()
     batch = tuple(array[:2] for array in padded_batch(model, np.random.default_rng(5)))
     loss, cache = model.loss(*batch)
@@ -133,7 +133,7 @@ def losses_of(directory):
 
 
 @pytest.mark.parametrize("settings", [{}, {"task": "copy", "accumulate": 2, "context": 5, "positions": "sinusoidal"}])
-def test_runs_of_one_two_and_three_ranks_write_the_same_log_and_one_checkpoint(tmp_path, text, settings):
+def test_one_two_and_three_ranks_write_the_same_log_and_one_checkpoint(tmp_path, text, settings):
     runs = {}
     for size in (1, 2, 3):
         runs[size] = tmp_path / str(size)
@@ -148,7 +148,7 @@ def test_runs_of_one_two_and_three_ranks_write_the_same_log_and_one_checkpoint(t
             np.testing.assert_allclose(theirs[name], array, rtol=0, atol=2e-3, err_msg=name)
 
 
-def test_a_signal_to_one_rank_stops_all_and_another_number_of_ranks_goes_on(tmp_path, text):
+def test_signal_to_one_rank_stops_all_and_another_number_of_ranks_resumes(tmp_path, text):
     def stopped_at_step_3(ranks):
         run = trainer(tmp_path / "run", ranks, text)
         if ranks.rank == 1:
@@ -168,7 +168,7 @@ def test_a_signal_to_one_rank_stops_all_and_another_number_of_ranks_goes_on(tmp_
     np.testing.assert_allclose(losses_of(tmp_path / "run"), losses_of(tmp_path / "whole"), rtol=2e-5)
 
 
-def test_a_nan_that_one_rank_sees_is_named_by_all(tmp_path, text):
+def test_nan_on_one_rank_is_reported_by_all(tmp_path, text):
     def on_rank(ranks):
         run = trainer(tmp_path / "run", ranks, text)
         if ranks.rank == 1:
@@ -180,13 +180,13 @@ def test_a_nan_that_one_rank_sees_is_named_by_all(tmp_path, text):
     assert str(errors[0]) == str(errors[1])
 
 
-def test_a_batch_smaller_than_the_ranks_is_refused(tmp_path, text):
+def test_refuses_batch_smaller_than_the_number_of_ranks(tmp_path, text):
     for error in on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text, batch=2)):
         assert isinstance(error, InputError)
         assert "3 ranks cannot share a batch of 2" in str(error)
 
 
-def test_all_ranks_end_when_another_run_holds_the_directory_and_the_error_is_told_once(tmp_path, text, capsys):
+def test_all_ranks_end_with_one_error_when_another_run_holds_the_directory(tmp_path, text, capsys):
     trainer(tmp_path / "run", OneProcess(), text).save()
     with hold(tmp_path / "run"):
         errors = on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text).run())
@@ -196,7 +196,7 @@ def test_all_ranks_end_when_another_run_holds_the_directory_and_the_error_is_tol
     assert on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text).run()) == ["finished"] * 3
 
 
-def test_data_that_cannot_be_written_end_all_ranks(tmp_path, text, capsys):
+def test_all_ranks_end_when_data_cannot_be_written(tmp_path, text, capsys):
     def full(directory):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -211,7 +211,7 @@ def test_data_that_cannot_be_written_end_all_ranks(tmp_path, text, capsys):
     assert capsys.readouterr().err == said
 
 
-def test_all_ranks_end_when_one_refuses_its_input_and_the_error_is_told_once(capsys):
+def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
     def on_rank(ranks):
         def read():
             if ranks.rank == 2:
@@ -227,7 +227,7 @@ def test_all_ranks_end_when_one_refuses_its_input_and_the_error_is_told_once(cap
     assert on_ranks(3, lambda ranks: ranks.together(lambda: ranks.rank)) == [0, 1, 2]
 
 
-def test_a_refusal_of_all_ranks_is_said_once_and_bounded_like_any_other(capsys):
+def test_refusal_of_all_ranks_is_printed_once_and_bounded(capsys):
     def no_cupy():
         raise BackendError("no CuPy \x1b[31m" + "x" * 5000)
 
@@ -238,7 +238,7 @@ def test_a_refusal_of_all_ranks_is_said_once_and_bounded_like_any_other(capsys):
     assert len(said) <= 501
 
 
-def test_all_begin_with_the_numbers_of_rank_0_or_say_what_differs():
+def test_all_ranks_begin_with_the_parameters_of_rank_0_or_report_a_difference():
     def on_rank(ranks, facts):
         p = {"w": np.full(3, float(ranks.rank))}
         ranks.same_start(p, facts(ranks.rank))
@@ -251,14 +251,14 @@ def test_all_begin_with_the_numbers_of_rank_0_or_say_what_differs():
 
 
 @pytest.mark.parametrize("variable", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
-def test_ranks_that_know_nothing_of_each_other_are_told_how_to_begin(monkeypatch, variable):
+def test_refuses_processes_without_a_connection(monkeypatch, variable):
     assert started_ranks().size == 1
     monkeypatch.setenv(variable, "4")
     with pytest.raises(InputError, match="mpiexec -n N python -m mpi4py -m numpy_attention"):
         started_ranks()
 
 
-def test_two_processes_are_already_too_many_that_know_nothing_of_each_other(monkeypatch):
+def test_refuses_two_processes_without_a_connection(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "2")
     with pytest.raises(InputError, match="has started 2 processes"):
         started_ranks()
@@ -266,7 +266,7 @@ def test_two_processes_are_already_too_many_that_know_nothing_of_each_other(monk
     assert started_ranks().size == 1
 
 
-def test_threads_are_taken_where_tokens_times_parameters_are_worth_them():
+def test_threads_are_used_for_enough_tokens_times_parameters():
     alone = OneProcess()
     alone.cores = 4
     config = TrainConfig(batch=6, context=50)
@@ -278,7 +278,7 @@ def test_threads_are_taken_where_tokens_times_parameters_are_worth_them():
 
 
 @pytest.mark.parametrize(("size", "kind"), [(1, OneProcess), (2, Ranks)])
-def test_ranks_speak_to_each_other_only_if_there_are_two(monkeypatch, size, kind):
+def test_ranks_need_at_least_two_processes(monkeypatch, size, kind):
     comm = SimpleNamespace(Get_size=lambda: size, Get_rank=lambda: 0, Split_type=lambda kind: comm)
     mpi = SimpleNamespace(COMM_WORLD=comm, COMM_TYPE_SHARED=None, IN_PLACE=None)
     monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=mpi))
@@ -286,8 +286,8 @@ def test_ranks_speak_to_each_other_only_if_there_are_two(monkeypatch, size, kind
     assert type(started_ranks()) is kind
 
 
-def test_nobody_ends_before_rank_0_has_said_why(monkeypatch):
-    """Whoever ends with an error ends all others, in real ranks."""
+def test_all_ranks_wait_until_rank_0_has_printed_the_reason(monkeypatch):
+    """With real ranks, a rank that ends with an error ends all other ranks."""
     order = []
 
     class Slow:

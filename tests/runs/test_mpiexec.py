@@ -1,5 +1,5 @@
-"""Real ranks, started by mpiexec (extra `mpi`, which `test` brings where wheels exist): they agree, end together, and
-none hangs."""
+"""Real ranks, started by mpiexec (extra `mpi`, part of `test` if wheels exist): they agree, end together, and never
+hang."""
 
 import contextlib
 import importlib.util
@@ -41,7 +41,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 def mpiexec(ranks, *arguments):
-    """The command that starts so many ranks. A reader may have no MPI; a machine that builds the book must."""
+    """The command that starts so many ranks. A reader may have no MPI, but a machine that builds the book must."""
     beside = Path(sys.executable).with_name("mpiexec")
     program = str(beside) if beside.exists() else shutil.which("mpiexec")
     if program is None or importlib.util.find_spec("mpi4py") is None:
@@ -63,7 +63,7 @@ def saved_step(directory):
     return checkpoint.load_arrays(directory / checkpoint.NAME)[1]["step"]
 
 
-def test_two_ranks_train_as_one_process_does(tmp_path, text):
+def test_two_ranks_give_the_training_of_one_process(tmp_path, text):
     options = [*SIZES, *STEPS, "--text", text, "--workers=1"]
     trained(*options, "--out", tmp_path / "1")
     done = train(2, *options, "--out", tmp_path / "2")
@@ -86,8 +86,8 @@ def test_one_two_and_four_ranks_train_and_agree(tmp_path, text, task):
 @slow
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("make_model", ["gpt", "seq2seq"])
-def test_real_ranks_add_up_to_the_single_process_in_double_precision(tmp_path, ranks, make_model):
-    """Examples padded to very different lengths, so that the ranks count different numbers of tokens."""
+def test_real_ranks_equal_the_single_process_in_double_precision(tmp_path, ranks, make_model):
+    """Examples with very different padding, so the ranks count different numbers of tokens."""
     program = tmp_path / "program.py"
     program.write_text(
         "import numpy as np\n"
@@ -113,7 +113,7 @@ def test_real_ranks_add_up_to_the_single_process_in_double_precision(tmp_path, r
 
 
 @slow
-def test_the_same_ranks_resumed_are_bit_for_bit_the_same_run(tmp_path):
+def test_run_resumed_with_the_same_ranks_equals_the_uninterrupted_run(tmp_path):
     options = [*SIZES, *STEPS, "--dropout=0.1", "--workers=1"]
     assert train(2, *options, "--out", tmp_path / "whole").returncode == 0
     with running(2, tmp_path / "part", *options) as (job, pids):
@@ -127,7 +127,7 @@ def test_the_same_ranks_resumed_are_bit_for_bit_the_same_run(tmp_path):
 
 
 @slow
-def test_a_run_goes_on_with_another_number_of_ranks(tmp_path):
+def test_run_resumes_with_another_number_of_ranks(tmp_path):
     options = [*SIZES, "--save-every=3", "--eval-every=100", "--workers=1"]
     assert train(1, *options, "--steps=9", "--out", tmp_path / "whole").returncode == 0
     with running(4, tmp_path / "part", *options, "--steps=9") as (job, pids):
@@ -160,7 +160,7 @@ def running(ranks, directory, *options):
 
 @contextlib.contextmanager
 def long_run(ranks, directory, *options):
-    """A run that does not end by itself, in the midst of its steps."""
+    """A very long run, stopped between its steps."""
     endless = ["--steps=1000000", "--save-every=50", "--eval-every=1000", *options]
     with running(ranks, directory, *SIZES, *endless) as (job, pids):
         wait_for(lambda: len(read_log(directory / "log.jsonl")) >= 20 or job.poll() is not None)
@@ -169,7 +169,7 @@ def long_run(ranks, directory, *options):
 
 @pytest.mark.parametrize(("ranks", "rank"), [(2, 1), pytest.param(4, 0, marks=slow), pytest.param(4, 3, marks=slow)])
 @pytest.mark.parametrize("others_wait", [True, False])
-def test_a_rank_killed_in_mid_step_ends_the_job_within_ten_seconds(tmp_path, text, ranks, rank, others_wait):
+def test_killed_rank_ends_the_job_within_ten_seconds(tmp_path, text, ranks, rank, others_wait):
     directory = tmp_path / "run"
     with long_run(ranks, directory, "--text", text) as (job, pids):
         if others_wait:  # it stands still, until all others are in the Allreduce
@@ -192,7 +192,7 @@ def stands_still(log):
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_ranks_saves_the_step_and_says_how_to_go_on(tmp_path, number):
+def test_signal_to_the_ranks_saves_the_step_and_prints_how_to_resume(tmp_path, number):
     with long_run(2, tmp_path / "run") as (job, pids):
         for pid in pids:
             os.kill(pid, number)
@@ -204,7 +204,7 @@ def test_a_signal_to_the_ranks_saves_the_step_and_says_how_to_go_on(tmp_path, nu
 
 
 @slow
-def test_an_error_on_one_rank_ends_all_with_its_words(tmp_path):
+def test_error_on_one_rank_ends_all_with_its_message(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "from mpi4py import MPI\n"
@@ -228,7 +228,7 @@ def test_an_error_on_one_rank_ends_all_with_its_words(tmp_path):
     [(["--stpes", "3"], "unrecognized arguments"), (["--text", "/no/such"], "cannot read /no/such"),
      (["--batch", "2"], "3 ranks cannot share a batch of 2")],
 )
-def test_input_that_cannot_be_used_is_told_once(tmp_path, arguments, said):
+def test_unusable_input_is_reported_once(tmp_path, arguments, said):
     done = train(3, "--out", tmp_path / "run", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("numpy-attention: ") == 1
@@ -238,14 +238,14 @@ def test_input_that_cannot_be_used_is_told_once(tmp_path, arguments, said):
 
 
 def kill_mpiexec(job, pids):
-    """Kill the launcher, and wait until the ranks have noticed."""
+    """Kill the launcher and wait until the ranks have ended."""
     job.kill()
     job.wait()
     wait_for(lambda: not any(map(runs, pids)))
 
 
 def runs(pid):
-    """Whether a process is there and has not ended; nobody may come to collect one that has lost its parent."""
+    """Whether a process exists and has not ended; a process without a parent may remain as a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Runs that an older version of this package has saved still load, go on, and end in the same numbers.
+"""Runs saved by an older version of this package still load, resume, and end with the same numbers.
 
 `before_the_move` holds runs of 8 steps, stopped after 4, and in `end.npz` the parameters that the version which saved
 them ended with: a GPT on text.txt, a sequence classifier, an encoder-decoder.
@@ -20,7 +20,7 @@ MODELS = {"text": na.GPT, "sum": na.SequenceClassifier, "copy": na.Seq2Seq}
 
 
 @pytest.mark.parametrize("run", MODELS)
-def test_a_run_saved_before_the_house_was_rebuilt_goes_on_to_the_same_end(
+def test_run_saved_by_an_older_version_resumes_to_the_same_end(
     run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = Path(shutil.copytree(RUNS / run, tmp_path / run))
@@ -40,6 +40,6 @@ def test_a_run_saved_before_the_house_was_rebuilt_goes_on_to_the_same_end(
     assert steps == list(range(1, 9))
 
 
-def test_its_model_can_be_sampled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_saved_by_an_older_version_can_be_sampled(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sample", str(RUNS / "text"), "--prompt", "the ", "--tokens", "12"]) == 0
     assert capsys.readouterr().out.startswith("the ")

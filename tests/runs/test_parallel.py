@@ -1,4 +1,4 @@
-"""One batch in shards gives what it gives whole."""
+"""A batch in shards gives the same result as the whole batch."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ def batch(rng):
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
-def test_shards_with_different_numbers_of_counted_tokens_add_up_to_the_whole_batch(model, batch, workers, count):
+def test_shards_with_different_token_counts_sum_to_the_whole_batch(model, batch, workers, count):
     loss, cache = model.loss(*batch)
     grads = model.backward(cache)
     with Workers(workers) as pool:
@@ -48,9 +48,9 @@ def test_shards_with_different_numbers_of_counted_tokens_add_up_to_the_whole_bat
         np.testing.assert_allclose(sharded_grads[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
 
 
-def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
+def test_sum_does_not_depend_on_the_order_of_threads(model, batch):
     class Slow:
-        """Holds the first shard back until the second has its gradients."""
+        """Delays the first shard until the second shard has its gradients."""
 
         def __init__(self, held):
             self.held, self.done = held, threading.Event()
@@ -75,7 +75,7 @@ def test_the_sum_does_not_depend_on_which_thread_finishes_first(model, batch):
         np.testing.assert_array_equal(g, results[1][1][name])
 
 
-def test_the_stream_of_gradients_is_that_of_the_backward_and_linear_in_dloss(model, batch):
+def test_gradients_equal_backward_and_are_linear_in_dloss(model, batch):
     _, cache = model.loss(*batch)
     streamed = dict(model.gradients(cache, -0.3))
     kept = model.backward(cache, -0.3)
@@ -87,7 +87,7 @@ def test_the_stream_of_gradients_is_that_of_the_backward_and_linear_in_dloss(mod
 
 
 class Numbered:
-    """A model of one parameter, and what gives its gradients for each shard; a shard's number is its only id."""
+    """A model with one parameter, and a function that gives its gradients for each shard; a shard is one id."""
 
     def __init__(self, gradients):
         self.of = gradients
@@ -106,7 +106,7 @@ NUMBERS = np.arange(3)[:, None], np.zeros((3, 1), int)
 
 
 @pytest.mark.parametrize("failing", range(3))
-def test_no_shard_waits_for_one_that_has_failed(failing):
+def test_no_shard_waits_for_a_failed_shard(failing):
     def gradients(shard):
         for _ in range(4):
             yield "w", np.ones(2)
@@ -117,8 +117,8 @@ def test_no_shard_waits_for_one_that_has_failed(failing):
         loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
-def test_no_shard_waits_for_one_that_was_cancelled():
-    """When a shard has failed, the pool cancels those that have not begun; the one after them may have begun."""
+def test_no_shard_waits_for_a_cancelled_shard():
+    """After a failure the pool cancels shards that have not begun; a later shard may already have begun."""
 
     class WithoutShard1(Workers):
         def map(self, function, items):
@@ -138,7 +138,7 @@ def test_no_shard_waits_for_one_that_was_cancelled():
     assert not pool.shard_2.is_alive()
 
 
-def test_the_error_of_a_later_shard_is_not_hidden_by_an_earlier_one_that_waits():
+def test_error_of_a_later_shard_is_not_hidden_by_an_earlier_shard():
     failed = threading.Event()
 
     def gradients(shard):
@@ -154,24 +154,24 @@ def test_the_error_of_a_later_shard_is_not_hidden_by_an_earlier_one_that_waits()
         loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
-def test_an_error_in_a_worker_reaches_the_caller(model, batch):
+def test_error_in_a_worker_reaches_the_caller(model, batch):
     ids, targets = batch
     with Workers(2) as pool, pytest.raises(ValueError, match="ids"):
         loss_and_gradients(model, (ids + 100, targets), 2, pool, [None, None])
 
 
-def test_a_batch_is_cut_into_no_more_shards_than_it_has_examples(batch):
+def test_batch_is_not_cut_into_more_shards_than_examples(batch):
     cut = shards(batch, 8)
     assert [len(shard[0]) for shard in cut] == [1] * 5
     assert sum(count_targets(shard) for shard in cut) == count_targets(batch) == 18
     assert [len(shard[0]) for shard in shards(batch, 2)] == [3, 2]
 
 
-def test_there_are_never_more_workers_than_examples_but_for_one_that_shares_its_heads():
+def test_workers_are_at_most_the_examples_except_for_one_text():
     assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [4, 3, 4]
 
 
-def test_a_step_too_short_for_two_threads_gets_one(monkeypatch):
+def test_short_step_uses_one_thread(monkeypatch):
     assert default_workers(20, 30_000_000, cores=2) == 2
     assert default_workers(20, 29_000_000, cores=2) == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
@@ -179,16 +179,16 @@ def test_a_step_too_short_for_two_threads_gets_one(monkeypatch):
     assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be held to one thread each
 
 
-def test_one_text_cannot_be_cut_so_its_heads_are_shared(monkeypatch):
+def test_batch_of_one_text_divides_its_heads(monkeypatch):
     model = GPT(GPTConfig(11, 64, 8, 4, 2, attention="tiled"), np.random.default_rng(1))
     ids = np.random.default_rng(2).integers(0, 11, (1, 65))
-    seen, settle = set(), Pairs.settle
+    seen, apply_band = set(), Pairs.apply_band
 
     def noted(self, *arguments):
         seen.add(threading.get_ident())
-        settle(self, *arguments)
+        apply_band(self, *arguments)
 
-    monkeypatch.setattr(Pairs, "settle", noted)
+    monkeypatch.setattr(Pairs, "apply_band", noted)
     monkeypatch.setattr("numpy_attention.ops.tiles.TILE_ELEMENTS", 1)
     results = []
     for count in (1, 2, 3):
@@ -210,7 +210,7 @@ def blas_threads():
     return {one["num_threads"] for one in info if one["user_api"] == "blas"}
 
 
-def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
+def test_blas_uses_one_thread_while_heads_are_divided_and_all_otherwise():
     before, within = blas_threads(), []
     with Workers(2) as pool:
         with pool.lent():
@@ -222,7 +222,7 @@ def test_blas_has_all_threads_between_and_one_while_heads_are_shared():
     assert blas_threads() == before
 
 
-def test_one_worker_alone_on_its_machine_leaves_blas_its_threads():
+def test_single_worker_does_not_limit_blas():
     threadpoolctl = pytest.importorskip("threadpoolctl")
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         with Workers(1):
@@ -232,7 +232,7 @@ def test_one_worker_alone_on_its_machine_leaves_blas_its_threads():
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_a_mean_over_more_batches_than_fit_the_memory_reads_one_at_a_time(rows):
+def test_mean_loss_reads_batches_one_at_a_time(rows):
     alive, most = 0, 0
 
     class Counted:

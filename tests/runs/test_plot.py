@@ -1,4 +1,4 @@
-"""loss.png: a picture where matplotlib is, whole or not at all."""
+"""loss.png: a picture if matplotlib is installed, written atomically."""
 
 import math
 
@@ -14,7 +14,7 @@ def draw_losses(log, references, path):
     return draw(lambda: loss_curves(log, references), path)
 
 
-def test_the_curve_is_a_png_with_its_levels(tmp_path, monkeypatch):
+def test_loss_picture_is_a_png_with_levels(tmp_path, monkeypatch):
     asked = {}
     curves = plots.training_curves
 
@@ -32,7 +32,7 @@ def test_the_curve_is_a_png_with_its_levels(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["loss.png"]
 
 
-def test_without_matplotlib_there_is_none(tmp_path, monkeypatch):
+def test_without_matplotlib_no_picture_is_written(tmp_path, monkeypatch):
     def missing(*arguments):
         raise ModuleNotFoundError("no matplotlib")
 
@@ -41,7 +41,7 @@ def test_without_matplotlib_there_is_none(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_picture_that_fails_midway_leaves_the_old_one(tmp_path, monkeypatch, capsys):
+def test_failed_drawing_keeps_the_old_picture(tmp_path, monkeypatch, capsys):
     def half(figure, path, **options):
         path.write_bytes(b"half")
         raise OSError("disk full")
@@ -54,19 +54,19 @@ def test_a_picture_that_fails_midway_leaves_the_old_one(tmp_path, monkeypatch, c
 
 
 @pytest.mark.parametrize("log", [[], [{"step": 3, "skipped": "the loss is nan"}]])
-def test_a_log_without_a_loss_has_no_picture(tmp_path, log):
+def test_log_without_a_loss_gives_no_picture(tmp_path, log):
     assert draw_losses(log, {}, tmp_path / "loss.png") == " (no loss.png: no line of log.jsonl holds a loss)"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, 3e38, 1e300, -1e300, 2**62])
-def test_any_loss_that_a_log_may_hold_is_drawn(tmp_path, loss):
+def test_every_valid_loss_can_be_drawn(tmp_path, loss):
     log = [*LOG, {"step": 2**62, "loss": loss, "val_loss": loss}]
     assert draw_losses(log, {}, tmp_path / "loss.png") == ", loss.png"
     assert (tmp_path / "loss.png").exists()
 
 
-def test_any_figure_is_drawn_in_the_same_way(tmp_path):
+def test_draw_writes_any_figure(tmp_path):
     assert draw(lambda: plots.training_curves(LOG), tmp_path / "other.png") == ", other.png"
     assert (tmp_path / "other.png").read_bytes().startswith(b"\x89PNG")
 

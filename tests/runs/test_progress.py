@@ -1,4 +1,4 @@
-"""What a person sees: lines where nobody can draw a bar, a bar where there is a terminal."""
+"""The progress of a run: a bar on a terminal, otherwise lines."""
 
 import sys
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ ENTRY = {
 }
 
 
-def test_a_line_holds_the_figures_the_speed_and_the_time_left(capsys):
+def test_line_shows_figures_speed_and_remaining_time(capsys):
     with Progress(200, 0) as progress:
         for _ in range(50):
             progress.advance(None)
@@ -23,7 +23,7 @@ def test_a_line_holds_the_figures_the_speed_and_the_time_left(capsys):
     assert out.endswith(" s left\n")
 
 
-def test_a_resumed_run_counts_the_time_of_its_own_steps(capsys):
+def test_remaining_time_of_a_resumed_run_uses_its_new_steps(capsys):
     with Progress(200, 100) as progress:
         progress.line(ENTRY)
         assert "left" not in capsys.readouterr().out
@@ -33,7 +33,7 @@ def test_a_resumed_run_counts_the_time_of_its_own_steps(capsys):
     assert " 99 s left" in capsys.readouterr().out
 
 
-def test_on_a_terminal_a_bar_is_drawn_and_lines_stay_above_it(monkeypatch):
+def test_terminal_shows_a_bar_below_the_lines(monkeypatch):
     seen = []
 
     class Bar:
@@ -62,6 +62,6 @@ def test_on_a_terminal_a_bar_is_drawn_and_lines_stay_above_it(monkeypatch):
     assert seen == [("bar", 200, 49), "loss 1.250, 12,346 tokens/s", 1, line, 1, "closed"]
 
 
-def test_a_clock_that_stands_still_or_goes_back_gives_no_speed():
+def test_speed_is_zero_when_the_clock_does_not_advance():
     assert per_second(12, 3.0) == 4.0
     assert per_second(12, 0.0) == per_second(12, -1.0) == 0.0

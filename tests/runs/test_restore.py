@@ -1,4 +1,4 @@
-"""From a directory back to a run: what a checkpoint says of itself is compared with what it holds."""
+"""Load a run from its directory: the description of a checkpoint is compared with its arrays."""
 
 import math
 
@@ -15,7 +15,7 @@ __all__ = ["text"]
 META = {"step": 3, "seconds": 1.5, "best": None, "best_step": 0, "since_best": 2, "skipped": 1}
 
 
-def test_how_far_a_run_has_come_is_read_as_it_was_saved():
+def test_progress_is_read_as_it_was_saved():
     assert how_far(META, 3) == HowFar(3, 1.5, math.inf, 0, 2, 1)
     assert how_far(META | {"best": 0.5}, 9).best == 0.5
 
@@ -27,14 +27,14 @@ def test_how_far_a_run_has_come_is_read_as_it_was_saved():
         ({"best": math.nan}, "best nan"), ({"best_step": "x"}, "invalid literal"), ({"since_best": None}, "NoneType"),
     ],
 )
-def test_a_place_at_which_no_run_can_be_is_refused(change, said):
-    with pytest.raises(InputError, match=f"does not say how far the run has come: .*{said}"):
+def test_refuses_impossible_progress(change, said):
+    with pytest.raises(InputError, match=f"holds no valid progress of the run: .*{said}"):
         how_far(META | change, 3)
-    with pytest.raises(InputError, match="how far"):
+    with pytest.raises(InputError, match="no valid progress"):
         how_far({}, 3)
 
 
-def test_a_run_is_named_by_its_directory_or_its_file(tmp_path):
+def test_checkpoint_is_found_by_directory_or_file(tmp_path):
     with pytest.raises(InputError, match="there is no directory"):
         checkpoint_path(tmp_path / "none")
     with pytest.raises(InputError, match=r"holds no checkpoint\.npz"):
@@ -44,7 +44,7 @@ def test_a_run_is_named_by_its_directory_or_its_file(tmp_path):
     assert checkpoint_path(tmp_path) == checkpoint_path(path) == path
 
 
-def test_a_text_model_comes_back_with_its_vocabulary(tmp_path, text):
+def test_text_model_is_restored_with_its_vocabulary(tmp_path, text):
     run = trainer(tmp_path / "run", text)
     run.run()
     config, arrays, meta = load_run(tmp_path / "run")
@@ -56,14 +56,14 @@ def test_a_text_model_comes_back_with_its_vocabulary(tmp_path, text):
 
 
 def saved(run):
-    """The checkpoint of a run at its beginning: its path, its arrays, its description."""
+    """The checkpoint of a new run: its path, its arrays and its description."""
     run.save()
     path = run.directory / checkpoint.NAME
     return path, *checkpoint.load_arrays(path)
 
 
 @pytest.mark.parametrize("key", ["config", "model", "task", "step"])
-def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key):
+def test_refuses_description_with_a_missing_part_and_names_it(tmp_path, text, key):
     path, arrays, meta = saved(trainer(tmp_path / "run", text))
     save_arrays(path, arrays, meta | {key: None})
     with pytest.raises(InputError, match=f"its description has no '{key}'"):
@@ -71,7 +71,7 @@ def test_a_description_without_a_part_is_refused_by_its_name(tmp_path, text, key
 
 
 @pytest.mark.parametrize("name", ["layers", "d_ff", "context"])
-def test_a_description_may_claim_no_more_numbers_than_the_file_holds(tmp_path, text, name):
+def test_refuses_description_of_more_parameters_than_the_file_holds(tmp_path, text, name):
     run = trainer(tmp_path / "run", text, positions="learned")
     path, arrays, meta = saved(run)
     c = run.config
@@ -90,14 +90,14 @@ def test_a_description_may_claim_no_more_numbers_than_the_file_holds(tmp_path, t
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("optimizer.steps", -1, "its optimizer has taken -1 steps, the run 12, of which 0 were left out"),
+        ("optimizer.steps", -1, "its optimizer has taken -1 steps, the run 12, of which 0 were skipped"),
         ("optimizer.steps", 2**62, f"its optimizer has taken {2**62} steps"),
         ("optimizer.v.norm.gamma", -1.0, r"optimizer\.v\.norm\.gamma, a mean of squares, holds -1\.0"),
         ("optimizer.m.norm.gamma", math.nan, r"optimizer\.m\.norm\.gamma holds nan at \[0\]"),
         ("parameters.norm.gamma", -math.inf, r"parameters\.norm\.gamma holds -inf at \[0\]"),
     ],
 )
-def test_a_state_in_which_no_run_can_be_is_refused(tmp_path, text, name, value, said):
+def test_refuses_impossible_state_of_the_optimizer(tmp_path, text, name, value, said):
     trainer(tmp_path / "run", text).run()
     path = tmp_path / "run" / checkpoint.NAME
     arrays, meta = checkpoint.load_arrays(path)
@@ -107,7 +107,7 @@ def test_a_state_in_which_no_run_can_be_is_refused(tmp_path, text, name, value, 
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32, np.complex64])
-def test_an_optimizers_state_of_another_kind_is_refused(tmp_path, text, kind):
+def test_refuses_state_of_another_optimizer(tmp_path, text, kind):
     path, arrays, meta = saved(trainer(tmp_path / "run", text))
     save_arrays(path, arrays | {"optimizer.steps": arrays["optimizer.steps"].astype(kind)}, meta)
     with pytest.raises(InputError, match=r"steps is|not numbers in C order"):

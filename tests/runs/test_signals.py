@@ -1,4 +1,4 @@
-"""A first signal is noted, a second one ends the program."""
+"""The first signal is recorded; the second ends the program."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from numpy_attention.runs.signals import StopSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_noted_and_the_second_does_what_it_did_before(number):
+def test_first_signal_is_recorded_and_the_second_has_its_old_effect(number):
     before = signal.getsignal(number)
     seen = []
     signal.signal(number, lambda *arguments: seen.append("before"))
@@ -28,7 +28,7 @@ def test_the_first_signal_is_noted_and_the_second_does_what_it_did_before(number
         signal.signal(number, before)
 
 
-def test_without_a_signal_all_is_as_it_was():
+def test_handlers_are_restored_without_a_signal():
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with StopSignals() as signals:
         assert signal.getsignal(signal.SIGINT) != handlers[0]
@@ -36,7 +36,7 @@ def test_without_a_signal_all_is_as_it_was():
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
 
 
-def test_a_thread_that_is_not_the_first_trains_without_signals():
+def test_other_threads_train_without_signal_handlers():
     names = []
 
     def work():

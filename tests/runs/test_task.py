@@ -1,4 +1,4 @@
-"""What every task has without doing anything for it."""
+"""The methods that every task inherits."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ from numpy_attention.runs.config import TrainConfig
 from numpy_attention.tasks.copying import CopyTask
 
 
-def test_a_model_is_built_from_the_settings_and_can_be_built_again():
+def test_model_is_built_from_settings_and_can_be_rebuilt():
     task = CopyTask(TrainConfig(layers=1, heads=2, d_model=8, context=5))
     model = task.build(GPT, np.random.default_rng(0), vocab_size=7)
     assert (model.config.num_layers, model.config.d_model, model.config.vocab_size) == (1, 8, 7)
     assert GPT.config_class(**task.model_settings(model)) == model.config
 
 
-def test_sizes_that_do_not_fit_are_the_callers_mistake():
+def test_wrong_sizes_are_an_input_error():
     task = CopyTask(TrainConfig(heads=3, d_model=8, context=5))
     with pytest.raises(InputError, match="divisible"):
         task.build(GPT, None, vocab_size=7)
 
 
-def test_a_task_whose_data_come_from_the_seed_saves_none(tmp_path):
+def test_task_with_data_from_the_seed_saves_nothing(tmp_path):
     task = CopyTask(TrainConfig(context=5))
     assert task.saved() == {}
     assert not task.prepare(tmp_path)

@@ -1,4 +1,4 @@
-"""A run: it learns, logs, resumes as if it had never stopped, and stops on numbers that are none."""
+"""A run: it learns, logs, resumes exactly, and stops at numbers that are not finite."""
 
 import os
 import shlex
@@ -32,7 +32,7 @@ def test_a_tiny_text_is_learned(tmp_path, text):
     assert after < 0.5
 
 
-def test_the_log_has_a_line_a_step_with_what_it_promises(tmp_path, text):
+def test_log_has_a_line_for_each_step_with_all_figures(tmp_path, text):
     run = trainer(tmp_path / "run", text)
     run.run()
     log = read_log(tmp_path / "run" / "log.jsonl")
@@ -44,7 +44,7 @@ def test_the_log_has_a_line_a_step_with_what_it_promises(tmp_path, text):
     assert log[0]["tokens_per_second"] > 0
 
 
-def test_a_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text):
+def test_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text):
     run = trainer(tmp_path / "run", text)
     run.run()
     arrays, meta = checkpoint.load_arrays(tmp_path / "run" / "checkpoint.npz")
@@ -66,7 +66,7 @@ def test_a_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text)
         {"optimizer": "adam", "accumulate": 2, "positions": "rotary"},
     ],
 )
-def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_path, text, settings):
+def test_run_stopped_by_a_signal_resumes_to_the_same_bits(tmp_path, text, settings):
     whole = trainer(tmp_path / "whole", text, **settings)
     assert whole.run() == "finished"
 
@@ -83,7 +83,7 @@ def test_a_run_stopped_by_a_signal_and_resumed_is_the_same_run_bit_for_bit(tmp_p
     assert resumed.best == whole.best
 
 
-def test_a_checkpoint_that_is_only_looked_at_leaves_the_files_of_the_run_alone(tmp_path, text):
+def test_reading_a_checkpoint_changes_no_file_of_the_run(tmp_path, text):
     trainer(tmp_path / "run", text).run()
     unfinished = tmp_path / "run" / ".0123456789abcdef.tmp"
     unfinished.mkdir()  # of a run that is just saving
@@ -93,7 +93,7 @@ def test_a_checkpoint_that_is_only_looked_at_leaves_the_files_of_the_run_alone(t
     assert not unfinished.exists()
 
 
-def test_nothing_is_left_of_a_kill_in_the_very_last_save(tmp_path, text):
+def test_leftovers_of_a_kill_in_the_last_save_are_removed(tmp_path, text):
     trainer(tmp_path / "run", text).run()
     room = tmp_path / "run" / ".0123456789abcdef.tmp"
     room.mkdir()
@@ -102,7 +102,7 @@ def test_nothing_is_left_of_a_kill_in_the_very_last_save(tmp_path, text):
     assert not room.exists()
 
 
-def test_whatever_a_run_writes_is_known_for_its_own_when_it_is_unfinished(tmp_path, text):
+def test_unfinished_files_of_a_run_are_recognized(tmp_path, text):
     directory = tmp_path / "run"
     sizes = ["--layers=1", "--heads=1", "--d-model=8", "--context=8", "--batch=2", "--steps=4", "--save-every=1"]
     assert main(["train", "--text", str(text), "--vocabulary=byte", "--out", str(directory), *sizes]) == 0
@@ -112,7 +112,7 @@ def test_whatever_a_run_writes_is_known_for_its_own_when_it_is_unfinished(tmp_pa
 
 
 @pytest.mark.parametrize("task", ["text", "copy", "digits"])
-def test_blocks_that_run_again_change_no_bit_of_a_run(tmp_path, text, task, monkeypatch):
+def test_recomputed_blocks_change_no_bit_of_a_run(tmp_path, text, task, monkeypatch):
     monkeypatch.setattr(digits, "load_images", synthetic_digits)
     settings = {"task": task, "dropout": 0.2, "steps": 5, "accumulate": 2, "layers": 2, "positions": "learned"}
     runs = [trainer(tmp_path / str(on), text, **settings, recompute=on) for on in (False, True)]
@@ -123,7 +123,7 @@ def test_blocks_that_run_again_change_no_bit_of_a_run(tmp_path, text, task, monk
         np.testing.assert_array_equal(runs[1].model.parameters()[name], p)
 
 
-def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path, text):
+def test_run_killed_after_its_last_checkpoint_repeats_the_lost_steps(tmp_path, text):
     whole = trainer(tmp_path / "whole", text)
     whole.run()
     def die():
@@ -144,7 +144,7 @@ def test_a_run_that_died_behind_its_last_checkpoint_repeats_those_steps(tmp_path
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, text, task, optimizer, monkeypatch):
+def test_every_task_and_optimizer_resumes_bit_for_bit(tmp_path, text, task, optimizer, monkeypatch):
     monkeypatch.setattr(digits, "load_images", synthetic_digits)
     monkeypatch.setattr(reverse, "EXAMPLES", 500)
     for module in (copying, dates, reverse, sums):
@@ -172,15 +172,15 @@ def test_every_task_and_optimizer_goes_on_bit_for_bit(tmp_path, text, task, opti
         np.testing.assert_array_equal(state[name], array)
 
 
-def test_a_run_goes_on_from_the_previous_checkpoint_as_the_error_says(tmp_path, text, capsys):
+def test_run_resumes_from_the_previous_checkpoint_as_the_error_advises(tmp_path, text, capsys):
     trainer(tmp_path / "whole", text).run()
     run = trainer(tmp_path / "run", text)
     run.run()
     path = tmp_path / "run" / checkpoint.NAME
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="saved before it is") as caught:
+    with pytest.raises(InputError, match="the previous checkpoint is") as caught:
         resume(tmp_path / "run")
-    command = str(caught.value).partition("to go on from there, ")[2]
+    command = str(caught.value).partition("to continue from it, ")[2]
     subprocess.run(shlex.split(command), check=True)
     resumed = resume(tmp_path / "run")
     assert resumed.step == 9
@@ -190,7 +190,7 @@ def test_a_run_goes_on_from_the_previous_checkpoint_as_the_error_says(tmp_path, 
     assert log_without_times(tmp_path / "run") == log_without_times(tmp_path / "whole")
 
 
-def test_another_text_is_no_way_to_go_on(tmp_path, text):
+def test_refuses_to_resume_with_another_text(tmp_path, text):
     trainer(tmp_path / "run", text).run()
     with open(text, "a", encoding="utf-8") as file:
         file.write("x")
@@ -198,7 +198,7 @@ def test_another_text_is_no_way_to_go_on(tmp_path, text):
         resume(tmp_path / "run")
 
 
-def test_a_nan_stops_the_run_and_leaves_the_checkpoint_alone(tmp_path, text):
+def test_nan_stops_the_run_and_keeps_the_checkpoint(tmp_path, text):
     run = trainer(tmp_path / "run", text)
     run.save()
     before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
@@ -209,7 +209,7 @@ def test_a_nan_stops_the_run_and_leaves_the_checkpoint_alone(tmp_path, text):
     assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
 
 
-def test_the_best_and_the_previous_checkpoint_are_kept(tmp_path, text):
+def test_best_and_previous_checkpoints_are_kept(tmp_path, text):
     run = trainer(tmp_path / "run", text)
     losses = iter([3.0, 1.0, 2.0])
     run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
@@ -219,7 +219,7 @@ def test_the_best_and_the_previous_checkpoint_are_kept(tmp_path, text):
     assert run.best == 1.0
 
 
-def test_a_checkpoint_is_written_when_it_is_due_and_with_every_new_best(tmp_path, text):
+def test_checkpoint_is_written_on_schedule_and_with_every_new_best(tmp_path, text):
     run, saved = trainer(tmp_path / "run", text), []
     losses = iter([3.0, 1.0, 2.0])
     run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
@@ -228,17 +228,17 @@ def test_a_checkpoint_is_written_when_it_is_due_and_with_every_new_best(tmp_path
     assert saved == [0, 3, 4, 6, 8, 9, 12]
 
 
-def test_the_only_step_of_a_run_is_its_best(tmp_path, text):
+def test_single_step_of_a_run_is_its_best(tmp_path, text):
     trainer(tmp_path / "run", text, steps=1).run()
     assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 1
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_as_many_threads_as_are_asked_for_share_a_batch(tmp_path, text, workers):
+def test_batch_uses_the_requested_number_of_threads(tmp_path, text, workers):
     assert trainer(tmp_path / "run", text, workers=workers).workers.count == workers
 
 
-def test_patience_stops_after_that_many_evaluations_without_a_new_best(tmp_path, text):
+def test_patience_stops_after_evaluations_without_a_new_best(tmp_path, text):
     run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
     losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])
     run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
@@ -246,7 +246,7 @@ def test_patience_stops_after_that_many_evaluations_without_a_new_best(tmp_path,
     assert run.step == 8
 
 
-def test_accumulation_and_workers_change_nothing_but_rounding(tmp_path, text):
+def test_accumulation_and_workers_change_only_rounding(tmp_path, text):
     plain = trainer(tmp_path / "a", text, workers=1)
     cut = trainer(tmp_path / "b", text, workers=2, accumulate=3)
     plain.run()

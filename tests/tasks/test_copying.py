@@ -1,4 +1,4 @@
-"""copy: the symbols as they are."""
+"""copy: the model copies the symbols."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""dates: eleven ways to write a day, and one ISO form."""
+"""dates: eleven forms of a date and one ISO form."""
 
 import datetime as dt
 
@@ -9,7 +9,7 @@ from numpy_attention.tasks import dates
 from tests.tasks.trained import trained
 
 
-def test_dates_begin_to_be_learned(tmp_path, monkeypatch):
+def test_training_improves_dates(tmp_path, monkeypatch):
     monkeypatch.setattr(dates, "FRESH", 100)
     settings = {"layers": 1, "d_model": 32, "d_ff": 32, "batch": 16, "steps": 100, "learning_rate": 1e-2, "warmup": 10}
     _, before = trained(tmp_path, "dates", **(settings | {"steps": 1}))
@@ -29,7 +29,7 @@ def test_dates_begin_to_be_learned(tmp_path, monkeypatch):
         (7, "Tuesday, 3 March 1987"),
     ],
 )
-def test_a_date_is_written_in_its_form(form, written):
+def test_date_is_written_in_its_form(form, written):
     assert dates.write_date(dt.date(1987, 3, 3), dates.FORMS[form]) == written
 
 
@@ -49,7 +49,7 @@ def test_held_out_pairs_of_form_and_date_never_appear_in_training():
     assert max(map(len, [*training, *held_out])) <= dates.LONGEST
 
 
-def test_encoded_dates_can_be_spelled_again():
+def test_encoded_dates_decode_to_their_text():
     source_ids, target_ids, targets = dates.encode_dates([("3 May 1987", "1987-05-03"), ("May 21, 2003", "2003-05-21")])
     assert source_ids.shape == (2, 12)
     assert (source_ids[0, 10:] == 0).all()

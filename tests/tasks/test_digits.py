@@ -17,7 +17,7 @@ def test_images_are_learned_as_sequences_of_rows(tmp_path, monkeypatch):
     assert len(trainer.task.test[0]) == 40
 
 
-def test_the_real_digits_are_loaded_or_their_package_is_named(capsys):
+def test_real_digits_load_or_the_error_names_the_missing_package(capsys):
     if importlib.util.find_spec("sklearn") is None:
         with pytest.raises(InputError, match="pip install scikit-learn"):
             digits.load_images()

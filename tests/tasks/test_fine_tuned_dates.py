@@ -1,4 +1,4 @@
-"""dates --from: questions and answers as ids, what is a target, and how answers are judged."""
+"""dates --from: questions and answers as ids, the targets, and the evaluation of answers."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def trainer(tmp_path, folder):
     return run_from(folder, tmp_path / "run", "dates", context=128, lora=6, steps=40, learning_rate=3e-2)
 
 
-def test_the_answer_alone_is_a_target_and_ends_with_its_token(trainer):
+def test_only_the_answer_and_its_end_token_are_targets(trainer):
     ids, targets = trainer.task.encode([("3 May 1987", "1987-05-03"), ("Tuesday, 3 March 1987", "1987-03-03")])
     decode = trainer.task.start.tokenizer.decode
     assert ids.shape == targets.shape
@@ -26,15 +26,15 @@ def test_the_answer_alone_is_a_target_and_ends_with_its_token(trainer):
         counted = target >= 0
         assert decode(target[counted][:-1]) == iso
         assert target[counted][-1] == IM_END
-        first = int(counted.argmax())  # where the first character of the answer is to be said
+        first = int(counted.argmax())  # the position that predicts the first character of the answer
         np.testing.assert_array_equal(row[first + 1 : first + counted.sum()], target[counted][:-1])
         assert written in decode(row[: first + 1])
         assert iso not in decode(row[: first + 1])
         assert row[0] == IM_START
-        assert (row[: first + 1] == IM_START).sum() == 2  # the user's and the assistant's
+        assert (row[: first + 1] == IM_START).sum() == 2  # one from the user, one from the assistant
 
 
-def test_no_batch_holds_a_pair_that_is_held_out(trainer):
+def test_batches_hold_no_held_out_pair(trainer):
     asked = {trainer.task.question(written).tobytes() for written, _ in trainer.task.test}
     rng = np.random.default_rng(5)
     for _ in range(30):
@@ -42,13 +42,13 @@ def test_no_batch_holds_a_pair_that_is_held_out(trainer):
             assert trainer.task.question(written).tobytes() not in asked
 
 
-def test_answers_begin_to_be_learned(trainer):
+def test_training_improves_answers(trainer):
     with trainer.workers:
         losses = [trainer.one_step()[0] for _ in range(40)]
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
 
 
-def test_an_answer_is_right_if_it_is_the_date_and_nothing_more(trainer, monkeypatch):
+def test_correct_answer_is_exactly_the_date(trainer, monkeypatch):
     task = trainer.task
     answers = {"3 May 1987": "1987-05-03", "4 May 1987": "1987-05-04.", "5 May 1987": "1987-05-50", "6 May 1987": ""}
     pairs = [(written, f"1987-05-0{written[0]}") for written in answers]
@@ -63,14 +63,14 @@ def test_an_answer_is_right_if_it_is_the_date_and_nothing_more(trainer, monkeypa
     assert task.exact(trainer.model, pairs) == [True, False, False, False]
 
 
-def test_the_share_of_right_answers_counts_every_pair(trainer, monkeypatch):
+def test_share_of_right_answers_counts_every_pair(trainer, monkeypatch):
     right = {written for written, _ in trainer.task.test[::5]}
     monkeypatch.setattr(trainer.task, "exact", lambda model, pairs: [written in right for written, _ in pairs])
     with Workers(2) as workers:
         assert trainer.task.evaluate(trainer.model, workers)["val_exact"] == pytest.approx(0.2)
 
 
-def test_the_report_puts_before_and_after_side_by_side(trainer, monkeypatch):
+def test_report_shows_accuracy_before_and_after(trainer, monkeypatch):
     monkeypatch.setattr(trainer.task, "test", trainer.task.test[:3])
     with Workers(1) as workers:
         said = trainer.task.report(trainer.model, np.random.default_rng(0), workers)
@@ -79,12 +79,12 @@ def test_the_report_puts_before_and_after_side_by_side(trainer, monkeypatch):
     assert said.count("->") == 6
 
 
-def test_a_context_too_short_for_a_question_and_its_answer_is_refused(tmp_path, folder):
+def test_refuses_context_too_short_for_question_and_answer(tmp_path, folder):
     with pytest.raises(InputError, match=r"--context must be at least \d+, a question with its answer, got 40"):
         run_from(folder, tmp_path / "run", "dates", context=40)
 
 
-def test_a_model_that_knows_no_conversation_is_refused(tmp_path):
+def test_refuses_model_without_chat_tokens(tmp_path):
     gpt2 = tiny.write(tmp_path, "gpt2")
     (gpt2 / "tokenizer_config.json").write_text("{}")
     with pytest.raises(InputError, match="conversation"):

@@ -1,4 +1,4 @@
-"""text --from: a pretrained model goes on learning, all of it or changes of low rank."""
+"""text --from: fine-tuning a pretrained model, all its parameters or a low-rank change."""
 
 import errno
 
@@ -38,7 +38,7 @@ def stepped(trainer, steps):
 
 
 @pytest.mark.parametrize("lora", [0, 3])
-def test_the_loss_falls_and_only_what_shall_learn_has_moved(tmp_path, folder, text, lora):
+def test_loss_falls_and_only_trainable_parameters_change(tmp_path, folder, text, lora):
     trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12, steps=40, learning_rate=2e-2, lora=lora)
     before = {name: getattr(owner, own).copy() for name, owner, own in trainer.model.arrays()}
     losses = stepped(trainer, 40)
@@ -49,7 +49,7 @@ def test_the_loss_falls_and_only_what_shall_learn_has_moved(tmp_path, folder, te
         assert np.array_equal(before[name], getattr(owner, own)) == (name not in learned), name
 
 
-def test_the_first_loss_is_that_of_the_pretrained_model(tmp_path, folder, text):
+def test_first_loss_equals_loss_of_pretrained_model(tmp_path, folder, text):
     trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
     with Workers(1) as workers:
         untouched = trainer.task.evaluate(load_pretrained(folder)[0], workers)
@@ -57,7 +57,7 @@ def test_the_first_loss_is_that_of_the_pretrained_model(tmp_path, folder, text):
 
 
 @pytest.mark.parametrize("lora", [0, 2])
-def test_a_resumed_run_is_the_same_run_bit_for_bit(tmp_path, folder, text, lora):
+def test_resumed_run_equals_uninterrupted_run_bit_for_bit(tmp_path, folder, text, lora):
     whole = run_from(folder, tmp_path / "whole", "text", text=text, context=12, steps=6, lora=lora)
     stepped(whole, 6)
     part = run_from(folder, tmp_path / "part", "text", text=text, context=12, steps=6, lora=lora)
@@ -69,7 +69,7 @@ def test_a_resumed_run_is_the_same_run_bit_for_bit(tmp_path, folder, text, lora)
         np.testing.assert_array_equal(rest.model.parameters()[name], p)
 
 
-def test_a_checkpoint_holds_what_is_learned_and_nothing_of_the_model(tmp_path, folder, text):
+def test_checkpoint_holds_only_the_low_rank_change(tmp_path, folder, text):
     trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
     trainer.save()
     arrays, meta = load_arrays(tmp_path / "run" / "checkpoint.npz")
@@ -78,15 +78,15 @@ def test_a_checkpoint_holds_what_is_learned_and_nothing_of_the_model(tmp_path, f
     assert meta["task"].keys() == {"from_sha256", "sha256"}
 
 
-def test_another_model_at_the_same_place_is_refused(tmp_path, folder, text, capsys):
+def test_refuses_another_model_at_the_same_path(tmp_path, folder, text, capsys):
     run_from(folder, tmp_path / "run", "text", text=text, context=12).save()
     settings = tiny.LLAMA | {"max_position_embeddings": 160}
     tiny.write_safetensors(folder / "model.safetensors", tiny.tensors_of("another", settings))
-    with pytest.raises(InputError, match="the model of --from, is not that of the checkpoint"):
+    with pytest.raises(InputError, match="the model of --from, is differ from those of the checkpoint"):
         resume(tmp_path / "run")
 
 
-def test_the_fingerprint_knows_the_numbers_and_the_settings(tmp_path, folder):
+def test_fingerprint_depends_on_parameters_and_settings(tmp_path, folder):
     first = fingerprint(folder)
     (folder / "README.md").write_text("notes")
     assert fingerprint(folder) == first
@@ -94,7 +94,7 @@ def test_the_fingerprint_knows_the_numbers_and_the_settings(tmp_path, folder):
     assert fingerprint(folder) != first
 
 
-def test_the_fingerprint_knows_every_shard(tmp_path, folder):
+def test_fingerprint_depends_on_every_shard(tmp_path, folder):
     for name in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
         (folder / name).write_bytes(b"numbers")
         first = fingerprint(folder)
@@ -102,7 +102,7 @@ def test_the_fingerprint_knows_every_shard(tmp_path, folder):
         assert fingerprint(folder) != first
 
 
-def test_a_model_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+def test_refuses_model_without_read_permission(tmp_path, monkeypatch):
     (tmp_path / "model.gguf").write_bytes(b"numbers")
 
     def closed(*_):
@@ -114,13 +114,13 @@ def test_a_model_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("given", "alpha"), [(5.0, 5.0), (0.0, 4.0)], ids=["given", "twice the rank"])
-def test_the_change_counts_as_strongly_as_asked(tmp_path, folder, text, given, alpha):
+def test_lora_alpha_scales_the_low_rank_change(tmp_path, folder, text, given, alpha):
     assert low_rank_of(run_from(folder, tmp_path / "run", "text", text=text, lora_alpha=given).model) == (2, alpha)
 
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("keep", ["adapter", "merged"])
-def test_what_is_written_at_the_end_makes_the_pretrained_model_this_one(tmp_path, folder, text, keep, capsys):
+def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path, folder, text, keep, capsys):
     out = tmp_path / "run"
     command = ["train", "--from", folder, "--lora", "2", "--text", text, "--context", "12", "--steps", "4"]
     assert main([str(a) for a in [*command, "--learning-rate", "0.05", "--keep", keep, "--out", out]]) == 0
@@ -148,15 +148,15 @@ def test_what_is_written_at_the_end_makes_the_pretrained_model_this_one(tmp_path
         (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model: with --from the"),
         (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, got 'sum'"),
         (["--from", "FOLDER", "--context", "161"], "--context must be at most 160"),
-        (["--from", "BERT"], "is no language model"),
+        (["--from", "BERT"], "is not a language model"),
         (["--from", "smollm3"], "there is no file, folder or model called smollm3"),
         (["--from", "FOLDER", "--lora", "-1"], "--lora must be at least 0"),
         (["--from", "FOLDER", "--lora", "25"], "--lora must be at most 24, the width of the model, got 25"),
-        (["--from", "RUN"], "is what `train` has written; go on with --resume"),
+        (["--from", "RUN"], "is the output of a training run; continue it with --resume"),
         (["--from", "FOLDER", "--keep", "all"], "--keep must be one of adapter, merged"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(tmp_path, folder, text, options, said, capsys):
+def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, options, said, capsys):
     bert = tiny.write(tmp_path, "bert")
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "checkpoint.npz").write_bytes(b"PK")
@@ -169,7 +169,7 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path, folder, text, options, sai
     assert not (tmp_path / "run").exists()
 
 
-def test_a_settings_file_may_say_from(tmp_path, folder, text, capsys):
+def test_settings_file_can_set_from(tmp_path, folder, text, capsys):
     file = tmp_path / "run.toml"
     file.write_text(f'from = "{folder}"\nlora = 2\ntext = "{text}"\ncontext = 12\nsteps = 2\n')
     trained("--config", file, "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""induction: sequences repeat with a period of their own; the log says what is known at each position, and by whom."""
+"""induction: sequences repeat with random periods; the log holds the loss at each position and the heads' scores."""
 
 import math
 
@@ -30,7 +30,7 @@ def period(row):
     return next(n for n in range(1, len(row) + 1) if np.array_equal(row[n:], row[:-n]))
 
 
-def test_each_training_sequence_has_a_period_of_its_own_from_a_quarter_to_a_half():
+def test_training_periods_are_random_from_a_quarter_to_half_of_the_context():
     task = task_of(context=32, batch=400)
     ids, targets = task.batch(np.random.default_rng(0))
     assert ids.shape == targets.shape == (400, 32)
@@ -40,11 +40,11 @@ def test_each_training_sequence_has_a_period_of_its_own_from_a_quarter_to_a_half
     assert set(ids.ravel()) == set(range(SYMBOLS))
 
 
-def test_symbols_are_read_and_scored_by_two_tables():
+def test_input_and_output_tables_are_separate():
     assert task_of().model(np.random.default_rng(0)).head is not None
 
 
-def test_the_second_half_of_the_test_is_its_first_and_no_seed_has_that_of_another():
+def test_second_half_of_test_repeats_the_first_and_seeds_differ():
     ids, _ = task_of(context=32).test
     np.testing.assert_array_equal(ids[:, :16], ids[:, 16:])
     assert {period(row) for row in ids} == {16}
@@ -53,7 +53,7 @@ def test_the_second_half_of_the_test_is_its_first_and_no_seed_has_that_of_anothe
     assert not np.array_equal(ids, task_of(context=32, seed=1).test[0])
 
 
-def test_figures_are_those_of_the_whole_test(tmp_path):
+def test_evaluation_covers_the_whole_test_set(tmp_path):
     trainer, figures = trained(tmp_path, "induction", context=16, d_model=16, heads=2, steps=3)
     model, (ids, targets) = trainer.model, trainer.task.test
     losses = np.array([[float(model.loss(ids[:, : t + 1], only_last(targets, t))[0])] for t in range(16)])[:, 0]
@@ -62,8 +62,8 @@ def test_figures_are_those_of_the_whole_test(tmp_path):
     assert math.isclose(figures["val_loss"], losses.mean(), rel_tol=1e-5)
     assert math.isclose(figures["val_loss_first"], losses[:8].mean(), rel_tol=1e-5)
     assert math.isclose(figures["val_loss_second"], losses[8:].mean(), rel_tol=1e-5)
-    said = model.forward(ids)[0].argmax(-1)
-    assert math.isclose(figures["val_accuracy"], (said == targets)[:, 8:].mean())
+    predicted = model.forward(ids)[0].argmax(-1)
+    assert math.isclose(figures["val_accuracy"], (predicted == targets)[:, 8:].mean())
     weights = model.attention_weights(ids)["blocks.1.attention"][:, 1]
     before = np.mean([weights[:, t, t - 1].mean() for t in range(1, 16)])
     next_time = np.mean([weights[:, t, t - 7].mean() for t in range(8, 16)])
@@ -74,25 +74,25 @@ def test_figures_are_those_of_the_whole_test(tmp_path):
 
 
 def only_last(targets, t):
-    """Those up to position t, of which only the last counts."""
+    """The targets up to position t, of which only the last counts."""
     masked = np.full((len(targets), t + 1), -100)
     masked[:, t] = targets[:, t]
     return masked
 
 
-def test_threads_change_no_figure(tmp_path):
+def test_evaluation_does_not_depend_on_threads(tmp_path):
     trainer, figures = trained(tmp_path, "induction", context=16, d_model=16, heads=2, steps=1)
     with Workers(3) as workers:
         assert trainer.task.evaluate(trainer.model, workers) == figures
 
 
 @pytest.mark.parametrize("context", [4, 30, LONGEST + 4])
-def test_a_context_without_a_half_and_a_quarter_is_refused(context):
+def test_refuses_context_that_is_not_a_multiple_of_four(context):
     with pytest.raises(InputError, match="--context must be a multiple of 4 from 8 to 4096"):
         task_of(context=context, batch=1)
 
 
-def test_beside_the_losses_lie_two_pictures_and_the_log_is_read_again(tmp_path, capsys):
+def test_run_writes_two_more_pictures_and_a_readable_log(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["train", "--task", "induction", "--out", str(run), *SMALL]) == 0
     out, err = capsys.readouterr()
@@ -100,13 +100,13 @@ def test_beside_the_losses_lie_two_pictures_and_the_log_is_read_again(tmp_path, 
     assert out.endswith("checkpoint.npz, loss.png, positions.png, heads.png\n")
     for name in ("loss.png", "positions.png", "heads.png"):
         assert (run / name).read_bytes().startswith(b"\x89PNG")
-        assert OF_A_RUN.fullmatch(name), "what a kill leaves of it is swept away"
+        assert OF_A_RUN.fullmatch(name), "cleaning after a kill must recognize this file"
     log = read_log(run / "log.jsonl")
     assert [line["step"] for line in log] == [1, 2]
     assert sum(name.startswith("loss_at_") for name in log[-1]) == 16
 
 
-def test_the_line_of_an_evaluation_is_short(tmp_path, capsys):
+def test_evaluation_prints_a_short_line(tmp_path, capsys):
     trained_by_command("--task", "induction", "--out", tmp_path / "run", *SMALL)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
     assert len(lines) == 2
@@ -117,7 +117,7 @@ def test_the_line_of_an_evaluation_is_short(tmp_path, capsys):
         assert "copying" not in line
 
 
-def test_a_picture_that_cannot_be_written_keeps_the_others_from_nothing(tmp_path, capsys):
+def test_other_pictures_are_written_when_one_fails(tmp_path, capsys):
     run = tmp_path / "run"
     trained_by_command("--task", "induction", "--out", run, *SMALL)
     (run / "positions.png").mkdir()
@@ -128,7 +128,7 @@ def test_a_picture_that_cannot_be_written_keeps_the_others_from_nothing(tmp_path
     assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, heads.png"
 
 
-def test_pictures_that_cannot_be_thought_of_leave_the_training_complete(tmp_path, capsys, monkeypatch):
+def test_training_completes_when_pictures_raise(tmp_path, capsys, monkeypatch):
     def failing(self, log):
         raise RuntimeError("no pictures today")
 
@@ -140,16 +140,16 @@ def test_pictures_that_cannot_be_thought_of_leave_the_training_complete(tmp_path
     assert out.endswith("checkpoint.npz\n")
 
 
-def test_the_report_sets_both_halves_beside_guessing_and_names_the_best_heads(tmp_path):
+def test_report_compares_both_halves_with_guessing_and_names_the_best_heads(tmp_path):
     trainer, figures = trained(tmp_path, "induction", context=16, d_model=16, heads=2, steps=2)
     with Workers(1) as workers:
         report = trainer.task.report(trainer.model, np.random.default_rng(0), workers)
     assert f"{math.log(64):.3f}" in report
     ids = trainer.task.test[0][:1]
-    said = trainer.model.forward(ids)[0][0].argmax(-1)
-    assert f"it says     {symbols(said[8:])}\n" in report
-    assert f"it sees     {symbols(ids[0, 8:])}\n" in report
-    assert report.endswith(f"comes next  {symbols(trainer.task.test[1][0, 8:])}")
+    predicted = trainer.model.forward(ids)[0][0].argmax(-1)
+    assert f"prediction  {symbols(predicted[8:])}\n" in report
+    assert f"input       {symbols(ids[0, 8:])}\n" in report
+    assert report.endswith(f"target      {symbols(trainer.task.test[1][0, 8:])}")
     assert f"{figures['val_loss_first']:.3f}" in report
     assert f"{figures['val_loss_second']:.3f}" in report
     for kind in ("prefix_matching", "previous_token", "copying"):

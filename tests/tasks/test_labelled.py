@@ -1,4 +1,4 @@
-"""Tasks with a classifier are judged by the mean loss and the share of labels that are right."""
+"""Tasks with a classifier are evaluated by the mean loss and the share of correct labels."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from numpy_attention.tasks.reverse import ReverseTask
 
 
 @pytest.mark.parametrize("at_once", [3, 7, 512])
-def test_the_figures_are_those_of_all_held_out_examples_at_once(monkeypatch, at_once):
+def test_evaluation_in_parts_equals_evaluation_at_once(monkeypatch, at_once):
     monkeypatch.setattr(labelled, "AT_ONCE", at_once)
     config = TrainConfig(**({"task": "reverse"} | ReverseTask.defaults | {"context": 4, "seed": 3}))
     task = ReverseTask(config)

@@ -1,4 +1,4 @@
-"""reverse: the digits backwards."""
+"""reverse: the digits in reverse order."""
 
 import numpy as np
 

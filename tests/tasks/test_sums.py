@@ -1,4 +1,4 @@
-"""sum: labels, and what Adam learns and the lesson does not."""
+"""sum: the labels, and Adam learns the task although the setting of the lesson does not."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from numpy_attention.tasks.sums import SumTask
 from tests.tasks.trained import trained
 
 
-def test_the_sum_is_learned_by_adam_and_not_in_the_lessons_setting(tmp_path):
+def test_adam_learns_the_sum_and_the_setting_of_the_lesson_does_not(tmp_path):
     assert trained(tmp_path, "sum", steps=200, learning_rate=5e-3)[1]["val_accuracy"] > 0.85
     trainer, figures = trained(tmp_path, "sum", **SumTask.lesson)
     labels = trainer.task.test[1]
@@ -15,7 +15,7 @@ def test_the_sum_is_learned_by_adam_and_not_in_the_lessons_setting(tmp_path):
     assert figures["val_accuracy"] < 0.56
 
 
-def test_the_labels_of_the_sum_are_those_of_its_numbers():
+def test_labels_match_the_sums():
     config = TrainConfig(**({"task": "sum"} | SumTask.defaults))
     ids, labels = SumTask(config).examples(500, np.random.default_rng(0))
     assert ids.min() == 0

@@ -1,4 +1,4 @@
-"""Every task has its name and its settings, and can be run from the command line."""
+"""Every task has its name and settings and runs from the command line."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.cli.commands import no_pictures
 __all__ = ["no_pictures"]
 
 
-def test_every_task_has_its_name_and_its_defaults_are_settings():
+def test_tasks_have_their_names_and_valid_defaults():
     assert tuple(TASKS) == NAMES
     for name, task in TASKS.items():
         TrainConfig.from_mapping({"task": name, **task.defaults}, "")
@@ -28,7 +28,7 @@ SMALL = ["--layers=1", "--heads=2", "--d-model=16", "--batch=4", "--workers=1", 
      ("induction", "the best head by each score")],
 )
 @pytest.mark.usefixtures("no_pictures")
-def test_a_task_runs_from_the_command_line_and_is_resumed(tmp_path, capsys, monkeypatch, task, said):
+def test_task_runs_and_resumes_from_the_command_line(tmp_path, capsys, monkeypatch, task, said):
     for module in (copying, dates, induction, reverse, sums):
         monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
     directory = tmp_path / task
@@ -40,7 +40,7 @@ def test_a_task_runs_from_the_command_line_and_is_resumed(tmp_path, capsys, monk
     assert "only a text model" in capsys.readouterr().err
 
 
-def test_sizes_that_do_not_fit_a_task_are_refused(tmp_path, monkeypatch, capsys):
+def test_refuses_sizes_that_do_not_fit_the_task(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for task, *bad in (
         ("sum", "--heads=3"), ("reverse", "--positions=rotary"), ("copy", "--heads=3"),

@@ -1,4 +1,4 @@
-"""text: every vocabulary, and texts whose ids are mapped instead of held in memory."""
+"""text: every vocabulary, and texts whose ids are mapped from a file instead of held in memory."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ VOCABULARIES = [{"vocabulary": "char"}, {"vocabulary": "byte"}, {"vocabulary": "
 
 @pytest.fixture
 def mapped(monkeypatch):
-    """Every text is too long for memory."""
+    """Treat every text as too long for memory."""
     monkeypatch.setattr(text_task, "IN_MEMORY", 0)
 
 
@@ -29,7 +29,7 @@ def small_pieces(monkeypatch):
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
-def test_a_run_on_mapped_ids_is_the_run_on_ids_in_memory(tmp_path, text, settings, monkeypatch):
+def test_mapped_ids_give_the_same_run_as_ids_in_memory(tmp_path, text, settings, monkeypatch):
     here = trainer(tmp_path / "here", text, **settings)
     here.run()
     monkeypatch.setattr(text_task, "IN_MEMORY", 0)
@@ -45,7 +45,7 @@ def test_a_run_on_mapped_ids_is_the_run_on_ids_in_memory(tmp_path, text, setting
 
 
 @pytest.mark.usefixtures("mapped")
-def test_a_resumed_run_finds_its_ids_and_writes_them_again_if_they_are_damaged(tmp_path, text, monkeypatch):
+def test_resumed_run_reuses_its_ids_and_rewrites_damaged_ids(tmp_path, text, monkeypatch):
     directory = tmp_path / "run"
     trainer(directory, text, vocabulary="bpe", steps=3).run()
     path = next(directory.glob("ids-*.npy"))
@@ -58,7 +58,7 @@ def test_a_resumed_run_finds_its_ids_and_writes_them_again_if_they_are_damaged(t
         patch.setattr(text_task, "write_ids", never)
         assert resume(directory).run() == "finished"
     no_id, another_id = bytearray(whole), bytearray(whole)
-    no_id[-5] ^= 0xFF  # the upper byte of the last id: no vocabulary of this size has that one
+    no_id[-5] ^= 0xFF  # the upper byte of the last id: no vocabulary of this size has this id
     another_id[-6] ^= 0x01
     for damaged in (b"", whole[:50], whole[:-1], bytes(no_id), bytes(another_id)):
         path.write_bytes(damaged)
@@ -68,7 +68,7 @@ def test_a_resumed_run_finds_its_ids_and_writes_them_again_if_they_are_damaged(t
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
-def test_a_checkpoint_keeps_its_vocabulary_and_sample_needs_no_text(tmp_path, text, capsys, settings):
+def test_checkpoint_holds_the_vocabulary_so_sample_needs_no_text(tmp_path, text, capsys, settings):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     sizes = ["--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=4"]
     assert main(["train", "--text", text, "--out", str(tmp_path / "run"), *sizes, *options]) == 0
@@ -85,7 +85,7 @@ def test_a_checkpoint_keeps_its_vocabulary_and_sample_needs_no_text(tmp_path, te
 
 
 @pytest.mark.parametrize("settings", VOCABULARIES[1:], ids=lambda settings: settings["vocabulary"])
-def test_losses_of_other_vocabularies_are_told_per_character_as_well(tmp_path, text, settings):
+def test_losses_of_other_vocabularies_are_also_reported_per_character(tmp_path, text, settings):
     config = trainer(tmp_path / "run", text, **settings).config
     task = make_task(config)
     uniform = type("Uniform", (), {"loss": lambda self, ids, targets: (np.log(256.0), None)})()
@@ -97,7 +97,7 @@ def test_losses_of_other_vocabularies_are_told_per_character_as_well(tmp_path, t
     assert figures["val_loss_per_character"] == pytest.approx(per_character)
 
 
-def test_attention_is_drawn_between_the_tokens_of_any_vocabulary(tmp_path, text, capsys):
+def test_attend_draws_tokens_of_every_vocabulary(tmp_path, text, capsys):
     run = trainer(tmp_path / "run", text, vocabulary="bpe", vocab_size=270, steps=1, context=20)
     run.run()
     capsys.readouterr()
@@ -107,7 +107,7 @@ def test_attention_is_drawn_between_the_tokens_of_any_vocabulary(tmp_path, text,
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_text_of_one_character_has_losses_of_nought_without_a_sign(tmp_path):
+def test_text_of_one_character_has_losses_of_zero_without_minus_sign(tmp_path):
     (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
     run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
     with Workers(1) as workers:

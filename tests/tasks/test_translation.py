@@ -1,4 +1,4 @@
-"""Tasks with an encoder-decoder are judged by whole outputs."""
+"""Tasks with an encoder-decoder are evaluated by whole outputs."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from numpy_attention.runs.config import TrainConfig
 from numpy_attention.tasks import TASKS, dates, make_task
 
 
-def test_exact_matches_are_counted_to_the_last_token(tmp_path):
+def test_exact_match_compares_every_token(tmp_path):
     config = TrainConfig(**({"task": "dates"} | TASKS["dates"].defaults))
     task = make_task(config)
 
     class Oracle:
-        """Writes two dates of three rightly."""
+        """Write two of three dates correctly."""
 
         def greedy(self, source_ids, start_token, stop_token, max_tokens):
             return [right, np.append(right[:-2], [3, 2]), right]

@@ -1,14 +1,14 @@
 """Exercise: the gradients of scaled dot-product attention
 
     scores  = q k^T / sqrt(d_k)      (..., T_q, T_k)      -inf where the mask is False
-    weights = softmax(scores)        row by row           zeros in a row that may look at nothing
+    weights = softmax(scores)        row by row           zeros in a row whose keys are all hidden
     y       = weights v              (..., T_q, d_v)
 
-Given: the forward. Write: scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv.
+This file has the forward. Write scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv.
 
 T_q and T_k differ, and so do d_k and d_v.
 
-    python -m numpy_attention grade tutorials/exercises/attention.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/attention.py            check your function
     python -m numpy_attention grade tutorials/exercises/attention.py --hint 1   three hints, one at a time
 """
 
@@ -30,6 +30,6 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
 
 def scaled_dot_product_attention_backward(dy, cache):
-    """dy (..., T_q, d_v) -> dq, dk, dv as q, k, v."""
+    """dy (..., T_q, d_v) -> dq, dk, dv, with the shapes of q, k, v."""
     q, k, v, weights, scale = cache
     raise NotImplementedError

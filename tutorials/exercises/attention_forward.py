@@ -1,14 +1,14 @@
-"""Exercise: attention from nothing
+"""Exercise: attention from scratch
 
     scores  = q k^T / sqrt(d_k)      (..., T_q, T_k)      -inf where the mask is False
-    weights = softmax(scores)        row by row           zeros in a row that may look at nothing
+    weights = softmax(scores)        row by row           zeros in a row whose keys are all hidden
     y       = weights v              (..., T_q, d_v)
 
-Write: attention(q, k, v, mask), which returns y and weights. There is no gradient here; that is attention.py.
+Write attention(q, k, v, mask), which returns y and weights. This exercise has no gradient; attention.py has it.
 
-Scores may be as large as a thousand, where exp overflows; and float32 stays float32.
+Scores may be as large as 1000, and exp(1000) overflows. If q, k, v are float32, the results must be float32 too.
 
-    python -m numpy_attention grade tutorials/exercises/attention_forward.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/attention_forward.py            check your function
     python -m numpy_attention grade tutorials/exercises/attention_forward.py --hint 1   three hints, one at a time
 """
 

@@ -1,14 +1,14 @@
 """Exercise: attention with all its options (after attention.py)
 
     scores  = q k^T / sqrt(d_k) + bias        bias broadcasts to (B, H_q, T_q, T_k): axes may be 1 or missing
-    weights = softmax(scores)                 hidden where the mask is False
+    weights = softmax(scores)                 zero where the mask is False
     dropped = weights * kept / (1 - rate)     dropout on the weights
     y       = dropped v                       G query heads share one key and value head
 
-Given: the forward. Write: scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv, dbias.
-Without a bias return None for dbias.
+This file has the forward. Write scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv, dbias.
+If there is no bias, return None for dbias.
 
-    python -m numpy_attention grade tutorials/exercises/attention_options.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/attention_options.py            check your function
     python -m numpy_attention grade tutorials/exercises/attention_options.py --hint 1   three hints, one at a time
 """
 
@@ -41,6 +41,6 @@ def scaled_dot_product_attention(q, k, v, mask=None, bias=None, dropout=0.0, rng
 
 
 def scaled_dot_product_attention_backward(dy, cache):
-    """dy (B, H_q, T_q, d_v) -> dq, dk, dv as q, k, v, and dbias as bias, or None without one."""
+    """dy (B, H_q, T_q, d_v) -> dq, dk, dv, dbias, with the shapes of q, k, v, bias; dbias is None without a bias."""
     q, k, v, weights, factor, dropped, scale, bias_shape = cache
     raise NotImplementedError

@@ -1,14 +1,15 @@
-"""Exercise: the causal mask, and a softmax that minds it
+"""Exercise: the causal mask, and a softmax with this mask
 
-    mask_ij = [query i may look at key j]        a position sees itself and what came before, nothing later
+    mask_ij = [query i may look at key j]        a position sees itself and earlier positions, no later ones
 
-The T_q queries are the LAST T_q of T_k positions: with T_q < T_k the earlier keys are stored ones.
+The T_q queries are the LAST T_q of T_k positions: if T_q < T_k, the earlier keys come from the KV cache.
 
-Given: the masked softmax. Write: causal_mask(T_q, T_k) and causal_softmax_backward(dy, cache), which returns dx.
+This file has the masked softmax. Write causal_mask(T_q, T_k), which returns the
+mask, and causal_softmax_backward(dy, cache), which returns dx.
 
-A query that may look at nothing gets a row of zeros, and passes no gradient.
+If all keys of a query are hidden, its row of weights is zero and its gradient is zero.
 
-    python -m numpy_attention grade tutorials/exercises/causal_mask.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/causal_mask.py            check your function
     python -m numpy_attention grade tutorials/exercises/causal_mask.py --hint 1   three hints, one at a time
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 
 def causal_mask(T_q, T_k):
-    """Two lengths -> mask (T_q, T_k) of bool, True = may look."""
+    """Lengths T_q and T_k -> boolean mask (T_q, T_k), True = may look."""
     raise NotImplementedError
 
 
@@ -30,6 +31,6 @@ def causal_softmax(x, mask):
 
 
 def causal_softmax_backward(dy, cache):
-    """dy as y -> dx as x."""
+    """dy, with the shape of y -> dx, with the shape of x."""
     x, mask, y = cache
     raise NotImplementedError

@@ -1,12 +1,13 @@
-"""Exercise: a gradient by differences
+"""Exercise: a gradient by numerical differences
 
     dx_i = (L(x + h e_i) - L(x - h e_i)) / (2 h)        L = sum(dy * f(x)), e_i is 1 at place i and 0 elsewhere
 
-Given: the function f, whose rows mix. Write: differences(x, dy, h), which returns dx.
+This file has the function f: each y of a row depends on the whole row of x.
+Write differences(x, dy, h), which returns dx.
 
-Later functions will be large, so use f as it is and do not look into it. x belongs to the caller: leave it as it was.
+Later functions will be large, so only call f; do not use its formula. x belongs to the caller: do not change x.
 
-    python -m numpy_attention grade tutorials/exercises/differences.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/differences.py            check your function
     python -m numpy_attention grade tutorials/exercises/differences.py --hint 1   three hints, one at a time
 """
 

@@ -2,11 +2,11 @@
 
     y_n = table[ids_n]        ids (...) of integers in [0, V), table (V, d_model) -> y (..., d_model)
 
-Given: the forward. Write: embedding_backward(dy, cache), which returns dtable.
+This file has the forward. Write embedding_backward(dy, cache), which returns dtable.
 
-Ids are integers and have no gradient. A token may stand in several places of a sentence.
+Ids are integers and have no gradient. A token may occur several times in a sentence.
 
-    python -m numpy_attention grade tutorials/exercises/embedding.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/embedding.py            check your function
     python -m numpy_attention grade tutorials/exercises/embedding.py --hint 1   three hints, one at a time
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def embedding(ids, table):
-    """Ids (...) -> their rows of the table (..., d_model)."""
+    """Ids (...) -> y (..., d_model): one row of the table for each id."""
     return table[ids], (ids, table)
 
 

@@ -3,12 +3,12 @@
     h = x + attention(norm_1(x))
     y = h + feed_forward(norm_2(h))
 
-Given: the forward. Write: EncoderBlock.backward(dy, cache), which returns dx, grads.
+This file has the forward. Write EncoderBlock.backward(dy, cache), which returns dx, grads.
 
-Each part is a layer: part.backward(gradient, its_cache) returns the gradient of its input and a dict of the
-gradients of its parameters. prefixed("norm_1", that_dict) gives them the names they have in the block.
+Each part is a layer: part.backward(gradient, its_cache) returns the gradient of its input and a dict with the
+gradients of its parameters. prefixed("norm_1", this_dict) adds "norm_1." to the names, as they are in the block.
 
-    python -m numpy_attention grade tutorials/exercises/encoder_block.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/encoder_block.py            check your function
     python -m numpy_attention grade tutorials/exercises/encoder_block.py --hint 1   three hints, one at a time
 """
 
@@ -19,7 +19,7 @@ from numpy_attention.layers.layer import prefixed
 
 
 class EncoderBlock(Layer):
-    """Attention and a feed-forward network, each on a normed copy of a straight path."""
+    """Attention and a feed-forward network, each with a norm before it, on a branch of the residual stream."""
 
     def __init__(self, d_model, num_heads, d_ff, rng, dtype=np.float32):
         self.attention = MultiHeadAttention(d_model, num_heads, rng, bias=True, dtype=dtype)

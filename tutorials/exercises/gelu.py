@@ -2,11 +2,11 @@
 
     y = x P(x)        P(x) = (1 + tanh u) / 2        u = sqrt(2 / pi) (x + 0.044715 x^3)
 
-Given: the forward. Write: gelu_backward(dy, cache), which returns dx.
+This file has the forward. Write gelu_backward(dy, cache), which returns dx.
 
-Each number is changed by itself, so the Jacobian is diagonal: dx = dy * y'(x).
+Each y depends on one x only, so the Jacobian is diagonal: dx = dy * y'(x).
 
-    python -m numpy_attention grade tutorials/exercises/gelu.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/gelu.py            check your function
     python -m numpy_attention grade tutorials/exercises/gelu.py --hint 1   three hints, one at a time
 """
 
@@ -24,6 +24,6 @@ def gelu(x):
 
 
 def gelu_backward(dy, cache):
-    """dy as y -> dx as x."""
+    """dy, with the shape of y -> dx, with the shape of x."""
     x, u = cache
     raise NotImplementedError

@@ -1,13 +1,13 @@
 """Exercise: the gradients of layer norm
 
-    mean and var over the last axis, the variance divided by d
+    mean and var over the last axis; the variance is a sum divided by d
     x_hat = (x - mean) / sqrt(var + eps)        y = gamma * x_hat + beta
 
-Given: the forward. Write: layer_norm_backward(dy, cache), which returns dx, dgamma, dbeta.
+This file has the forward. Write layer_norm_backward(dy, cache), which returns dx, dgamma, dbeta.
 
-x moves its own x_hat, and, through the mean and the variance, all others of its row.
+Each x_j changes x_hat_j directly, and changes all x_hat of its row through the mean and the variance.
 
-    python -m numpy_attention grade tutorials/exercises/layer_norm.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/layer_norm.py            check your function
     python -m numpy_attention grade tutorials/exercises/layer_norm.py --hint 1   three hints, one at a time
 """
 

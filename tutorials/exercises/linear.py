@@ -2,11 +2,11 @@
 
     y = x w + b        x (..., d_in), w (d_in, d_out), b (d_out,) -> y (..., d_out)
 
-Given: the forward. Write: linear_backward(dy, cache), which returns dx, dw, db.
+This file has the forward. Write linear_backward(dy, cache), which returns dx, dw, db.
 
 x may have any number of leading axes: (d_in,), (B, d_in), (B, T, d_in) ...
 
-    python -m numpy_attention grade tutorials/exercises/linear.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/linear.py            check your function
     python -m numpy_attention grade tutorials/exercises/linear.py --hint 1   three hints, one at a time
 """
 

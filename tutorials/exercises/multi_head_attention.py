@@ -3,13 +3,13 @@
     q = split(x w_q)    k = split(c w_k)    v = split(c w_v)        c = x, or the context in cross-attention
     y = concat(attention(q, k, v)) w_o
 
-Given: the forward. Write: MultiHeadAttention.backward(dy, cache), which returns dx, grads in self-attention and
+This file has the forward. Write MultiHeadAttention.backward(dy, cache), which returns dx, grads in self-attention and
 dx, dcontext, grads in cross-attention; grads is {"w_q": ..., "w_k": ..., "w_v": ..., "w_o": ...}.
 
-Use the backwards of the parts: each takes a gradient and the cache of its forward. That of linear returns dx, dw, db,
-that of attention dq, dk, dv, dbias; there are no biases here, so db and dbias are None.
+Use the backwards of the parts: each takes a gradient and the cache of its forward. linear_backward returns dx, dw, db,
+and the backward of attention returns dq, dk, dv, dbias. There are no biases here, so db and dbias are None.
 
-    python -m numpy_attention grade tutorials/exercises/multi_head_attention.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/multi_head_attention.py            check your function
     python -m numpy_attention grade tutorials/exercises/multi_head_attention.py --hint 1   three hints, one at a time
 """
 
@@ -29,7 +29,7 @@ from numpy_attention.layers import Layer
 
 
 class MultiHeadAttention(Layer):
-    """Several attentions side by side, each on its own columns of the weights."""
+    """Several attentions side by side; each head uses its own columns of the weights."""
 
     def __init__(self, d_model, num_heads, rng, dtype=np.float32):
         self.num_heads = num_heads
@@ -54,6 +54,6 @@ class MultiHeadAttention(Layer):
         return y, (linear_q, heads_q, linear_k, heads_k, linear_v, heads_v, attention, heads_o, linear_o, cross)
 
     def backward(self, dy, cache):
-        """dy (B, T_q, d_model) -> dx, grads; with a context dx, dcontext, grads."""
+        """dy (B, T_q, d_model) -> dx, grads, or with a context dx, dcontext, grads."""
         linear_q, heads_q, linear_k, heads_k, linear_v, heads_v, attention, heads_o, linear_o, cross = cache
         raise NotImplementedError

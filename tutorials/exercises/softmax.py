@@ -2,11 +2,11 @@
 
     y_i = exp(x_i) / sum_k exp(x_k)        along one axis
 
-Given: the forward. Write: softmax_backward(dy, cache), which returns dx.
+This file has the forward. Write softmax_backward(dy, cache), which returns dx.
 
-Every output depends on every input of its row, so dx_j collects from all dy_i of the row.
+Every output depends on every input of its row, so dx_j is a sum over all dy_i of the row.
 
-    python -m numpy_attention grade tutorials/exercises/softmax.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/softmax.py            check your function
     python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1   three hints, one at a time
 """
 
@@ -21,6 +21,6 @@ def softmax(x, axis=-1):
 
 
 def softmax_backward(dy, cache):
-    """dy as y -> dx as x."""
+    """dy, with the shape of y -> dx, with the shape of x."""
     y, axis = cache
     raise NotImplementedError

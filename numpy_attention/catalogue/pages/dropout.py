@@ -41,7 +41,7 @@ def dropout_scale_left_out(dy: Array, cache: DropoutCache) -> Array:
 
     Hides: it acts like a smaller learning rate, and dropout is off in the test.
     """
-    return dy if cache.kept is None else dy * cache.kept
+    return dy if cache.keep_mask is None else dy * cache.keep_mask
 
 
 _LAST_MASK: list[DropoutCache] = []
@@ -49,7 +49,7 @@ _LAST_MASK: list[DropoutCache] = []
 
 def _of_the_last_mask(dy: Array, _: DropoutCache) -> Array:
     last = _LAST_MASK[-1]
-    same = last.kept is None or last.kept.shape == dy.shape
+    same = last.keep_mask is None or last.keep_mask.shape == dy.shape
     return dropout_backward(dy, last) if same else np.zeros_like(dy)
 
 
