@@ -1,13 +1,13 @@
-"""The attack: errors of many kinds in functions that are not this book's, right gradients by the thousand, and peers.
+"""The attack: mistakes of many kinds in third-party functions, thousands of right gradients, and other checkers.
 
-    python -m tests.benchmarks.attack_checkers               all of it, about 20 minutes; adds to attack.json as it goes
+    python -m tests.benchmarks.attack_checkers               everything, about 20 minutes; results go to attack.json
     python -m tests.benchmarks.attack_checkers errors        one part: errors, right or peers
-    python -m tests.benchmarks.attack_checkers --draws 5     of every function at every scale (34 without it)
-    python -m tests.benchmarks.attack_checkers --quick       one draw, no peers, nothing stored: two minutes
-    python -m tests.benchmarks.attack_checkers --fresh       forget first what our checker has said; the others' stays
-    python -m tests.benchmarks.attack_checkers --write       put the tables into docs/checkers.md
+    python -m tests.benchmarks.attack_checkers --draws 5     draws of each function at each scale (default: 34)
+    python -m tests.benchmarks.attack_checkers --quick       one draw, no other checkers, nothing stored: two minutes
+    python -m tests.benchmarks.attack_checkers --fresh       first delete the results of our checker, not the others'
+    python -m tests.benchmarks.attack_checkers --write       write the tables into docs/checkers.md
 
-What attack.json holds already is not done again, so a run that was stopped goes on where it was. `peers` needs
+Results that are in attack.json are not computed again, so a stopped run continues. `peers` needs
 `pip install torch jax autograd scipy`.
 """
 
@@ -30,7 +30,7 @@ from tests.benchmarks.attack_page import PAGE, tables
 from tests.benchmarks.attacks import Trial, trials
 from tests.benchmarks.attacks.shared import right_checks, shared
 from tests.benchmarks.compare_checkers import CHECKERS, verdict
-from tests.benchmarks.strangers import STRANGERS, Arrays, Stranger
+from tests.benchmarks.third_party import THIRD_PARTY, Arrays, ThirdParty
 from tests.generated import with_block
 
 RESULTS = Path(__file__).with_name("attack.json")
@@ -50,8 +50,8 @@ class Counted:
         return self.f(*arrays)
 
 
-def asked(f: Callable[..., Any], backward: Any, inputs: Arrays, op: bool = False, **more: Any) -> Found:
-    """What our checker says: right, wrong, unresolved or a crash; its words, whom it names, CPU seconds, calls."""
+def run_check(f: Callable[..., Any], backward: Any, inputs: Arrays, op: bool = False, **more: Any) -> Found:
+    """What our checker returns: right, wrong, unresolved or crash; its text, the arguments it names, seconds, calls."""
     check = na.gradcheck.gradcheck if op else na.gradcheck.gradcheck_vjp
     counted, started = Counted(f), time.process_time()
     arrays, names = tuple(x.copy() for x in inputs), None
@@ -70,52 +70,53 @@ def asked(f: Callable[..., Any], backward: Any, inputs: Arrays, op: bool = False
     return {"state": state, "said": said, "names": names, "seconds": round(seconds, 4), "calls": counted.calls}
 
 
-def words(trial: Trial, found: Found) -> str:
-    """Whether the diagnosis is right, absent or misleading."""
+def grade_of_diagnosis(trial: Trial, found: Found) -> str:
+    """Whether the diagnosis is right, absent or misleading, as attack.json names the three grades."""
     said = found["said"]
     lines = [line for line in said.splitlines() if line.startswith("likely mistake: ")]
     sentence = lines[0].removeprefix("likely mistake: ") if lines else said if not found["names"] else ""
     causes = "; ".join(cause for cause in sentence.split("; ") if "no simple rule" not in cause)
     if not causes:
         return "absent"
-    return "right" if re.search(trial.words, causes) else "misleading"
+    return "right" if re.search(trial.diagnosis, causes) else "misleading"
 
 
-def of_trial(trial: Trial) -> Found:
-    """How our checker fares with a planted error."""
-    found = asked(trial.f, trial.wrong, trial.inputs, trial.op)
+def check_trial(trial: Trial) -> Found:
+    """The result of our checker on a planted mistake."""
+    found = run_check(trial.f, trial.wrong, trial.inputs, trial.op)
     innocent = set(found["names"] or ()) - set(trial.argument.split(",")) if trial.argument else set()
+    grade = grade_of_diagnosis(trial, found)
     return {
-        "kind": trial.kind, "state": found["state"], "words": words(trial, found), "innocent": sorted(innocent),
+        "kind": trial.kind, "state": found["state"], "words": grade, "innocent": sorted(innocent),
         "seconds": found["seconds"], "calls": found["calls"],
         "said": found["said"] if found["state"] in ("right", "crash") or innocent else "",
     }
 
 
-def of_stranger(stranger: Stranger, scale: str, seed: int) -> Found:
-    """How it fares with a right gradient."""
-    inputs = stranger.draw(np.random.default_rng(seed), scale)
-    return asked(stranger.f, stranger.vjp, inputs, seed=seed, rtol=stranger.tolerance)
+def check_third_party(function: ThirdParty, scale: str, seed: int) -> Found:
+    """The result of our checker on a right gradient."""
+    inputs = function.draw(np.random.default_rng(seed), scale)
+    return run_check(function.f, function.vjp, inputs, seed=seed, rtol=function.tolerance)
 
 
 def attack_errors(results: Found, save: Callable[[], None]) -> None:
-    """Every planted error, once."""
+    """Check every planted mistake once."""
     for trial in trials():
         if trial.name not in results["errors"]:
-            results["errors"][trial.name] = found = of_trial(trial)
+            results["errors"][trial.name] = found = check_trial(trial)
             if found["state"] in ("right", "crash") or found["innocent"]:
                 print(f"{trial.kind}, {trial.name}: {found['state']} {found['innocent']}", found["said"], "", sep="\n")
             save()
 
 
 def attack_right(results: Found, save: Callable[[], None], draws: int) -> None:
-    """Every right gradient at each of its scales, so many times."""
-    for name, stranger in STRANGERS.items():
-        for scale in stranger.scales:
+    """Check every right gradient at each of its scales, with this number of draws."""
+    for name, function in THIRD_PARTY.items():
+        for scale in function.scales:
             nothing: Found = {"draws": 0, "alarms": [], "seconds": 0.0, "calls": 0}
             done = results["right"].setdefault(f"{name}, {scale}", nothing)
             for seed in range(done["draws"], draws):
-                found = of_stranger(stranger, scale, seed)
+                found = check_third_party(function, scale, seed)
                 done["draws"] = seed + 1
                 done["seconds"] = round(done["seconds"] + found["seconds"], 4)
                 done["calls"] += found["calls"]
@@ -126,15 +127,15 @@ def attack_right(results: Found, save: Callable[[], None], draws: int) -> None:
 
 
 def attack_peers(results: Found, save: Callable[[], None]) -> None:
-    """All checkers at the shared errors, and at right gradients."""
+    """Run all checkers on the shared mistakes and on right gradients."""
     for case in shared():
         row = results["shared"].setdefault(case.name, {})
         for name, checker in CHECKERS.items():
             if name not in row:
                 fine, said, first = verdict(checker, case.f, case.right, case.inputs)
-                state, second = "", 0.0  # an alarm at the right gradient leaves nothing to find out
+                state, second = "", 0.0  # after a false alarm the wrong gradient need not be tried
                 if fine == "passed":
-                    state, said, second = verdict(checker, case.spoilt_f or case.f, case.wrong, case.inputs)
+                    state, said, second = verdict(checker, case.wrong_f or case.f, case.wrong, case.inputs)
                 seconds = [round(first, 3), round(second, 3)]
                 row[name] = {"right": fine, "wrong": state, "seconds": seconds, "said": said[:300]}
                 save()
@@ -150,7 +151,7 @@ def attack_peers(results: Found, save: Callable[[], None]) -> None:
 
 
 def as_lines(results: Found) -> str:
-    """JSON with a line for each thing that was tried."""
+    """JSON with one line for each check."""
     parts = []
     for part, found in results.items():
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
@@ -159,14 +160,14 @@ def as_lines(results: Found) -> str:
 
 
 def stored() -> Found:
-    """What earlier runs have found."""
+    """The results of earlier runs."""
     return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
 
 
 def main() -> None:
-    """Run the parts that are named, or all; print the tables, or write them into the page."""
+    """Run the named parts, or all; print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", help="errors, right, peers; all of them without it")
+    parser.add_argument("parts", nargs="*", help="errors, right or peers (default: all)")
     parser.add_argument("--draws", type=int, default=DRAWS)
     for flag in ("--quick", "--fresh", "--write"):
         parser.add_argument(flag, action="store_true")

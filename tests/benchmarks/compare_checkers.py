@@ -1,14 +1,14 @@
-"""Six gradient checkers, twelve planted errors: who catches what, and what each prints.
+"""Six gradient checkers, twelve planted mistakes: which checker catches which mistake, and what it prints.
 
     pip install . torch jax autograd scipy
-    python -m tests.benchmarks.compare_checkers            the table and the texts, as Markdown
-    python -m tests.benchmarks.compare_checkers --write    put them into docs/checkers.md; ten minutes
-    python -m tests.benchmarks.compare_checkers --ours     put what ours says today into the page; the others stay
+    python -m tests.benchmarks.compare_checkers            print the table and the texts as Markdown
+    python -m tests.benchmarks.compare_checkers --write    write them into docs/checkers.md; ten minutes
+    python -m tests.benchmarks.compare_checkers --ours     renew only the texts of our checker on the page
 
-Every checker is called as its documentation shows, with its own defaults, on the same inputs. Each first sees the right
-gradient: an alarm there is a false one, and its alarm at the planted error then counts for nothing. A check may take
-LIMIT seconds. scipy.optimize.check_grad returns a bare norm and leaves the verdict to the reader; here the reader cries
-out at more than 1e-6 of the gradient's norm.
+Every checker is called as its documentation shows, with its default options, on the same inputs. It checks the right
+gradient first: an alarm is then a false alarm, and an alarm for the planted mistake does not count. A check may take
+LIMIT seconds. scipy.optimize.check_grad returns only a norm; here a norm above 1e-6 of the gradient's norm counts as an
+alarm.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from tests.generated import with_block
 PAGE = Path(__file__).parents[2] / "docs" / "checkers.md"
 LIMIT = 60
 MEMORY = 64 * 2**30
-SHOWN = 9  # lines of what a checker prints: a report of ours, the beginning of a matrix
+MAX_LINES = 9  # lines of a printed text: enough for one of our reports
 
 
 def ours(f: Any, vjp: Any, inputs: Arrays) -> str:
@@ -73,7 +73,7 @@ def torch_checker(fast: bool) -> Callable[[Any, Any, Arrays], str]:
 
 
 def jax_checker(f: Any, vjp: Any, inputs: Arrays) -> str:
-    """jax.test_util.check_grads on a custom_vjp whose parts are calls back to NumPy."""
+    """jax.test_util.check_grads on a custom_vjp that calls NumPy."""
     import jax
     from jax.test_util import check_grads
 
@@ -105,7 +105,7 @@ def autograd_checker(f: Any, vjp: Any, inputs: Arrays) -> str:
     function = primitive(f)
     defvjp(function, *(lambda ans, *arrays, i=i: lambda dy: vjp(dy, *arrays)[i] for i in range(len(inputs))))
     try:
-        # Without the tuple of argument numbers it would look at the first argument alone.
+        # Without the tuple of argument numbers autograd would check only the first argument.
         check_grads(function, tuple(range(len(inputs))), modes=["rev"], order=1)(*inputs)
     except AssertionError as error:
         return str(error).strip() or "AssertionError"
@@ -138,7 +138,7 @@ CHECKERS: dict[str, Callable[[Any, Any, Arrays], str]] = {
 
 
 def verdict(checker: Callable[[Any, Any, Arrays], str], f: Any, vjp: Any, inputs: Arrays) -> tuple[str, str, float]:
-    """What came of it: passed, alarm, too long or cannot; what it printed; and the seconds of processor time."""
+    """The result (passed, alarm, too long or cannot), the printed text, and the seconds of processor time."""
 
     def out_of_time(*_: Any) -> None:
         raise TimeoutError
@@ -153,7 +153,7 @@ def verdict(checker: Callable[[Any, Any, Arrays], str], f: Any, vjp: Any, inputs
         state = "alarm" if said else "passed"
     except TimeoutError:
         state, said = "too long", f"no answer after {LIMIT} seconds"
-    except Exception as error:  # some cannot do it at all: that is a result too
+    except Exception as error:  # some checkers cannot run this check: a result too
         state, said = "cannot", f"{type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
@@ -161,9 +161,9 @@ def verdict(checker: Callable[[Any, Any, Arrays], str], f: Any, vjp: Any, inputs
 
 
 def compare() -> tuple[str, str]:
-    """The table, and what each printed."""
-    words = {"alarm": "**caught**", "passed": "missed", "too long": "too long", "cannot": "cannot"}
-    table = ["| planted error | " + " | ".join(CHECKERS) + " |", "|---" * (len(CHECKERS) + 1) + "|"]
+    """The table, and the texts that the checkers print."""
+    cells = {"alarm": "**caught**", "passed": "missed", "too long": "too long", "cannot": "cannot"}
+    table = ["| planted mistake | " + " | ".join(CHECKERS) + " |", "|---" * (len(CHECKERS) + 1) + "|"]
     caught = dict.fromkeys(CHECKERS, 0)
     printed: list[str] = []
     for case in planted():
@@ -175,7 +175,7 @@ def compare() -> tuple[str, str]:
             if fine == "alarm":
                 cell, said = "false alarm", noise
             else:
-                cell = words[state]
+                cell = cells[state]
                 caught[name] += state == "alarm"
             row.append(cell)
             if said:
@@ -187,13 +187,13 @@ def compare() -> tuple[str, str]:
 
 
 def shortened(said: str) -> str:
-    """The first lines of what a checker says, none of them long."""
+    """The first lines of a printed text, each cut to 150 characters."""
     lines = said.splitlines()
-    return "\n".join(line[:150].rstrip() for line in lines[:SHOWN]) + ("\n..." if len(lines) > SHOWN else "")
+    return "\n".join(line[:150].rstrip() for line in lines[:MAX_LINES]) + ("\n..." if len(lines) > MAX_LINES else "")
 
 
-def with_our_words(page: str) -> str:
-    """The page with what our checker says today."""
+def with_our_reports(page: str) -> str:
+    """The page with the present reports of our checker."""
     for case in planted():
         said = shortened(ours(case.f, case.wrong, case.inputs))
         before = rf"(### {re.escape(case.name)}\n\nnumpy_attention \(caught\):\n\n```text\n)"
@@ -206,9 +206,9 @@ def with_our_words(page: str) -> str:
 def main() -> None:
     """Print the table, the versions and the texts, or write them into the page."""
     if "--ours" in sys.argv[1:]:
-        PAGE.write_text(with_our_words(PAGE.read_text("utf-8")))
+        PAGE.write_text(with_our_reports(PAGE.read_text("utf-8")))
         return
-    import resource  # of Unix alone; the tests need only the names above
+    import resource  # exists only on Unix; the tests do not run this function
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     table, printed = compare()

@@ -1,11 +1,11 @@
-"""The tables and counts of docs/gallery.md, and two counts in docs/complex_step.md, written from the catalogue itself.
+"""Writes the tables and counts of docs/gallery.md, and the counts of docs/complex_step.md, from the catalogue.
 
-    python -m tests.catalogue.gallery_page             run all weaker checks, and write all anew (some minutes)
-    python -m tests.catalogue.gallery_page NAME ...    run them on these mistakes; the page knows the others
-    python -m tests.catalogue.gallery_page known       run none; the page knows all
+    python -m tests.catalogue.gallery_page             run all weaker checks and write everything (some minutes)
+    python -m tests.catalogue.gallery_page NAME ...    run them only on these mistakes; keep other results
+    python -m tests.catalogue.gallery_page known       run no weaker check; keep all results of the page
 
-The other prose is written by hand. A test compares the page with the catalogue in every run, slow ones what each weaker
-check misses, and the counts of changed operators.
+The other prose is written by hand. In every run a test compares the page with the catalogue. Slow tests compare the
+results of the weaker checks and the counts of changed operators.
 """
 
 import re
@@ -20,7 +20,7 @@ from numpy_attention.gradcheck.curvature import symmetry
 from numpy_attention.gradcheck.problem import Problem
 from tests.generated import with_block
 from tests.mutations import chapters, strength
-from tests.mutations.explained import OF_CHAPTERS, OF_ROOMS, Explained
+from tests.mutations.explained import OF_CHAPTERS, OF_PACKAGES, Explained
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, COMPLEX_STEP = DOCS / "gallery.md", DOCS / "complex_step.md"
@@ -28,13 +28,13 @@ Missed = dict[str, list[str]]  # by the name of the weaker check
 
 
 def row_of(name: str) -> str:
-    """The row of a mistake, up to the checks that miss it."""
+    """The row of a mistake, without the last column."""
     mistake = GALLERY[name]
     return f"| `{name}` | {mistake.wrong} | {mistake.hides} |".replace("*", "\\*")
 
 
 def mistakes_table(missed: Missed) -> Iterator[str]:
-    """A table for each op, layer or function."""
+    """A heading and a table for each op, layer or function."""
     for covers in dict.fromkeys(mistake.covers for mistake in GALLERY.values()):
         yield f"### {covers}\n"
         yield "| mistake | why it is wrong | how it hides | missed by |"
@@ -47,9 +47,9 @@ def mistakes_table(missed: Missed) -> Iterator[str]:
 
 def weaker_table(missed: Missed) -> Iterator[str]:
     """A row for each weaker check."""
-    yield f"| | the full check, but with | misses of {len(GALLERY)} | which |"
+    yield f"| | the full check, but with | missed of {len(GALLERY)} | names |"
     yield "|---|---|---|---|"
-    yield "| 0 | nothing taken away | 0 | |"
+    yield "| 0 | no change | 0 | |"
     for i, weakness in enumerate(WEAKER, 1):
         names = missed[weakness.name]
         caught = [name for name in GALLERY if name not in names]
@@ -62,7 +62,7 @@ def _listed(names: list[str]) -> str:
 
 
 def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
-    """A row for each reason why a change is not noticed."""
+    """A row for each reason why a change changes no result."""
     yield "| where | change | why no result changes |"
     yield "|---|---|---|"
     for one in reasons:
@@ -71,7 +71,7 @@ def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
 
 
 def missed_on_the_page() -> Missed:
-    """What the page says that each weaker check misses."""
+    """The mistakes that each weaker check misses, read from the page."""
     found: Missed = {}
     for name, which in re.findall(r"^\| \d+ \| (.+?) \| \d+ \| (.*?) ?\|$", PAGE.read_text("utf-8"), re.MULTILINE):
         names = re.findall(r"`(\w+)`", which)
@@ -80,7 +80,7 @@ def missed_on_the_page() -> Missed:
 
 
 def missed_with(names: list[str]) -> Missed:
-    """What the page says, but for these mistakes, which are tried on every weaker check."""
+    """The results of the page, except for these mistakes: every weaker check is run on them."""
     known, found = missed_on_the_page(), {}
     for weakness in WEAKER:
         through = {name for name in names if not catch(GALLERY[name], weakness)}
@@ -90,10 +90,10 @@ def missed_with(names: list[str]) -> Missed:
 
 
 def written(text: str, missed: Missed) -> str:
-    """The page with its tables and counts new."""
+    """The page with new tables and counts."""
     tables = {
         "mistakes": mistakes_table(missed), "weaker": weaker_table(missed), "explained": explained_table(OF_CHAPTERS),
-        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_ROOMS),
+        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_PACKAGES),
     }
     for name, lines in tables.items():
         text = with_block(text, name, "\n".join(lines).strip())
@@ -104,25 +104,25 @@ def written(text: str, missed: Missed) -> str:
 
 
 def counted(text: str, old: str, new: str) -> str:
-    """The text with a count in its prose new; the words around it must be there once."""
+    """The text with a new count in its prose; the words around the count must occur once."""
     text, times = re.subn(old.replace(" ", r"\s+"), new, text)
-    assert times == 1, f"{old!r} stands {times} times on the page"
+    assert times == 1, f"{old!r} occurs {times} times on the page"
     return text
 
 
 def symmetry_alone() -> tuple[int, int]:
-    """How many mistakes the symmetry of the Hessian catches by itself, and how many of those are not symmetric."""
+    """The number of mistakes that a test of the Hessian's symmetry catches, and how many of these are not symmetric."""
 
     def symmetric(problem: Problem, seed: int) -> None:
         assert symmetry(problem, seed) < 1e-9, "not symmetric"
 
     alone = Weakness("symmetry alone", symmetric, gradients_only=True, trials=dict.fromkeys(TRIALS))
-    said = [catch(mistake, alone) for mistake in GALLERY.values()]
-    return sum(one != "" for one in said), sum(one.startswith("not symmetric") for one in said)
+    errors = [catch(mistake, alone) for mistake in GALLERY.values()]
+    return sum(error != "" for error in errors), sum(error.startswith("not symmetric") for error in errors)
 
 
 def of_complex_steps(text: str) -> str:
-    """docs/complex_step.md with its counts new."""
+    """docs/complex_step.md with new counts."""
     caught, asymmetric = symmetry_alone()
     new = f"of the gallery's {len(GALLERY)} mistakes it catches {caught}: {asymmetric} because"
     text = counted(text, r"of the gallery's \d+ mistakes it catches \d+: \d+ because", new)

@@ -1,11 +1,11 @@
-"""No false alarm: many random draws of every entry of the catalogue, in pieces that go on where the last one ended.
+"""Search for false alarms: many random draws of every entry of the catalogue; a stopped run continues from its log.
 
-    PYTHONPATH=. python tests/catalogue/many_draws.py --draws 1000 --log draws.json                    all of them
-    PYTHONPATH=. python tests/catalogue/many_draws.py --draws 1000 --log draws.json --seconds 200      200 s of them
-    PYTHONPATH=. python tests/catalogue/many_draws.py --draws 1000 --log draws.json layer_norm         of one op
+    PYTHONPATH=. python tests/catalogue/many_draws.py --draws 1000 --log draws.json                    all entries
+    PYTHONPATH=. python tests/catalogue/many_draws.py --draws 1000 --log draws.json --seconds 200      stop after 200 s
+    PYTHONPATH=. python tests/catalogue/many_draws.py --draws 1000 --log draws.json layer_norm         one op
 
-Draw number i has seed i. Even draws have sizes that are all different, odd ones any sizes from 1 to 4. Draws 0, 9, 40,
-49, 80 ... look at every element of every gradient, the others at 24 of them chosen at random.
+Draw number i has seed i. Even draws have sizes that all differ, odd draws any sizes from 1 to 4. Draws 0, 9, 40, 49,
+80 ... check every element of every gradient, the other draws check 24 random elements.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MOST = 100  # numbers in the inputs of a draw with any sizes
 
 
 def any_sizes(entry: Entry, rng: np.random.Generator) -> dict[str, Any]:
-    """Sizes from 1 to 4 that may well be equal, but for those that the entry sets; at last the smallest there are."""
+    """Random sizes from 1 to 4, except those that the entry sets; smaller ones if the inputs would be too large."""
     names = [name for name in entry.parsed.size_names if name not in entry.fixed]
     for largest in (4, 4, 4, 3, 3, 2, 2, 1):
         sizes: dict[str, Any] = dict(entry.fixed)
@@ -42,7 +42,7 @@ def any_sizes(entry: Entry, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def draw(entry: Entry, number: int) -> None:
-    """Check one draw; raises `AssertionError` with the report, which holds the seed."""
+    """Check one draw; raises AssertionError with the report, which contains the seed."""
     sizes = any_sizes(entry, np.random.default_rng([number, 17])) if number % 2 else None
     try:
         if number % 40 in (0, 9):
@@ -54,12 +54,12 @@ def draw(entry: Entry, number: int) -> None:
 
 
 def main() -> int:
-    """Draw on from where the log ends, all entries at the same pace; return how many draws raised an alarm."""
+    """Continue from the log, with the same number of draws for each entry; return the number of alarms."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="ops, layers or models (default: all)")
     parser.add_argument("--draws", type=int, default=1000, help="of each entry (default: 1000)")
-    parser.add_argument("--log", type=Path, required=True, help="where to note what has been drawn")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long (default: never)")
+    parser.add_argument("--log", type=Path, required=True, help="file for the number of draws and the alarms")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this time (default: never)")
     arguments = parser.parse_args()
     log = {"drawn": {}, "alarms": [], "seconds": 0}
     if arguments.log.exists():

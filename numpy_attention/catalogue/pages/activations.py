@@ -55,9 +55,9 @@ PLAIN = {"gelu": plain_gelu}
 
 @op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, says="the other form of gelu")
 def erf_gradient_for_tanh(x: Array, approximate: str = "tanh") -> Any:
-    """The forward is the tanh form, the backward differentiates the erf form.
+    """The forward is the tanh form, but the backward differentiates the erf form.
 
-    Hides: the two slopes are about 1e-3 apart, below most tolerances.
+    Hides: the two slopes differ by about 1e-3, which is below most tolerances.
     """
     return gelu(x, approximate)[0], x
 

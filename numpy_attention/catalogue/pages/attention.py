@@ -103,7 +103,7 @@ PLAIN = {ATTENTION: plain_attention}
 
 @backward_of(ATTENTION, says="right without dropout")
 def dv_before_dropout(dy: Array, cache: AttentionCache) -> Any:
-    """dv uses the weights before dropout, though the output was made of those after it.
+    """dv uses the weights before dropout, but the forward computes the output from the weights after dropout.
 
     Hides: dropout is off in the test.
     """
@@ -112,9 +112,9 @@ def dv_before_dropout(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, says="is the scale 1/sqrt(d) left out")
 def scale_left_out(dy: Array, cache: AttentionCache) -> Any:
-    """The 1/sqrt(d_k) of the scores is missing in dq and dk.
+    """The factor 1/sqrt(d_k) of the scores is missing in dq and dk.
 
-    Hides: the direction is right, and the learning rate absorbs the rest.
+    Hides: the direction is right, and the learning rate absorbs the factor.
     """
     dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     return dq / cache.scale, dk / cache.scale, dv, dbias
@@ -122,9 +122,9 @@ def scale_left_out(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, says="is the scale 1/sqrt(d) applied twice")
 def scale_applied_twice(dy: Array, cache: AttentionCache) -> Any:
-    """dscores is scaled, and then dq and dk once more.
+    """The factor 1/sqrt(d_k) is applied to dscores, and again to dq and dk.
 
-    Hides: the direction is right, and the learning rate absorbs the rest.
+    Hides: the direction is right, and the learning rate absorbs the factor.
     """
     dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     return dq * cache.scale, dk * cache.scale, dv, dbias
@@ -146,18 +146,18 @@ def _without_the_mask(dy: Array, cache: tuple[AttentionCache, Array | None]) -> 
 
 @op_of(ATTENTION, _without_the_mask, says="the gradient leaks through what mask hides")
 def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, **options: Any) -> Any:
-    """The backward makes the weights again and forgets the mask, so gradient leaks into hidden keys.
+    """The backward recomputes the weights without the mask, so gradient leaks into hidden keys.
 
-    Hides: there is no mask in the test, or one that is all True.
+    Hides: the test has no mask, or a mask of all True.
     """
     return _with_bias(q, k, v, mask, **options)
 
 
 @backward_of(ATTENTION, says="a factor that should be transposed")
 def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
-    """dk = dscores q, where row j of dk must sum over the queries that looked at key j: dscores^T q.
+    """dk = dscores q, but row j of dk must sum over the queries that used key j: dscores^T q.
 
-    Hides: the shapes agree when T_q = T_k.
+    Hides: the shapes agree if T_q = T_k.
     """
     dq, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     q, k, v, weights, *_ = cache
@@ -168,9 +168,9 @@ def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, says="a factor that should be transposed")
 def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
-    """dv = weights dy, where a value must collect from the queries that used it: weights^T dy.
+    """dv = weights dy, but the gradient of a value must sum over the queries that used it: weights^T dy.
 
-    Hides: the shapes agree when T_q = T_k.
+    Hides: the shapes agree if T_q = T_k.
     """
     dq, dk, _, dbias = scaled_dot_product_attention_backward(dy, cache)
     return dq, dk, fold_heads(cache.dropped, cache.k) @ fold_heads(dy, cache.k), dbias
@@ -178,9 +178,9 @@ def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, says="a sum along the wrong axis")
 def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
-    """The softmax's sum in the backward runs over the queries instead of the keys.
+    """The sum in the softmax's backward runs over the queries instead of the keys.
 
-    Hides: the shapes agree everywhere; each term has the right size.
+    Hides: all shapes agree, and each term has the right size.
     """
     _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     q, k, v, weights, *_ = cache
@@ -192,7 +192,7 @@ def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, says="uses only the first row of dy")
 def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
-    """A bias shared by all sequences of the batch gets the gradient of the first one only.
+    """A bias shared by all sequences of the batch gets only the gradient of the first sequence.
 
     Hides: right for a batch of one, or for a bias of full shape.
     """
@@ -209,9 +209,9 @@ def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, says="along axis 1 of dy: must it be summed over that axis, or over each group")
 def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
-    """Several query heads share a key head, but dk and dv come from the first of them alone.
+    """Several query heads share a key head, but dk and dv come only from the first of them.
 
-    Hides: right when every query head has keys of its own.
+    Hides: right if every query head has its own keys.
     """
     dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
     q, k = cache.q, cache.k

@@ -57,9 +57,9 @@ ENTRIES = (
 
 @method_of("EncoderBlock", "backward", says="a path to the input is missing")
 def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
-    """dx comes from the attention branch alone; the straight path of `x + attention(x)` is missing.
+    """dx comes only from the attention branch; the residual path of `x + attention(x)` is missing.
 
-    Hides: the block's own gradients are right, and a deep stack still trains a little.
+    Hides: the gradients of the block's parameters are right, and a deep stack still trains a little.
     """
     dx, grads = EncoderBlock.backward(self, dy, cache)
     return dx - _straight_path(self, dy, cache), grads
@@ -67,9 +67,9 @@ def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
 
 @method_of("EncoderBlock", "backward", says="added twice (the residual path?")
 def residual_twice(self: EncoderBlock, dy: Array, cache: Any) -> Any:
-    """The straight path of `x + attention(x)` is added twice.
+    """The residual path of `x + attention(x)` is added twice.
 
-    Hides: the block's own gradients are right.
+    Hides: the gradients of the block's parameters are right.
     """
     dx, grads = EncoderBlock.backward(self, dy, cache)
     return dx + _straight_path(self, dy, cache), grads
@@ -86,9 +86,9 @@ def _straight_path(block: EncoderBlock, dy: Array, cache: Any) -> Array:
 
 @method_of("EncoderBlock", "backward", says="backward changed dy in place")
 def branch_reads_a_changed_gradient(self: EncoderBlock, dy: Array, cache: Any) -> Any:
-    """The feed-forward branch changes dy in place, and the straight path then reads the changed array.
+    """The feed-forward branch changes dy in place, and the residual path then reads the changed array.
 
-    Hides: a test of the feed-forward network by itself is right.
+    Hides: a test of the feed-forward network alone passes.
     """
     right = EncoderBlock.backward(self, dy, cache)
     dy *= 0.5

@@ -37,7 +37,7 @@ PLAIN = {"dropout": plain_dropout}
 
 @backward_of("dropout", says="the factor 1/(1 - rate) is left out")
 def dropout_scale_left_out(dy: Array, cache: DropoutCache) -> Array:
-    """The forward divides by 1 - rate, the gradient does not.
+    """The forward divides by 1 - rate, but the gradient does not.
 
     Hides: it acts like a smaller learning rate, and dropout is off in the test.
     """
@@ -55,9 +55,9 @@ def _of_the_last_mask(dy: Array, _: DropoutCache) -> Array:
 
 @op_of("dropout", _of_the_last_mask, says="is something kept outside the cache")
 def one_mask_for_two_uses(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
-    """The mask is kept on the dropout object, so a second use overwrites what the first backward needs.
+    """The mask is stored on the dropout object, so a second forward overwrites the mask of the first.
 
-    Hides: one use in the test, or rate 0.
+    Hides: the test uses dropout once, or with rate 0.
     """
     y, cache = dropout(x, rate, rng)
     _LAST_MASK[:] = [cache]
@@ -66,9 +66,9 @@ def one_mask_for_two_uses(x: Array, rate: float, rng: np.random.Generator | None
 
 @op_of("dropout", says="the forward gives")
 def evaluation_rescales(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
-    """Inverted dropout has its 1/(1 - rate) in training; this one multiplies by 1 - rate in evaluation too.
+    """Inverted dropout divides by 1 - rate in training; this function also multiplies by 1 - rate in evaluation.
 
-    Hides: a test at rate 0, or always with an rng, never sees it.
+    Hides: a test with rate 0, or always with an rng, does not see it.
     """
     if rng is None:
         return x * (1.0 - rate), DropoutCache(np.ones(x.shape, bool), 1.0 - rate, x.shape, x.dtype)

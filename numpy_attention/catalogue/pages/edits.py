@@ -149,18 +149,18 @@ PLAIN = {"edit": plain_edit}
 
 @backward_of("edit", says="it leaks through what keep hides")
 def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
-    """dx = dy: what was thrown away gets a gradient, although y does not depend on it.
+    """dx = dy: removed elements get a gradient, although y does not depend on them.
 
-    Hides: right as long as all is kept; and the numbers that are kept have the right gradient.
+    Hides: right if everything is kept, and kept elements always have the right gradient.
     """
     return dy.copy(), edit_backward(dy, cache)[1]
 
 
 @backward_of("edit", says="the backward takes keep the other way round")
 def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
-    """The backward inverts the mask: what was thrown away gets the gradient, and what was kept gets none.
+    """The backward inverts the mask: removed elements get the gradient, and kept elements get none.
 
-    Hides: shapes and sizes are right; where a head is masked, some gradient goes to every head's weights.
+    Hides: shapes and sizes are right; if one head is removed, the weights of every head still get some gradient.
     """
     dx, dadd = edit_backward(dy, cache)
     return dx if cache.keep is None else dy - dx, dadd
@@ -168,9 +168,10 @@ def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit", says="the backward gives zero where keep hides, and there it must not be zero")
 def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
-    """The gradient of what was added is masked by keep, but add counts everywhere, also where x was thrown away.
+    """The gradient of add is multiplied by keep, but add acts everywhere, also where x is removed.
 
-    Hides: right as long as all is kept, as in steering; a patch, which is added where x was thrown away, gets none.
+    Hides: right if everything is kept, as in steering; in a patch, which adds where x is removed, add gets no
+    gradient.
     """
     dx, dadd = edit_backward(dy, cache)
     return dx, None if dadd is None or cache.add_shape is None else sum_to_shape(dx, cache.add_shape)
@@ -178,9 +179,9 @@ def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit", says="uses only the first row of dy")
 def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
-    """A vector that is added at every place acts at every place; only the gradient of the first is kept.
+    """A vector that is added at every place acts at every place, but only the gradient of the first place is kept.
 
-    Hides: the shape is right, and so are the numbers for an add of the shape of x.
+    Hides: the shape is right; the numbers are right if add has the shape of x.
     """
     dx, dadd = edit_backward(dy, cache)
     if dadd is None or cache.add_shape is None:
@@ -192,9 +193,9 @@ def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit", says="once too often")
 def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
-    """The gradient of an add that was repeated is a mean over the places, where their effects add up.
+    """The gradient of a repeated add is a mean over the places, but their effects add up.
 
-    Hides: the direction is right, and so are the numbers for an add of the shape of x.
+    Hides: the direction is right; the numbers are right if add has the shape of x.
     """
     dx, dadd = edit_backward(dy, cache)
     return dx, dadd if dadd is None else dadd * np.asarray(dadd.size / dy.size, dy.dtype)
@@ -202,9 +203,9 @@ def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
 
 @op_of("edit", added_only_where_kept, says="the forward gives")
 def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None = None) -> Any:
-    """y = keep * (x + add): what is added where x is thrown away is thrown away too.
+    """y = keep * (x + add), so what is added where x is removed is removed too.
 
-    Hides: right as long as all is kept, and the backward fits the forward, so no gradient check can tell.
+    Hides: right if everything is kept, and the backward matches the forward, so no gradient check can find it.
     """
     _, cache = edit(x, keep, add)
     y = x if add is None else x + add

@@ -37,9 +37,9 @@ PLAIN = {"embedding": plain_embedding}
 
 @backward_of("embedding", says="rows of repeated ids get only one of their contributions")
 def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
-    """A token that occurs three times gets the gradient of its last place only: `d[ids] = dy`.
+    """A token that occurs three times gets only the gradient of its last place: `d[ids] = dy`.
 
-    Hides: right as long as all ids of the batch differ.
+    Hides: right if all ids of the batch differ.
     """
     dtable = np.zeros_like(cache.table)
     dtable[cache.ids] = dy
@@ -48,9 +48,9 @@ def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
 
 @backward_of("embedding", says="np.add.at (a scatter-add)")
 def buffered_plus(dy: Array, cache: EmbeddingCache) -> Array:
-    """`d[ids] += dy` looks like a sum, but NumPy reads d[ids] once, before it writes: repeats are lost.
+    """`d[ids] += dy` looks like a sum, but NumPy reads d[ids] once, before it writes, so repeated ids are lost.
 
-    Hides: right as long as all ids of the batch differ.
+    Hides: right if all ids of the batch differ.
     """
     dtable = np.zeros_like(cache.table)
     dtable[cache.ids] += dy

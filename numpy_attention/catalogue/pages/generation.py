@@ -44,27 +44,27 @@ TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_stored_keys)}
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
 def position_from_zero_again(model: GPT, ids: Array) -> Array:
-    """Every new token is given position 0, since it is the first token of this call's input.
+    """Every new token gets position 0, because it is the first token of the input of this call.
 
-    Hides: the first token is right; wrong only from the second on.
+    Hides: the first token is right; the mistake starts at the second token.
     """
     return logits_step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token")
 def new_key_not_attended(model: GPT, ids: Array) -> Array:
-    """The new query looks at the stored keys but not at its own, which is appended too late.
+    """The new query sees the KV cache but not its own key, which is appended too late.
 
-    Hides: the first token is right; wrong only from the second on, and the text still reads well.
+    Hides: the first token is right; the mistake starts at the second token, and the text still reads well.
     """
     return logits_step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
 
 
 @stands_in_for("logits_step_by_step", says="the logits of token 1")
 def keys_not_kept(model: GPT, ids: Array) -> Array:
-    """The stored keys are lost between the steps, so every token sees only itself.
+    """The KV cache is lost between the steps, so every token sees only itself.
 
-    Hides: the first token is right; wrong only from the second on.
+    Hides: the first token is right; the mistake starts at the second token.
     """
     rows = []
     for t in range(ids.shape[1]):

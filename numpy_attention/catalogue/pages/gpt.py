@@ -41,9 +41,9 @@ ENTRIES = (
 
 @method_of("GPT", "gradients_from_logits", says="used twice, its two gradients must be added")
 def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
-    """The table is used twice, as embedding and as head; the head's gradient is not added.
+    """The table is used twice, as embedding and as head, but the gradient of the head is not added.
 
-    Hides: the embedding's half still learns, and untied models are right.
+    Hides: the embedding still learns from its own gradient, and untied models are right.
     """
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
         if name == "token_embedding.table" and self.head is None and isinstance(dlogits, np.ndarray):
@@ -55,7 +55,7 @@ def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> An
 def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
     """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
 
-    Hides: right for a batch of one, and the learning rate absorbs it.
+    Hides: right for a batch of one, and the learning rate absorbs the factor.
     """
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
         yield name, gradient / len(cache.token.ids) if name == "position_embedding.table" else gradient

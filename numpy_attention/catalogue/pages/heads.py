@@ -41,9 +41,9 @@ PLAIN = {"concat_heads": plain_concat_heads, "split_heads": plain_split_heads}
 
 @op_of("concat_heads", lambda dy, shape: dy.reshape(shape), says="the forward gives")
 def concat_by_reshape(x: Array) -> Any:
-    """(B, H, T, d) is reshaped to (B, T, H d) without swapping H and T: positions are mixed with heads.
+    """(B, H, T, d) is reshaped to (B, T, H d) without swapping H and T, so positions and heads are mixed.
 
-    Hides: the shapes agree, and the backward fits the forward, so no gradient check can tell.
+    Hides: the shapes agree, and the backward matches the forward, so no gradient check can find it.
     """
     *lead, H, T, d = x.shape
     return x.reshape(*lead, T, H * d), x.shape
@@ -51,7 +51,7 @@ def concat_by_reshape(x: Array) -> Any:
 
 @backward_of("concat_heads", says="a reshape without its transpose")
 def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
-    """The backward cuts the heads by a reshape alone, without the swap of H and T.
+    """The backward splits the heads by a reshape without swapping H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """
@@ -60,7 +60,7 @@ def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
 
 @backward_of("split_heads", says="a reshape without its transpose")
 def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
-    """The backward joins the heads by a reshape alone, without the swap of H and T.
+    """The backward joins the heads by a reshape without swapping H and T.
 
     Hides: the shapes agree; right for a single head or a single position.
     """

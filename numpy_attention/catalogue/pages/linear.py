@@ -37,9 +37,9 @@ PLAIN = {"linear": plain_linear}
 
 @backward_of("linear", says="uses only the last row of dy")
 def bias_of_the_last_row(dy: Array, cache: LinearCache) -> Any:
-    """The bias serves every row, but only the last row's gradient is kept.
+    """The bias acts on every row, but only the gradient of the last row is kept.
 
-    Hides: the shape is right, and the bias still learns from one row a batch.
+    Hides: the shape is right, and the bias still learns from one row of each batch.
     """
     dx, dw, db = linear_backward(dy, cache)
     return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1])[-1].copy()
@@ -49,7 +49,7 @@ def bias_of_the_last_row(dy: Array, cache: LinearCache) -> Any:
 def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
     """The bias gradient is summed over the batch but not over time.
 
-    Hides: with two-dimensional input there is no time axis, and (T, d) is broadcast into the bias without an error.
+    Hides: for two-dimensional input there is no time axis; else (T, d) is broadcast into the bias without an error.
     """
     dx, dw, db = linear_backward(dy, cache)
     return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
@@ -57,7 +57,7 @@ def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
 
 @backward_of("linear", says="a mean taken where a sum belongs")
 def bias_averaged(dy: Array, cache: LinearCache) -> Any:
-    """The loss has already divided by the number of rows; the bias gradient is a mean and divides again.
+    """The bias gradient is a mean over the rows, but the loss has already divided by their number.
 
     Hides: a larger learning rate makes up for it; right for a single row.
     """
@@ -67,9 +67,9 @@ def bias_averaged(dy: Array, cache: LinearCache) -> Any:
 
 @backward_of("linear", says="a factor that should be transposed")
 def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
-    """The backward multiplies by w where it must multiply by its transpose.
+    """The backward multiplies by w instead of its transpose.
 
-    Hides: the shapes agree whenever w is square.
+    Hides: the shapes agree if w is square.
     """
     _, dw, db = linear_backward(dy, cache)
     return dy @ cache.w, dw, db
@@ -77,9 +77,9 @@ def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
 
 @stands_in_for("Linear", says="is something kept outside the cache")
 class InputKeptOnTheLayer(Linear):
-    """The cache is kept on the layer, so a second use overwrites it before the first backward runs.
+    """The cache is stored on the layer, so a second forward overwrites it before the first backward runs.
 
-    Hides: each layer is used once in the test.
+    Hides: the test uses each layer only once.
     """
 
     def forward(self, x: Array) -> Any:

@@ -66,9 +66,10 @@ def _blocks(dloss: Any, cache: LinearCrossEntropyCache, own_mean: bool) -> list[
 
 @backward_of("linear_cross_entropy", says="a mean whose 1/n was forgotten")
 def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
-    """Each block divides by how many of its own places count, not by how many do in all blocks.
+    """Each block divides by the number of its own places that count, not by the number in all blocks.
 
-    Hides: right where one block holds all rows; elsewhere the gradient is too large, which the learning rate absorbs.
+    Hides: right if one block holds all rows; else the gradient is too large, and the learning rate absorbs the
+    factor.
     """
     dx, dtable = zip(*_blocks(dloss, cache, own_mean=True), strict=True)
     return np.concatenate(dx).reshape(cache.x.shape), sum(dtable)
@@ -78,9 +79,9 @@ def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     "linear_cross_entropy", says="right in one block: with block_size=2 a block overwrites what it should add to"
 )
 def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
-    """Each block of rows writes the gradient of the table anew, where it should add to it.
+    """Each block of rows overwrites the gradient of the table instead of adding to it.
 
-    Hides: right where one block holds all rows; dx is right everywhere.
+    Hides: right if one block holds all rows; dx is always right.
     """
     dx, _ = linear_cross_entropy_backward(dloss, cache)
     return dx, _blocks(dloss, cache, own_mean=False)[-1][1]

@@ -60,23 +60,23 @@ PLAIN = {"cross_entropy": plain_cross_entropy}
 def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
     """The mean over the places is taken in the loss and again in its gradient.
 
-    Hides: the learning rate absorbs it; a single place shows nothing.
+    Hides: the learning rate absorbs the factor; right for a single place.
     """
     return cross_entropy_backward(dloss, cache) / cache.num_counted
 
 
 @backward_of("cross_entropy", says="right without the option label_smoothing")
 def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) -> Array:
-    """With label smoothing the gradient is still p minus the unsmoothed target.
+    """With label smoothing the gradient still subtracts the unsmoothed target from p.
 
-    Hides: right while label smoothing is off, and nearly right for the usual 0.1.
+    Hides: right without label smoothing, and nearly right for the usual 0.1.
     """
     return cross_entropy_backward(dloss, cache._replace(label_smoothing=0.0))
 
 
 @backward_of("cross_entropy", says="what is hidden or ignored still gets a gradient")
 def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
-    """Places that do not count in the loss still send a gradient.
+    """Places that the loss ignores still get a gradient.
 
     Hides: there is no padding in the test.
     """
@@ -87,7 +87,7 @@ def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
 def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100, **options: Any) -> Any:
     """Ignored places have no loss, but the mean still divides by all places.
 
-    Hides: there is no padding in the test, and the backward fits the forward.
+    Hides: there is no padding in the test, and the backward matches the forward.
     """
     loss, cache = cross_entropy(logits, targets, ignore_index, **options)
     share = (cache.num_counted / max(targets.size, 1)).astype(logits.dtype)
@@ -98,7 +98,7 @@ def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100,
 def nan_at_padding(
     logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> Any:
-    """Ignored rows are multiplied by zero after the logarithm of a zeroed probability: 0 times -inf is NaN.
+    """Ignored rows are multiplied by zero after the logarithm of a zero probability: 0 times -inf is NaN.
 
     Hides: there is no padding in the test.
     """

@@ -97,9 +97,9 @@ TRIALS = {"low_rank_start": (low_rank_start, trial_of_low_rank_start)}
 
 @method_of("LowRank", "backward", says="da, db: right up to the constant factor 0.666667")
 def change_not_scaled(self: LowRank, dy: Array, cache: Any) -> Any:
-    """The forward multiplies the change by alpha / r, the backward does not: da, db and their part of dx lack it.
+    """The forward scales the change by alpha / r, the backward does not: da, db and part of dx lack the factor.
 
-    Hides: right where alpha = r; elsewhere the direction of da and db is right, and the learning rate absorbs the rest.
+    Hides: right if alpha = r; else the direction of da and db is right, and the learning rate absorbs the factor.
     """
     dz, db, _ = linear_backward(dy, cache.linear_b)
     dx, da, _ = linear_backward(dz, cache.linear_a)
@@ -108,9 +108,9 @@ def change_not_scaled(self: LowRank, dy: Array, cache: Any) -> Any:
 
 @method_of("LowRank", "backward", says="db: right up to the constant factor 0.666667")
 def scale_left_out_of_db(self: LowRank, dy: Array, cache: Any) -> Any:
-    """alpha / r goes into dz, and so into da and dx, but not into db, which is made of dy before it.
+    """The factor alpha / r is in dz, and so in da and dx, but not in db, which uses dy without the factor.
 
-    Hides: right where alpha = r; elsewhere Adam, which divides by the size of a gradient, takes the same steps.
+    Hides: right if alpha = r; else Adam, which divides by the size of a gradient, takes the same steps.
     """
     dx, grads = LowRank.backward(self, dy, cache)
     return dx, {"a": grads["a"], "b": grads["b"] / self.scale}
@@ -120,7 +120,7 @@ def scale_left_out_of_db(self: LowRank, dy: Array, cache: Any) -> Any:
 def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
     """dx = dy w^T, as without the change: the path through a and b is missing.
 
-    Hides: the layer's own gradients are right, and at the first step, where b is zero, so is dx.
+    Hides: the gradients of a and b are right, and at the first step, where b is zero, so is dx.
     """
     dx, grads = LowRank.backward(self, dy, cache)
     dz = self.scale * linear_backward(dy, cache.linear_b)[0]
@@ -129,16 +129,16 @@ def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
 
 @stands_in_for("low_rank_start", says="does a gradient come through at all?")
 def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
-    """a starts at zero like b: then z = x a and dz = dy b^T are zero, both gradients are, and it never learns.
+    """a starts at zero like b, so z = x a and dz = dy b^T are zero, both gradients are zero, and nothing learns.
 
-    Hides: the gradients are those of the formula, so every check of gradients passes.
+    Hides: the gradients match the formula, so every check of gradients passes.
     """
     return LowRank(w, rank)
 
 
 @stands_in_for("low_rank_start", says="the pretrained model is not the start")
 def both_sides_at_random(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
-    """b starts at random like a: the first step starts from a disturbed model, not from the pretrained one.
+    """b starts at random like a, so training starts from a disturbed model instead of the pretrained one.
 
     Hides: it trains anyway, and after a while the disturbance is gone.
     """

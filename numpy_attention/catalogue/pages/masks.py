@@ -38,9 +38,9 @@ TRIALS = {"causal_mask": (causal_mask, trial_of_causal_mask)}
 
 @stands_in_for("causal_mask", says="stands at position 2 of 5, so key 0 must be visible")
 def other_side(T_q: int, T_k: int | None = None) -> Array:
-    """Every position sees what comes after it, and not what came before.
+    """Every position sees the later positions instead of the earlier ones.
 
-    Hides: the loss falls, faster than it should: the model reads the answer.
+    Hides: the loss falls, even faster than it should: the model reads the answer.
     """
     T_k = T_q if T_k is None else T_k
     return np.arange(T_k) >= np.arange(T_q)[:, None] + (T_k - T_q)
@@ -48,7 +48,7 @@ def other_side(T_q: int, T_k: int | None = None) -> Array:
 
 @stands_in_for("causal_mask", says="must be hidden")
 def one_too_far(T_q: int, T_k: int | None = None) -> Array:
-    """Every position sees one key too many: the very token it has to predict.
+    """Every position sees one key too many: the token that it must predict.
 
     Hides: almost all of the triangle is right, and the loss falls faster than it should.
     """
@@ -58,9 +58,9 @@ def one_too_far(T_q: int, T_k: int | None = None) -> Array:
 
 @stands_in_for("causal_mask", says="stands at position 2 of 5, so key 1 must be visible")
 def aligned_at_the_start(T_q: int, T_k: int | None = None) -> Array:
-    """Query i sees keys 0 to i, though the queries are the last T_q of T_k positions.
+    """Query i sees keys 0 to i, but the queries are the last T_q of T_k positions.
 
-    Hides: right whenever T_q = T_k, which is always so in training and never with a KV cache.
+    Hides: right if T_q = T_k, which is always true in training and never with a KV cache.
     """
     T_k = T_q if T_k is None else T_k
     return np.arange(T_k) <= np.arange(T_q)[:, None]

@@ -106,9 +106,9 @@ PLAIN = {"MultiHeadAttention": plain_multi_head_attention}
 def arguments_in_the_wrong_order(
     self: MultiHeadAttention, x: Array, context: Array | None = None, **options: Any
 ) -> Any:
-    """Cross-attention asks with the context and answers from x.
+    """Cross-attention takes queries from the context, and keys and values from x.
 
-    Hides: with equal lengths the shapes agree, and in self-attention both are the same.
+    Hides: with equal lengths the shapes agree, and in self-attention both inputs are equal.
     """
     if context is None:
         return MultiHeadAttention.forward(self, x, **options)
@@ -121,9 +121,9 @@ def arguments_in_the_wrong_order(
 def keys_cut_with_the_length_of_the_queries(
     self: MultiHeadAttention, x: Array, context: Array | None = None, **options: Any
 ) -> Any:
-    """k and v are reshaped to (B, T_q, H, d_k) with the length of the queries.
+    """k and v are reshaped to (B, T_q, H, d_k), with the length of the queries.
 
-    Hides: in self-attention, and wherever T_q = T_k, it is right.
+    Hides: right in self-attention, and whenever T_q = T_k.
     """
     if context is not None:
         context = context.reshape(x.shape[0], x.shape[1], -1)
@@ -132,9 +132,9 @@ def keys_cut_with_the_length_of_the_queries(
 
 @method_of("MultiHeadAttention", "backward", says="a path to the input is missing")
 def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
-    """In self-attention x is query, key and value; dx holds the path through the query alone.
+    """In self-attention x is query, key and value, but dx holds only the path through the query.
 
-    Hides: every parameter of the layer itself has the right gradient.
+    Hides: the gradients of all parameters of the layer are right.
     """
     if cache.cross:
         return MultiHeadAttention.backward(self, dy, cache)
@@ -149,7 +149,7 @@ def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
 def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """The gradient through the values, dv w_v^T, is not added to dx (or, with a context, to dcontext).
 
-    Hides: every parameter of the layer itself has the right gradient.
+    Hides: the gradients of all parameters of the layer are right.
     """
     answer = MultiHeadAttention.backward(self, dy, cache)
     dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)

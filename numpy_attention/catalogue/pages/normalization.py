@@ -73,7 +73,7 @@ def _through_x_hat(dx_hat: Array, cache: NormCache) -> Array:
 
 @backward_of("layer_norm", says="right when gamma is all ones")
 def gamma_left_out(dy: Array, cache: NormCache) -> Any:
-    """dx is computed from dy where it must be computed from dy * gamma.
+    """dx is computed from dy instead of dy * gamma.
 
     Hides: exact while gamma is all ones, as at initialisation.
     """
@@ -83,9 +83,9 @@ def gamma_left_out(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="comes in at the wrong place")
 def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
-    """dx is multiplied by gamma at the end; gamma must enter before the means are taken.
+    """dx is multiplied by gamma at the end, but gamma must be applied before the means are taken.
 
-    Hides: exact while all gammas are equal, as the ones are at initialisation.
+    Hides: exact while all gammas are equal, as at initialisation.
     """
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
     return _through_x_hat(dy, cache) * cache.gamma, dgamma, dbeta
@@ -93,9 +93,9 @@ def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="is a `- mean(...)` or a `- sum(...)` term missing?")
 def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
-    """x moves the mean, and the mean moves every element: that path, `- mean(dx_hat)`, is missing.
+    """x changes the mean, and the mean changes every element: this path, `- mean(dx_hat)`, is missing.
 
-    Hides: small where dx_hat is nearly centred.
+    Hides: the error is small if dx_hat is nearly centred.
     """
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
     x_hat, r, gamma = cache
@@ -105,9 +105,9 @@ def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="is the path through the variance (or the mean square) missing")
 def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
-    """x moves the variance, and the variance scales every element: that path, along x_hat, is missing.
+    """x changes the variance, and the variance scales every element: this path, along x_hat, is missing.
 
-    Hides: one element in d is off by much, the others by little; wide layers hide it.
+    Hides: one element of d has a large error, the others small ones; wide layers hide it.
     """
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
     dx_hat = dy * cache.gamma
@@ -116,7 +116,7 @@ def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="the sum over the batch axes (0, 1) is missing")
 def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
-    """dgamma and dbeta are summed over the first axis, as if the input were always (B, d).
+    """dgamma and dbeta are summed over the first axis only, as if the input were always (B, d).
 
     Hides: right for (B, d); for (B, T, d) the result (T, d) is broadcast into the parameter without an error.
     """
@@ -128,9 +128,9 @@ def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="n - 1 for n")
 def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
-    """The forward divides the variance by d, the gradient of its path divides by d - 1.
+    """The forward divides the variance by d, but the gradient of its path divides by d - 1.
 
-    Hides: off by 1/d of one term; at the width of a real model below most tolerances.
+    Hides: one term is off by 1/d, which is below most tolerances at the width of a real model.
     """
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
     x_hat, r, gamma = cache
@@ -158,9 +158,9 @@ def _spread_backward(dy: Array, cache: _Spread) -> Any:
 
 @op_of("layer_norm", _spread_backward, says="the forward gives")
 def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
-    """The variance is divided by d - 1, as for a sample; layer norm divides by d.
+    """The variance is divided by d - 1, as for a sample, but layer norm divides by d.
 
-    Hides: off by half a percent at width 100, and the backward fits the forward.
+    Hides: off by half a percent at width 100, and the backward matches the forward.
     """
     d = max(x.shape[-1] - 1, 1)
     centred = x - _mean(x)
@@ -171,9 +171,9 @@ def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
 
 @op_of("layer_norm", _spread_backward, says="the forward gives")
 def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
-    """It divides by sqrt(var) + eps where the formula divides by sqrt(var + eps).
+    """It divides by sqrt(var) + eps instead of sqrt(var + eps).
 
-    Hides: the same to five digits unless x is nearly constant, and the backward fits the forward.
+    Hides: equal to five digits unless x is nearly constant, and the backward matches the forward.
     """
     centred = x - _mean(x)
     deviation = np.sqrt(_mean(centred * centred))
@@ -185,9 +185,9 @@ def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5)
 
 @backward_of("layer_norm", says="backward changed dy in place")
 def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
-    """It overwrites dy with its own results, so a residual branch that reads dy afterwards gets other numbers.
+    """It overwrites dy with its own results, so a residual branch that reads dy later gets wrong numbers.
 
-    Hides: the returned gradients are right; tests of a single branch never look at dy again.
+    Hides: the returned gradients are right, and tests of a single branch do not read dy again.
     """
     right = layer_norm_backward(dy, cache)
     dy *= cache.gamma
@@ -196,9 +196,9 @@ def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="does it change its cache in place?")
 def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
-    """It multiplies the cached x_hat in place, so a second backward of the same cache is wrong.
+    """It multiplies the cached x_hat in place, so a second backward with the same cache is wrong.
 
-    Hides: every test calls backward once.
+    Hides: every test calls the backward once.
     """
     right = layer_norm_backward(dy, cache)
     np.multiply(cache.x_hat, cache.r, out=cache.x_hat)
@@ -207,7 +207,7 @@ def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", says="of float32 is float64")
 def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
-    """A NumPy scalar, np.sqrt(d), makes float64 out of float32: every backward after it runs at half the speed.
+    """A NumPy scalar, np.sqrt(d), turns float32 into float64, so every later backward runs at half the speed.
 
     Hides: all values agree to seven digits.
     """
@@ -221,9 +221,9 @@ def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("rms_norm", says="off by the same number")
 def mean_subtracted(dy: Array, cache: NormCache) -> Any:
-    """RMS norm leaves the mean alone; this is the backward of layer norm.
+    """RMS norm does not subtract the mean; this is the backward of layer norm.
 
-    Hides: it differs only by a constant for each row.
+    Hides: each row is off only by a constant.
     """
     _, dgamma = rms_norm_backward(dy, cache)
     return _through_x_hat(dy * cache.gamma, cache), dgamma
@@ -234,9 +234,9 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
     says="the forward mixes the places along axis 1 of x, the backward keeps them apart",
 )
 def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
-    """Mean and variance run over all axes but the first, so the words of a sentence affect each other.
+    """Mean and variance run over all axes except the first, so the words of a sentence affect each other.
 
-    Hides: right for (B, d), and every number still looks normalized.
+    Hides: right for (B, d), and all numbers still look normalized.
     """
     if x.ndim < 3:
         return layer_norm(x, gamma, beta, eps)

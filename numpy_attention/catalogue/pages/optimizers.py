@@ -104,9 +104,9 @@ TRIALS = {
 
 @stands_in_for("clip_by_global_norm", says="the joint norm asks for")
 def clip_each_array(grads: Mapping[str, Array], max_norm: float) -> Array:
-    """Each array is clipped by its own norm, which bends the direction of the step.
+    """Each array is clipped by its own norm, which changes the direction of the step.
 
-    Hides: no error at all, and with a single array it is right.
+    Hides: there is no error, and for a single array it is right.
     """
     squares = np.zeros(())
     for g in grads.values():
@@ -137,9 +137,9 @@ class AdamByTheBook(Adam):
 
 @stands_in_for("Adam", says="step 1:")
 class NoBiasCorrection(AdamByTheBook):
-    """The moments start at zero and are never corrected, so the first steps are far too small or too large.
+    """The moments start at zero and are not corrected, so the first steps are far too small or too large.
 
-    Hides: it trains anyway, and after a thousand steps it is Adam.
+    Hides: it trains anyway, and after a thousand steps it is equal to Adam.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
@@ -149,7 +149,7 @@ class NoBiasCorrection(AdamByTheBook):
 
 @stands_in_for("Adam", says="step 1:")
 class CorrectedFromStepZero(Adam):
-    """The bias correction counts steps from one too many: the first step is corrected as if it were the second.
+    """The bias correction counts one step too many: the first step is corrected as if it were the second.
 
     Hides: it trains anyway; only the first few steps are too small.
     """
@@ -165,7 +165,7 @@ class CorrectedFromStepZero(Adam):
 class EpsInsideTheRoot(AdamByTheBook):
     """It divides by sqrt(v_hat + eps), so the step vanishes for gradients below 1e-4.
 
-    Hides: the same wherever gradients are large.
+    Hides: equal to Adam wherever gradients are large.
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
@@ -193,9 +193,9 @@ class DecayInTheMoments(AdamW):
 
 @stands_in_for("AdamW", says="gamma[0] is")
 class DecayOnEverything(AdamW):
-    """Biases and the gains of norms decay too, though nothing says that they should be near zero.
+    """Biases and the gains of norms decay too, although there is no reason to keep them near zero.
 
-    Hides: it trains anyway, and a gain a little too near zero looks like any other.
+    Hides: it trains anyway, and a gain that is a little too small is not visible.
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
@@ -209,9 +209,9 @@ class DecayOnEverything(AdamW):
 
 @stands_in_for("AdamW", says="step 1:")
 class DecayWithoutTheRate(AdamW):
-    """Weights shrink by weight_decay a step, not by learning_rate times weight_decay.
+    """Weights shrink by weight_decay per step instead of learning_rate times weight_decay.
 
-    Hides: with a tiny weight_decay it looks like a strong regulariser.
+    Hides: with a tiny weight_decay it acts like a strong regulariser.
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
@@ -226,9 +226,9 @@ class DecayWithoutTheRate(AdamW):
 
 @stands_in_for("tied_step", says="one step along the sum of its gradients")
 def stepped_twice(table: Array, uses: list[Array], optimizer: Any, **options: Any) -> None:
-    """A tied table is listed under two names, and the optimizer takes a step for each of its two gradients.
+    """A tied table is listed under two names, so the optimizer takes one step for each of its two gradients.
 
-    Hides: with plain gradient descent two steps are the step of the sum; with Adam they are not.
+    Hides: with plain gradient descent two steps equal the step of the sum; with Adam they do not.
     """
     for use in uses:
         optimizer({"table": table}, **options).step({"table": use})

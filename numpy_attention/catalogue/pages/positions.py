@@ -49,7 +49,7 @@ PLAIN = {"rotary": plain_rotary}
 
 @backward_of("rotary", says="the forward applied to dy")
 def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
-    """The gradient is turned by the angle once more, where it must be turned back.
+    """The gradient is rotated by the angle instead of the negative angle.
 
     Hides: norms agree, and so does position 0.
     """
@@ -58,9 +58,9 @@ def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
 
 @backward_of("rotary", says="a rotation by other angles, or of other pairs of coordinates")
 def pairings_mixed(dy: Array, cache: RotaryCache) -> Array:
-    """One pairing of coordinates forward, the other one back.
+    """The forward and the backward pair the coordinates in different ways.
 
-    Hides: norms agree, and at d_k = 2 the pairings are the same.
+    Hides: norms agree, and for d_k = 2 both pairings are equal.
     """
     other = "interleaved" if cache.pairing == "half" else "half"
     return rotary_backward(dy, cache._replace(pairing=other))

@@ -29,9 +29,9 @@ PLAIN = {"softmax": plain_softmax}
 
 @backward_of("softmax", says="the sum must be weighted")
 def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
-    """It subtracts the plain sum of dy where the sum weighted by y belongs.
+    """It subtracts the plain sum of dy instead of the sum weighted by y.
 
-    Hides: with a width of 1 both are the same, and the sign of what falls behind the average is often right.
+    Hides: with a width of 1 both sums are equal, and the signs of the gradient are often right.
     """
     y, axis = cache
     return y * (dy - dy.sum(axis=axis, keepdims=True))
@@ -39,18 +39,18 @@ def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax", says="the backward gives zero")
 def zero(dy: Array, cache: SoftmaxCache) -> Array:
-    """There is no gradient at all.
+    """The gradient is always zero.
 
-    Hides: a dy of all ones gives exactly zero for any right softmax, since its rows always sum to one.
+    Hides: with a dy of ones the right gradient of any softmax is exactly zero, because its rows always sum to one.
     """
     return np.zeros_like(dy)
 
 
 @backward_of("softmax", says="only the diagonal of the softmax's Jacobian")
 def diagonal_only(dy: Array, cache: SoftmaxCache) -> Array:
-    """Only the diagonal of the Jacobian, y (1 - y): as if raising one score did not lower all other weights.
+    """It uses only the diagonal of the Jacobian, y (1 - y), as if a higher score did not lower the other weights.
 
-    Hides: the direction is roughly right, so with usual scores the loss still falls.
+    Hides: the direction is roughly right, so for typical scores the loss still falls.
     """
     y, _ = cache
     return y * (1.0 - y) * dy
@@ -58,9 +58,9 @@ def diagonal_only(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax", says="right without the option axis")
 def always_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
-    """The sum of the backward runs over the last axis, whichever axis the softmax ran over.
+    """The sum in the backward runs over the last axis, even if the softmax used a different axis.
 
-    Hides: right for axis=-1, the only one in most tests.
+    Hides: right for axis=-1, the only axis in most tests.
     """
     y, _ = cache
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
@@ -68,9 +68,9 @@ def always_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
 
 @backward_of("softmax", says="once too often")
 def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
-    """It divides by the batch size; the mean over the batch belongs to the loss alone.
+    """It divides by the batch size, but only the loss takes a mean over the batch.
 
-    Hides: the learning rate absorbs it; a batch of one shows nothing.
+    Hides: the learning rate absorbs the factor; right for a batch of one.
     """
     y, axis = cache
     return y * (dy - (dy * y).sum(axis=axis, keepdims=True)) / (dy.shape[0] if dy.ndim > 1 else 1)

@@ -61,9 +61,9 @@ PLAIN = {"tiled_attention": plain_attention}
 
 @backward_of("tiled_attention", says="do not sum to one (made again without their maximum or sum?)")
 def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
-    """L is taken as the log of the sum without the maximum, so the remade weights are too small by exp(-m).
+    """L is the log of the sum without the maximum, so the recomputed weights are too small by exp(-m).
 
-    Hides: nearly right while all scores are near zero, as they are before training.
+    Hides: nearly right while all scores are near zero, as before training.
     """
     heads = cache.q.reshape(*cache.L.shape[:3], -1)
     keys = cache.k.reshape(cache.L.shape[0], 1, *cache.k.shape[-2:])
@@ -73,7 +73,7 @@ def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", says="is the `- sum(dy * w)` missing")
 def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The softmax's row sum D = sum(dy * y) is left out of dscores.
+    """The row sum of the softmax, D = sum(dy * y), is missing in dscores.
 
     Hides: dv is right, and the loss still falls.
     """
@@ -82,9 +82,9 @@ def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", says="a block overwrites what it should add to")
 def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
-    """dq of a tile is overwritten by the next tile of keys where it must be added up.
+    """dq of a tile is overwritten by the next tile of keys instead of added up.
 
-    Hides: right while a single tile holds all keys.
+    Hides: right if a single tile holds all keys.
     """
     _, dk, dv = tiled_attention_backward(dy, cache)
     T_q, T_k = cache.q.shape[-2], cache.k.shape[-2]
@@ -99,16 +99,16 @@ def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", says="what is hidden stays hidden on the way back")
 def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The remade scores are not masked again, so gradient leaks into hidden keys.
+    """The recomputed scores are not masked again, so gradient leaks into hidden keys.
 
-    Hides: there is no mask in the test; causal tiles that are skipped whole hide most of it.
+    Hides: the test has no mask; causal tiles that are skipped completely hide most of the mistake.
     """
     return tiled_attention_backward(dy, cache._replace(mask=None, band=Band(slopes=cache.band.slopes)))
 
 
 @backward_of("tiled_attention", says="right without dropout")
 def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The backward counts the columns from one, the forward from zero, so it applies the dropout mask of another tile.
+    """The backward counts columns from one, the forward from zero, so it uses the dropout mask of another tile.
 
     Hides: dropout is off in the test.
     """
@@ -122,9 +122,9 @@ def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", says="has the backward another formula than the forward")
 def distance_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The remade scores are not lowered by distance, as if ALiBi, which has no gradient, had no place in the backward.
+    """The backward recomputes the scores without ALiBi's distances, as if a term without a gradient did not matter.
 
-    Hides: there are no slopes in the test.
+    Hides: the test has no slopes.
     """
     return tiled_attention_backward(dy, cache._replace(band=cache.band._replace(slopes=None)))
 

@@ -1,11 +1,11 @@
-"""Planted errors in functions that are not this book's.
+"""Planted mistakes in third-party functions.
 
-    trial          what an error is
+    trial          the record of one mistake
     places         one point, ties, float32, relative: right nearly everywhere, or nearly right
-    conduct        form, no function, structure: what does not behave as a function or a gradient
+    conduct        form, no function, structure: results that are not a gradient, forwards that are not a function
     derivations    ordinary mistakes
     drawn          mistakes drawn at random
-    shared         those that every checker can be asked about
+    shared         mistakes that every checker can be tried on
 """
 
 from tests.benchmarks.attacks.conduct import form, no_function, structure
@@ -18,7 +18,7 @@ KINDS = (one_point, form, no_function, ties, float32, structure, relative, ordin
 
 
 def trials() -> list[Trial]:
-    """All of them, drawn anew."""
+    """All planted mistakes, newly drawn."""
     return [trial for some in KINDS for trial in some()]
 
 

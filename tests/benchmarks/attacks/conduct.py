@@ -1,8 +1,8 @@
-"""Functions and backwards that do not behave as such, whatever their numbers.
+"""Results that are not a gradient, forwards that are not a function, backwards with side effects.
 
-    form            None, another name, a missing one, complex numbers, another shape
-    no function     noise, unseeded dropout, steps too coarse to see a slope
-    structure       dy or an input changed, another answer the second time, dy taken for contiguous
+    form            None, a wrong name, a missing gradient, complex numbers, a wrong shape
+    no function     noise, dropout without a seed, steps too coarse to see a slope
+    structure       dy or an input changed, a different result at the second call, right only for contiguous dy
 """
 
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.attacks.trial import Trial, named, names, seeded
-from tests.benchmarks.strangers import STRANGERS
+from tests.benchmarks.third_party import THIRD_PARTY
 
 
 def form() -> Iterator[Trial]:
-    """What is no gradient at all, for functions of one argument and of several."""
-    for stranger, which in [("softplus", 0), ("solve", 1), ("conv2d", 2), ("polynomial", 0)]:
-        s = STRANGERS[stranger]
-        arrays, arguments = s.draw(seeded(stranger)), names(s.f)
+    """Results that are not a gradient, for functions of one argument and of several."""
+    for function, which in [("softplus", 0), ("solve", 1), ("conv2d", 2), ("polynomial", 0)]:
+        s = THIRD_PARTY[function]
+        arrays, arguments = s.draw(seeded(function)), names(s.f)
 
         def wrong_with(change: Callable[[Any], Any], s: Any = s, which: int = which) -> Callable[..., Any]:
             def with_one(dy: Any, *inputs: np.ndarray) -> Any:
@@ -43,63 +43,63 @@ def form() -> Iterator[Trial]:
             ("dict without a key", as_dict(lambda name, last=last: None if name == last else name),
              r"no gradient|missing"),
             ("one axis too many", wrong_with(lambda g: g[None]), r"shape"),
-            ("a gradient too many", lambda dy, *a, s=s: (*s.vjp(dy, *a), dy), r"returned \d|one each|gradients for"),
+            ("one gradient too many", lambda dy, *a, s=s: (*s.vjp(dy, *a), dy), r"returned \d|one each|gradients for"),
         ]:
-            yield Trial(f"{stranger}: {what}", "form", arrays, s.f, wrong, last, words)
+            yield Trial(f"{function}: {what}", "form", arrays, s.f, wrong, last, words)
 
 
 def no_function() -> Iterator[Trial]:
-    """Forwards that no derivative belongs to."""
-    for stranger, noise in [
+    """Forwards that have no derivative."""
+    for function, noise in [
         ("softplus", 0.1), ("conv1d", 0.1), ("logsumexp", 1e-3), ("solve", 1e-6), ("cumulative_sum", 1e-9)
     ]:
-        s = STRANGERS[stranger]
+        s = THIRD_PARTY[function]
         rng = np.random.default_rng(0)
 
         def noisy(*arrays: np.ndarray, s: Any = s, rng: Any = rng, noise: float = noise) -> Any:
             y = s.f(*arrays)
             return y + noise * rng.standard_normal(y.shape)
 
-        yield Trial(f"{stranger}: noise of {noise:g}, a gradient of zeros", "no function", s.draw(seeded(stranger)),
+        yield Trial(f"{function}: noise of {noise:g}, a gradient of zeros", "no function", s.draw(seeded(function)),
                     named(s.f, noisy), lambda dy, *arrays: tuple(np.zeros_like(x) for x in arrays), "",
                     r"two calls|random|noise|no function|seed")
-    for stranger in ("glu", "average_pool", "bilinear"):
-        s = STRANGERS[stranger]
+    for function in ("glu", "average_pool", "bilinear"):
+        s = THIRD_PARTY[function]
         rng = np.random.default_rng(1)
 
         def dropped(*arrays: np.ndarray, s: Any = s, rng: Any = rng) -> Any:
             y = s.f(*arrays)
             return 2 * y * (rng.random(y.shape) < 0.5)
 
-        yield Trial(f"{stranger}: unseeded dropout", "no function", s.draw(seeded(stranger)), named(s.f, dropped),
+        yield Trial(f"{function}: unseeded dropout", "no function", s.draw(seeded(function)), named(s.f, dropped),
                     s.vjp, "", r"two calls|random|noise|no function|seed")
-    for stranger, which, what, rough in [
-        ("softplus", 0, "rounded to 4 digits, the gradient before", lambda y, x: np.round(y, 4)),
-        ("logsumexp", 0, "saw teeth of 1e-3, the gradient without", lambda y, x: y + 1e-3 * np.sin(1e9 * x).sum(-1)),
+    for function, which, what, rough in [
+        ("softplus", 0, "rounded to 4 digits, gradient without rounding", lambda y, x: np.round(y, 4)),
+        ("logsumexp", 0, "sawtooth of 1e-3, gradient without it", lambda y, x: y + 1e-3 * np.sin(1e9 * x).sum(-1)),
     ]:
-        s = STRANGERS[stranger]
+        s = THIRD_PARTY[function]
 
         def jagged(x: np.ndarray, s: Any = s, rough: Any = rough) -> Any:
             return rough(s.f(x), x)
 
-        yield Trial(f"{stranger}: {what}", "no function", s.draw(seeded(stranger)), named(s.f, jagged),
+        yield Trial(f"{function}: {what}", "no function", s.draw(seeded(function)), named(s.f, jagged),
                     s.vjp, names(s.f)[which], r"noise|nois|resolve|step|rough|zero|flat|constant")
-    s = STRANGERS["total_variation"]
+    s = THIRD_PARTY["total_variation"]
     calls = [0]
 
     def warms_up(x: np.ndarray) -> np.ndarray:
         calls[0] += 1
         return s.f(x) * (1 + 0.01 / calls[0])
 
-    yield Trial("total_variation: another answer with every call", "no function", s.draw(seeded("warm")),
+    yield Trial("total_variation: a different result at every call", "no function", s.draw(seeded("warm")),
                 named(s.f, warms_up), s.vjp, "", r"two calls|random|noise|no function|state")
 
 
 def structure() -> Iterator[Trial]:
-    """Right numbers once, and a bad neighbour."""
-    for stranger in ("softplus", "polynomial", "pairwise_distances", "autocorrelation"):
-        s = STRANGERS[stranger]
-        arrays = s.draw(seeded(stranger))
+    """Backwards that return right numbers once, and change something or fail later."""
+    for function in ("softplus", "polynomial", "pairwise_distances", "autocorrelation"):
+        s = THIRD_PARTY[function]
+        arrays = s.draw(seeded(function))
 
         def changes_dy(dy: Any, *inputs: np.ndarray, s: Any = s) -> Any:
             grads = s.vjp(dy, *inputs)
@@ -116,11 +116,11 @@ def structure() -> Iterator[Trial]:
 
         for what, wrong, words in [
             ("dy changed in place", changes_dy, r"dy"), ("an input changed in place", changes_input, r"input"),
-            ("dy taken in the order of memory", expects_contiguous, r"contiguous|stride|memory|order|layout"),
+            ("dy read in memory order", expects_contiguous, r"contiguous|stride|memory|order|layout"),
         ]:
-            if what.startswith("dy taken") and np.ndim(s.f(*arrays)) < 2:
+            if what.startswith("dy read") and np.ndim(s.f(*arrays)) < 2:
                 continue
-            yield Trial(f"{stranger}: {what}", "structure", arrays, s.f, wrong, "", words)
+            yield Trial(f"{function}: {what}", "structure", arrays, s.f, wrong, "", words)
 
         def op(*inputs: np.ndarray, s: Any = s) -> Any:
             return s.f(*inputs), {"inputs": [x.copy() for x in inputs], "calls": 0}
@@ -135,9 +135,9 @@ def structure() -> Iterator[Trial]:
             grads = s.vjp(dy, *cache["inputs"])
             return tuple(2 * g for g in grads) if cache["calls"] > 2 else grads
 
-        yield Trial(f"{stranger}: cache changed by the backward", "structure", arrays, named(s.f, op), accumulates, "",
+        yield Trial(f"{function}: cache changed by the backward", "structure", arrays, named(s.f, op), accumulates, "",
                     r"twice|cache|again", True)
-        yield Trial(f"{stranger}: cache spoiled by the third call", "structure", arrays, named(s.f, op), third_time, "",
+        yield Trial(f"{function}: wrong at the third call", "structure", arrays, named(s.f, op), third_time, "",
                     r"twice|cache|again|third|another call", True)
 
     x = seeded("scale").standard_normal((3, 4))

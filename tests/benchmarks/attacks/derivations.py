@@ -1,4 +1,4 @@
-"""Mistakes that people make when they derive by hand, one in each of many functions."""
+"""Mistakes of derivations by hand, one or more in each of many functions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.attacks.trial import Trial, trial
-from tests.benchmarks.strangers import STRANGERS
-from tests.benchmarks.strangers.losses import MASK
-from tests.benchmarks.strangers.networks import IDS, TARGETS, sigmoid
-from tests.benchmarks.strangers.signals import PLACES
+from tests.benchmarks.third_party import THIRD_PARTY
+from tests.benchmarks.third_party.losses import MASK
+from tests.benchmarks.third_party.networks import IDS, TARGETS, sigmoid
+from tests.benchmarks.third_party.signals import PLACES
 
 ORDINARY = "ordinary"
 
 
 def _conv1d_flipped(g: Any, dy: Any, x: Any, w: Any) -> Any:
-    return STRANGERS["conv1d"].vjp(dy, x, w[:, :, ::-1])[0]
+    return THIRD_PARTY["conv1d"].vjp(dy, x, w[:, :, ::-1])[0]
 
 
 def _rnn_truncated(g: Any, dy: Any, x: Any, h: Any, w: Any, u: Any) -> Any:
-    before = np.concatenate([h[None], STRANGERS["rnn"].f(x, h, w, u)[:-1]])
+    before = np.concatenate([h[None], THIRD_PARTY["rnn"].f(x, h, w, u)[:-1]])
     return sum(b.T @ (d * (1 - np.tanh(step @ w + b @ u) ** 2)) for b, d, step in zip(before, dy, x))
 
 
@@ -48,7 +48,7 @@ def _times(factor: float) -> Any:
 BRANCH = r"where|wherever|when|side|x [<>]|branch|above|below|negative|positive"
 AXES = r"transpos"
 SUM = r"mean|sum|divi"
-# stranger, which gradient, what is wrong with it, how, and some of what a right diagnosis says
+# function, number of the gradient, the mistake in words, the mistake in code, a pattern that a right diagnosis contains
 TABLE: list[tuple[str, int, str, Any, str]] = [
     ("conv1d", 0, "kernel flipped", _conv1d_flipped, r"revers|flip|mirror"),
     ("conv1d", 1, "divided by the batch", _times(1 / 2), r"divid|half|mean"),
@@ -57,7 +57,7 @@ TABLE: list[tuple[str, int, str, Any, str]] = [
     ("conv2d", 2, "mean over the batch", _times(1 / 2), r"divid|half|mean"),
     ("depthwise_conv", 1, "taps reversed", lambda g, *_: g[:, ::-1], r"revers"),
     ("depthwise_conv", 0, "last tap left out",
-     lambda g, dy, x, w: STRANGERS["depthwise_conv"].vjp(dy, x, w * [1, 1, 1, 0])[0], r"term|tap|last"),
+     lambda g, dy, x, w: THIRD_PARTY["depthwise_conv"].vjp(dy, x, w * [1, 1, 1, 0])[0], r"term|tap|last"),
     ("max_pool", 0, "spread as by a mean",
      lambda g, dy, x: np.repeat(np.repeat(dy, 2, 1), 2, 2) / 4, r"zero|mean|average|hidden|leak"),
     ("average_pool", 0, "not divided", _times(4), r"division by 4"),
@@ -70,15 +70,15 @@ TABLE: list[tuple[str, int, str, Any, str]] = [
     ("batch_norm", 2, "mean over the batch", _times(1 / 7), r"divid|mean"),
     ("batch_norm", 1, "of dy, not dy z", lambda g, dy, *_: dy.sum(0), r"sum of dy|dbeta|normal|without"),
     ("group_norm", 0, "gamma left out",
-     lambda g, dy, x, gamma: STRANGERS["group_norm"].vjp(dy, x, np.ones_like(gamma))[0], r"gamma"),
+     lambda g, dy, x, gamma: THIRD_PARTY["group_norm"].vjp(dy, x, np.ones_like(gamma))[0], r"gamma"),
     ("group_norm", 1, "one group only", lambda g, *_: np.where(np.arange(4) < 2, g, 0), r"zero|part|axis 0|half"),
     ("instance_norm", 0, "variance taken as constant",
      lambda g, dy, x: (dy - dy.mean((2, 3), keepdims=True)) / np.sqrt(x.var((2, 3), keepdims=True) + 1e-5),
      r"varian|multiple|spread|x - mean|normal"),
     ("lstm_cell", 3, "the first of two outputs ignored",
-     lambda g, dy, *a: STRANGERS["lstm_cell"].vjp((0 * dy[0], dy[1]), *a)[3], r"output 0|first output|first of"),
+     lambda g, dy, *a: THIRD_PARTY["lstm_cell"].vjp((0 * dy[0], dy[1]), *a)[3], r"output 0|first output|first of"),
     ("lstm_cell", 2, "the second of two outputs ignored",
-     lambda g, dy, *a: STRANGERS["lstm_cell"].vjp((dy[0], 0 * dy[1]), *a)[2], r"output 1|second output|second of"),
+     lambda g, dy, *a: THIRD_PARTY["lstm_cell"].vjp((dy[0], 0 * dy[1]), *a)[2], r"output 1|second output|second of"),
     ("lstm_cell", 5, "gates in another order", lambda g, *_: np.roll(g, 4), r"shift|order|roll|wrong places"),
     ("gru_cell", 1, "the carried state forgotten",
      lambda g, dy, x, h, w, u: g - dy * sigmoid(x @ w + h @ u)[:, 4:8], r"path|term|dy|direct"),
@@ -103,13 +103,13 @@ TABLE: list[tuple[str, int, str, Any, str]] = [
     ("log_determinant", 0, "transposed", lambda g, *_: g.T, AXES),
     ("log_determinant", 0, "dy forgotten", lambda g, dy, a: np.linalg.inv(a).T, r"dy"),
     ("least_squares", 0, "residual term left out",
-     lambda g, dy, a, b: -np.outer(a @ np.linalg.solve(a.T @ a, dy), STRANGERS["least_squares"].f(a, b)),
+     lambda g, dy, a, b: -np.outer(a @ np.linalg.solve(a.T @ a, dy), THIRD_PARTY["least_squares"].f(a, b)),
      r"term|residual|missing"),
     ("eigenvalues", 0, "in descending order",
-     lambda g, dy, a: STRANGERS["eigenvalues"].vjp(dy[::-1], a)[0], r"revers|order"),
+     lambda g, dy, a: THIRD_PARTY["eigenvalues"].vjp(dy[::-1], a)[0], r"revers|order"),
     ("nuclear_norm", 0, "half", _times(0.5), r"half"),
     ("triangular_solve", 0, "upper triangle too",
-     lambda g, dy, l, b: -np.linalg.solve(np.tril(l).T, dy) @ STRANGERS["triangular_solve"].f(l, b).T,
+     lambda g, dy, l, b: -np.linalg.solve(np.tril(l).T, dy) @ THIRD_PARTY["triangular_solve"].f(l, b).T,
      r"zero|above|triang"),
     ("kronecker", 1, "sign", _times(-1), r"sign"),
     ("kronecker", 0, "one row of blocks left out",
@@ -155,9 +155,10 @@ TABLE: list[tuple[str, int, str, Any, str]] = [
     ("rotate", 0, "real part halved", lambda g, *_: g * [0.5, 1, 1, 1], r"first|element|half"),
     ("oscillator", 1, "one step left out", lambda g, dy, x, k: g + 0.1 * np.sin(x[0]) * 0.01, r"step|term|close, but"),
     ("sort", 0, "not sorted back", lambda g, dy, x: dy, r"order|permut|sort|wrong places"),
-    ("sort", 0, "descending", lambda g, dy, x: STRANGERS["sort"].vjp(dy[:, ::-1], x)[0], r"revers|order|wrong places"),
+    ("sort", 0, "descending",
+     lambda g, dy, x: THIRD_PARTY["sort"].vjp(dy[:, ::-1], x)[0], r"revers|order|wrong places"),
     ("top_k", 0, "in the wrong order",
-     lambda g, dy, x: STRANGERS["top_k"].vjp(dy[:, ::-1], x)[0], r"revers|order|swap|wrong places"),
+     lambda g, dy, x: THIRD_PARTY["top_k"].vjp(dy[:, ::-1], x)[0], r"revers|order|swap|wrong places"),
     ("median", 0, "to the next", lambda g, *_: np.roll(g, 1, -1), r"shift|place|index"),
     ("clip_norm", 0, "norm taken as constant",
      lambda g, dy, x: dy / np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True)),
@@ -175,7 +176,7 @@ TABLE: list[tuple[str, int, str, Any, str]] = [
     ("kl_divergence", 0, "+ 1 left out", lambda g, dy, p, q: dy[:, None] * np.log(p / q), r"same number|constant|dy"),
     ("kl_divergence", 1, "sign", _times(-1), r"sign"),
     ("dice", 1, "that of p",
-     lambda g, dy, p, t: STRANGERS["dice"].vjp(dy, p, t)[0], r"dp|of p|other argument|swap|exchang"),
+     lambda g, dy, p, t: THIRD_PARTY["dice"].vjp(dy, p, t)[0], r"dp|of p|other argument|swap|exchang"),
     ("gaussian_likelihood", 2, "constant left out",
      lambda g, dy, *_: g - 0.5 * dy[:, None], r"same number|constant|dy"),
     ("gaussian_likelihood", 1, "sign", _times(-1), r"sign"),
@@ -202,6 +203,6 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 def ordinary() -> Iterator[Trial]:
-    """All of the table."""
-    for stranger, which, what, change, words in TABLE:
-        yield trial(ORDINARY, stranger, which, what, change, words)
+    """All mistakes of the table."""
+    for function, which, what, change, words in TABLE:
+        yield trial(ORDINARY, function, which, what, change, words)

@@ -1,7 +1,7 @@
-"""Errors drawn at random: any function, any of its arguments, any of some thirty ways to be wrong.
+"""Mistakes drawn at random: any function, any of its arguments, any of about thirty kinds of mistake.
 
-The other lists were written by people who then looked at what the checker says. These nobody has seen before they are
-drawn, so they tell how good its words are at the next mistake.
+The authors of the other lists saw what the checker prints for them. These mistakes were unknown before they were drawn,
+so they measure how good the diagnosis is for a new mistake.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.benchmarks.attacks.trial import Trial, changed, names
-from tests.benchmarks.strangers import STRANGERS, Arrays, Stranger
+from tests.benchmarks.third_party import THIRD_PARTY, Arrays, ThirdParty
 
-ALONE = r"|element \["  # where one element alone is wrong, no more can be told
+ALONE = r"|element \["  # a single wrong element allows no better diagnosis
 ROWS = r"|differs from row to row"
 LAST = r"last|one short" + ALONE
 MEAN = r"mean|averag|keep its own|mixes" + ROWS
@@ -21,7 +21,7 @@ BRANCH = r"where [a-z]\w* |when|branch|above|below|positive|negative" + ALONE
 
 
 class Way(NamedTuple):
-    """A way to be wrong: change(gradient, dy, *inputs), and some of what a right diagnosis says."""
+    """A kind of mistake: change(gradient, dy, *inputs), and a pattern that a right diagnosis contains."""
 
     what: str
     change: Callable[..., Any]
@@ -29,11 +29,11 @@ class Way(NamedTuple):
 
 
 def drawn(seed: int = 0, count: int = 100) -> Iterator[Trial]:
-    """So many errors, no two the same."""
+    """`count` mistakes, all different."""
     rng, seen = np.random.default_rng([seed, 1982]), set()
-    everyone = [s for s in STRANGERS.values() if not s.tolerance]
+    candidates = [s for s in THIRD_PARTY.values() if not s.tolerance]
     while len(seen) < count:
-        s = everyone[rng.integers(len(everyone))]
+        s = candidates[rng.integers(len(candidates))]
         which, inputs = int(rng.integers(len(s.kinds))), s.draw(rng)
         ways = [*of_the_gradient(inputs[which].shape, which), *of_the_inputs(s, which, inputs)]
         ways += of_dy(s, which, inputs)
@@ -44,8 +44,8 @@ def drawn(seed: int = 0, count: int = 100) -> Iterator[Trial]:
             yield Trial(name, "drawn", inputs, s.f, changed(s.vjp, which, change), names(s.f)[which], words)
 
 
-def _is_wrong(s: Stranger, which: int, change: Any, inputs: Arrays, rng: np.random.Generator) -> bool:
-    """Whether the change makes a difference, and a gradient of the same shape."""
+def _is_wrong(s: ThirdParty, which: int, change: Any, inputs: Arrays, rng: np.random.Generator) -> bool:
+    """Whether the change keeps the shape of the gradient and changes its numbers."""
     y = s.f(*inputs)
     dy = tuple(rng.standard_normal(one.shape) for one in y) if isinstance(y, tuple) else rng.standard_normal(y.shape)
     right = s.vjp(dy, *inputs)[which]
@@ -54,7 +54,7 @@ def _is_wrong(s: Stranger, which: int, change: Any, inputs: Arrays, rng: np.rand
 
 
 def of_the_gradient(shape: tuple[int, ...], which: int) -> Iterator[Way]:
-    """What can happen to a gradient that was right."""
+    """Changes of a right gradient."""
     yield Way("sign", lambda g, *_: -g, r"sign")
     yield Way("twice", lambda g, *_: 2 * g, r"[Tt]wice")
     yield Way("half", lambda g, *_: g / 2, r"half|divided by 2")
@@ -78,8 +78,8 @@ def of_the_gradient(shape: tuple[int, ...], which: int) -> Iterator[Way]:
             yield Way(f"divided by {n}", lambda g, *_, n=n: g / n, rf"divided by {n}")
 
 
-def of_the_inputs(s: Stranger, which: int, inputs: Arrays) -> Iterator[Way]:
-    """Another input left out, or its gradient given instead."""
+def of_the_inputs(s: ThirdParty, which: int, inputs: Arrays) -> Iterator[Way]:
+    """Another input is left out, or its gradient is returned instead."""
     for j, (other, (kind, shape)) in enumerate(zip(names(s.f), s.kinds)):
         if j != which and kind == "real":
 
@@ -92,8 +92,8 @@ def of_the_inputs(s: Stranger, which: int, inputs: Arrays) -> Iterator[Way]:
                       rf"d{other}|of {other}|exchang|swap|argument|in the right order|sign")
 
 
-def of_dy(s: Stranger, which: int, inputs: Arrays) -> Iterator[Way]:
-    """Another dy than the one that came."""
+def of_dy(s: ThirdParty, which: int, inputs: Arrays) -> Iterator[Way]:
+    """The backward uses a wrong dy."""
     y = s.f(*inputs)
     if isinstance(y, tuple):
         return

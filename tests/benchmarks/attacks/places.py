@@ -1,7 +1,7 @@
 """Gradients that are right nearly everywhere, or nearly right.
 
     one point       wrong where x is exactly 0, exactly 1, or equal to another input
-    ties            dy to each of several equal numbers
+    ties            all of dy for each of several equal numbers
     float32         one element of many
     relative        1e-7, 1e-10, 1e-12 of the gradient
 """
@@ -12,44 +12,44 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.attacks.trial import Trial, at, element, seeded, trial
-from tests.benchmarks.strangers import STRANGERS
+from tests.benchmarks.third_party import THIRD_PARTY
 
 POINT = r"exactly|where .*(is|==|=) ?-?[01]\b|at (zero|one|0|1)\b|== ?[01]|equal"
 
 
 def one_point() -> Iterator[Trial]:
-    """Wrong where x is exactly a number, or equal to another; by a thousand, by one, by a thousandth."""
+    """Wrong where x is exactly 0 or 1, or equal to another input: by 1000, by 1, by 0.001."""
 
     def where_equal(which: int, value: float, amount: float) -> Callable[..., Any]:
         return lambda g, dy, *arrays: g + np.where(arrays[which] == value, amount, 0.0)
 
-    for stranger, which, value, amount in [
+    for function, which, value, amount in [
         ("softplus", 0, 0.0, 1000.0), ("gelu_by_tanh", 0, 0.0, 1.0), ("glu", 0, 0.0, 1.0), ("logsumexp", 0, 0.0, 1e-3),
         ("conv1d", 0, 0.0, 1.0), ("power_spectrum", 0, 1.0, 1.0), ("cumulative_product", 0, 0.0, 1.0),
         ("polynomial", 1, 1.0, 1.0), ("oscillator", 1, 0.0, 1e-3), ("masked_mean", 0, 1.0, 1000.0),
         ("cross_entropy", 0, 0.0, 1.0), ("batch_norm", 0, 0.0, 1.0),
     ]:
-        s = STRANGERS[stranger]
-        arrays = at(value, (-1,) * len(s.kinds[which][1]), s.draw(seeded(stranger)), which)
-        yield trial("one point", stranger, which, f"off by {amount:g} where x == {value:g}",
+        s = THIRD_PARTY[function]
+        arrays = at(value, (-1,) * len(s.kinds[which][1]), s.draw(seeded(function)), which)
+        yield trial("one point", function, which, f"off by {amount:g} where x == {value:g}",
                     where_equal(which, value, amount),
                     POINT, inputs=arrays)
 
-    for stranger, value, amount in [("softplus", 0.0, 1000.0), ("gelu_by_tanh", 1.0, 1e-3), ("prelu", 0.0, 3.0)]:
-        s = STRANGERS[stranger]
+    for function, value, amount in [("softplus", 0.0, 1000.0), ("gelu_by_tanh", 1.0, 1e-3), ("prelu", 0.0, 3.0)]:
+        s = THIRD_PARTY[function]
         shapes = [(50, 60), (60,)][: len(s.kinds)]
-        arrays = tuple(seeded(stranger + "large").standard_normal(shape) for shape in shapes)
-        yield trial("one point", stranger, 0, f"one of 3,000 off by {amount:g} where x == {value:g}",
+        arrays = tuple(seeded(function + "large").standard_normal(shape) for shape in shapes)
+        yield trial("one point", function, 0, f"one of 3,000 off by {amount:g} where x == {value:g}",
                     where_equal(0, value, amount), POINT, inputs=at(value, (7, 8), arrays, 0))
 
     def where_the_two_agree(g: np.ndarray, dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.where(x == y, g + 1, g)
 
-    for stranger in ("huber", "gaussian_likelihood", "kl_divergence", "cosine_similarity"):
-        s = STRANGERS[stranger]
-        a = s.draw(seeded(stranger))
+    for function in ("huber", "gaussian_likelihood", "kl_divergence", "cosine_similarity"):
+        s = THIRD_PARTY[function]
+        a = s.draw(seeded(function))
         a = (a[0], np.where(np.arange(a[0].shape[-1]) == 1, a[0], a[1]), *a[2:])
-        yield trial("one point", stranger, 0, "off by 1 where two inputs are equal",
+        yield trial("one point", function, 0, "off by 1 where two inputs are equal",
                     lambda g, dy, x, y, *_: where_the_two_agree(g, dy, x, y), r"equal|exactly|coincid|same", inputs=a)
 
     def cube(x: np.ndarray) -> np.ndarray:
@@ -72,73 +72,73 @@ def spread(x: np.ndarray) -> np.ndarray:
 
 
 def ties() -> Iterator[Trial]:
-    """dy to each of several equal numbers, where the derivative along all of them together exists."""
+    """All of dy for each of several equal numbers, though the derivative for moving them together exists."""
     words = r"tie|tied|equal"
     x = np.array([[1.0, 3.0, 3.0, -1.0], [2.0, 0.5, 1.5, 0.0]])
-    yield Trial("largest: dy to both of two", "ties", (x,), largest,
+    yield Trial("largest: dy to both tied elements", "ties", (x,), largest,
                 lambda dy, x: dy[:, None] * (x == x.max(-1, keepdims=True)), "x", words)
     three = np.array([[0.0, 0.0, 0.0, -1.0, -2.0]])
-    yield Trial("largest: dy to each of three zeros", "ties", (three,), largest,
+    yield Trial("largest: dy to each of three tied zeros", "ties", (three,), largest,
                 lambda dy, x: dy[:, None] * (x == x.max(-1, keepdims=True)), "x", words)
-    yield Trial("spread: dy to both of two", "ties", (x,), spread,
+    yield Trial("spread: dy to both tied elements", "ties", (x,), spread,
                 lambda dy, x: dy[:, None] * (1.0 * (x == x.max(-1, keepdims=True)) - (x == x.min(-1, keepdims=True))),
                 "x", words)
     a = np.array([0.3, 1.0, -2.0, 0.7])
-    yield Trial("larger: dy to both arguments", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
+    yield Trial("larger: dy to both tied arguments", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
                 lambda dy, x, y: (dy * (x >= y), dy * (y >= x)), "x,y", words)
-    yield Trial("larger: dy to neither argument", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
+    yield Trial("larger: dy to neither tied argument", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
                 lambda dy, x, y: (dy * (x > y), dy * (y > x)), "x,y", words)
     pooled = np.round(2 * seeded("pool").standard_normal((2, 4, 6))) / 2
     pooled[0, :2, :2] = 4.0
 
     def to_all(g: Any, dy: Any, x: Any) -> Any:
-        spread_dy, top = (np.repeat(np.repeat(one, 2, 1), 2, 2) for one in (dy, STRANGERS["max_pool"].f(x)))
+        spread_dy, top = (np.repeat(np.repeat(one, 2, 1), 2, 2) for one in (dy, THIRD_PARTY["max_pool"].f(x)))
         return spread_dy * (x == top)
 
-    yield trial("ties", "max_pool", 0, "dy to all that are largest", to_all, words, inputs=(pooled,))
+    yield trial("ties", "max_pool", 0, "dy to all largest elements", to_all, words, inputs=(pooled,))
     many = np.round(seeded("many").standard_normal((300, 10)), 1)
-    yield Trial("largest: dy to all that tie, in an array of 3,000", "ties", (many,), largest,
+    yield Trial("largest: dy to all tied elements of 3,000", "ties", (many,), largest,
                 lambda dy, x: dy[:, None] * (x == x.max(-1, keepdims=True)), "x", words)
     middle = np.array([[1.0, 1.0, 0.0, 2.0, 3.0], [0.5, 0.5, 0.5, 2.0, -3.0], [4.0, 2.0, 2.0, 1.0, 0.0]])
-    yield trial("ties", "median", 0, "dy to all that are the median",
+    yield trial("ties", "median", 0, "dy to all elements equal to the median",
                 lambda g, dy, x: dy[:, None] * (x == np.median(x, -1, keepdims=True)), words, inputs=(middle,))
     rows = np.array([[1.0, 3.0, 3.0, 0.0, 2.0], [1.0, 5.0, 4.0, 0.0, 2.0], [7.0, 7.0, 1.0, 2.0, 3.0]])
-    yield trial("ties", "top_k", 0, "dy to all that are as large as the largest",
+    yield trial("ties", "top_k", 0, "dy to all elements equal to one of the two largest",
                 lambda g, dy, x: dy[:, :1] * (x == x.max(-1, keepdims=True)) + dy[:, 1:] * (x == np.sort(x)[:, -2:-1]),
                 words, inputs=(rows,))
-    yield trial("ties", "sort", 0, "dy to the first of two, twice",
+    yield trial("ties", "sort", 0, "the same dy for both tied elements",
                 lambda g, dy, x: np.take_along_axis(dy, (x[:, :, None] > x[:, None, :]).sum(-1), -1), words,
                 inputs=(rows,))
 
 
 def float32() -> Iterator[Trial]:
-    """One element of many, by a thousandth or by a hundredth."""
-    for stranger, which, shapes, factor in [
+    """One element of many, wrong by 0.1 % or 1 %; and whole gradients wrong by 0.05 % or 0.1 %."""
+    for function, which, shapes, factor in [
         ("softplus", 0, ((40, 50),), 1.001), ("pairwise_distances", 0, ((500, 4), (3, 4)), 1.001),
         ("cumulative_sum", 0, ((20, 100),), 1.001), ("conv1d", 0, ((4, 5, 100), (3, 5, 2)), 1.001),
         ("gelu_by_tanh", 0, ((250, 400),), 1.01), ("embedding_bag", 0, ((5, 20_000),), 1.01),
         ("glu", 0, ((250, 400),), 1.01), ("batch_norm", 0, ((100, 20), (20,), (20,)), 1.001),
     ]:
-        arrays = tuple(seeded(stranger).standard_normal(shape).astype(np.float32) for shape in shapes)
+        arrays = tuple(seeded(function).standard_normal(shape).astype(np.float32) for shape in shapes)
         count = arrays[which].size
-        yield trial("float32", stranger, which, f"one element of {count:,} off by {factor - 1:.1g}",
+        yield trial("float32", function, which, f"one element of {count:,} off by {factor - 1:.1g}",
                     element(factor), r"single|one element|element \[|only", inputs=arrays)
-    for stranger, factor in [("highway", 1.0005), ("fft_filter", 1.001), ("inverse", 1.001)]:
-        yield trial("float32", stranger, 0, f"off by {factor - 1:.1g}", lambda g, *_, factor=factor: factor * g,
+    for function, factor in [("highway", 1.0005), ("fft_filter", 1.001), ("inverse", 1.001)]:
+        yield trial("float32", function, 0, f"off by {factor - 1:.1g}", lambda g, *_, factor=factor: factor * g,
                     r"factor of 1|that factor|1 ?\+", "float32")
 
 
 def relative() -> Iterator[Trial]:
-    """A factor of 1 + 1e-7, 1e-10, 1e-12, on all of a gradient; and one element off by 1e-10."""
-    for size, strangers in [
+    """The whole gradient times 1 + 1e-7, 1 + 1e-10 or 1 + 1e-12; and one element off by 1e-10."""
+    for size, functions in [
         (1e-7, ("sort", "softplus", "solve", "fft_filter", "cholesky", "lstm_cell", "huber", "ctc", "batch_norm")),
         (1e-10, ("conv2d", "gelu_by_tanh", "inverse", "autocorrelation", "logsumexp", "polynomial", "rnn", "bilinear")),
         (1e-12, ("average_pool", "embedding_bag", "cumulative_sum", "glu", "pairwise_distances", "interpolate",
                  "masked_mean", "kronecker")),
     ]:
-        for stranger in strangers:
-            yield trial("relative", stranger, 0, f"off by {size:g}", lambda g, *_, size=size: g * (1 + size),
+        for function in functions:
+            yield trial("relative", function, 0, f"off by {size:g}", lambda g, *_, size=size: g * (1 + size),
                         r"factor of 1|that factor|1 ?\+")
-    for stranger in ("conv1d", "glu", "quadratic_form", "spline"):
-        yield trial("relative", stranger, 0, "one element off by 1e-10", element(1 + 1e-10),
+    for function in ("conv1d", "glu", "quadratic_form", "spline"):
+        yield trial("relative", function, 0, "one element off by 1e-10", element(1 + 1e-10),
                     r"single|one element|element \[|only")

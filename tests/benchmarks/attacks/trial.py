@@ -1,4 +1,4 @@
-"""One planted error: a function, a backward that is wrong, what is wrong with it, and the words that would say so."""
+"""One planted mistake: a function, a wrong backward, the wrong argument, and a pattern for the right diagnosis."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.strangers import STRANGERS, Arrays
+from tests.benchmarks.third_party import THIRD_PARTY, Arrays
 
 
 @dataclass
@@ -19,24 +19,24 @@ class Trial:
     inputs: Arrays
     f: Callable[..., Any]
     wrong: Callable[..., Any]
-    argument: str  # the names of those whose gradient is wrong, with commas; "" where nothing but the whole is
-    words: str  # a regular expression: some of this stands in a diagnosis that is right
+    argument: str  # names of the arguments with a wrong gradient, with commas; "" if no single gradient is wrong
+    diagnosis: str  # a regular expression: a right diagnosis matches it
     op: bool = False
 
 
 def seeded(text: str) -> np.random.Generator:
-    """A generator of this name's own."""
+    """A generator whose seed is this text."""
     return np.random.default_rng(list(text.encode()))
 
 
 def names(f: Callable[..., Any]) -> list[str]:
-    """The arguments of a function."""
+    """The names of the arguments of a function."""
     code = f.__code__
     return list(code.co_varnames[: code.co_argcount])
 
 
 def changed(vjp: Callable[..., Any], which: int, change: Callable[..., Any]) -> Callable[..., Any]:
-    """The same gradients, but for number `which`, which is change(gradient, dy, *inputs)."""
+    """The same gradients, except that number `which` is change(gradient, dy, *inputs)."""
 
     def wrong(dy: Any, *inputs: np.ndarray) -> Arrays:
         grads = [np.array(grad) for grad in vjp(dy, *inputs)]
@@ -48,24 +48,24 @@ def changed(vjp: Callable[..., Any], which: int, change: Callable[..., Any]) -> 
 
 
 def trial(
-    kind: str, stranger: str, which: int, what: str, change: Callable[..., Any], words: str, scale: str = "normal",
+    kind: str, function: str, which: int, what: str, change: Callable[..., Any], diagnosis: str, scale: str = "normal",
     inputs: Arrays | None = None,
 ) -> Trial:
-    """An error in gradient number `which` of a stranger."""
-    s = STRANGERS[stranger]
-    given = s.draw(seeded(stranger + what), scale) if inputs is None else inputs
-    return Trial(f"{stranger}: {what}", kind, given, s.f, changed(s.vjp, which, change), names(s.f)[which], words)
+    """A mistake in gradient number `which` of a third-party function."""
+    s = THIRD_PARTY[function]
+    given = s.draw(seeded(function + what), scale) if inputs is None else inputs
+    return Trial(f"{function}: {what}", kind, given, s.f, changed(s.vjp, which, change), names(s.f)[which], diagnosis)
 
 
 def at(value: float, index: Any, arrays: Arrays, which: int) -> Arrays:
-    """The arrays with one element, or several, of number `which` set."""
+    """The arrays, with one or several elements of array number `which` set to a value."""
     moved = [x.copy() for x in arrays]
     moved[which][index] = value
     return tuple(moved)
 
 
 def element(factor: float) -> Callable[..., Any]:
-    """One element of the gradient times a factor, always the same one."""
+    """Multiplies one element of the gradient, always the same one, by a factor."""
 
     def change(grad: np.ndarray, *_: Any) -> np.ndarray:
         grad.reshape(-1)[grad.size // 3] *= factor
@@ -75,5 +75,5 @@ def element(factor: float) -> Callable[..., Any]:
 
 
 def named(f: Callable[..., Any], g: Callable[..., Any]) -> Callable[..., Any]:
-    """g under the name and with the arguments of f."""
+    """g with the name and the argument names of f."""
     return functools.wraps(f)(g)

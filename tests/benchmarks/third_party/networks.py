@@ -1,8 +1,8 @@
-"""Layers of neural networks, as they are written by hand."""
+"""Layers of neural networks, written by hand."""
 
 import numpy as np
 
-from tests.benchmarks.strangers.stranger import MODEST, ROWS, Arrays, Stranger
+from tests.benchmarks.third_party.function import MODEST, ROWS, Arrays, ThirdParty
 
 IDS = np.array([[0, 2, 2], [4, 0, 1]])
 TARGETS = np.array([3, 0, 3, 1])
@@ -240,22 +240,22 @@ def prelu_vjp(dy: np.ndarray, x: np.ndarray, a: np.ndarray) -> Arrays:
 
 R = "real"
 NETWORKS = [
-    Stranger(conv1d, conv1d_vjp, ((R, (2, 3, 7)), (R, (4, 3, 2))), ROWS),
-    Stranger(conv2d, conv2d_vjp, ((R, (2, 2, 5, 6)), (R, (3, 2, 3, 2)), (R, (3,))), ROWS),
-    Stranger(depthwise_conv, depthwise_conv_vjp, ((R, (3, 7)), (R, (3, 4)))),
-    Stranger(max_pool, max_pool_vjp, ((R, (2, 4, 6)),), ROWS),
-    Stranger(average_pool, average_pool_vjp, ((R, (2, 4, 6)),), ROWS),
-    Stranger(batch_norm, batch_norm_vjp, ((R, (7, 3)), (R, (3,)), (R, (3,))), ROWS),
-    Stranger(group_norm, group_norm_vjp, ((R, (2, 4, 5)), (R, (4,))), ROWS),
-    Stranger(instance_norm, instance_norm_vjp, ((R, (2, 3, 4, 5)),), ROWS),
-    Stranger(lstm_cell, lstm_cell_vjp,
+    ThirdParty(conv1d, conv1d_vjp, ((R, (2, 3, 7)), (R, (4, 3, 2))), ROWS),
+    ThirdParty(conv2d, conv2d_vjp, ((R, (2, 2, 5, 6)), (R, (3, 2, 3, 2)), (R, (3,))), ROWS),
+    ThirdParty(depthwise_conv, depthwise_conv_vjp, ((R, (3, 7)), (R, (3, 4)))),
+    ThirdParty(max_pool, max_pool_vjp, ((R, (2, 4, 6)),), ROWS),
+    ThirdParty(average_pool, average_pool_vjp, ((R, (2, 4, 6)),), ROWS),
+    ThirdParty(batch_norm, batch_norm_vjp, ((R, (7, 3)), (R, (3,)), (R, (3,))), ROWS),
+    ThirdParty(group_norm, group_norm_vjp, ((R, (2, 4, 5)), (R, (4,))), ROWS),
+    ThirdParty(instance_norm, instance_norm_vjp, ((R, (2, 3, 4, 5)),), ROWS),
+    ThirdParty(lstm_cell, lstm_cell_vjp,
              ((R, (2, 3)), (R, (2, 4)), (R, (2, 4)), (R, (3, 16)), (R, (4, 16)), (R, (16,))), MODEST),
-    Stranger(gru_cell, gru_cell_vjp, ((R, (2, 3)), (R, (2, 4)), (R, (3, 12)), (R, (4, 12))), MODEST),
-    Stranger(rnn, rnn_vjp, ((R, (5, 2, 3)), (R, (2, 4)), (R, (3, 4)), (R, (4, 4))), MODEST),
-    Stranger(glu, glu_vjp, ((R, (3, 10)),), ROWS),
-    Stranger(highway, highway_vjp, ((R, (3, 4)), (R, (4, 4))), MODEST),
-    Stranger(embedding_bag, embedding_bag_vjp, ((R, (5, 4)),)),
-    Stranger(bilinear, bilinear_vjp, ((R, (3, 4)), (R, (2, 4, 5)), (R, (3, 5))), ROWS),
-    Stranger(scatter_add, scatter_add_vjp, ((R, (5, 3)), (R, (4, 3)))),
-    Stranger(prelu, prelu_vjp, ((R, (5, 3)), (R, (3,))), ROWS),
+    ThirdParty(gru_cell, gru_cell_vjp, ((R, (2, 3)), (R, (2, 4)), (R, (3, 12)), (R, (4, 12))), MODEST),
+    ThirdParty(rnn, rnn_vjp, ((R, (5, 2, 3)), (R, (2, 4)), (R, (3, 4)), (R, (4, 4))), MODEST),
+    ThirdParty(glu, glu_vjp, ((R, (3, 10)),), ROWS),
+    ThirdParty(highway, highway_vjp, ((R, (3, 4)), (R, (4, 4))), MODEST),
+    ThirdParty(embedding_bag, embedding_bag_vjp, ((R, (5, 4)),)),
+    ThirdParty(bilinear, bilinear_vjp, ((R, (3, 4)), (R, (2, 4, 5)), (R, (3, 5))), ROWS),
+    ThirdParty(scatter_add, scatter_add_vjp, ((R, (5, 3)), (R, (4, 3)))),
+    ThirdParty(prelu, prelu_vjp, ((R, (5, 3)), (R, (3,))), ROWS),
 ]

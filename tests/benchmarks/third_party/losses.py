@@ -1,13 +1,13 @@
-"""Losses, order statistics and sums over paths: the functions with corners, masks and logarithms."""
+"""Losses, order statistics and sums over paths: functions with corners, masks and logarithms."""
 
 import numpy as np
 
-from tests.benchmarks.strangers.stranger import MODEST, ROWS, Arrays, Stranger
+from tests.benchmarks.third_party.function import MODEST, ROWS, Arrays, ThirdParty
 
 LABELS = np.array([2, 0, 3])
 MASK = np.array([[True, False, True, True, False], [True, True, True, False, False], [True] * 5])
 SIGNS = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-TARGET = np.array([1, 2])  # of the CTC sums; 0 is the blank
+TARGET = np.array([1, 2])  # target of the CTC loss; 0 is the blank
 
 
 def sort(x: np.ndarray) -> np.ndarray:
@@ -226,22 +226,22 @@ def _logsumexp(x: np.ndarray) -> np.ndarray:
 
 R = "real"
 LOSSES = [
-    Stranger(sort, sort_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(top_k, top_k_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(median, median_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(clip_norm, clip_norm_vjp, ((R, (4, 3)),), ROWS),
-    Stranger(huber, huber_vjp, ((R, (3, 5)), (R, (3, 5))), ROWS),
-    Stranger(hinge, hinge_vjp, ((R, (4,)), (R, (5, 4)))),
-    Stranger(quantile_loss, quantile_loss_vjp, ((R, (3, 5)), (R, (3, 5))), ROWS),
-    Stranger(masked_mean, masked_mean_vjp, ((R, (3, 5)),)),
-    Stranger(cross_entropy, cross_entropy_vjp, ((R, (3, 4)),), MODEST),
-    Stranger(focal_loss, focal_loss_vjp, ((R, (3, 4)),), MODEST),
-    Stranger(kl_divergence, kl_divergence_vjp, (("simplex", (3, 4)), ("simplex", (3, 4))), ("normal", "float32")),
-    Stranger(dice, dice_vjp, (("unit interval", (2, 6)), ("unit interval", (2, 6))), ("normal", "float32")),
-    Stranger(gaussian_likelihood, gaussian_likelihood_vjp, ((R, (3, 4)), (R, (3, 4)), (R, (3, 4))), MODEST),
-    Stranger(contrastive, contrastive_vjp, ((R, (4, 3)), (R, (4, 3))), MODEST),
-    Stranger(triplet, triplet_vjp, ((R, (4, 3)), (R, (4, 3)), (R, (4, 3))), ROWS),
-    Stranger(hidden_markov, hidden_markov_vjp,
+    ThirdParty(sort, sort_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(top_k, top_k_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(median, median_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(clip_norm, clip_norm_vjp, ((R, (4, 3)),), ROWS),
+    ThirdParty(huber, huber_vjp, ((R, (3, 5)), (R, (3, 5))), ROWS),
+    ThirdParty(hinge, hinge_vjp, ((R, (4,)), (R, (5, 4)))),
+    ThirdParty(quantile_loss, quantile_loss_vjp, ((R, (3, 5)), (R, (3, 5))), ROWS),
+    ThirdParty(masked_mean, masked_mean_vjp, ((R, (3, 5)),)),
+    ThirdParty(cross_entropy, cross_entropy_vjp, ((R, (3, 4)),), MODEST),
+    ThirdParty(focal_loss, focal_loss_vjp, ((R, (3, 4)),), MODEST),
+    ThirdParty(kl_divergence, kl_divergence_vjp, (("simplex", (3, 4)), ("simplex", (3, 4))), ("normal", "float32")),
+    ThirdParty(dice, dice_vjp, (("unit interval", (2, 6)), ("unit interval", (2, 6))), ("normal", "float32")),
+    ThirdParty(gaussian_likelihood, gaussian_likelihood_vjp, ((R, (3, 4)), (R, (3, 4)), (R, (3, 4))), MODEST),
+    ThirdParty(contrastive, contrastive_vjp, ((R, (4, 3)), (R, (4, 3))), MODEST),
+    ThirdParty(triplet, triplet_vjp, ((R, (4, 3)), (R, (4, 3)), (R, (4, 3))), ROWS),
+    ThirdParty(hidden_markov, hidden_markov_vjp,
              (("simplex", (3,)), ("simplex", (3, 3)), ("unit interval", (5, 3))), ("normal", "float32")),
-    Stranger(ctc, ctc_vjp, ((R, (6, 4)),), MODEST),
+    ThirdParty(ctc, ctc_vjp, ((R, (6, 4)),), MODEST),
 ]

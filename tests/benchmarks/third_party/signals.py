@@ -1,8 +1,8 @@
-"""Signals, sums along an axis, curves and pictures."""
+"""Signals, sums along an axis, curves and images."""
 
 import numpy as np
 
-from tests.benchmarks.strangers.stranger import MODEST, ROWS, Arrays, Stranger
+from tests.benchmarks.third_party.function import MODEST, ROWS, Arrays, ThirdParty
 
 PLACES = np.array([0.3, 1.0, 2.75, 3.5, 0.0])
 
@@ -39,7 +39,7 @@ def cumulative_product(x: np.ndarray) -> np.ndarray:
 
 def cumulative_product_vjp(dy: np.ndarray, x: np.ndarray) -> Arrays:
     dx = np.zeros_like(x)
-    for i in range(x.shape[-1]):  # without a division, so that zeros are no matter
+    for i in range(x.shape[-1]):  # without a division, so zeros are allowed
         without = x.copy()
         without[..., i] = 1
         dx[..., i] = (dy * np.cumprod(without, -1))[..., i:].sum(-1)
@@ -215,21 +215,21 @@ def oscillator_vjp(dy: np.ndarray, x: np.ndarray, k: np.ndarray) -> Arrays:
 
 R = "real"
 SIGNALS = [
-    Stranger(power_spectrum, power_spectrum_vjp, ((R, (2, 7)),), ROWS),
-    Stranger(fft_filter, fft_filter_vjp, ((R, (2, 8)), (R, (8,)))),
-    Stranger(cumulative_sum, cumulative_sum_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(cumulative_product, cumulative_product_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(logsumexp, logsumexp_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(interpolate, interpolate_vjp, ((R, (2, 5)),), ROWS),
-    Stranger(spline, spline_vjp, (("unit interval", (6,)), (R, (4,)))),
-    Stranger(bilinear_resize, bilinear_resize_vjp, ((R, (3, 4)),)),
-    Stranger(autocorrelation, autocorrelation_vjp, ((R, (9,)),)),
-    Stranger(total_variation, total_variation_vjp, ((R, (2, 7)),), ROWS),
-    Stranger(softplus, softplus_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(elu, elu_vjp, ((R, (3, 5)),), ROWS),
-    Stranger(gelu_by_tanh, gelu_by_tanh_vjp, ((R, (3, 5)),), MODEST),
-    Stranger(unit, unit_vjp, ((R, (3, 5)),), ("normal", "small", "large", "mixed", "float32")),
-    Stranger(polynomial, polynomial_vjp, ((R, (5,)), (R, (6,))), MODEST),
-    Stranger(rotate, rotate_vjp, ((R, (4,)), (R, (5, 3)))),
-    Stranger(oscillator, oscillator_vjp, ((R, (2, 4)), (R, (4,))), MODEST),
+    ThirdParty(power_spectrum, power_spectrum_vjp, ((R, (2, 7)),), ROWS),
+    ThirdParty(fft_filter, fft_filter_vjp, ((R, (2, 8)), (R, (8,)))),
+    ThirdParty(cumulative_sum, cumulative_sum_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(cumulative_product, cumulative_product_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(logsumexp, logsumexp_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(interpolate, interpolate_vjp, ((R, (2, 5)),), ROWS),
+    ThirdParty(spline, spline_vjp, (("unit interval", (6,)), (R, (4,)))),
+    ThirdParty(bilinear_resize, bilinear_resize_vjp, ((R, (3, 4)),)),
+    ThirdParty(autocorrelation, autocorrelation_vjp, ((R, (9,)),)),
+    ThirdParty(total_variation, total_variation_vjp, ((R, (2, 7)),), ROWS),
+    ThirdParty(softplus, softplus_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(elu, elu_vjp, ((R, (3, 5)),), ROWS),
+    ThirdParty(gelu_by_tanh, gelu_by_tanh_vjp, ((R, (3, 5)),), MODEST),
+    ThirdParty(unit, unit_vjp, ((R, (3, 5)),), ("normal", "small", "large", "mixed", "float32")),
+    ThirdParty(polynomial, polynomial_vjp, ((R, (5,)), (R, (6,))), MODEST),
+    ThirdParty(rotate, rotate_vjp, ((R, (4,)), (R, (5, 3)))),
+    ThirdParty(oscillator, oscillator_vjp, ((R, (2, 4)), (R, (4,))), MODEST),
 ]

@@ -1,7 +1,7 @@
-"""A function of other people's trade with its right gradient, and the arrays that it is tried on.
+"""A third-party function with its right gradient, and the arrays that it is tried on.
 
-Each argument says of what kind its arrays are. They are drawn at normal scales and at every other scale that the
-function can be computed at: small and large ones, badly mixed ones, zeros, ties, condition numbers up to 1e6, float32.
+Each argument has a kind of array. Arrays are drawn at a normal scale and at every other scale for which the function
+can be computed: small, large, widely mixed, with zeros, with ties, with condition numbers up to 1e6, in float32.
 """
 
 import math
@@ -15,20 +15,20 @@ Arrays = tuple[np.ndarray, ...]
 SCALES = ("normal", "small", "large", "mixed", "zeros", "ties", "condition 1e6", "float32",
           "3,000 elements with ties")
 SMOOTH = ("normal", "small", "large", "mixed", "zeros", "ties", "float32")
-ROWS = (*SMOOTH, "3,000 elements with ties")  # of functions that treat every row alike
+ROWS = (*SMOOTH, "3,000 elements with ties")  # for functions that treat every row in the same way
 MATRIX = ("normal", "small", "large", "condition 1e6", "float32")
-MODEST = ("normal", "small", "zeros", "ties", "float32")  # where large numbers overflow or saturate
+MODEST = ("normal", "small", "zeros", "ties", "float32")  # for functions that overflow or saturate at large numbers
 
 
 @dataclass(frozen=True)
-class Stranger:
+class ThirdParty:
     """`f(*arrays)`, its `vjp(dy, *arrays)`, and for each argument a kind of array and a shape."""
 
     f: Callable[..., Any]
     vjp: Callable[..., Any]
     kinds: tuple[tuple[str, tuple[int, ...]], ...]
     scales: tuple[str, ...] = SMOOTH
-    tolerance: float = 0.0  # an iteration that stops early is right to this, which is then stated as rtol and atol
+    tolerance: float = 0.0  # of an iteration that stops early; passed as rtol
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
-"""Linear algebra, distances, iterations that end."""
+"""Linear algebra, distances, iterations."""
 
 import numpy as np
 
-from tests.benchmarks.strangers.stranger import MATRIX, MODEST, ROWS, Arrays, Stranger
+from tests.benchmarks.third_party.function import MATRIX, MODEST, ROWS, Arrays, ThirdParty
 
 
 def solve(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -23,7 +23,7 @@ def inverse_vjp(dy: np.ndarray, a: np.ndarray) -> Arrays:
     return (-y.T @ dy @ y.T,)
 
 
-def cholesky(a: np.ndarray) -> np.ndarray:  # of the symmetric part, so that every element of a counts
+def cholesky(a: np.ndarray) -> np.ndarray:  # of the symmetric part, so y depends on every element of a
     return np.linalg.cholesky((a + a.T) / 2)
 
 
@@ -81,7 +81,7 @@ def nuclear_norm_vjp(dy: np.ndarray, a: np.ndarray) -> Arrays:
     return (dy * (u @ vt),)
 
 
-def triangular_solve(l: np.ndarray, b: np.ndarray) -> np.ndarray:  # by hand; only the lower triangle counts
+def triangular_solve(l: np.ndarray, b: np.ndarray) -> np.ndarray:  # written out; uses only the lower triangle
     x = np.zeros_like(b)
     for i in range(len(b)):
         x[i] = (b[i] - l[i, :i] @ x[:i]) / l[i, i]
@@ -211,24 +211,24 @@ def _logsumexp(x: np.ndarray, axis: int) -> np.ndarray:
 
 R = "real"
 ALGEBRA = [
-    Stranger(solve, solve_vjp, (("square", (4, 4)), (R, (4, 3))), MATRIX),
-    Stranger(inverse, inverse_vjp, (("square", (4, 4)),), MATRIX),
-    Stranger(cholesky, cholesky_vjp, (("spd", (4, 4)),), MATRIX),
-    Stranger(log_determinant, log_determinant_vjp, (("square", (5, 5)),), MATRIX),
-    Stranger(least_squares, least_squares_vjp, ((R, (7, 3)), (R, (7,))), ("normal", "small", "large", "float32")),
-    Stranger(ridge, ridge_vjp, ((R, (6, 3)), (R, (6,)))),
-    Stranger(eigenvalues, eigenvalues_vjp, (("spd", (4, 4)),), MATRIX),
-    Stranger(nuclear_norm, nuclear_norm_vjp, ((R, (5, 3)),), ("normal", "small", "large", "float32")),
-    Stranger(triangular_solve, triangular_solve_vjp, (("spd", (4, 4)), (R, (4, 3))), MATRIX),
-    Stranger(kronecker, kronecker_vjp, ((R, (3, 2)), (R, (2, 4)))),
-    Stranger(quadratic_form, quadratic_form_vjp, ((R, (4, 4)), (R, (3, 4)))),
-    Stranger(matrix_power, matrix_power_vjp, ((R, (4, 4)),)),
-    Stranger(conjugate_gradients, conjugate_gradients_vjp, (("spd", (5, 5)), (R, (5,))),
+    ThirdParty(solve, solve_vjp, (("square", (4, 4)), (R, (4, 3))), MATRIX),
+    ThirdParty(inverse, inverse_vjp, (("square", (4, 4)),), MATRIX),
+    ThirdParty(cholesky, cholesky_vjp, (("spd", (4, 4)),), MATRIX),
+    ThirdParty(log_determinant, log_determinant_vjp, (("square", (5, 5)),), MATRIX),
+    ThirdParty(least_squares, least_squares_vjp, ((R, (7, 3)), (R, (7,))), ("normal", "small", "large", "float32")),
+    ThirdParty(ridge, ridge_vjp, ((R, (6, 3)), (R, (6,)))),
+    ThirdParty(eigenvalues, eigenvalues_vjp, (("spd", (4, 4)),), MATRIX),
+    ThirdParty(nuclear_norm, nuclear_norm_vjp, ((R, (5, 3)),), ("normal", "small", "large", "float32")),
+    ThirdParty(triangular_solve, triangular_solve_vjp, (("spd", (4, 4)), (R, (4, 3))), MATRIX),
+    ThirdParty(kronecker, kronecker_vjp, ((R, (3, 2)), (R, (2, 4)))),
+    ThirdParty(quadratic_form, quadratic_form_vjp, ((R, (4, 4)), (R, (3, 4)))),
+    ThirdParty(matrix_power, matrix_power_vjp, ((R, (4, 4)),)),
+    ThirdParty(conjugate_gradients, conjugate_gradients_vjp, (("spd", (5, 5)), (R, (5,))),
              ("normal", "small", "large"), 1e-6),
-    Stranger(fixed_point, fixed_point_vjp, ((R, (4, 4)), (R, (4,))), ("normal", "small"), 1e-6),
-    Stranger(pairwise_distances, pairwise_distances_vjp, ((R, (4, 3)), (R, (5, 3))), ROWS),
-    Stranger(cosine_similarity, cosine_similarity_vjp, ((R, (4, 3)), (R, (4, 3))),
+    ThirdParty(fixed_point, fixed_point_vjp, ((R, (4, 4)), (R, (4,))), ("normal", "small"), 1e-6),
+    ThirdParty(pairwise_distances, pairwise_distances_vjp, ((R, (4, 3)), (R, (5, 3))), ROWS),
+    ThirdParty(cosine_similarity, cosine_similarity_vjp, ((R, (4, 3)), (R, (4, 3))),
              ("normal", "small", "large", "mixed", "float32")),
-    Stranger(mahalanobis, mahalanobis_vjp, (("spd", (4, 4)), (R, (3, 4))), MATRIX),
-    Stranger(sinkhorn, sinkhorn_vjp, ((R, (3, 4)),), MODEST),
+    ThirdParty(mahalanobis, mahalanobis_vjp, (("spd", (4, 4)), (R, (3, 4))), MATRIX),
+    ThirdParty(sinkhorn, sinkhorn_vjp, ((R, (3, 4)),), MODEST),
 ]
