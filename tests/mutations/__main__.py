@@ -1,14 +1,14 @@
-"""How strong the checks are: change the source in one place, and ask who notices.
+"""How strong the checks are: change the source in one place and see which test notices.
 
-    python -m tests.mutations chapters                               every operator of the ops, asked of the catalogue
-    python -m tests.mutations chapters softmax                       those of one chapter
+    python -m tests.mutations chapters                               every operator of the ops; properties must notice
+    python -m tests.mutations chapters softmax                       the operators of one chapter
     python -m pytest -p tests.mutations.reach --reach=reach.json     which tests reach which functions, once
-    python -m tests.mutations reach.json                             drawn mutations of all rooms, asked of the tests
-    python -m tests.mutations reach.json runs --matching Trainer     those of one room whose names match
+    python -m tests.mutations reach.json                             drawn mutations of all packages; tests must notice
+    python -m tests.mutations reach.json runs --matching Trainer     matching mutations of one package
 
-Results of the rooms are kept in WORK/results.jsonl, one line each as they come, so that a run can be stopped and go on:
-what was noticed is not tried again, what survived is. What is drawn is stored in strength.json besides, for
-docs/gallery.md; with --anew it is tried again, first with the test that noticed it last time.
+Results of the packages are stored in WORK/results.jsonl, one line for each mutation, so a stopped run can continue: it
+tries only mutations that no test has noticed. Results of drawn mutations are also stored in strength.json, for
+docs/gallery.md. With --anew all are tried again; the test that noticed a mutation last time runs first.
 """
 
 import argparse
@@ -24,39 +24,39 @@ from typing import Any
 
 from tests.mutations import trial
 from tests.mutations.changes import Mutation
-from tests.mutations.draw import ROOMS, ROOT, drawn, mutations_of
+from tests.mutations.draw import PACKAGES, ROOT, drawn, mutations_of
 from tests.mutations.explained import reason_for
 from tests.mutations.strength import store, stored
 
 
 def main() -> None:
-    """Of rooms make a copy of the tree and start again in it; there, try what is asked for."""
+    """Try the mutations of chapters here, those of packages in a new process on a copy of the tree."""
     if sys.argv[1:2] == ["chapters"]:
         from tests.mutations import chapters  # imports the package, which a trial's process must not
 
         chapters.main(sys.argv[2:])
         return
     parser = argparse.ArgumentParser(prog="python -m tests.mutations")
-    parser.add_argument("reach", type=Path, help="what tests.mutations.reach has written")
-    parser.add_argument("rooms", nargs="*", help=f"of {', '.join(ROOMS)}; all unless given")
-    parser.add_argument("--matching", metavar="REGEX", help="all mutations of these names, drawn or not")
-    parser.add_argument("--anew", action="store_true", help="begin with no results")
-    parser.add_argument("--near", action="store_true", help="ask the tests of the same room only")
+    parser.add_argument("reach", type=Path, help="the file that tests.mutations.reach has written")
+    parser.add_argument("packages", nargs="*", help=f"of {', '.join(PACKAGES)} (default: all)")
+    parser.add_argument("--matching", metavar="REGEX", help="all mutations with matching names, drawn or not")
+    parser.add_argument("--anew", action="store_true", help="ignore stored results")
+    parser.add_argument("--near", action="store_true", help="run only the tests of the same package")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "numpy_attention_mutations")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if not asked.here:
-        tree = trial.copy_of_the_tree(ROOT, asked.work)
+    arguments = parser.parse_args()
+    if not arguments.here:
+        tree = trial.copy_of_the_tree(ROOT, arguments.work)
         settings = {"PYTHONPATH": str(tree), "CI": "true", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "tests.mutations", *sys.argv[1:], "--here"]
         try:
             sys.exit(subprocess.run(command, cwd=tree, env=os.environ | settings, check=False).returncode)
         finally:
-            store(stored() | read_results(asked.work / "results.jsonl"))
+            store(stored() | read_results(arguments.work / "results.jsonl"))
     trial.warm_up()
-    reach, results, before = trial.loaded(asked.reach), asked.work / "results.jsonl", stored()
-    known = {} if asked.anew else before | read_results(results)
-    for mutation in chosen(asked.rooms or list(ROOMS), asked.matching):
+    reach, results, before = trial.loaded(arguments.reach), arguments.work / "results.jsonl", stored()
+    known = {} if arguments.anew else before | read_results(results)
+    for mutation in chosen(arguments.packages or list(PACKAGES), arguments.matching):
         if known.get(mutation.name, {}).get("killed_by"):
             continue
         told = {"name": mutation.name, "kind": mutation.kind, "killed_by": "", "asked": "none: explained"}
@@ -64,9 +64,9 @@ def main() -> None:
         if not reason_for(mutation):
             first = before.get(mutation.name, {}).get("killed_by", "")
             told["killed_by"] = trial.killed_by(
-                Path.cwd(), mutation, reach, asked.work / "last.log", first, near_only=asked.near
+                Path.cwd(), mutation, reach, arguments.work / "last.log", first, near_only=arguments.near
             )
-            told["asked"] = "near" if asked.near else "all"
+            told["asked"] = "near" if arguments.near else "all"
         with results.open("a") as file:
             file.write(json.dumps(told) + "\n")
         seconds = time.monotonic() - started
@@ -74,11 +74,12 @@ def main() -> None:
         print(f"{said}, {seconds:.1f} s\n    {mutation.kind}: {mutation.name}", flush=True)
 
 
-def chosen(rooms: list[str], matching: str | None) -> list[Mutation]:
-    """The drawn mutations of these rooms, or all that match."""
+def chosen(packages: list[str], matching: str | None) -> list[Mutation]:
+    """The drawn mutations of these packages, or all mutations that match."""
     if matching is None:
-        return [mutation for room in rooms for mutation in drawn(room, ROOMS[room])]
-    return [one for room in rooms for one in mutations_of(room) if re.search(matching, f"{one.kind}: {one.name}")]
+        return [mutation for package in packages for mutation in drawn(package, PACKAGES[package])]
+    found = (one for package in packages for one in mutations_of(package))
+    return [one for one in found if re.search(matching, f"{one.kind}: {one.name}")]
 
 
 def read_results(path: Path) -> dict[str, Any]:

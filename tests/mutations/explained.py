@@ -78,7 +78,7 @@ OF_CHAPTERS = (
               "The array has two axes, so the last axis is axis 1."),
     Explained("ops/losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes, so the last axis is axis 1."),
 )
-OF_ROOMS = (
+OF_PACKAGES = (
     Explained("gradcheck/line.one_sided", (":6 -> :",),
               "A few more entries to choose from: the slope is the same within its error bar."),
     Explained("gradcheck/line.refined",
@@ -126,7 +126,7 @@ OF_ROOMS = (
     Explained("runs/config._nearest", (":80 -> :",),
               "A word of this length is close to no name, with or without its end."),
     Explained("runs/log.Log.__init__",
-              ("...for line in kept)), encoding='utf-8') -> ...for line in kept)))",),
+              ("...r line in before)), encoding='utf-8') -> ...r line in before)))",),
               "The JSON that is written here contains only ASCII."),
     Explained("training/data", ("2 ** 20 -> 2 * 20 | READ_AT_ONCE = 2 ** 20",),
               "This number is only the amount of the file that is read at once."),
@@ -135,7 +135,7 @@ OF_ROOMS = (
     Explained("training/optimizers.Adam._move", ("np.sqrt(v, out=square) -> np.sqrt(v)",),
               "The numbers are the same, only in new memory."),
 )
-EXPLAINED = OF_CHAPTERS + OF_ROOMS
+EXPLAINED = OF_CHAPTERS + OF_PACKAGES
 
 
 def ways_to_say(mutation: Mutation) -> set[str]:

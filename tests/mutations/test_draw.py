@@ -1,6 +1,6 @@
 """The draw is the same in every run, has all kinds, and keeps what it has drawn."""
 
-from tests.mutations.draw import ROOMS, drawn
+from tests.mutations.draw import PACKAGES, drawn
 
 
 def test_the_draw_is_repeated_and_has_as_many_of_each_kind_as_there_are() -> None:
@@ -16,4 +16,4 @@ def test_more_is_drawn_in_addition_to_less() -> None:
 
 
 def test_three_hundred_and_more_are_drawn() -> None:
-    assert sum(ROOMS.values()) >= 300
+    assert sum(PACKAGES.values()) >= 300

@@ -1,16 +1,16 @@
 """What is said of the drawn mutations holds: a reason for each that nobody notices, and each reason for a mutation."""
 
-from tests.mutations.draw import ROOMS, mutations_of
-from tests.mutations.explained import OF_ROOMS, reason_for
+from tests.mutations.draw import PACKAGES, mutations_of
+from tests.mutations.explained import OF_PACKAGES, reason_for
 from tests.mutations.strength import is_explained, stored, table
 
-ALL = {room: list(mutations_of(room)) for room in ROOMS}
+ALL = {package: list(mutations_of(package)) for package in PACKAGES}
 
 
 def test_every_explained_change_is_still_a_mutation() -> None:
-    known = {(one.place, said) for room in ALL.values() for one in room
+    known = {(one.place, said) for package in ALL.values() for one in package
              for said in (one.change, f"{one.change} | {one.statement}")}  # fmt: skip
-    for explained in OF_ROOMS:
+    for explained in OF_PACKAGES:
         for change in explained.changes:
             assert (explained.place, change) in known
 
@@ -20,8 +20,8 @@ def test_a_stored_mutation_is_noticed_or_explained() -> None:
 
 
 def test_a_reason_is_found_by_the_mutation_and_by_its_name() -> None:
-    explained = [one for room in ALL.values() for one in room if reason_for(one)]
-    assert len(explained) >= len(OF_ROOMS)
+    explained = [one for package in ALL.values() for one in package if reason_for(one)]
+    assert len(explained) >= len(OF_PACKAGES)
     assert all(is_explained(one.name) for one in explained)
     assert not any(is_explained(one.name) for one in ALL["layers"] if not reason_for(one))
 

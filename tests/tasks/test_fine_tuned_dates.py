@@ -87,5 +87,5 @@ def test_refuses_context_too_short_for_question_and_answer(tmp_path, folder):
 def test_refuses_model_without_chat_tokens(tmp_path):
     gpt2 = tiny.write(tmp_path, "gpt2")
     (gpt2 / "tokenizer_config.json").write_text("{}")
-    with pytest.raises(InputError, match="conversation"):
+    with pytest.raises(InputError, match="chat template"):
         run_from(gpt2, tmp_path / "run", "dates", context=16)

@@ -13,7 +13,7 @@ CHAPTER = 27
 
 
 def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
-    """Repeats: count the pairs, merge the most frequent pair."""
+    """Count, merge the most frequent pair, and repeat."""
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
         merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
@@ -23,7 +23,7 @@ def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """The pairs are counted only once, in the original text, but each merge changes the pairs: count them again.
+    """It counts the pairs only once, but each merge changes the pairs, so they must be counted again.
 
     Hides: the first merge is right.
     """
@@ -33,9 +33,9 @@ def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
-    """If several pairs are equally frequent, it takes the first in the text; it must take the pair with the lowest ids.
+    """Of equally frequent pairs it takes the first in the text; it must take the smallest pair.
 
-    Hides: the vocabulary is equally good, but it changes with the order of the texts.
+    Hides: the vocabulary is as good, but it depends on the order of the texts.
     """
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
@@ -46,9 +46,9 @@ def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def pairs_that_occur_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """It does not stop when no pair occurs twice: a pair that occurs only once also gets an id, which is useless.
+    """It does not stop when no pair occurs twice: it gives an id to a pair that occurs once, which is useless.
 
-    Hides: right while the text is long enough.
+    Hides: right if the text is long enough.
     """
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))):
@@ -58,7 +58,7 @@ def pairs_that_occur_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 
 def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:
-    """Applies the merges in the order in which they were learned."""
+    """Apply the merges in the order in which they were learned."""
     for i, pair in enumerate(merges):
         ids = merged(ids, pair, first_id + i)
     return ids
@@ -66,7 +66,7 @@ def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]
 
 @stands_in_for("encode")
 def merges_from_the_last(ids: list[int], merges: list[Pair]) -> list[int]:
-    """The merges are applied from the last to the first, but a merge needs the ids that earlier merges create.
+    """The merges are applied from the last to the first, but a merge needs the new ids of earlier merges.
 
     Hides: right for a single merge.
     """
@@ -87,20 +87,20 @@ def ids_from_255(ids: list[int], merges: list[Pair]) -> list[int]:
 def _about_merges(rng: np.random.Generator) -> Questions:
     yield "one merge of 'banana'", (list(b"banana"), 1)
     yield "no pair of 'abc' occurs twice", (list(b"abc"), 2)
-    yield "two pairs of 'cdxabycdzab' occur equally often", (list(b"cdxabycdzab"), 1)
-    yield "two merges of 'abcabcabd': the second merge uses a merged pair", (list(b"abcabcabd"), 2)
+    yield "two pairs of 'cdxabycdzab' are equally frequent", (list(b"cdxabycdzab"), 1)
+    yield "two merges of 'abcabcabd': the second contains the id of the first", (list(b"abcabcabd"), 2)
     yield "an empty text", ([], 3)
     yield "random letters", (rng.integers(97, 101, 40).tolist(), 6)
 
 
 def _about_encoding(rng: np.random.Generator) -> Questions:
     yield "'banana' with one merge", (list(b"banana"), [(97, 110)])
-    yield "'aaaaa' with one merge, applied from the left", (list(b"aaaaa"), [(97, 97)])
-    yield "'abcd', where a merge uses the result of another", (list(b"abcd"), [(97, 98), (256, 99)])
-    yield "'abc', where the first merge uses the b", (list(b"abc"), [(98, 99), (97, 98)])
+    yield "'aaaaa' with one merge, from the left", (list(b"aaaaa"), [(97, 97)])
+    yield "'abcd', where a merge contains the id of another", (list(b"abcd"), [(97, 98), (256, 99)])
+    yield "'abc', where the first merge takes the b", (list(b"abc"), [(98, 99), (97, 98)])
     yield "an empty text", ([], [(97, 98)])
     text = rng.integers(97, 101, 30).tolist()
-    yield "random letters, with merges learned from other letters", (
+    yield "random letters, with the merges of other letters", (
         text, learn_merges(rng.integers(97, 101, 60).tolist(), 5))
 
 

@@ -1,4 +1,4 @@
-"""One gradient from the gradients of several workers (Chapter 31): a mean over all places, not a mean of means."""
+"""One gradient from several workers (Chapter 31): the mean over all places, not the mean of the means."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ Gradients = dict[str, Array]
 
 
 def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The gradient of the mean over all places, from the gradients of the workers' means."""
+    """The gradient of the mean over all places, from the gradients of each worker's mean."""
     return {
         name: np.asarray(sum(n * g[name] for n, g in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
     }
@@ -20,7 +20,7 @@ def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
 
 @stands_in_for("joined_gradient")
 def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """It returns the plain mean of the gradients, so a worker with few places has as much weight as one with many.
+    """The plain mean of the workers' gradients: a worker with few places gets as much weight as one with many.
 
     Hides: right if all workers have equally many places.
     """
@@ -31,14 +31,14 @@ def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
 def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
     """It returns the plain sum of the gradients, but each gradient is a mean: the sum is too large by their number.
 
-    Hides: the direction is right if all workers have equally many places, and Adam ignores the factor.
+    Hides: the direction is right if all have equally many places, and the step of Adam ignores the factor.
     """
     return {name: np.asarray(np.sum([g[name] for g in grads], axis=0)) for name in grads[0]}
 
 
 @stands_in_for("joined_gradient")
 def weighted_sum_not_divided(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """Each gradient is multiplied by its number of places, but the sum is not divided by the total number.
+    """Each gradient is multiplied by its number of places, but the sum is not divided by the number of all places.
 
     Hides: the direction is right, and Adam ignores the factor.
     """
@@ -47,9 +47,9 @@ def weighted_sum_not_divided(grads: list[Gradients], counts: list[int]) -> Gradi
 
 @stands_in_for("joined_gradient")
 def nan_without_places(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """If no worker has a place, it divides 0 by 0, but the gradient must be zero.
+    """If no place of any worker counts, it divides 0 by 0; the gradient must be zero.
 
-    Hides: a batch that contains only padding is rare.
+    Hides: a batch with only padding is rare.
     """
     with np.errstate(all="ignore"):
         return {
@@ -66,9 +66,9 @@ def _about_workers(rng: np.random.Generator) -> Questions:
     yield "two workers with 1 and 3 places", (grads(2), [1, 3])
     idle = grads(3)
     idle[1] = {name: np.zeros_like(grad) for name, grad in idle[1].items()}
-    yield "three workers, one of them without any place", (idle, [4, 0, 1])
+    yield "three workers, one of them with no place that counts", (idle, [4, 0, 1])
     zeros = [{name: np.zeros_like(grad) for name, grad in own.items()} for own in grads(2)]
-    yield "no places at all, so the gradient is zero", (zeros, [0, 0])
+    yield "no place counts, so the gradient is zero", (zeros, [0, 0])
 
 
 OURS = {"joined_gradient": joined_gradient}

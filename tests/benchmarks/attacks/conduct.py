@@ -43,7 +43,7 @@ def form() -> Iterator[Trial]:
             ("dict without a key", as_dict(lambda name, last=last: None if name == last else name),
              r"no gradient|missing"),
             ("one axis too many", wrong_with(lambda g: g[None]), r"shape"),
-            ("a gradient too many", lambda dy, *a, s=s: (*s.vjp(dy, *a), dy), r"returned \d|one each|gradients for"),
+            ("one gradient too many", lambda dy, *a, s=s: (*s.vjp(dy, *a), dy), r"returned \d|one each|gradients for"),
         ]:
             yield Trial(f"{function}: {what}", "form", arrays, s.f, wrong, last, words)
 
@@ -74,8 +74,8 @@ def no_function() -> Iterator[Trial]:
         yield Trial(f"{function}: unseeded dropout", "no function", s.draw(seeded(function)), named(s.f, dropped),
                     s.vjp, "", r"two calls|random|noise|no function|seed")
     for function, which, what, rough in [
-        ("softplus", 0, "rounded to 4 digits, the gradient before", lambda y, x: np.round(y, 4)),
-        ("logsumexp", 0, "saw teeth of 1e-3, the gradient without", lambda y, x: y + 1e-3 * np.sin(1e9 * x).sum(-1)),
+        ("softplus", 0, "rounded to 4 digits, gradient without rounding", lambda y, x: np.round(y, 4)),
+        ("logsumexp", 0, "sawtooth of 1e-3, gradient without it", lambda y, x: y + 1e-3 * np.sin(1e9 * x).sum(-1)),
     ]:
         s = THIRD_PARTY[function]
 
@@ -91,7 +91,7 @@ def no_function() -> Iterator[Trial]:
         calls[0] += 1
         return s.f(x) * (1 + 0.01 / calls[0])
 
-    yield Trial("total_variation: another answer with every call", "no function", s.draw(seeded("warm")),
+    yield Trial("total_variation: a different result at every call", "no function", s.draw(seeded("warm")),
                 named(s.f, warms_up), s.vjp, "", r"two calls|random|noise|no function|state")
 
 
@@ -116,9 +116,9 @@ def structure() -> Iterator[Trial]:
 
         for what, wrong, words in [
             ("dy changed in place", changes_dy, r"dy"), ("an input changed in place", changes_input, r"input"),
-            ("dy taken in the order of memory", expects_contiguous, r"contiguous|stride|memory|order|layout"),
+            ("dy read in memory order", expects_contiguous, r"contiguous|stride|memory|order|layout"),
         ]:
-            if what.startswith("dy taken") and np.ndim(s.f(*arrays)) < 2:
+            if what.startswith("dy read") and np.ndim(s.f(*arrays)) < 2:
                 continue
             yield Trial(f"{function}: {what}", "structure", arrays, s.f, wrong, "", words)
 
@@ -137,7 +137,7 @@ def structure() -> Iterator[Trial]:
 
         yield Trial(f"{function}: cache changed by the backward", "structure", arrays, named(s.f, op), accumulates, "",
                     r"twice|cache|again", True)
-        yield Trial(f"{function}: cache spoiled by the third call", "structure", arrays, named(s.f, op), third_time, "",
+        yield Trial(f"{function}: wrong at the third call", "structure", arrays, named(s.f, op), third_time, "",
                     r"twice|cache|again|third|another call", True)
 
     x = seeded("scale").standard_normal((3, 4))

@@ -75,18 +75,18 @@ def ties() -> Iterator[Trial]:
     """All of dy for each of several equal numbers, though the derivative for moving them together exists."""
     words = r"tie|tied|equal"
     x = np.array([[1.0, 3.0, 3.0, -1.0], [2.0, 0.5, 1.5, 0.0]])
-    yield Trial("largest: dy to both of two", "ties", (x,), largest,
+    yield Trial("largest: dy to both tied elements", "ties", (x,), largest,
                 lambda dy, x: dy[:, None] * (x == x.max(-1, keepdims=True)), "x", words)
     three = np.array([[0.0, 0.0, 0.0, -1.0, -2.0]])
-    yield Trial("largest: dy to each of three zeros", "ties", (three,), largest,
+    yield Trial("largest: dy to each of three tied zeros", "ties", (three,), largest,
                 lambda dy, x: dy[:, None] * (x == x.max(-1, keepdims=True)), "x", words)
-    yield Trial("spread: dy to both of two", "ties", (x,), spread,
+    yield Trial("spread: dy to both tied elements", "ties", (x,), spread,
                 lambda dy, x: dy[:, None] * (1.0 * (x == x.max(-1, keepdims=True)) - (x == x.min(-1, keepdims=True))),
                 "x", words)
     a = np.array([0.3, 1.0, -2.0, 0.7])
-    yield Trial("larger: dy to both arguments", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
+    yield Trial("larger: dy to both tied arguments", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
                 lambda dy, x, y: (dy * (x >= y), dy * (y >= x)), "x,y", words)
-    yield Trial("larger: dy to neither argument", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
+    yield Trial("larger: dy to neither tied argument", "ties", (a, np.array([0.1, 1.0, 5.0, 0.7])), larger,
                 lambda dy, x, y: (dy * (x > y), dy * (y > x)), "x,y", words)
     pooled = np.round(2 * seeded("pool").standard_normal((2, 4, 6))) / 2
     pooled[0, :2, :2] = 4.0
@@ -95,18 +95,18 @@ def ties() -> Iterator[Trial]:
         spread_dy, top = (np.repeat(np.repeat(one, 2, 1), 2, 2) for one in (dy, THIRD_PARTY["max_pool"].f(x)))
         return spread_dy * (x == top)
 
-    yield trial("ties", "max_pool", 0, "dy to all that are largest", to_all, words, inputs=(pooled,))
+    yield trial("ties", "max_pool", 0, "dy to all largest elements", to_all, words, inputs=(pooled,))
     many = np.round(seeded("many").standard_normal((300, 10)), 1)
-    yield Trial("largest: dy to all that tie, in an array of 3,000", "ties", (many,), largest,
+    yield Trial("largest: dy to all tied elements of 3,000", "ties", (many,), largest,
                 lambda dy, x: dy[:, None] * (x == x.max(-1, keepdims=True)), "x", words)
     middle = np.array([[1.0, 1.0, 0.0, 2.0, 3.0], [0.5, 0.5, 0.5, 2.0, -3.0], [4.0, 2.0, 2.0, 1.0, 0.0]])
-    yield trial("ties", "median", 0, "dy to all that are the median",
+    yield trial("ties", "median", 0, "dy to all elements equal to the median",
                 lambda g, dy, x: dy[:, None] * (x == np.median(x, -1, keepdims=True)), words, inputs=(middle,))
     rows = np.array([[1.0, 3.0, 3.0, 0.0, 2.0], [1.0, 5.0, 4.0, 0.0, 2.0], [7.0, 7.0, 1.0, 2.0, 3.0]])
-    yield trial("ties", "top_k", 0, "dy to all that are as large as the largest",
+    yield trial("ties", "top_k", 0, "dy to all elements equal to one of the two largest",
                 lambda g, dy, x: dy[:, :1] * (x == x.max(-1, keepdims=True)) + dy[:, 1:] * (x == np.sort(x)[:, -2:-1]),
                 words, inputs=(rows,))
-    yield trial("ties", "sort", 0, "dy to the first of two, twice",
+    yield trial("ties", "sort", 0, "the same dy for both tied elements",
                 lambda g, dy, x: np.take_along_axis(dy, (x[:, :, None] > x[:, None, :]).sum(-1), -1), words,
                 inputs=(rows,))
 
