@@ -258,7 +258,7 @@ def scores_not_scaled(q: Array, k: Array, v: Array, mask: Array | None = None) -
 def scores_divided_by_d_k(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """The scores are divided by d_k instead of sqrt(d_k).
 
-    Hides: shapes and sums are right; the weights are only too equal.
+    Hides: shapes and sums are right; the weights only differ less than they should.
     """
     return attention(q / np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
 

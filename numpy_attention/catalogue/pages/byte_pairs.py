@@ -35,7 +35,7 @@ def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
 def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
     """Of equally frequent pairs it takes the first in the text; it must take the smallest pair.
 
-    Hides: the vocabulary is as good, but it depends on the order of the texts.
+    Hides: the vocabulary is equally good, but it depends on the order of the texts.
     """
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:

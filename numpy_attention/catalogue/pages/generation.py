@@ -242,7 +242,7 @@ def _about_kv_cache(rng: np.random.Generator) -> Questions:
 def _about_top_p(rng: np.random.Generator) -> Questions:
     yield "probabilities of 0.25, 0.5, 0.15 and 0.1", (np.log([[0.25, 0.5, 0.15, 0.1]]), 0.7)
     yield "one token with a probability above p", (np.log([[0.1, 0.8, 0.1]]), 0.5)
-    yield "p = 1, which keeps all", (rng.standard_normal((2, 3)), 1.0)
+    yield "p = 1, which keeps all tokens", (rng.standard_normal((2, 3)), 1.0)
     yield "several rows", (2 * rng.standard_normal((4, 6)), 0.8)
     yield "logits of about a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
 

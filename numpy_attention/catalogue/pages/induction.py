@@ -26,7 +26,7 @@ def _on_key(weights: Array, N: int, shift: int) -> Array:
 def earlier_copy_itself(weights: Array, N: int) -> Array:
     """It uses key t - N, the earlier copy of the token, but the next token is at t - N + 1.
 
-    Hides: it finds heads that look at equal tokens, and such heads are as common.
+    Hides: it finds heads that look at equal tokens, which are as common as induction heads.
     """
     return np.asarray(_on_key(weights, N, 0).mean(axis=-1))
 

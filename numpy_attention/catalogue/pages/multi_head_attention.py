@@ -113,7 +113,7 @@ def arguments_in_the_wrong_order(
     if context is None:
         return MultiHeadAttention.forward(self, x, **options)
     if x.shape != context.shape:
-        options["mask"] = None  # it would not fit either
+        options["mask"] = None  # the shape of the mask would be wrong too
     return MultiHeadAttention.forward(self, context, x, **options)
 
 

@@ -20,7 +20,7 @@ def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
 
 @stands_in_for("joined_gradient")
 def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The plain mean of the workers' gradients: a worker with few places gets as much weight as one with many.
+    """It returns the plain mean of the gradients: a worker with few places has as much weight as a worker with many.
 
     Hides: right if all workers have equally many places.
     """
@@ -29,9 +29,9 @@ def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
 
 @stands_in_for("joined_gradient")
 def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """It returns the plain sum of the gradients, but each gradient is a mean: the sum is too large by their number.
+    """It returns the plain sum of the gradients, but each is a mean: the result is too large by the number of workers.
 
-    Hides: the direction is right if all have equally many places, and the step of Adam ignores the factor.
+    Hides: the direction is right if all workers have equally many places, and Adam ignores the factor.
     """
     return {name: np.asarray(np.sum([g[name] for g in grads], axis=0)) for name in grads[0]}
 

@@ -15,7 +15,7 @@ CHAPTER = 22
 
 
 class Directions(Layer):
-    """The forward of a text encoder as a layer, so that its backward is checked with a random dy, not only the loss."""
+    """The forward of a text encoder as a layer, so that its backward is checked with a random dy, without the loss."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self.encoder = encoder
