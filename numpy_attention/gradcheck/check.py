@@ -16,6 +16,7 @@ The steps of `check`:
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ from numpy_attention.gradcheck.problem import (
     Problem,
     checked,
     forward_of,
+    parameters_of,
     split_options,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
@@ -53,7 +55,7 @@ MOST_CALLS = 1000  # for each larger one
 
 
 def gradcheck(
-    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, *, seed: int = 0, witness: str = "both",
+    op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, *, seed: int = 0, reference: str = "both",
     no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None,
     **more: Any,
 ) -> Report:
@@ -65,7 +67,7 @@ def gradcheck(
     differentiated. Options go to `op`, by keyword or, if their names are those of options of the check, in `options`;
     a `Generator` among them is copied for every call, so dropout stays fixed.
 
-    `witness`: "complex" steps, "differences", or "both". `no_gradient`: the arguments for which None is right.
+    `reference`: "complex" steps, "differences", or "both". `no_gradient`: the arguments for which None is right.
     `rtol`, `atol`: errors that are allowed on top, relative to the largest element of a gradient, and absolute; for
     an `op` that stops an iteration at a tolerance.
 
@@ -80,13 +82,14 @@ def gradcheck(
     >>> gradcheck(square, square_backward, {"x": np.array([[1.0, -2.0]])}).ok
     True
     """
-    own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
+    reference = _reference(op, reference, more)
+    own = {"seed": seed, "reference": reference, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
     problem = OpProblem(op, op_backward, inputs, split_options(op, options, more, own), no_gradient)
-    return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
+    return check(problem, seed, reference=reference, rtol=rtol, atol=atol)
 
 
 def gradcheck_vjp(
-    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, seed: int = 0, witness: str = "both",
+    f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, seed: int = 0, reference: str = "both",
     no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None,
     **more: Any,
 ) -> Report:
@@ -99,13 +102,14 @@ def gradcheck_vjp(
     >>> gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), {"x": np.array([0.3, 2.0])}).ok
     True
     """
-    own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
+    reference = _reference(f, reference, more)
+    own = {"seed": seed, "reference": reference, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
     problem = FunctionProblem(f, vjp, inputs, split_options(f, options, more, own), no_gradient)
-    return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
+    return check(problem, seed, reference=reference, rtol=rtol, atol=atol)
 
 
 def gradcheck_layer(
-    layer: Any, inputs: Inputs, *, seed: int = 0, witness: str = "both", no_gradient: Sequence[str] = (),
+    layer: Any, inputs: Inputs, *, seed: int = 0, reference: str = "both", no_gradient: Sequence[str] = (),
     rtol: float = 0.0, atol: float = 0.0, options: Options | None = None, **more: Any,
 ) -> Report:
     """The same for a layer (`forward`) or a model (`loss`): every input, every parameter. The layer does not change.
@@ -114,17 +118,26 @@ def gradcheck_layer(
 
     Raises: GradientError, when a gradient is wrong; what the layer raises.
     """
-    own = {"seed": seed, "witness": witness, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
+    reference = _reference(forward_of(layer), reference, more)
+    own = {"seed": seed, "reference": reference, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
     problem = LayerProblem(layer, inputs, split_options(forward_of(layer), options, more, own), no_gradient)
-    return check(problem, seed, witness=witness, rtol=rtol, atol=atol)
+    return check(problem, seed, reference=reference, rtol=rtol, atol=atol)
 
 
 gradcheck_model = gradcheck_layer
 
 
+def _reference(f: Callable[..., Any], reference: str, more: dict[str, Any]) -> Any:
+    """The option `reference`, or its old name `witness` if f has no option of that name."""
+    if "witness" not in more or "witness" in parameters_of(f):
+        return reference
+    warnings.warn("gradcheck: the keyword witness is now called reference", DeprecationWarning, stacklevel=3)
+    return more.pop("witness")
+
+
 def check(
     problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, most_calls: int = MOST_CALLS,
-    sample: int | None = None, witness: str = "both", rtol: float = 0.0, atol: float = 0.0, structure: bool = True,
+    sample: int | None = None, reference: str = "both", rtol: float = 0.0, atol: float = 0.0, structure: bool = True,
 ) -> Report:
     """Check a problem: the form of the gradients, then their numbers and, unless `structure` is off, their robustness.
 
@@ -134,11 +147,11 @@ def check(
 
     Raises: GradientError, when a gradient is wrong or cannot be resolved
     """
-    seed, rtol, atol = checked(problem.name, seed, witness, rtol, atol)
+    seed, rtol, atol = checked(problem.name, seed, reference, rtol, atol)
     dy, grads = run_backward(problem, seed)
     point, claims, in_low_precision = measure_round_off(problem, dy, grads, rtol, atol)
     rng, chosen = np.random.default_rng([seed, 11]), _sample(claims, sample, seed)
-    reports, calls, why_not = _compare(point, claims, rng, witness, exhaustive, most_calls, chosen)
+    reports, calls, why_not = _compare(point, claims, rng, reference, exhaustive, most_calls, chosen)
     if any(report.kinks.any() for report in reports.values()):
         calls += check_ties(point, reports)
     for claim in in_low_precision:
@@ -163,7 +176,7 @@ def check(
 
 
 def _compare(
-    point: Point, claims: list[Claim], rng: np.random.Generator, witness: str, exhaustive: int, most_calls: int,
+    point: Point, claims: list[Claim], rng: np.random.Generator, reference: str, exhaustive: int, most_calls: int,
     chosen: dict[str, np.ndarray],
 ) -> tuple[dict[str, ArgumentReport], int, str]:
     """Compare each gradient with its derivative. Also the calls so far, and why there was no complex step, if so."""
@@ -172,7 +185,7 @@ def _compare(
     measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
     large = {claim.name: claim for claim in claims if claim.gradient.size > exhaustive}
     smooth = {name: ~at_corners(point.exact[name], claim) for name, claim in large.items()}
-    steps, why_not, calls = complex_steps(point, names, witness, rng, chosen | smooth)
+    steps, why_not, calls = complex_steps(point, names, reference, rng, chosen | smooth)
     reports: dict[str, ArgumentReport] = {}
     for claim in claims:
         some, step = chosen[claim.name], steps.get(claim.name)

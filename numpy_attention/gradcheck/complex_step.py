@@ -133,20 +133,20 @@ def in_complex(arrays: Arrays) -> Arrays:
 
 
 def complex_steps(
-    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
+    point: Point, names: list[str], reference: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, ComplexStep], str, int]:
     """The complex step for each array in which differences confirm it; why not for the others; and the calls."""
-    if witness == "differences":
+    if reference == "differences":
         return {}, "", 0
     try:
         step = ComplexStep(point.problem, point.exact, point.scalar.y, point.scalar.dy)
     except NoComplexStep as error:
-        if witness == "complex":
+        if reference == "complex":
             name = point.problem.name
-            raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
+            raise GradientError(f"gradcheck {name}: no complex step: {error}; use reference='both'") from None
         return {}, str(error), 0
     steps = dict.fromkeys(names, step)
-    doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
+    doubt, calls = confirmed(point, names, step, rng, moving) if reference == "both" else ("", 0)
     why_not = ""
     for name in names if doubt else ():
         doubt, more = confirmed(point, [name], step, rng, moving)
@@ -226,7 +226,7 @@ def check_exactly(point: Point, claim: Claim, step: ComplexStep, chosen: np.ndar
         if found.wrong[some].all():
             break
     found.calls += step.calls - before + round_off.calls
-    found.witness = "complex step"
+    found.reference = "complex step"
     return found.shaped(claim.gradient.shape)
 
 

@@ -324,7 +324,7 @@ def check_directions(
         if failed:
             break
     found.doubt[:] = resolution / x.size**0.5
-    found.calls, found.witness = calls, "differences" if along is None else "complex step"
+    found.calls, found.reference = calls, "differences" if along is None else "complex step"
     report = found.shaped(claim.gradient.shape)
     if not failed:
         report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)

@@ -52,11 +52,11 @@ __all__ = [
 Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
 Options = Mapping[str, Any]
 
-OWN = {"seed": 0, "witness": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # the checker's, when not given
-WITNESSES = ("both", "complex", "differences")
+OWN = {"seed": 0, "reference": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # the checker's, when not given
+REFERENCES = ("both", "complex", "differences")
 
 
-def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
+def checked(name: str, seed: Any, reference: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
     """The seed and the two tolerances as plain numbers; `name` is for messages.
 
     Raises: TypeError or ValueError, in one line, for a value that is not valid.
@@ -67,8 +67,8 @@ def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[i
             error = ValueError if kind else TypeError
             raise error(f"gradcheck {name}: {option} must be {expected}, got {reprlib.repr(value)}")
 
-    known = isinstance(witness, str) and witness in WITNESSES
-    require("witness", witness, f"one of {', '.join(WITNESSES)}", True, known)
+    known = isinstance(reference, str) and reference in REFERENCES
+    require("reference", reference, f"one of {', '.join(REFERENCES)}", True, known)
     whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
     require("seed", seed, "a whole number, 0 or more", whole, whole and seed >= 0)
     for option, value in {"rtol": rtol, "atol": atol}.items():

@@ -9,6 +9,7 @@
 """
 
 import math
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,7 +43,7 @@ class ArgumentReport:
     by_direction: float | None = None  # the relative disagreement along a direction, of a large array
     doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # how far the reference derivative may be off
     unresolved: np.ndarray = field(default_factory=lambda: np.zeros((), dtype=bool))
-    witness: str = "differences"
+    reference: str = "differences"
     tie: str = ""  # what is wrong about a tie
 
     @classmethod
@@ -56,6 +57,12 @@ class ArgumentReport:
         for one in ("analytic", "numeric", "resolution", "wrong", "kinks", "doubt"):
             setattr(self, one, getattr(self, one).reshape(shape))
         return self
+
+    @property
+    def witness(self) -> str:
+        """The old name of `reference`."""
+        warnings.warn("ArgumentReport.witness is now called reference", DeprecationWarning, stacklevel=2)
+        return self.reference
 
     @property
     def symbol(self) -> str:
@@ -108,9 +115,9 @@ class ArgumentReport:
         analytic, numeric = float(self.analytic[index]), float(self.numeric[index])
         ratio = f"{analytic / numeric:.6g}" if numeric else "-"
         where = f"{self.symbol}[{', '.join(map(str, index))}]"
-        says = "say" if self.witness == "differences" else "says"
+        says = "say" if self.reference == "differences" else "says"
         return (
-            f"  {where:<22} backward says {analytic:<14.9g} {self.witness} {says} {numeric:<14.9g} ratio {ratio:<10} "
+            f"  {where:<22} backward says {analytic:<14.9g} {self.reference} {says} {numeric:<14.9g} ratio {ratio:<10} "
             f"resolution {float(self.resolution[index]):.1e}"
         )
 
@@ -160,7 +167,7 @@ class Report:
         elif vague:
             lines = [f"gradcheck {self.name}: {names} not resolved: neither right nor wrong can be told"]
         else:
-            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._witness()}"]
+            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._reference()}"]
         for argument in bad[:6]:
             count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
             of = f"{visited} visited of {argument.analytic.size}" if visited < argument.analytic.size else f"{visited}"
@@ -195,7 +202,7 @@ class Report:
         lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)
 
-    def _witness(self) -> str:
-        witnesses = {argument.witness for argument in self.arguments.values()}
+    def _reference(self) -> str:
+        references = {argument.reference for argument in self.arguments.values()}
         names = {"complex step": "the complex step", "differences": "differences"}
-        return f" from {' and '.join(names[one] for one in sorted(witnesses))}" if witnesses else ""
+        return f" from {' and '.join(names[one] for one in sorted(references))}" if references else ""

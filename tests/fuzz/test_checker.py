@@ -135,7 +135,7 @@ INPUTS: dict[str, Any] = {
 }
 INPUTS["cyclic"]["x"].append(INPUTS["cyclic"]["x"])
 OPTIONS: dict[str, dict[str, Any]] = {
-    "none": {}, **{f"witness {one!r}": {"witness": one} for one in ("complex", "differences", "nope", None, 3, [])},
+    "none": {}, **{f"reference {one!r}": {"reference": one} for one in ("complex", "differences", "nope", None, 3, [])},
     **{f"seed {one!r}": {"seed": one} for one in (1, -1, 1.5, 2**64, "x", None, np.int64(3), True, float("nan"))},
     **{f"no_gradient {one!r}": {"no_gradient": one} for one in ("x", ["x"], "nope", [3], 3, None, [[]], "")},
     **{f"rtol {one!r}": {"rtol": one} for one in (-1.0, float("nan"), float("inf"), "x", None, 1j)},
@@ -150,7 +150,7 @@ WILD = {  # what no type checker lets pass
     "two in order", "three arguments", "no arguments",
 }
 LENIENT = ("rtol", "atol", "no_gradient")
-NAMES = {"gradcheck", "witness", "seed", "no_gradient", "rtol", "atol", "options", "inputs", "x"}
+NAMES = {"gradcheck", "reference", "seed", "no_gradient", "rtol", "atol", "options", "inputs", "x"}
 
 
 @st.composite

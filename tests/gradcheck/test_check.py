@@ -166,21 +166,21 @@ def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[i
     return calls, report.calls
 
 
-def uncounted(op: str, width: int, exhaustive: int, witness: str) -> int:
+def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
     """The calls that the report does not count: those for the backward, and for its round-off."""
     x = np.random.default_rng(width).standard_normal((3, width))
     x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
     forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
-    calls, told = counted(forward, backward, x, exhaustive=exhaustive, witness=witness)
+    calls, told = counted(forward, backward, x, exhaustive=exhaustive, reference=reference)
     assert 0 < told < calls
     return calls - told
 
 
-@pytest.mark.parametrize("witness", ["complex", "differences", "both"])
-def test_every_call_that_the_numbers_take_is_counted(witness: str) -> None:
+@pytest.mark.parametrize("reference", ["complex", "differences", "both"])
+def test_every_call_that_the_numbers_take_is_counted(reference: str) -> None:
     """By elements or by directions, for few numbers or for many: what comes on top is always the same."""
-    softmax = {uncounted("softmax", width, exhaustive, witness) for width in (2, 7) for exhaustive in (1, 1000)}
+    softmax = {uncounted("softmax", width, exhaustive, reference) for width in (2, 7) for exhaustive in (1, 1000)}
     assert len(softmax) == 1
-    if witness != "complex":  # which finds no corner
-        assert {uncounted("relu", width, 1, witness) for width in (2, 7)} == softmax
-        assert len({uncounted("relu", width, 1000, witness) for width in (2, 7)}) == 1
+    if reference != "complex":  # which finds no corner
+        assert {uncounted("relu", width, 1, reference) for width in (2, 7)} == softmax
+        assert len({uncounted("relu", width, 1000, reference) for width in (2, 7)}) == 1

@@ -73,10 +73,10 @@ def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differen
 
     x = rng.standard_normal((2, 3))
     report = na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,))
-    assert report.arguments["x"].witness == "differences"
+    assert report.arguments["x"].reference == "differences"
     assert "only real numbers" in report.why_not
     with pytest.raises(RuntimeError, match="only real numbers"):
-        na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,), witness="complex")
+        na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,), reference="complex")
 
 
 @pytest.mark.parametrize("size", [6, 2000])

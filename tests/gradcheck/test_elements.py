@@ -86,7 +86,7 @@ def test_mirrored_numbers_have_mirrored_derivatives() -> None:
     """Steps are as large on the one side of zero as on the other: the same numbers to the last bit."""
     x = np.array([0.9, -0.7, 0.01, -0.02, 1e-3])
     there, back = (
-        gradcheck(lambda x: (np.cosh(x), x), lambda dy, x: dy * np.sinh(x), {"x": one}, witness="differences")
+        gradcheck(lambda x: (np.cosh(x), x), lambda dy, x: dy * np.sinh(x), {"x": one}, reference="differences")
         for one in (x, -x)
     )
     assert np.array_equal(there.arguments["x"].numeric, -back.arguments["x"].numeric)
@@ -140,7 +140,7 @@ def test_errors_that_no_difference_resolves(error: float, rng: np.random.Generat
     x = rng.uniform(0.5, 2.0, (3, 4))
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,)).error < 1e-14
     report = wrong(np.sin, lambda dy, x: dy * np.cos(x) * (1 + error), x)
-    assert report.arguments["x"].witness == "complex step"
+    assert report.arguments["x"].reference == "complex step"
     assert report.arguments["x"].wrong.mean() > 0.5  # the smallest elements are not known to more digits
 
 
@@ -151,21 +151,37 @@ def test_what_is_not_analytic_is_judged_by_differences_and_said_so(rng: np.rando
         return np.abs(x) * x
 
     report = gradcheck_vjp(f, lambda dy, x: 2 * dy * np.abs(x), (x,))
-    assert report.arguments["x"].witness == "differences"
+    assert report.arguments["x"].reference == "differences"
     assert "differences find another derivative" in str(report)
     # What a complex step would take for right: the imaginary part of |x| x, were |x| a constant.
     wrong(f, lambda dy, x: dy * np.abs(x), x)
 
 
-def test_each_witness_can_be_asked_alone(rng: np.random.Generator) -> None:
+def test_each_reference_derivative_can_be_used_alone(rng: np.random.Generator) -> None:
     x = rng.standard_normal(5)
     right = {"f": np.tanh, "vjp": lambda dy, x: dy * (1 - np.tanh(x) ** 2), "inputs": (x,)}
-    for witness, judge in (("both", "complex step"), ("complex", "complex step"), ("differences", "differences")):
-        assert gradcheck_vjp(**right, witness=witness).arguments["x"].witness == judge
+    for reference, judge in (("both", "complex step"), ("complex", "complex step"), ("differences", "differences")):
+        assert gradcheck_vjp(**right, reference=reference).arguments["x"].reference == judge
     with pytest.raises(GradientError, match="no complex step: TypeError"):
-        gradcheck_vjp(np.floor, lambda dy, x: 0 * dy, (x,), witness="complex")
-    with pytest.raises(ValueError, match="witness must be one of both, complex, differences, got 'neither'"):
-        gradcheck_vjp(**right, witness="neither")
+        gradcheck_vjp(np.floor, lambda dy, x: 0 * dy, (x,), reference="complex")
+    with pytest.raises(ValueError, match="reference must be one of both, complex, differences, got 'neither'"):
+        gradcheck_vjp(**right, reference="neither")
+
+
+def test_the_old_name_of_reference_still_works_with_a_warning(rng: np.random.Generator) -> None:
+    right = {"f": np.tanh, "vjp": lambda dy, x: dy * (1 - np.tanh(x) ** 2), "inputs": (rng.standard_normal(5),)}
+    with pytest.warns(DeprecationWarning, match="witness is now called reference"):
+        report = gradcheck_vjp(**right, witness="differences")
+    with pytest.warns(DeprecationWarning, match="witness is now called reference"):
+        assert report.arguments["x"].witness == "differences"
+
+
+def test_a_function_may_have_an_option_called_witness(rng: np.random.Generator) -> None:
+    def scaled(x: np.ndarray, witness: float) -> np.ndarray:
+        return x * witness
+
+    x = rng.standard_normal(5)
+    assert gradcheck_vjp(scaled, lambda dy, x, witness: dy * witness, (x,), witness=3.0).ok
 
 
 def test_an_argument_of_several_that_is_not_analytic_is_told_from_the_others(rng: np.random.Generator) -> None:
@@ -173,13 +189,13 @@ def test_an_argument_of_several_that_is_not_analytic_is_told_from_the_others(rng
     report = gradcheck_vjp(
         lambda x, w: x * np.abs(w), lambda dy, x, w: (dy * np.abs(w), (dy * x).sum(0) * np.sign(w)), (x, w)
     )
-    assert {name: one.witness for name, one in report.arguments.items()} == {"x": "complex step", "w": "differences"}
+    assert {name: one.reference for name, one in report.arguments.items()} == {"x": "complex step", "w": "differences"}
 
 
 def test_the_step_is_confirmed_at_badly_scaled_inputs() -> None:
     x = np.array([1e-5, 3e-4, 0.02, 1.0])
     report = gradcheck_vjp(lambda x: 1 / x, lambda dy, x: -dy / x**2, (x,))
-    assert report.arguments["x"].witness == "complex step"
+    assert report.arguments["x"].reference == "complex step"
     wrong(lambda x: 1 / x, lambda dy, x: -dy / x**2 * (1 + 1e-9), x)
 
 

@@ -81,7 +81,7 @@ def test_a_product_draws_the_mask_that_its_function_drew(rng: np.random.Generato
     assert rng.bit_generator.state == before
 
 
-GOOD: dict[str, Any] = {"seed": 0, "witness": "both", "rtol": 0.0, "atol": 0.0}
+GOOD: dict[str, Any] = {"seed": 0, "reference": "both", "rtol": 0.0, "atol": 0.0}
 
 
 @pytest.mark.parametrize(("option", "value", "kind", "words"), [
@@ -95,8 +95,8 @@ GOOD: dict[str, Any] = {"seed": 0, "witness": "both", "rtol": 0.0, "atol": 0.0}
     ("atol", float("inf"), ValueError, "atol must be a finite number, 0 or more, got inf"),
     ("atol", "y" * 5000, TypeError, "atol must be a finite number, 0 or more, got 'yyyy"),
     ("atol", 1j, TypeError, "atol must be a finite number, 0 or more, got 1j"),
-    ("witness", "both of them", ValueError, "witness must be one of both, complex, differences, got 'both of them'"),
-    ("witness", ["both"], ValueError, "witness must be one of both, complex, differences, got ['both']"),
+    ("reference", "two", ValueError, "reference must be one of both, complex, differences, got 'two'"),
+    ("reference", ["both"], ValueError, "reference must be one of both, complex, differences, got ['both']"),
 ])
 def test_what_can_be_no_option_of_the_check_is_refused_in_one_line(
     option: str, value: Any, kind: type[Exception], words: str
@@ -117,7 +117,7 @@ def test_every_door_refuses_before_anything_is_called() -> None:
     def called(*_: Any) -> Any:
         raise AssertionError("it is not to be called")
 
-    bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"witness": None}]
+    bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"reference": None}]
     for wrong in bad:
         words = f"gradcheck .*: {next(iter(wrong))} must be"
         with pytest.raises(ValueError, match=words):
@@ -224,11 +224,11 @@ def best_vjp(dy: Best, x: np.ndarray, params: Params, *, temperature: float) -> 
     return dhidden @ params.w.T, dparams, -dfactor * params.scale / temperature**2
 
 
-@pytest.mark.parametrize("witness", ["both", "differences", "complex"])
-def test_trees_numbers_integer_outputs_and_keyword_only_arguments(witness: str, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("reference", ["both", "differences", "complex"])
+def test_trees_numbers_integer_outputs_and_keyword_only_arguments(reference: str, rng: np.random.Generator) -> None:
     params = Params(rng.standard_normal((4, 5)), 1.5, [{"b": rng.standard_normal(5)}])
     inputs = {"temperature": np.float64(2.0), "x": rng.standard_normal((3, 4)), "params": params}
-    report = gradcheck_vjp(best, best_vjp, inputs, witness=witness)
+    report = gradcheck_vjp(best, best_vjp, inputs, reference=reference)
     assert list(report.arguments) == ["x", "params.w", "params.scale", "params.layers[0].b", "temperature"]
     assert report.name == "best"
 
@@ -238,7 +238,7 @@ def test_trees_numbers_integer_outputs_and_keyword_only_arguments(witness: str, 
         return dx, dparams, dtemperature
 
     with pytest.raises(GradientError, match=r"gradcheck best: dparams\.layers\[0\]\.b wrong") as caught:
-        gradcheck_vjp(best, forgets_the_row, inputs, witness=witness)
+        gradcheck_vjp(best, forgets_the_row, inputs, reference=reference)
     assert caught.value.report is not None
     assert caught.value.report.arguments["params.layers[0].b"].worst == (4,)
 
@@ -254,7 +254,7 @@ def test_a_python_float_is_moved_and_stays_one(rng: np.random.Generator) -> None
         return dy * math.exp(t), float((dy * x).sum()) * math.exp(t)
 
     x = rng.standard_normal(3)
-    assert gradcheck_vjp(f, vjp, (x, 0.3), witness="differences").arguments.keys() == {"x", "t"}
+    assert gradcheck_vjp(f, vjp, (x, 0.3), reference="differences").arguments.keys() == {"x", "t"}
     assert kinds == {float}
     with pytest.raises(GradientError, match="dt"):
         gradcheck_vjp(f, lambda dy, x, t: (dy * math.exp(t), float((dy * x).sum())), (x, 0.3))

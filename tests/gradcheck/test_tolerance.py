@@ -176,26 +176,26 @@ def test_what_the_caller_allows_is_added_to_the_tolerance_as_it_is() -> None:
 CUBE = np.array([0.0, 1.0, 2.0])
 
 
-@pytest.mark.parametrize("witness", ["both", "differences"])
+@pytest.mark.parametrize("reference", ["both", "differences"])
 @pytest.mark.parametrize("point", [0.0, 1.0])
 @pytest.mark.parametrize("claim", [1000.0, -0.5])
-def test_a_backward_that_is_wrong_at_exactly_one_point(witness: str, point: float, claim: float) -> None:
+def test_a_backward_that_is_wrong_at_exactly_one_point(reference: str, point: float, claim: float) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return dy * np.where(x == point, claim, 3 * x * x)
 
     with pytest.raises(GradientError, match=rf"dx\[{int(point)}\]"):
-        gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), witness=witness)
+        gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), reference=reference)
 
 
-@pytest.mark.parametrize("witness", ["both", "differences"])
-def test_a_backward_that_is_wrong_where_two_inputs_are_equal(witness: str) -> None:
+@pytest.mark.parametrize("reference", ["both", "differences"])
+def test_a_backward_that_is_wrong_where_two_inputs_are_equal(reference: str) -> None:
     x, y = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 1.0])
 
     def vjp(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> Any:
         return dy * np.where(x == y, 7.0, y), dy * x
 
     with pytest.raises(GradientError, match=r"dx\[0\]"):
-        gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), witness=witness)
+        gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), reference=reference)
 
 
 def test_the_round_off_of_a_stair_is_seen_from_further_away() -> None:
@@ -222,7 +222,7 @@ def test_a_solve_at_condition_1e7_is_no_alarm_and_an_error_in_it_is(rng: np.rand
         gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (vjp(dy, a, b)[0], 1.0001 * vjp(dy, a, b)[1]), (a, b))
 
 
-def test_what_no_witness_resolves_is_not_called_right() -> None:
+def test_a_derivative_known_to_few_digits_is_not_called_right() -> None:
     """A function whose digits are noise, the same noise at every call."""
     x = np.random.default_rng(0).standard_normal(4)
 
