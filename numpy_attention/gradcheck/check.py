@@ -42,7 +42,7 @@ from numpy_attention.gradcheck.problem import (
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
 from numpy_attention.gradcheck.robustness import check_structure
 from numpy_attention.gradcheck.tolerance import (
-    Claim,
+    AnalyticGradient,
     Point,
     hold_to_float64,
     mark_unresolved,
@@ -149,14 +149,14 @@ def check(
     """
     seed, rtol, atol = checked(problem.name, seed, reference, rtol, atol)
     dy, grads = run_backward(problem, seed)
-    point, claims, in_low_precision = measure_round_off(problem, dy, grads, rtol, atol)
-    rng, chosen = np.random.default_rng([seed, 11]), _sample(claims, sample, seed)
-    reports, calls, why_not = _compare(point, claims, rng, reference, exhaustive, most_calls, chosen)
+    point, gradients, in_low_precision = measure_round_off(problem, dy, grads, rtol, atol)
+    rng, chosen = np.random.default_rng([seed, 11]), _sample(gradients, sample, seed)
+    reports, calls, why_not = _compare(point, gradients, rng, reference, exhaustive, most_calls, chosen)
     if any(report.kinks.any() for report in reports.values()):
         calls += check_ties(point, reports)
-    for claim in in_low_precision:
-        hold_to_float64(reports[claim.name], claim)
-    mark_unresolved(point.scalar, claims, reports, rtol, atol)
+    for analytic in in_low_precision:
+        hold_to_float64(reports[analytic.name], analytic)
+    mark_unresolved(point.scalar, gradients, reports, rtol, atol)
 
     calls += sum(report.calls for report in reports.values())
     result = Report(problem.name, reports, seed, calls, why_not=why_not)
@@ -176,30 +176,30 @@ def check(
 
 
 def _compare(
-    point: Point, claims: list[Claim], rng: np.random.Generator, reference: str, exhaustive: int, most_calls: int,
-    chosen: dict[str, np.ndarray],
+    point: Point, gradients: list[AnalyticGradient], rng: np.random.Generator, reference: str, exhaustive: int,
+    most_calls: int, chosen: dict[str, np.ndarray],
 ) -> tuple[dict[str, ArgumentReport], int, str]:
     """Compare each gradient with its derivative. Also the calls so far, and why there was no complex step, if so."""
-    names = [claim.name for claim in claims]
+    names = [analytic.name for analytic in gradients]
     arrays = [point.exact[name] for name in names]
     measure_stairs(point.scalar.through(arrays, [sizes(x) * rng.choice([-1.0, 1.0], x.shape) for x in arrays]))
-    large = {claim.name: claim for claim in claims if claim.gradient.size > exhaustive}
-    smooth = {name: ~at_corners(point.exact[name], claim) for name, claim in large.items()}
+    large = {analytic.name: analytic for analytic in gradients if analytic.gradient.size > exhaustive}
+    smooth = {name: ~at_corners(point.exact[name], analytic) for name, analytic in large.items()}
     steps, why_not, calls = complex_steps(point, names, reference, rng, chosen | smooth)
     reports: dict[str, ArgumentReport] = {}
-    for claim in claims:
-        some, step = chosen[claim.name], steps.get(claim.name)
-        if claim.name in large:
-            report = check_directions(point, claim, rng, most_calls, step.along if step else None)
+    for analytic in gradients:
+        some, step = chosen[analytic.name], steps.get(analytic.name)
+        if analytic.name in large:
+            report = check_directions(point, analytic, rng, most_calls, step.along if step else None)
         else:
-            report = (step and check_exactly(point, claim, step, some)) or check_elements(point, claim, some)
-        reports[claim.name] = report
+            report = (step and check_exactly(point, analytic, step, some)) or check_elements(point, analytic, some)
+        reports[analytic.name] = report
     return reports, calls, why_not
 
 
-def _sample(claims: list[Claim], sample: int | None, seed: int) -> dict[str, np.ndarray]:
+def _sample(gradients: list[AnalyticGradient], sample: int | None, seed: int) -> dict[str, np.ndarray]:
     """Which elements of each array are compared: all, or `sample` of them in all arrays together."""
-    elements = {claim.name: claim.gradient.size for claim in claims}
+    elements = {analytic.name: analytic.gradient.size for analytic in gradients}
     total = sum(elements.values())
     chosen = np.full(total, sample is None or total <= sample)
     if not chosen.all():

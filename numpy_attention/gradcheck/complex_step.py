@@ -37,7 +37,7 @@ from numpy_attention.gradcheck.tolerance import (
     FAR,
     FARTHEST,
     SAFETY,
-    Claim,
+    AnalyticGradient,
     DerivativeOf,
     Move,
     Point,
@@ -195,68 +195,70 @@ def confirmed(
     return f"differences {finds} of {' and '.join(names[:3])}", calls
 
 
-def check_exactly(point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray) -> ArgumentReport | None:
+def check_exactly(
+    point: Point, analytic: AnalyticGradient, step: ComplexStep, chosen: np.ndarray
+) -> ArgumentReport | None:
     """Compare the elements that `chosen` marks with complex steps; the others are NaN in the report.
 
     None where differences contradict the complex step.
     """
-    found, before = ArgumentReport.unseen(claim.name, claim.gradient), step.calls
+    found, before = ArgumentReport.unseen(analytic.name, analytic.gradient), step.calls
     terms = np.zeros(found.wrong.size)
     for i in np.flatnonzero(chosen):
-        found.numeric[i], terms[i] = step.along(claim.name, slice(i, i + 1), np.ones(1))
+        found.numeric[i], terms[i] = step.along(analytic.name, slice(i, i + 1), np.ones(1))
     floor = floor_of(EPS, point.scalar.terms, largest(terms))
     off = np.abs(found.analytic - found.numeric)
-    near = off <= tolerance(0.0, claim.base, floor)
+    near = off <= tolerance(0.0, analytic.base, floor)
     size = max(largest(found.analytic), largest(found.numeric[chosen]))
     # A gradient that jumps is wrong at this very point, or right: its change nearby is not round-off.
-    jitter = claim.jitter.reshape(-1)
+    jitter = analytic.jitter.reshape(-1)
     jumping = jumps(jitter, size) & ~near
     jitter = np.where(jumping | near, 0.0, jitter)
-    judge(found, claim, chosen, 0.0, jitter, floor)
+    judge(found, analytic, chosen, 0.0, jitter, floor)
     left = np.flatnonzero(found.wrong)
     left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
-    round_off = RoundOff(point, _complex_steps_at(point, claim.name))
+    round_off = RoundOff(point, _complex_steps_at(point, analytic.name))
     while left.size:  # a few at a time: if all of these are wrong, the others need no second look
         some, left = left[:ENOUGH], left[ENOUGH:]
-        look = _look_with_differences(point, claim, found, some, jumping[some], jitter[some], size, floor, round_off)
+        look = _look_with_differences(point, analytic, found, some, jumping[some], jitter[some], size, floor, round_off)
         if look is None:
             return None
         jitter[some], found.kinks[some] = look
-        judge(found, claim, chosen, 0.0, jitter, floor)
+        judge(found, analytic, chosen, 0.0, jitter, floor)
         if found.wrong[some].all():
             break
     found.calls += step.calls - before + round_off.calls
     found.reference = "complex step"
-    return found.shaped(claim.gradient.shape)
+    return found.shaped(analytic.gradient.shape)
 
 
 def _look_with_differences(
-    point: Point, claim: Claim, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray, jitter: np.ndarray,
-    size: float, floor: float, round_off: RoundOff,
+    point: Point, analytic: AnalyticGradient, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray,
+    jitter: np.ndarray, size: float, floor: float, round_off: RoundOff,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The jitter of these elements as far as it is round-off, and which are corners; None if differences contradict."""
     derivative = found.numeric[some]
     off = np.abs(found.analytic[some] - derivative)
     small = np.flatnonzero((off <= ROUNDED * size) | jumping)
-    scatter = round_off(claim, some[small])
+    scatter = round_off(analytic, some[small])
     tiny = off[small] <= 1024 * EPS * point.scalar.terms
-    scatter[tiny] = np.maximum(scatter[tiny], round_off(claim, some[small][tiny], FAR))
-    left = (off[small] <= ON_A_STAIR * size) & (off[small] > tolerance(0.0, claim.base + scatter, floor))
-    scatter[left] = np.maximum(scatter[left], round_off(claim, some[small][left], FARTHEST) / SAFETY)
+    scatter[tiny] = np.maximum(scatter[tiny], round_off(analytic, some[small][tiny], FAR))
+    left = (off[small] <= ON_A_STAIR * size) & (off[small] > tolerance(0.0, analytic.base + scatter, floor))
+    scatter[left] = np.maximum(scatter[left], round_off(analytic, some[small][left], FARTHEST) / SAFETY)
     excused = np.zeros(some.size, dtype=bool)
-    excused[small] = off[small] <= tolerance(0.0, claim.base + scatter, floor)
+    excused[small] = off[small] <= tolerance(0.0, analytic.base + scatter, floor)
     jitter = jitter.copy()
     jitter[excused] = scatter[excused[small]]
 
     again = np.zeros(some.size, dtype=bool)
     again[small] = jumps(scatter, size)
     for k in np.flatnonzero(~excused & ~again):
-        again[k] = jumping[k] or not _smooth(point, claim, int(some[k]), found, floor)
+        again[k] = jumping[k] or not _smooth(point, analytic, int(some[k]), found, floor)
     kinks = np.zeros(some.size, dtype=bool)
     if again.any():
         marked = np.zeros(found.wrong.size, dtype=bool)
         marked[some[again]] = True
-        by_differences = check_elements(point, claim, marked)
+        by_differences = check_elements(point, analytic, marked)
         found.calls += by_differences.calls
         kinks = by_differences.kinks.reshape(-1)[some]
         agrees = np.abs(by_differences.numeric.reshape(-1)[some] - derivative) <= (
@@ -266,9 +268,9 @@ def _look_with_differences(
     return jitter, kinks
 
 
-def _smooth(point: Point, claim: Claim, i: int, found: ArgumentReport, floor: float) -> bool:
+def _smooth(point: Point, analytic: AnalyticGradient, i: int, found: ArgumentReport, floor: float) -> bool:
     """Whether four calls or a few more find no corner there, and the derivative that the complex step finds."""
-    x = point.exact[claim.name]
+    x = point.exact[analytic.name]
     line, h = point.scalar.line(x, slice(i, i + 1), np.ones(1)), first_step(float(x.reshape(-1)[i]), rms(x))
     with np.errstate(all="ignore"):
         first = quick(line, h)

@@ -189,10 +189,10 @@ def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | No
 def _there(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
     """What is wrong with the wrong elements alone."""
     part = report.wrong
-    claimed, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
+    analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     if np.all(np.abs(right) <= slack):
         return "the gradient must be zero: what is hidden or ignored still gets a gradient"
-    if not np.any(claimed):
+    if not np.any(analytic):
         return "the backward gives zero: a part of the gradient that is never filled in?"
     factor = constant(report, part) if part.sum() > 1 else 0.0
     if factor:

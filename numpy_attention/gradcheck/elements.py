@@ -44,7 +44,7 @@ from numpy_attention.gradcheck.problem import Arrays, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.tolerance import (
     SAFETY,
-    Claim,
+    AnalyticGradient,
     DerivativeOf,
     Move,
     Point,
@@ -79,16 +79,16 @@ class Element(NamedTuple):
     kink: bool  # whether this is a corner, and the gradient one of its slopes
 
 
-def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentReport:
+def check_elements(point: Point, analytic: AnalyticGradient, chosen: np.ndarray) -> ArgumentReport:
     """Compare the elements that `chosen` marks with differences; the others are NaN in the report."""
-    found = ArgumentReport.unseen(claim.name, claim.gradient)
-    x, scalar = point.exact[claim.name], point.scalar
+    found = ArgumentReport.unseen(analytic.name, analytic.gradient)
+    x, scalar = point.exact[analytic.name], point.scalar
     lines = {int(i): scalar.line(x, slice(i, i + 1), np.ones(1)) for i in np.flatnonzero(chosen)}
     steps, error, usual = np.ones(x.size), np.zeros(x.size), rms(x)
     for i in lines:
         steps[i] = first_step(float(x.reshape(-1)[i]), usual)
-    jitter = claim.jitter.reshape(-1).copy()
-    round_off = RoundOff(point, _differences_at(point, claim.name, steps))
+    jitter = analytic.jitter.reshape(-1).copy()
+    round_off = RoundOff(point, _differences_at(point, analytic.name, steps))
     with np.errstate(all="ignore"):
         for i, line in lines.items():
             found.numeric[i], error[i], _, _ = quick(line, steps[i])
@@ -98,13 +98,14 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentRe
         # In doubt: off by more than a tight tolerance, since four calls may estimate their error too small by luck.
         off = np.abs(found.analytic - found.numeric)
         tight = np.minimum(1e-8 * np.abs(found.numeric), tolerance(error, jitter))
-        in_doubt = ~(off <= tight + tolerance(0.0, claim.base, floor)) | jumps(jitter, size) | ~(error <= 1e-6 * size)
+        near = off <= tight + tolerance(0.0, analytic.base, floor)
+        in_doubt = ~near | jumps(jitter, size) | ~(error <= 1e-6 * size)
         doubtful, wrong = np.flatnonzero(in_doubt & chosen), 0
         for i in map(int, doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))]):
             first = Element(found.numeric[i], error[i], jitter[i], False)
-            look = _look_closer(point, claim, i, lines[i], steps[i], first, size, floor, round_off)
+            look = _look_closer(point, analytic, i, lines[i], steps[i], first, size, floor, round_off)
             found.numeric[i], error[i], jitter[i], found.kinks[i] = look
-            allowed = tolerance(look.error, claim.base + look.jitter, floor)
+            allowed = tolerance(look.error, analytic.base + look.jitter, floor)
             wrong += not look.kink and not abs(found.analytic[i] - look.derivative) <= allowed
             if wrong >= ENOUGH:
                 break
@@ -112,38 +113,38 @@ def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentRe
         # lost.
         unmoved = EPS * max(map(largest, scalar.dy), default=0.0)
         lost = np.where(np.abs(found.numeric) <= 16 * unmoved, SAFETY * unmoved / steps, 0.0)
-        judge(found, claim, chosen, error, jitter, floor, lost)
+        judge(found, analytic, chosen, error, jitter, floor, lost)
         edges = _edges(lines, steps, found)
     for i, line in lines.items():
         found.doubt[i] = max(found.doubt[i] - SAFETY * line.last_bit / steps[i], 0.0)
     found.calls = round_off.calls + sum(line.calls for line in lines.values())
     if edges:
-        found.notes.append(f"d{claim.name}: {edges} elements on the edge of the domain have no difference")
-    return found.shaped(claim.gradient.shape)
+        found.notes.append(f"d{analytic.name}: {edges} elements on the edge of the domain have no difference")
+    return found.shaped(analytic.gradient.shape)
 
 
 def _look_closer(
-    point: Point, claim: Claim, i: int, line: Line, step: float, first: Element, size: float, floor: float,
-    round_off: RoundOff,
+    point: Point, analytic: AnalyticGradient, i: int, line: Line, step: float, first: Element, size: float,
+    floor: float, round_off: RoundOff,
 ) -> Element:
     """A whole tableau for an element in doubt; and if it is still off, is it a corner, or round-off?"""
-    x, claimed = point.exact[claim.name], float(claim.gradient.reshape(-1)[i])
+    x, gradient = point.exact[analytic.name], float(analytic.gradient.reshape(-1)[i])
     derivative = refined(line, step)
     finite = np.isfinite(derivative.value)
     value, error = (derivative.value, derivative.error) if finite else (first.derivative, first.error)
     jitter, kink = first.jitter, False
     # At a corner the backward itself jumps when x moves by a last bit: ignore that jitter.
-    agrees = abs(claimed - value) <= tolerance(error, claim.base, floor)
+    agrees = abs(gradient - value) <= tolerance(error, analytic.base, floor)
     jumping = jumps(jitter, size)
     corner = (jumping or not agrees) and is_kink(line, derivative, step)
     if corner and agrees:
         kink = True
     elif corner or (not agrees and (jumping or _tied(point.exact, x.reshape(-1)[i]))):
-        kink = allowed_at_corner(point, claim.name, i, claimed, derivative)
+        kink = allowed_at_corner(point, analytic.name, i, gradient, derivative)
     if corner or (jumping and agrees):
         jitter = 0.0
     elif jumping and not kink:
-        jitter = round_off(claim, np.array([i]))[0]
+        jitter = round_off(analytic, np.array([i]))[0]
     return Element(value, error, jitter, kink)
 
 
@@ -169,18 +170,18 @@ def _tied(exact: Arrays, value: float) -> bool:
     return sum(int(np.sum(x == value)) for x in exact.values() if isinstance(x, np.ndarray)) > 1
 
 
-def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
+def allowed_at_corner(point: Point, name: str, i: int, gradient: float, found: Derivative) -> bool:
     """Whether there is a corner at element i, and the gradient is one of the slopes next to it, or between them.
 
     Of three equal numbers one may move alone without changing the median: then only nearby points show the corner.
     """
     low, high = sorted((found.left, found.right))
-    if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):
+    if low < high and low - SLACK * (high - low) <= gradient <= high + SLACK * (high - low):
         return True
     slopes, known = _of_pieces(point, name, i)
     low, high = float(np.min(slopes, initial=math.inf)), float(np.max(slopes, initial=-math.inf))
     apart = high - low > max(SLACK * max(abs(low), abs(high)), known)
-    return apart and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low)
+    return apart and low - SLACK * (high - low) <= gradient <= high + SLACK * (high - low)
 
 
 def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
@@ -220,18 +221,18 @@ def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
         step = first_step(value, 0.0)
         with np.errstate(all="ignore"):
             found = refined(line, step, levels=8)
-            claimed = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
-            slack = AGREE * max(scalar.terms, abs(claimed), abs(found.value))
+            total = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
+            slack = AGREE * max(scalar.terms, abs(total), abs(found.value))
             smooth = found.error <= slack and not is_kink(line, found, step)
         calls += line.calls
-        if not smooth or abs(claimed - found.value) <= tolerance(found.error, 0.0, slack):
+        if not smooth or abs(total - found.value) <= tolerance(found.error, 0.0, slack):
             continue
         for name in tied:
             report, where = reports[name], at_kinks[name]
             report.wrong, report.kinks = report.wrong | where, report.kinks & ~where
             report.tie = (
                 f"d{name}: a tie: the equal numbers {value:.6g} moved together have a derivative, {found.value:.6g}, "
-                f"and their gradients add up to {claimed:.6g}: give dy to one of them, or share it"
+                f"and their gradients add up to {total:.6g}: give dy to one of them, or share it"
             )
     return calls
 
@@ -260,14 +261,14 @@ class Search:
     """Pieces of one random direction: derivatives along them, and the analytic gradient along them."""
 
     def __init__(
-        self, scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator, along: Along | None,
+        self, scalar: Scalar, x: np.ndarray, analytic: AnalyticGradient, rng: np.random.Generator, along: Along | None,
         smooth: np.ndarray,
     ) -> None:
-        self.scalar, self.x, self.claim, self.along = scalar, x, claim, along
+        self.scalar, self.x, self.analytic, self.along = scalar, x, analytic, along
         # Never near zero, and of many lengths, so that two errors do not cancel; corners stay where they are.
         self.v = rng.choice([-1.0, 1.0], x.size) * rng.uniform(1.0, 1.5, x.size) * smooth
         self.step = 0.25 * first_step(0.0, rms(x))
-        self.rounding = np.where(smooth, claim.base + claim.jitter.reshape(-1), 0.0) ** 2
+        self.rounding = np.where(smooth, analytic.base + analytic.jitter.reshape(-1), 0.0) ** 2
         self.calls = 0
 
     def derivative(self, low: int, high: int, unit: bool = False) -> tuple[float, float]:
@@ -276,7 +277,7 @@ class Search:
         v = np.ones(high - low) if unit else self.v[where]
         if self.along is not None:
             self.calls += 1
-            value, terms = self.along(self.claim.name, where, v)
+            value, terms = self.along(self.analytic.name, where, v)
             return value, 4 * EPS * max(self.scalar.terms, terms)
         line = self.scalar.line(self.x, where, v)
         with np.errstate(all="ignore"):
@@ -286,62 +287,62 @@ class Search:
 
     def disagreement(self, low: int, high: int) -> tuple[float, float]:
         """Gradient minus derivative along the piece, and what can be resolved."""
-        claimed = self.claim.gradient.reshape(-1)[low:high]
+        gradient = self.analytic.gradient.reshape(-1)[low:high]
         value, error = self.derivative(low, high)
-        terms = claimed * self.v[low:high]
+        terms = gradient * self.v[low:high]
         rounding = float(np.sqrt(self.rounding[low:high].sum() * 2 + (EPS * np.linalg.norm(terms)) ** 2))
         floor = floor_of(self.scalar.eps, self.scalar.terms)
         return float(terms.sum()) - value, tolerance(error, rounding, floor)
 
 
 def check_directions(
-    point: Point, claim: Claim, rng: np.random.Generator, most_calls: int, along: Along | None = None
+    point: Point, analytic: AnalyticGradient, rng: np.random.Generator, most_calls: int, along: Along | None = None
 ) -> ArgumentReport:
     """Test the whole array by directions: by complex steps `along` them if that is given, else by differences.
 
     If that fails, name elements, in at most about `most_calls` calls. Some of the elements at which the
     gradient jumps when inputs move, as at corners, are looked at one by one.
     """
-    x = point.exact[claim.name]
-    corners = at_corners(x, claim)
-    found = ArgumentReport.unseen(claim.name, claim.gradient)
+    x = point.exact[analytic.name]
+    corners = at_corners(x, analytic)
+    found = ArgumentReport.unseen(analytic.name, analytic.gradient)
     calls, resolution, failed = 0, 0.0, False
     for _ in range(DIRECTIONS + MORE):
-        search = Search(point.scalar, x, claim, rng, along, ~corners)
+        search = Search(point.scalar, x, analytic, rng, along, ~corners)
         off, resolution = search.disagreement(0, x.size)
         failed = not abs(off) <= resolution
         if failed:
             _bisect(search, off, resolution, found, most_calls - calls)
         calls += search.calls
         if failed and found.wrong.any():  # a corner that the moves did not find?
-            by_elements = check_elements(point, claim, found.wrong)
+            by_elements = check_elements(point, analytic, found.wrong)
             calls += by_elements.calls
             met = found.wrong & by_elements.kinks.reshape(-1)
             found.kinks |= met
             found.wrong &= ~met
-            corners = at_corners(x, claim, met | corners)
+            corners = at_corners(x, analytic, met | corners)
             failed = not met.any() or bool(found.wrong.any())
         if failed:
             break
     found.doubt[:] = resolution / x.size**0.5
     found.calls, found.reference = calls, "differences" if along is None else "complex step"
-    report = found.shaped(claim.gradient.shape)
+    report = found.shaped(analytic.gradient.shape)
     if not failed:
-        report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)
+        report.by_direction = abs(off) / max(float(np.linalg.norm(analytic.gradient)), 1e-300)
         report.notes.append(
-            f"d{claim.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
-            f"error of {resolution:.1e} in one element would show (typical size {rms(claim.gradient):.1e})"
+            f"d{analytic.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
+            f"error of {resolution:.1e} in one element would show (typical size {rms(analytic.gradient):.1e})"
         )
     elif not found.wrong.any():
         # The derivative disagrees with the gradient as a whole, but no single element could be named.
         report.notes.append(
-            f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
+            f"d{analytic.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
         )
-        report.wrong.reshape(-1)[int(np.argmax(np.abs(claim.gradient)))] = True
+        report.wrong.reshape(-1)[int(np.argmax(np.abs(analytic.gradient)))] = True
     if corners.any():
         some = np.zeros(x.size, dtype=bool)
         some[np.flatnonzero(corners)[:CORNERS]] = True
-        by_elements = check_elements(point, claim, some)
+        by_elements = check_elements(point, analytic, some)
         looked = some.reshape(x.shape)
         for field in ("numeric", "resolution", "wrong", "kinks", "doubt"):
             setattr(report, field, np.where(looked, getattr(by_elements, field), getattr(report, field)))
@@ -349,10 +350,10 @@ def check_directions(
     return report
 
 
-def at_corners(x: np.ndarray, claim: Claim, known: np.ndarray | None = None) -> np.ndarray:
+def at_corners(x: np.ndarray, analytic: AnalyticGradient, known: np.ndarray | None = None) -> np.ndarray:
     """Where the gradient jumps when inputs move by a few last bits, and all other elements with the same values."""
     flat = x.reshape(-1)
-    jumping = jumps(claim.jitter.reshape(-1), largest(claim.gradient))
+    jumping = jumps(analytic.jitter.reshape(-1), largest(analytic.gradient))
     jumping = jumping if known is None else jumping | known
     found: np.ndarray = np.isin(flat, flat[jumping]) if jumping.any() else jumping
     return found
@@ -363,7 +364,7 @@ def _bisect(search: Search, off: float, resolution: float, found: ArgumentReport
 
     def look(i: int) -> None:
         found.numeric[i], error = search.derivative(i, i + 1, unit=True)
-        rounding = search.claim.base + search.claim.jitter.reshape(-1)[i]
+        rounding = search.analytic.base + search.analytic.jitter.reshape(-1)[i]
         found.resolution[i] = tolerance(error, rounding, floor_of(search.scalar.eps, search.scalar.terms))
         found.wrong[i] = not abs(found.analytic[i] - found.numeric[i]) <= found.resolution[i]
 

@@ -54,8 +54,8 @@ class Evidence:
             found = quick(scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x)) / 4)
         if grad is None:
             return np.nan, found.value, np.nan
-        claimed, size = float(np.sum(grad * direction)), float(np.linalg.norm(grad)) + abs(found.value)
-        return claimed - found.value, found.value, size
+        analytic, size = float(np.sum(grad * direction)), float(np.linalg.norm(grad)) + abs(found.value)
+        return analytic - found.value, found.value, size
 
     def right_at(self, names: list[str], arrays: Arrays, problem: Problem | None = None) -> bool:
         """Whether the gradients that were wrong are right along a random direction at other arrays.
@@ -78,15 +78,15 @@ class Evidence:
                 return False
             for _ in range(2):
                 v = rng.standard_normal(x.size)
-                claimed, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
+                analytic, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
                 line, step = scalar.line(x, slice(None), v), first_step(0.0, rms(x)) / 4
                 found = quick(line, step)
-                if not abs(claimed - found.value) <= tolerance(found.error, 0.0, 1e-6 * (size + abs(found.value))):
+                if not abs(analytic - found.value) <= tolerance(found.error, 0.0, 1e-6 * (size + abs(found.value))):
                     return False
                 if found.error > 1e-7 * size:
                     found = refined(line, step, levels=8, measure=False)
                 size += abs(found.value)
-                close = abs(claimed - found.value) <= tolerance(found.error, 0.0, 1e-6 * size)
+                close = abs(analytic - found.value) <= tolerance(found.error, 0.0, 1e-6 * size)
                 if not (close and found.error <= 1e-5 * size):
                     return False
                 if abs(found.value) <= 1e-8 * (scalar.terms + size):

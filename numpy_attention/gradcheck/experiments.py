@@ -106,18 +106,18 @@ def _where_ids_repeat(evidence: Evidence) -> Iterator[str]:
     for name, value in evidence.exact.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(evidence.wrong) == 1:
             numbers, counts = np.unique(value, return_counts=True)
-            wrong, claimed = evidence.wrong[0].wrong, evidence.wrong[0].analytic
+            wrong, analytic = evidence.wrong[0].wrong, evidence.wrong[0].analytic
             rows = set(np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim)))).tolist())
-            if rows and rows == set(numbers[counts > 1].tolist()) and _one_term_each(evidence, value, claimed, rows):
+            if rows and rows == set(numbers[counts > 1].tolist()) and _one_term_each(evidence, value, analytic, rows):
                 yield f"wrong just where a number in {name} repeats: {REPEATED.format(name=name)}"
 
 
-def _one_term_each(evidence: Evidence, ids: np.ndarray, claimed: np.ndarray, rows: set[int]) -> bool:
+def _one_term_each(evidence: Evidence, ids: np.ndarray, analytic: np.ndarray, rows: set[int]) -> bool:
     """Whether each of these rows is dy at one of its places; yes where dy has another form, so that this is unknown."""
     dy = evidence.scalar.dy[0]
-    if len(evidence.scalar.dy) > 1 or dy.shape != ids.shape + claimed.shape[1:]:
+    if len(evidence.scalar.dy) > 1 or dy.shape != ids.shape + analytic.shape[1:]:
         return True
-    return all(any(np.allclose(one, claimed[row]) for one in dy[ids == row]) for row in rows)
+    return all(any(np.allclose(one, analytic[row]) for one in dy[ids == row]) for row in rows)
 
 
 def _without_options(evidence: Evidence, names: list[str]) -> Iterator[str]:
@@ -148,19 +148,19 @@ def _without(name: str, value: Any) -> str:
 def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
     """Whether sums or lengths tell: of a gradient behind a softmax, of weights that are not one, of a rotation."""
     for report in evidence.wrong:
-        right, claimed = report.numeric, report.analytic
+        right, analytic = report.numeric, report.analytic
         if not np.isfinite(right).all() or not report.size:
             continue
         slack = 1e-6 * report.size
         for axis, n in enumerate(right.shape):
             if n < 2:
                 continue
-            total, claims = right.sum(axis), claimed.sum(axis)
+            total, analytic_total = right.sum(axis), analytic.sum(axis)
             for dy in evidence.scalar.dy:
                 like_dy = dy.ndim == right.ndim and dy.sum(axis).shape == total.shape
                 like_dy = like_dy and not _near(dy.sum(axis), 0 * total, 100 * slack)  # zero is the next case
-                if like_dy and _near(dy.sum(axis), total, slack) and not _near(claims, total, 100 * slack):
-                    if dy.shape == right.shape and _near(claims, 0 * claims, n * slack):
+                if like_dy and _near(dy.sum(axis), total, slack) and not _near(analytic_total, total, 100 * slack):
+                    if dy.shape == right.shape and _near(analytic_total, 0 * analytic_total, n * slack):
                         yield (
                             f"{report.symbol} sums to zero along axis {axis}, as behind a norm or a softmax, where "
                             "it must have the sums of dy: is dy left out, the straight path of a residual?"
@@ -169,12 +169,12 @@ def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
                         f"{report.symbol} must have the sums of dy along axis {axis}, and has not: the weights that "
                         "the backward uses do not sum to one (made again without their maximum or sum?)"
                     )
-            if _near(total, 0 * total, n * slack) and not _near(claims, total, 100 * n * slack):
+            if _near(total, 0 * total, n * slack) and not _near(analytic_total, total, 100 * n * slack):
                 yield (
                     f"{report.symbol} must sum to zero along axis {axis}, as behind every softmax, and does not: is "
                     "the `- sum(dy * w)` missing, or taken along another axis, or the softmax's backward left out?"
                 )
-            length, theirs = (np.sqrt((one * one).sum(axis)) for one in (right, claimed))
+            length, theirs = (np.sqrt((one * one).sum(axis)) for one in (right, analytic))
             if _near(length, theirs, slack):
                 yield (
                     f"{report.symbol} has the right length along axis {axis} but another direction: a rotation by "
@@ -352,33 +352,33 @@ def _mixed(evidence: Evidence, name: str, i: int, axis: int) -> Iterator[str]:
         grad = evidence.gradients(part)[name]
         others = [j for j in range(n) if j != place]
         if n > MANY:  # all of them at once
-            true = evidence.moves(name, part, _only(rng.standard_normal(shape), axis, others))
-            claimed = grad is not None and bool(np.any(_only(grad, axis, others)))
-            return others * claimed, others * true
-        claims = [j for j in others if grad is not None and np.any(_only(grad, axis, [j]))]
-        return claims, [j for j in others if evidence.moves(name, part, _only(rng.standard_normal(shape), axis, [j]))]
+            moves = evidence.moves(name, part, _only(rng.standard_normal(shape), axis, others))
+            mixes = grad is not None and bool(np.any(_only(grad, axis, others)))
+            return others * mixes, others * moves
+        mixed = [j for j in others if grad is not None and np.any(_only(grad, axis, [j]))]
+        return mixed, [j for j in others if evidence.moves(name, part, _only(rng.standard_normal(shape), axis, [j]))]
 
-    (claimed, true), (last_claimed, last_true) = used(0), used(n - 1)
-    if claimed == true:
-        claimed, true = last_claimed, last_true
-    if claimed == true:
+    (backward, forward), (last_backward, last_forward) = used(0), used(n - 1)
+    if backward == forward:
+        backward, forward = last_backward, last_forward
+    if backward == forward:
         return
     where = f"the places along axis {axis} of {name}"
-    if bool(claimed) != bool(true):
-        if claimed is not last_claimed and len(claimed) == len(last_true) and len(true) == len(last_claimed):
+    if bool(backward) != bool(forward):
+        if backward is not last_backward and len(backward) == len(last_forward) and len(forward) == len(last_backward):
             yield (
                 f"the backward runs the wrong way along axis {axis} of {name}: what the forward carries from the "
                 "first place to the last comes back from the last to the first (reversed)"
             )
-        elif claimed:
+        elif backward:
             yield f"the backward mixes {where}, which the forward keeps apart: a sum along the wrong axis?"
         else:
             yield f"the forward mixes {where}, the backward keeps them apart: has it another axis, or no sum?"
-    elif set(claimed) > set(true):
-        apart = ", ".join(map(str, sorted(set(claimed) - set(true))))
+    elif set(backward) > set(forward):
+        apart = ", ".join(map(str, sorted(set(backward) - set(forward))))
         yield f"the backward mixes {where} with {apart}, which the forward keeps apart: a sum over too much?"
-    elif set(claimed) < set(true):
-        apart = ", ".join(map(str, sorted(set(true) - set(claimed))))
+    elif set(backward) < set(forward):
+        apart = ", ".join(map(str, sorted(set(forward) - set(backward))))
         yield f"the forward mixes {where} with {apart}, the backward keeps them apart: is a sum cut short?"
 
 

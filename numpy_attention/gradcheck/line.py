@@ -326,7 +326,7 @@ def is_kink(line: Line, derivative: Derivative, h: float) -> bool:
     return gaps[-1] > 0.3 * gaps[0] and gaps[-1] > 1e-7 * size
 
 
-def taylor_slope(line: Line, claimed: float) -> float | None:
+def taylor_slope(line: Line, analytic: float) -> float | None:
     """How fast the Taylor remainder |L(h) - L(0) - h L'| falls with h: slope 2 if L' is right, about 1 if it is not.
 
     None when the remainder is lost in round-off, as for a linear function with the right gradient.
@@ -335,7 +335,7 @@ def taylor_slope(line: Line, claimed: float) -> float | None:
     for k in range(3, 22):
         h = 2.0**-k
         with np.errstate(all="ignore"):
-            remainder = abs(line(h) - h * claimed)
+            remainder = abs(line(h) - h * analytic)
         if not math.isfinite(remainder):
             continue
         if remainder <= 200 * line.noise:

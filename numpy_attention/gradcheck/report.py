@@ -84,12 +84,12 @@ class ArgumentReport:
         off = np.where(self.kinks | np.isnan(self.numeric), 0.0, np.abs(self.analytic - self.numeric))
         return max(float(np.max(off, initial=0.0)) / self.size, self.by_direction or 0.0)
 
-    def fits(self, claimed: np.ndarray | None) -> bool:
+    def fits(self, gradient: np.ndarray | None) -> bool:
         """Whether another gradient is right, wherever the differences were taken."""
-        if claimed is None or claimed.shape != self.shape:
+        if gradient is None or gradient.shape != self.shape:
             return False
         seen = np.isfinite(self.numeric)
-        return bool(seen.any()) and np.allclose(claimed[seen], self.numeric[seen], rtol=1e-6, atol=1e-6 * self.size)
+        return bool(seen.any()) and np.allclose(gradient[seen], self.numeric[seen], rtol=1e-6, atol=1e-6 * self.size)
 
     @property
     def worst(self) -> tuple[int, ...]:

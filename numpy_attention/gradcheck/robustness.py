@@ -480,14 +480,14 @@ def _compared(scalar: Scalar, arrays: Arrays, grads: Given, allowed: tuple[float
         signs = np.where(grad == 0, rng.choice([-1.0, 1.0], grad.shape), np.sign(grad))
         directions[name] = signs * rng.uniform(1.0, 1.5, grad.shape)
     line = scalar.through((arrays[name] for name in grads), directions.values())
-    claimed = sum(float(np.sum(grad * directions[name])) for name, grad in grads.items())
+    analytic = sum(float(np.sum(grad * directions[name])) for name, grad in grads.items())
     least = allowed[0] * sum(float(np.abs(v).sum()) for v in directions.values())
     h = 0.25 * first_step(0.0, max((rms(arrays[name]) for name in grads), default=0.0))
-    if abs((line(h) - line(-h)) / (2 * h) - claimed) <= ROUGH * claimed + least:
+    if abs((line(h) - line(-h)) / (2 * h) - analytic) <= ROUGH * analytic + least:
         return ""
     found = refined(line, h)
-    if abs(found.value - claimed) <= tolerance(found.error, 0.0, allowed[1] * claimed + least):
+    if abs(found.value - analytic) <= tolerance(found.error, 0.0, allowed[1] * analytic + least):
         return ""
-    if not found.error <= RESOLVED * (claimed + abs(found.value)) or is_kink(line, found, h):
+    if not found.error <= RESOLVED * (analytic + abs(found.value)) or is_kink(line, found, h):
         return None
-    return f"along a direction the backward says {claimed:.6g}, differences say {found.value:.6g}"
+    return f"along a direction the backward says {analytic:.6g}, differences say {found.value:.6g}"

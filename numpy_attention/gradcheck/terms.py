@@ -114,7 +114,7 @@ def slack_of(report: ArgumentReport, part: np.ndarray) -> np.ndarray:
 
 def by_a_term(report: ArgumentReport, part: np.ndarray, terms: list[Term]) -> str:
     """The factor, a power of one of the terms, by which a part of the gradient is off; nothing if there is none."""
-    claimed, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
+    analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     for term in terms:
         z = term.value[part]
         for power, form in POWERS.items():
@@ -123,7 +123,7 @@ def by_a_term(report: ArgumentReport, part: np.ndarray, terms: list[Term]) -> st
             factor = z**power
             if not np.all(np.isfinite(factor)):
                 continue
-            constant = _fits(claimed, right * factor, slack)
+            constant = _fits(analytic, right * factor, slack)
             if constant and _different(factor[np.abs(right) > 100 * slack]) >= (2 if abs(constant) == 1 else ENOUGH):
                 words = form.format(z=term.name)
                 times = "" if constant == 1 else f"right up to a constant, {constant:.4g}, and: "
@@ -188,10 +188,10 @@ class Relation(NamedTuple):
 
 def constant(report: ArgumentReport, part: np.ndarray) -> float:
     """The factor by which all of a part is off; 0 if there is none."""
-    claimed, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
+    analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     strongest = int(np.argmax(np.abs(right)))
-    factor = float(claimed[strongest] / right[strongest]) if right[strongest] else 0.0
-    fits = factor and np.all(np.abs(claimed - factor * right) <= (1 + abs(factor)) * slack)
+    factor = float(analytic[strongest] / right[strongest]) if right[strongest] else 0.0
+    fits = factor and np.all(np.abs(analytic - factor * right) <= (1 + abs(factor)) * slack)
     # A factor that the round-off of one element makes explains nothing.
     return factor if fits and abs(factor - 1) * abs(right[strongest]) > slack[strongest] else 0.0
 
@@ -355,7 +355,7 @@ def _term_of_a_sum(off: np.ndarray, slack: np.ndarray, scalar: Scalar, terms: li
 
 def _factor_of_each_row(report: ArgumentReport, slack: np.ndarray) -> Relation | None:
     """Whether each row has the right direction, and a length that no term explains."""
-    claimed, right = report.analytic, report.numeric
+    analytic, right = report.analytic, report.numeric
     for axis in range(right.ndim - 1, -1, -1):
         if right.shape[axis] < 3 or not report.wrong.any(axis=axis).all():
             continue
@@ -363,8 +363,8 @@ def _factor_of_each_row(report: ArgumentReport, slack: np.ndarray) -> Relation |
         top = np.take_along_axis(right, strongest, axis)
         if np.any(top == 0):
             continue
-        factor = np.take_along_axis(claimed, strongest, axis) / top
-        if np.all(np.abs(claimed - factor * right) <= (1 + np.abs(factor)) * slack):
+        factor = np.take_along_axis(analytic, strongest, axis) / top
+        if np.all(np.abs(analytic - factor * right) <= (1 + np.abs(factor)) * slack):
             return Relation(
                 f"every row along axis {axis} by a factor of its own",
                 f"every row along axis {axis} has the right direction and another length: is a factor that "
@@ -375,7 +375,7 @@ def _factor_of_each_row(report: ArgumentReport, slack: np.ndarray) -> Relation |
 
 def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
     """Whether each element is one place away from its own, along one axis or several."""
-    claimed, right, close = report.analytic, report.numeric, 4 * float(slack.max())
+    analytic, right, close = report.analytic, report.numeric, 4 * float(slack.max())
     axes = [axis for axis, n in enumerate(right.shape) if n > 2]
     for many in range(1, len(axes) + 1):
         for chosen in itertools.combinations(axes, many):
@@ -384,7 +384,7 @@ def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
             earlier = tuple(slice(None, -1) if axis in chosen else one for axis, one in enumerate(earlier))
             for ours, theirs in ((later, earlier), (earlier, later)):
                 moved = right[theirs]
-                if np.ptp(moved) > 100 * close and largest(claimed[ours] - moved) <= close:
+                if np.ptp(moved) > 100 * close and largest(analytic[ours] - moved) <= close:
                     which = f"axis {chosen[0]}" if many == 1 else f"axes {', '.join(map(str, chosen))}"
                     return f"shifted by one along {which}: an offset by one, a padding cut at the wrong side?"
     return ""
@@ -392,12 +392,12 @@ def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
 
 def _reordered(report: ArgumentReport, slack: np.ndarray) -> str:
     """Whether the right numbers are in other places."""
-    claimed, right, part = report.analytic, report.numeric, report.wrong
+    analytic, right, part = report.analytic, report.numeric, report.wrong
     close = float(slack.max()) * 4
-    if part.sum() < 4 or largest(np.sort(claimed[part]) - np.sort(right[part])) > close:
+    if part.sum() < 4 or largest(np.sort(analytic[part]) - np.sort(right[part])) > close:
         return ""
     for axis, n in enumerate(right.shape):
-        if 2 < n and right.ndim > 1 and largest(np.sort(claimed, axis) - np.sort(right, axis)) <= close:
+        if 2 < n and right.ndim > 1 and largest(np.sort(analytic, axis) - np.sort(right, axis)) <= close:
             return (
                 f"the right numbers stand in the wrong places along axis {axis}: an order where its inverse belongs, "
                 "or a reshape without its transpose?"

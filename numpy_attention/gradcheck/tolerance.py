@@ -65,7 +65,7 @@ class Move(NamedTuple):
 
 
 @dataclass
-class Claim:
+class AnalyticGradient:
     """The analytic gradient of one argument, and the round-off to allow in it."""
 
     name: str
@@ -103,13 +103,13 @@ def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
     dy = random_cotangent(y, seed)
     kept = tuple(one.copy() for one in dy)
     try:
-        claimed = problem.pull_back(dy, cache)
+        returned = problem.pull_back(dy, cache)
     except (ValueError, IndexError) as error:
         raise _refusal(
             problem, f"the backward raised {type(error).__name__}: {error}\nlikely mistake: a factor that should be "
             f"transposed, or axes of the wrong argument; repeat with seed={seed}"
         ) from error
-    grads = {name: None if grad is None else np.array(grad) for name, grad in claimed.items()}
+    grads = {name: None if grad is None else np.array(grad) for name, grad in returned.items()}
     _require_names(problem, grads)
     _require_unchanged(problem, before, "backward")
     if not all(np.array_equal(a, b) for a, b in zip(dy, kept, strict=True)):
@@ -187,23 +187,25 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
 
 def measure_round_off(
     problem: Problem, dy: Outputs, grads: Gradients, rtol: float = 0.0, atol: float = 0.0
-) -> tuple[Point, list[Claim], list[Claim]]:
+) -> tuple[Point, list[AnalyticGradient], list[AnalyticGradient]]:
     """The point in float64; the gradients there with their round-off; and those in a lower precision, if any."""
     exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
     scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
-    low: list[Claim] = []
+    low: list[AnalyticGradient] = []
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
         low, _ = with_round_off(problem, dy, grads, scalar.terms)
         problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
     found, moves = with_round_off(problem, dy, grads, scalar.terms)
-    for claim in found:  # the caller's tolerances are added to ours, and not multiplied
-        claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
+    for analytic in found:  # the caller's tolerances are added to ours, and not multiplied
+        analytic.base += (atol + rtol * largest(analytic.gradient)) / SAFETY
     return Point(problem, exact, scalar, moves), found, low
 
 
-def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
+def with_round_off(
+    problem: Problem, dy: Outputs, grads: Gradients, terms: float
+) -> tuple[list[AnalyticGradient], list[Move]]:
     """Each gradient with the round-off to expect in it, and the moves by which that was measured; `terms` is |dy y|."""
     arrays = problem.inputs
     given = {name: grad for name, grad in grads.items() if grad is not None and name in problem.differentiable}
@@ -225,7 +227,8 @@ def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float
         # Terms of the size |dy y / x| that cancel leave this much, and all elements may be rounded alike.
         natural = terms / (min(1.0, rms(np.asarray(arrays[name], np.float64))) or 1.0) if grad.size else 0.0
         base = unit * max(sizes[name], least)
-        found.append(Claim(name, np.asarray(grad, np.float64), eps, base, jitter[name], 0.25 * unit * natural))
+        lenient = 0.25 * unit * natural
+        found.append(AnalyticGradient(name, np.asarray(grad, np.float64), eps, base, jitter[name], lenient))
     return found, moves
 
 
@@ -341,12 +344,12 @@ def jumps(jitter: Any, size: float) -> Any:
 
 
 def judge(
-    found: ArgumentReport, claim: Claim, looked: np.ndarray, error: Any, jitter: np.ndarray, floor: float,
+    found: ArgumentReport, analytic: AnalyticGradient, looked: np.ndarray, error: Any, jitter: np.ndarray, floor: float,
     lost: Any = 0.0,
 ) -> None:
     """Mark the elements, of those that were looked at, that are further from the derivative than the tolerance."""
     found.doubt = tolerance(error, jitter, floor)
-    found.resolution = tolerance(error, claim.base + jitter, floor) + lost
+    found.resolution = tolerance(error, analytic.base + jitter, floor) + lost
     found.wrong = looked & ~(np.abs(found.analytic - found.numeric) <= found.resolution) & ~found.kinks
 
 
@@ -357,17 +360,17 @@ class RoundOff:
         self.point, self.derivative_at, self.calls = point, derivative_at, 0
         self.known: dict[tuple[int, ...], list[tuple[Move, DerivativeOf | None]]] = {}
 
-    def __call__(self, claim: Claim, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
+    def __call__(self, analytic: AnalyticGradient, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
         """The spread for each of these elements, over the moves that moved it; infinite where it is unknown."""
         if not elements.size:  # the moves run the backward
             return np.zeros(0)
-        x, moves = self.point.exact[claim.name], self._moves(ulps)
+        x, moves = self.point.exact[analytic.name], self._moves(ulps)
         off = np.full((len(moves) + 1, elements.size), np.nan)
         for k, (move, derivative) in enumerate(moves):
-            grad = move.grads.get(claim.name)
+            grad = move.grads.get(analytic.name)
             if grad is None or derivative is None:
                 continue
-            moved = (move.arrays[claim.name] != x).reshape(-1)[elements]
+            moved = (move.arrays[analytic.name] != x).reshape(-1)[elements]
             for n in np.flatnonzero(moved):
                 value, calls = derivative(int(elements[n]))
                 off[k, n] = float(grad.reshape(-1)[elements[n]]) - value
@@ -384,7 +387,7 @@ class RoundOff:
         return self.known.get(ulps, [])
 
 
-def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
+def hold_to_float64(report: ArgumentReport, low: AnalyticGradient) -> None:
     """Compare the gradient in its own dtype with the one in float64; the report then shows the former."""
     off = np.abs(low.gradient - report.analytic)
     base = low.base + low.lenient
@@ -402,12 +405,12 @@ def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
 
 
 def mark_unresolved(
-    scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
+    scalar: Scalar, found: list[AnalyticGradient], reports: dict[str, ArgumentReport], rtol: float, atol: float
 ) -> None:
     """Set the size to which errors are relative, and mark the elements whose derivative is known to too few digits."""
     of_all = max((report.largest for report in reports.values()), default=0.0)
-    for claim in found:
-        report = reports[claim.name]
+    for analytic in found:
+        report = reports[analytic.name]
         report.size = max(report.largest, 1e-3 * of_all, 1e-6 * scalar.terms) or 1.0
-        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
+        vague = report.doubt > max(RESOLVED, rtol, 100 * analytic.eps, 100 * scalar.eps) * report.size + atol
         report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)

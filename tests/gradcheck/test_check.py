@@ -142,15 +142,15 @@ def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> Non
         gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))
 
 
-@pytest.mark.parametrize(("claim", "words"), [
+@pytest.mark.parametrize(("vjp", "words"), [
     (lambda dy, x: None, r"no gradient for the argument x; if it has none, say so: no_gradient=\['x'\]"),
     (lambda dy, x: {"dx": dy}, "a gradient called 'dx'; gradients go by the arguments: x"),
     (lambda dy, x: {}, "no gradient for the argument x"),
     (lambda dy, x: dy * (1 + 1j), "dx is complex, but x is real"),
 ], ids=["none", "name", "missing", "complex"])
-def test_a_check_of_nothing_is_no_check(claim: Any, words: str) -> None:
+def test_a_check_of_nothing_is_no_check(vjp: Any, words: str) -> None:
     with pytest.raises(GradientError, match=words):
-        gradcheck_vjp(lambda x: x * 1.0, claim, (np.arange(3.0),))
+        gradcheck_vjp(lambda x: x * 1.0, vjp, (np.arange(3.0),))
 
 
 def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[int, int]:

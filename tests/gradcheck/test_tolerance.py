@@ -132,11 +132,11 @@ def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type
     x = rng.standard_normal((5, 7)).astype(dtype)
     problem = OpProblem(ops.silu, ops.silu_backward, {"x": x}, {})
     dy, grads = run_backward(problem, 0)
-    (claim,), moves = with_round_off(problem, dy, grads, terms=1.0)
-    last_bit = float(np.finfo(dtype).eps) * np.abs(claim.gradient).max()
-    assert last_bit < claim.base < 8 * last_bit
-    assert 0 < claim.jitter.max() < 200 * last_bit
-    assert claim.eps == float(np.finfo(dtype).eps)
+    (analytic,), moves = with_round_off(problem, dy, grads, terms=1.0)
+    last_bit = float(np.finfo(dtype).eps) * np.abs(analytic.gradient).max()
+    assert last_bit < analytic.base < 8 * last_bit
+    assert 0 < analytic.jitter.max() < 200 * last_bit
+    assert analytic.eps == float(np.finfo(dtype).eps)
     assert len(moves) == 6
     assert all(move.arrays["x"].dtype == dtype and not np.array_equal(move.arrays["x"], x) for move in moves)
 
@@ -178,10 +178,10 @@ CUBE = np.array([0.0, 1.0, 2.0])
 
 @pytest.mark.parametrize("reference", ["both", "differences"])
 @pytest.mark.parametrize("point", [0.0, 1.0])
-@pytest.mark.parametrize("claim", [1000.0, -0.5])
-def test_a_backward_that_is_wrong_at_exactly_one_point(reference: str, point: float, claim: float) -> None:
+@pytest.mark.parametrize("slope", [1000.0, -0.5])
+def test_a_backward_that_is_wrong_at_exactly_one_point(reference: str, point: float, slope: float) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return dy * np.where(x == point, claim, 3 * x * x)
+        return dy * np.where(x == point, slope, 3 * x * x)
 
     with pytest.raises(GradientError, match=rf"dx\[{int(point)}\]"):
         gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), reference=reference)
@@ -229,9 +229,9 @@ def test_a_derivative_known_to_few_digits_is_not_called_right() -> None:
     def noisy(x: np.ndarray) -> np.ndarray:
         return np.sin(x) + 0.1 * np.modf(np.abs(np.real(x)) * 1e7)[0]
 
-    for claim in (0.0, 1.0, 7.0):
+    for slope in (0.0, 1.0, 7.0):
         with pytest.raises(GradientError, match=r"dx (not resolved|wrong)"):
-            gradcheck_vjp(noisy, lambda dy, x, claim=claim: claim * dy * np.cos(x), (x,))
+            gradcheck_vjp(noisy, lambda dy, x, slope=slope: slope * dy * np.cos(x), (x,))
 
 
 @pytest.mark.parametrize(("size", "error"), [(2_000, 1e-3), (100_000, 1e-2), (100_000, 1e-3)])

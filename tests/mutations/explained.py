@@ -87,7 +87,7 @@ OF_ROOMS = (
               ("np.zeros(found.wrong.size, dtype=bool) -> np.zeros(found.wrong.size)",),
               "Marks: what is not zero is looked at."),
     Explained("gradcheck/elements.check_ties", ("found.error <= slack -> found.error < slack",),
-              "The seam of a tolerance; where it is zero, the slope and the claim are zero too, and that is right."),
+              "The seam of a tolerance; where it is zero, both slopes are zero too, which is right."),
     Explained("gradcheck/trees.children",
               ("zip(value._fields, value, strict=True) -> zip(value._fields, value)",),
               "A NamedTuple holds as many values as it has fields."),
