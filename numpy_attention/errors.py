@@ -127,7 +127,7 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
         raise value_error(op, argument, f"integers in [0, {below})", least if least < 0 else most, fix)
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value as it is written, or the beginning of it; of a list or a dict only that it is one."""
     try:
         text = repr(value) if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
@@ -136,19 +136,19 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def printable(text: str) -> str:
+def escaped(text: str) -> str:
     """The same text for a terminal: control characters and what is no character are escaped."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
-def typed(path: Path | str) -> str:
+def shell_path(path: Path | str) -> str:
     """A path as a shell must be told it: in quotes where it needs some, and never like an option."""
     return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
 
 
 def one_line(error: Exception) -> str:
     """What is said, in one line of bounded length: what is wrong stands at its beginning, what to do at its end."""
-    said = printable(" ".join(str(error).split()))
+    said = escaped(" ".join(str(error).split()))
     return said if len(said) <= LONGEST else f"{said[: LONGEST * 2 // 3]} ... {said[-LONGEST // 4 :]}"
 
 
@@ -231,7 +231,7 @@ def require_generator(op: str, argument: str, rng: object) -> None:
         raise dtype_error(op, argument, "a np.random.Generator or None", _as_it_came(rng), fix)
 
 
-def differences(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
+def mismatches(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
     """Every way in which their arrays do not fit mine: one is missing, unknown, or of another shape or dtype."""
     found = [f"{name} is missing" for name in mine if name not in theirs]
     found += [f"{name} is not part of the {what}" for name in theirs if name not in mine]

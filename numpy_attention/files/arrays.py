@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from numpy_attention.backend import move, to_host
-from numpy_attention.errors import MAX_SAID, InputError, differences, several
+from numpy_attention.errors import MAX_SAID, InputError, mismatches, several
 from numpy_attention.files.whole import open_regular, whole_or_not_at_all
 from numpy_attention.pieces import non_finite
 
@@ -90,7 +90,7 @@ def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix
     Raises: InputError that tells the differences in names, shapes and dtypes, or what is not finite; nothing is copied.
     """
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    if wrong := differences(mine, theirs, what):
+    if wrong := mismatches(mine, theirs, what):
         raise InputError(f"the checkpoint does not fit the {what}: {several(wrong)}")
     for name in mine:
         if value := non_finite(theirs[name]):

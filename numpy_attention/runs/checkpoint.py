@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import files
-from numpy_attention.errors import InputError, typed
+from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import save_arrays, sweep, whole_or_not_at_all, writing
 
 NAME = "checkpoint.npz"
@@ -107,4 +107,4 @@ def _advice(path: Path) -> str:
     previous = path.with_name(PREVIOUS)
     if path.name != NAME or not previous.exists():
         return ""
-    return f"; the one saved before it is {previous}: to go on from there, mv {typed(previous)} {typed(path)}"
+    return f"; the one saved before it is {previous}: to go on from there, mv {shell_path(previous)} {shell_path(path)}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.cli import main
-from numpy_attention.errors import typed
+from numpy_attention.errors import shell_path
 from numpy_attention.pretrained.shipped import SAID
 from tests.cli.commands import refused, text
 from tests.pretrained import tiny
@@ -78,10 +78,10 @@ def test_a_value_that_argparse_loses_is_asked_for(capsys: pytest.CaptureFixture[
 
 def test_a_name_is_typed_as_a_shell_must_be_told_it() -> None:
     for name in ("run", "my run", "it's", "a;b", "$HOME", "→"):
-        assert shlex.split(typed(Path(name))) == [name]
-    assert typed("-my run") == "'./-my run'"
-    assert typed("run") == "run"
-    assert typed("caf\udce9") == "'caf\udce9'"
+        assert shlex.split(shell_path(Path(name))) == [name]
+    assert shell_path("-my run") == "'./-my run'"
+    assert shell_path("run") == "run"
+    assert shell_path("caf\udce9") == "'caf\udce9'"
 
 
 def test_half_a_character_is_told_with_its_option(
