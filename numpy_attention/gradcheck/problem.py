@@ -167,7 +167,7 @@ class Problem:
         """The names of the arrays of floats."""
         return [name for name, value in self.inputs.items() if is_float(value)]
 
-    def but(self, **changes: Any) -> "Problem":
+    def with_changes(self, **changes: Any) -> "Problem":
         """The same problem with other attributes or methods."""
         other = copy.copy(self)
         vars(other).update(changes)
@@ -175,7 +175,7 @@ class Problem:
 
     def with_options(self, options: Options) -> "Problem":
         """The same problem with other options."""
-        return self.but(options=options)
+        return self.with_changes(options=options)
 
     def run(self, arrays: Arrays) -> tuple[Outputs, Any]:
         """The outputs at these arrays, and a cache for `pull_back`."""

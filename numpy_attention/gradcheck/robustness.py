@@ -318,7 +318,7 @@ def _within(x: np.ndarray, along: Callable[[int], slice]) -> np.ndarray:
     return view
 
 
-def laid(value: Any, layout: Layout) -> Any:
+def in_layout(value: Any, layout: Layout) -> Any:
     """An array in another layout; any other value unchanged."""
     return layout(value) if type(value) is np.ndarray else value
 
@@ -337,7 +337,7 @@ def check_layouts(run: FirstRun) -> None:
     Raises: GradientError, which names the array and the layout.
     """
     for together in (lambda x: _frozen(fortran(x)), lambda x: _frozen(spaced(x)), strided):
-        arrays = {name: laid(value, together) for name, value in run.problem.inputs.items()}
+        arrays = {name: in_layout(value, together) for name, value in run.problem.inputs.items()}
         dy = tuple(together(one) for one in run.dy)
         fault = _fault(run, arrays, dy, together is strided)
         if fault is None:  # the forward refuses; the backward alone

@@ -196,7 +196,7 @@ def measure_round_off(
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
         low, _ = with_round_off(problem, dy, grads, scalar.terms)
-        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
+        problem, dy, grads = problem.with_changes(inputs=exact), scalar.dy, double
     found, moves = with_round_off(problem, dy, grads, scalar.terms)
     for analytic in found:  # the caller's tolerances are added to ours, and not multiplied
         analytic.base += (atol + rtol * largest(analytic.gradient)) / SAFETY

@@ -17,7 +17,7 @@ from numpy_attention.gradcheck import GradientError, Report, gradcheck_vjp
 from numpy_attention.gradcheck.adapters import (
     check_autograd,
     check_jax,
-    check_there,
+    check_library,
     leaves_of,
     names_of,
     with_dy,
@@ -205,12 +205,12 @@ def check(factor: float = 1.0, raises: bool = False, **options: Any) -> Report:
         grads = {"p.a": Theirs(d * power * a ** (power - 1) * b), "p.b": Theirs(factor * d * a**power)}
         return {name: grads[name] for name in arrays}
 
-    def there(name: str, leaf: Any) -> Any:
+    def to_library(name: str, leaf: Any) -> Any:
         return Theirs(leaf) if name.startswith("p.") else leaf
 
     inputs = {"p": {"a": A, "b": B}, "ids": np.arange(3)}
     without = options.pop("no_gradient", ())
-    return check_there(product, inputs, held, there, pull, at_work, without, options)
+    return check_library(product, inputs, held, to_library, pull, at_work, without, options)
 
 
 A, B = np.array([0.5, -1.5, 2.5]), np.array([1.25, 0.75, -2.0])
