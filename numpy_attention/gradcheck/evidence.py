@@ -1,8 +1,11 @@
-"""What the diagnosis starts from: the results of a failed check, and three further measurements.
+"""The input of the diagnosis: the results of a failed check, and three more measurements.
 
-The backward can be run again, with another dy; the function shows whether an output really depends on an argument; and
-both can be run at other arrays. Each costs only a few calls. Where backward and function disagree, the backward lacks a
-path that the forward has, or has one that the forward lacks.
+    gradients, disagreement    run the backward again with another dy
+    moves                      does an output of the function really depend on an argument?
+    right_at                   run function and backward at other arrays
+
+Each measurement costs only a few calls. If backward and function disagree, the backward lacks a path that the forward
+has, or has a path that the forward lacks.
 """
 
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from numpy_attention.gradcheck.tolerance import tolerance
 
 @dataclass
 class Evidence:
-    """The problem, its arrays in float64, L there, and the report so far."""
+    """The problem, its arrays in float64, L at these arrays, and the report so far."""
 
     problem: Problem
     exact: Arrays
@@ -35,7 +38,7 @@ class Evidence:
         return self.report.wrong
 
     def gradients(self, dy: Outputs | None = None) -> Gradients:
-        """The analytic gradients, for another dy if given."""
+        """The analytic gradients, for `dy` if it is given."""
         return self.problem.gradients(self.exact, self.scalar.dy if dy is None else dy)
 
     def moves(self, name: str, dy: Outputs, direction: np.ndarray) -> bool:
@@ -47,7 +50,7 @@ class Evidence:
             return max(abs(line(step)), abs(line(-step))) > 1e-9 * step * scalar.terms + 200 * scalar.noise
 
     def disagreement(self, name: str, dy: Outputs, direction: np.ndarray) -> tuple[float, float, float]:
-        """Gradient minus difference along a direction, the difference, and the size of the gradient: four calls."""
+        """The gradient minus the numerical derivative along a direction, that derivative, and a size: four calls."""
         grad, x = self.gradients(dy)[name], self.exact[name]
         scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
         with np.errstate(all="ignore"):
@@ -60,7 +63,7 @@ class Evidence:
     def right_at(self, names: list[str], arrays: Arrays, problem: Problem | None = None) -> bool:
         """Whether the gradients that were wrong are right along a random direction at other arrays.
 
-        Not where the derivative vanishes there: at a value where nothing moves, any backward is right.
+        False if the derivative is zero at these arrays, since this proves nothing about the backward.
         """
         problem, arrays = problem or self.problem, in_float64(arrays)
         try:

@@ -19,7 +19,7 @@ def test_only_the_last_row(rng: np.random.Generator) -> None:
     message, report = caught(ops.softmax, spoilt(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
     assert report.arguments["x"].worst[0] == 3
     assert "only the last along axis 0" in message
-    assert "stop one short" in message
+    assert "end one place early" in message
 
 
 def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None:
@@ -75,14 +75,14 @@ def test_the_first_of_two_outputs_ignored_is_not_called_a_mean(rng: np.random.Ge
 
     with pytest.raises(GradientError) as failure:
         gradcheck_vjp(lambda x: (x.sum(0), x * x), vjp, (rng.standard_normal((4, 3)),))
-    assert "dx takes nothing from dy of output 0 (of 2, counted from 0)" in str(failure.value)
+    assert "dx ignores dy of output 0 (of 2, counted from 0)" in str(failure.value)
     assert "mean" not in str(failure.value)
 
 
 def test_a_sum_that_is_not_reversed_is_told_to_run_from_the_other_end(rng: np.random.Generator) -> None:
     with pytest.raises(GradientError, match="the sum from the other end"):
         gradcheck_vjp(np.cumsum, lambda dy, x: np.cumsum(dy), (rng.standard_normal(6),))
-    with pytest.raises(GradientError, match="runs the wrong way along axis 1 of x"):
+    with pytest.raises(GradientError, match="runs in the wrong direction along axis 1 of x"):
         gradcheck_vjp(
             lambda x: np.cumsum(np.sin(x), axis=1), lambda dy, x: np.cumsum(dy, axis=1) * np.cos(x),
             (rng.standard_normal((3, 6)),)
@@ -122,7 +122,7 @@ def uneven(grad: np.ndarray) -> np.ndarray:
     return grad * np.linspace(1, 2, grad.size).reshape(grad.shape)
 
 
-OF_ONE = "all other gradients are right: the mistake stands where "
+OF_ONE = "all other gradients are right: the mistake is in the step that computes "
 OF_AN_INPUT = "every parameter's gradient is right"
 
 
@@ -305,7 +305,7 @@ def test_a_gradient_at_ignored_places(rng: np.random.Generator) -> None:
 
     message, report = caught(ops.cross_entropy, backward, {"logits": logits, "targets": targets})
     assert np.array_equal(report.arguments["logits"].wrong.all(-1), targets == -100)
-    assert "what is hidden or ignored still gets a gradient" in message
+    assert "hidden or ignored elements still get a gradient" in message
 
 
 def f(z: np.ndarray, x: np.ndarray) -> Any:

@@ -51,7 +51,7 @@ def test_a_loop_is_suspected_only_where_there_is_something_to_loop_over(rows: in
     report.pattern = place(wrong, np.ones_like(wrong))
     words = place_in_words(report)
     assert "dx is wrong in the last along axis 0" in words
-    assert ("stop one short" in words) == loop
+    assert ("end one place early" in words) == loop
 
 
 def test_a_triangle_reads_as_a_sentence() -> None:
@@ -111,7 +111,7 @@ def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Ge
     def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> Any:
         return dy * t * np.where(x == value, 7.0, np.cos(x)), dy * np.sin(x)
 
-    with pytest.raises(GradientError, match=f"wrong only where {words}: is that a case of its own"):
+    with pytest.raises(GradientError, match=f"wrong only where {words}: does the backward treat this case separately"):
         gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
 
 

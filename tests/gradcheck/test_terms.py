@@ -117,7 +117,7 @@ def test_a_constant_of_ten_digits(rng: np.random.Generator) -> None:
 def test_what_is_off_without_a_rule_by_very_little_is_called_noise(rng: np.random.Generator) -> None:
     noise = 1e-11 * rng.standard_normal((3, 4))
     words = told(np.sin, lambda dy, x: dy * (np.cos(x) + noise), rng.standard_normal((3, 4)))
-    assert "off without a rule: noise" in words
+    assert "the error follows no rule: is it noise" in words
     assert "rtol=" in words
     assert "rounded constant" not in words
 

@@ -147,7 +147,7 @@ def plain_edit(x: Array, keep: Array | None = None, add: Array | None = None) ->
 PLAIN = {"edit": plain_edit}
 
 
-@backward_of("edit", says="it leaks through what keep hides")
+@backward_of("edit", says="it leaks through elements that keep hides")
 def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
     """dx = dy: what was thrown away gets a gradient, although y does not depend on it.
 
@@ -156,7 +156,7 @@ def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
     return dy.copy(), edit_backward(dy, cache)[1]
 
 
-@backward_of("edit", says="the backward takes keep the other way round")
+@backward_of("edit", says="the backward inverts keep")
 def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
     """The backward inverts the mask: what was thrown away gets the gradient, and what was kept gets none.
 
@@ -166,7 +166,7 @@ def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
     return dx if cache.keep is None else dy - dx, dadd
 
 
-@backward_of("edit", says="the backward gives zero where keep hides, and there it must not be zero")
+@backward_of("edit", says="the backward returns zero where keep is False, but the gradient is not zero there")
 def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
     """The gradient of what was added is masked by keep, but add counts everywhere, also where x was thrown away.
 

@@ -75,7 +75,7 @@ def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
 
 
 @backward_of(
-    "linear_cross_entropy", says="right in one block: with block_size=2 a block overwrites what it should add to"
+    "linear_cross_entropy", says="right in one block: with block_size=2 a block overwrites a sum to which it must add"
 )
 def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     """Each block of rows writes the gradient of the table anew, where it should add to it.

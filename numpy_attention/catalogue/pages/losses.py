@@ -74,7 +74,7 @@ def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) ->
     return cross_entropy_backward(dloss, cache._replace(label_smoothing=0.0))
 
 
-@backward_of("cross_entropy", says="what is hidden or ignored still gets a gradient")
+@backward_of("cross_entropy", says="hidden or ignored elements still get a gradient")
 def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
     """Places that do not count in the loss still send a gradient.
 

@@ -231,7 +231,7 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
 
 @op_of(
     "layer_norm", layer_norm_backward,
-    says="the forward mixes the places along axis 1 of x, the backward keeps them apart",
+    says="the forward mixes the places along axis 1 of x, but the backward does not",
 )
 def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """Mean and variance run over all axes but the first, so the words of a sentence affect each other.

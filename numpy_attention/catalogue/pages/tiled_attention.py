@@ -59,7 +59,7 @@ ENTRIES = (
 PLAIN = {"tiled_attention": plain_attention}
 
 
-@backward_of("tiled_attention", says="do not sum to one (made again without their maximum or sum?)")
+@backward_of("tiled_attention", says="do not sum to one (recomputed without their maximum or sum?)")
 def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     """L is taken as the log of the sum without the maximum, so the remade weights are too small by exp(-m).
 
