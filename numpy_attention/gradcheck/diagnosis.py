@@ -166,7 +166,7 @@ def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
 
 
 def _is_one_place(found: str) -> bool:
-    return found == "the diagonal" or found.startswith(("only the first along", "only the last along"))
+    return found == "the diagonal" or found.startswith(("only the first place along", "only the last place along"))
 
 
 def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | None:

@@ -45,9 +45,9 @@ def test_no_step_is_too_large_and_none_too_small(power: int) -> None:
 @pytest.mark.parametrize(("f", "words"), [
     (lambda x: np.floor(2 * x), "TypeError"),
     (lambda x: x.astype(np.float32), "ComplexWarning"),
-    (lambda x: np.sqrt(x) if np.isrealobj(x) else np.sqrt(x) + 1, "another result"),
+    (lambda x: np.sqrt(x) if np.isrealobj(x) else np.sqrt(x) + 1, "a different result"),
     (lambda x: x if np.isrealobj(x) else x + 0.5j, "returns complex numbers for real inputs"),
-    (lambda x: x[:2] if np.isrealobj(x) else x, "another result"),
+    (lambda x: x[:2] if np.isrealobj(x) else x, "a different result"),
 ], ids=["floor", "cast", "branch", "imaginary", "shape"])
 def test_where_it_cannot_be_taken_it_says_so(f: Any, words: str) -> None:
     with pytest.raises(NoComplexStep, match=words):

@@ -18,7 +18,7 @@ def test_only_the_last_row(rng: np.random.Generator) -> None:
     factors = np.concatenate([np.ones((3, 5)), np.exp(rng.standard_normal((1, 5)))])
     message, report = caught(ops.softmax, spoilt(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
     assert report.arguments["x"].worst[0] == 3
-    assert "only the last along axis 0" in message
+    assert "only the last place along axis 0" in message
     assert "end one place early" in message
 
 
@@ -65,7 +65,7 @@ def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generat
             dx, grads = super().backward(dy, cache)
             return dx * np.linspace(1, 2, dx.size).reshape(dx.shape), grads
 
-    with pytest.raises(GradientError, match=r"every parameter's gradient is right, only dx is wrong"):
+    with pytest.raises(GradientError, match=r"the gradients of all parameters are right, only dx is wrong"):
         gradcheck_layer(Uneven(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
 
 
@@ -113,7 +113,7 @@ def test_the_diagnosis_takes_few_calls(rng: np.random.Generator, monkeypatch: py
         gradcheck_vjp(f, vjp, (rng.standard_normal((3, 4)), rng.standard_normal((4, 5))))
     report = failure.value.report
     assert report is not None
-    assert "dw is wrong by no simple rule" in report.diagnosis or "dw is wrong in" in report.diagnosis
+    assert "dw is wrong by no simple rule" in report.diagnosis or "dw is wrong only in" in report.diagnosis
     assert 0 < calls - before < 100
 
 
@@ -123,7 +123,7 @@ def uneven(grad: np.ndarray) -> np.ndarray:
 
 
 OF_ONE = "all other gradients are right: the mistake is in the step that computes "
-OF_AN_INPUT = "every parameter's gradient is right"
+OF_AN_INPUT = "the gradients of all parameters are right"
 
 
 def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
@@ -144,7 +144,7 @@ def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_only_wrong_gradient_of_a_layer_is_put_together_wrongly(bias: bool, rng: np.random.Generator) -> None:
     said = told_of_a_layer("w", bias, rng)
-    assert OF_ONE + "dw is put together" in said
+    assert OF_ONE + "dw" in said
     assert OF_AN_INPUT not in said
 
 
@@ -209,7 +209,7 @@ def test_mean_in_place_of_the_batch_sum(rng: np.random.Generator) -> None:
 
 def test_the_softmax_without_its_sum(rng: np.random.Generator) -> None:
     message, _ = caught(ops.softmax, lambda dy, cache: dy * cache.y, {"x": rng.standard_normal((3, 5))})
-    assert "`- sum(dy * w)` go missing" in message
+    assert "is the softmax's `- sum(dy * w)` missing" in message
 
 
 def test_the_softmax_with_an_unweighted_sum(rng: np.random.Generator) -> None:
@@ -232,7 +232,7 @@ def test_a_factor_of_each_row(rng: np.random.Generator) -> None:
 
     inputs = {"x": rng.standard_normal((4, 5)), "gamma": rng.standard_normal(5), "beta": rng.standard_normal(5)}
     message, _ = caught(ops.layer_norm, backward, inputs)
-    assert "every row along axis 1 has the right direction and another length" in message
+    assert "every row along axis 1 has the right direction and a wrong length" in message
 
 
 def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
@@ -240,7 +240,7 @@ def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
     message, _ = caught(
         ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(dy, cache) * (6 / 7), inputs, ignore_index=-100
     )
-    assert "a mean over all 7 of targets, where only 6 count?" in message
+    assert "a mean over all 7 of targets, but only 6 count?" in message
 
 
 def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
@@ -248,7 +248,7 @@ def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
     message, _ = caught(
         ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(np.ones_like(dy), cache), inputs,
     )
-    assert "dy itself, a single number here, is left out" in message
+    assert "dy, a single number here, is left out" in message
 
 
 def test_the_variance_path_of_a_norm(rng: np.random.Generator) -> None:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
-from numpy_attention.gradcheck.places import branch, indices_in_words, place, place_in_words, plain
+from numpy_attention.gradcheck.places import branch, indices_in_words, place, place_in_words, shortest
 from numpy_attention.gradcheck.report import ArgumentReport
 from tests.gradcheck.planted import told
 
 
 @pytest.mark.parametrize(("index", "words"), [
-    ((slice(None),), "every element"), (((1,), (2,)), "a single element"), ((3,), "only the last along axis 0"),
-    ((slice(None), 0), "only the first along axis 1"), ((2,), "only number 2 along axis 0"),
+    ((slice(None),), "every element"), (((1,), (2,)), "a single element"), ((3,), "only the last place along axis 0"),
+    ((slice(None), 0), "only the first place along axis 1"), ((2,), "only place 2 along axis 0"),
     (np.eye(4, dtype=bool), "the diagonal"), (~np.eye(4, dtype=bool), "all but the diagonal"),
     (np.tri(4, k=-1, dtype=bool), "only below the diagonal"),
     (np.tri(4, k=-1, dtype=bool).T, "only above the diagonal"),
@@ -35,8 +35,8 @@ def test_the_edges_of_a_picture() -> None:
 
 
 @pytest.mark.parametrize(("indices", "n", "words"), [
-    ([4], 5, "the last"), ([0], 5, "the first"), ([0, 4], 5, "the first and the last"),
-    ([1, 4, 7], 9, "every 3th place from 1"),
+    ([4], 5, "the last place"), ([0], 5, "the first place"), ([0, 4], 5, "the first and the last place"),
+    ([1, 4, 7], 9, "places 1, 4, ... in steps of 3"),
     ([0, 1, 3, 4, 6, 8, 9], 12, "places 0, 1, 3, 4, 6, 8 ..."),
 ])
 def test_places_along_an_axis(indices: list[int], n: int, words: str) -> None:
@@ -50,7 +50,7 @@ def test_a_loop_is_suspected_only_where_there_is_something_to_loop_over(rows: in
     report = ArgumentReport("x", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
     report.pattern = place(wrong, np.ones_like(wrong))
     words = place_in_words(report)
-    assert "dx is wrong in the last along axis 0" in words
+    assert "dx is wrong only in the last place along axis 0" in words
     assert ("end one place early" in words) == loop
 
 
@@ -98,7 +98,7 @@ def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Gener
     (-0.3, 2.0, 0.0), (2.7, 3.2, 3.0), (0.41, 0.52, 0.5), (-1.2, -0.9, -1.0), (0.1234, 0.1236, 0.1234),
 ])
 def test_the_plainest_number_between_two(low: float, high: float, number: float) -> None:
-    assert plain(low, high) == pytest.approx(number)
+    assert shortest(low, high) == pytest.approx(number)
 
 
 @pytest.mark.parametrize(

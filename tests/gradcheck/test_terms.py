@@ -12,12 +12,12 @@ from tests.gradcheck.planted import caught, told
 
 def test_another_function_of_the_output(rng: np.random.Generator) -> None:
     words = told(np.tanh, lambda dy, x: dy * (1 - np.tanh(x)), rng.standard_normal((3, 4)))
-    assert "dx: it is dy times (1 - y), where dy times (1 - y**2) belongs" in words
+    assert "dx: it is dy times (1 - y), but must be dy times (1 - y**2)" in words
 
 
 def test_the_input_in_place_of_the_output(rng: np.random.Generator) -> None:
     words = told(lambda x: 1 / (1 + np.exp(-x)), lambda dy, x: dy * x * (1 - x), rng.standard_normal((3, 4)))
-    assert "it is dy times x (1 - x), where dy times y (1 - y) belongs" in words
+    assert "it is dy times x (1 - x), but must be dy times y (1 - y)" in words
 
 
 def test_a_factor_of_another_argument_that_is_spread_over_the_rows(rng: np.random.Generator) -> None:
@@ -30,14 +30,14 @@ def test_a_factor_of_another_argument_that_is_spread_over_the_rows(rng: np.rando
         return np.flip(np.cumsum(np.flip(dy, 1), 1), 1) * np.exp(x), -(dy * f(x, t)).sum(1) / t
 
     words = told(f, vjp, x, t)
-    assert "dx: the factor t stands there once too often, or a division by it is left out" in words
+    assert "dx: the factor t is applied once too often, or a division by it is left out" in words
 
 
 def test_a_length_that_is_divided_by_once_too_often(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
 
     words = told(lambda x: np.log((x * x).sum(1)), lambda dy, x: (2 * dy / (x * x).sum(1) ** 1.5)[:, None] * x, x)
-    assert "the length of x along axis 1 is left out, or it is divided by it once too often" in words
+    assert "the length of x along axis 1 is left out, or a division by it is applied once too often" in words
 
 
 def test_nothing_is_said_of_factors_that_follow_no_term(rng: np.random.Generator) -> None:
@@ -73,9 +73,10 @@ def test_an_array_is_spread_in_each_way_that_fits(shape: tuple[int, ...], ways: 
 @pytest.mark.parametrize(("factor", "words"), [
     (-1.0, "the sign is wrong"), (2.0, "twice what it should be"), (0.5, "half of what it should be"),
     (1 / 3, "divided by 3 (axis 0 of x) once too often"), (1 / 7, "1/7 of what it should be"),
-    (11.0, "11 times what it should be: is a division by 11 missing?"), (np.pi, "the factor pi is one too many"),
-    (4 / 5, "4 / 5 of what it should be: n for n - 1, of the 5 of axis 1 of x"),
-    (5 / 4, "5 / 4 of what it should be: n - 1 for n, of the 5 of axis 1 of x"),
+    (11.0, "11 times what it should be: is a division by 11 missing?"),
+    (np.pi, "the factor pi is applied once too often"),
+    (4 / 5, "4 / 5 of what it should be: n instead of n - 1, for the 5 of axis 1 of x"),
+    (5 / 4, "5 / 4 of what it should be: n - 1 instead of n, for the 5 of axis 1 of x"),
     (1 + 1e-3, "right up to a factor of 1 +1.0e-03: a rounded constant"), (0.777, "the constant factor 0.777"),
 ])
 def test_a_known_factor(rng: np.random.Generator, factor: float, words: str) -> None:
@@ -97,7 +98,7 @@ def test_an_option_that_is_the_factor(factor: float, words: str, rng: np.random.
 def test_a_scale_upside_down_is_thought_of(rng: np.random.Generator) -> None:
     scale = 1 / np.sqrt(7)
     words = told(lambda x: scale * np.sin(x), lambda dy, x: dy * np.cos(x) / scale, rng.standard_normal((5, 7)))
-    assert "a mean whose 1/n was forgotten, or a scale 1/sqrt(n) upside down?" in words
+    assert "is the 1/n of a mean missing, or is a scale sqrt(n) instead of 1/sqrt(n)?" in words
 
 
 def test_the_elements_of_the_output_that_a_mean_was_taken_over(rng: np.random.Generator) -> None:
@@ -111,7 +112,7 @@ def test_the_elements_of_the_output_that_a_mean_was_taken_over(rng: np.random.Ge
 
 def test_a_constant_of_ten_digits(rng: np.random.Generator) -> None:
     words = told(np.sin, lambda dy, x: dy * np.cos(x) * (1 + 2e-11), rng.standard_normal((3, 4)))
-    assert words == "dx: right to 2.0e-11, and off by that factor everywhere: a constant of so few digits?"
+    assert words == "dx: right to 2.0e-11, and wrong by this share everywhere: a constant with too few digits?"
 
 
 def test_what_is_off_without_a_rule_by_very_little_is_called_noise(rng: np.random.Generator) -> None:
@@ -140,12 +141,12 @@ def test_one_stray_value_where_zero_belongs_is_no_factor(rng: np.random.Generato
 def test_a_term_of_the_product_rule_that_is_left_out(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     words = told(lambda x: x * np.sin(x), lambda dy, x: dy * (x * np.cos(x) + np.sin(x) - x), x)
-    assert words == "dx: is short by dy * x: a term of the sum that is left out"
+    assert words == "dx: is too small by dy * x: a term of the sum is left out"
 
 
 def test_a_term_with_the_wrong_sign(rng: np.random.Generator) -> None:
     words = told(lambda x: x * x + np.cos(x), lambda dy, x: dy * (-2 * x - np.sin(x)), rng.standard_normal((3, 4)))
-    assert words == "dx: is short by 4 dy * x: a term with the wrong sign?"
+    assert words == "dx: is too small by 4 dy * x: a term with the wrong sign?"
 
 
 def test_a_one_that_is_forgotten_in_a_row(rng: np.random.Generator) -> None:
@@ -153,7 +154,7 @@ def test_a_one_that_is_forgotten_in_a_row(rng: np.random.Generator) -> None:
         return np.asarray((p * np.log(p)).sum(1))
 
     words = told(f, lambda dy, p: dy[:, None] * np.log(p), rng.uniform(0.1, 1, (3, 5)))
-    assert "dp: is short by dy: a term of the sum that is left out" in words
+    assert "dp: is too small by dy: a term of the sum is left out" in words
 
 
 def test_a_padding_cut_at_the_wrong_side(rng: np.random.Generator) -> None:
@@ -162,7 +163,7 @@ def test_a_padding_cut_at_the_wrong_side(rng: np.random.Generator) -> None:
         return dp[:-2, :-2]
 
     words = told(lambda x: 3 * x, vjp, rng.standard_normal((4, 5)))
-    assert "shifted by one along axes 0, 1: an offset by one, a padding cut at the wrong side?" in words
+    assert "shifted by one along axes 0, 1: an index off by one, or a padding cut at the wrong side?" in words
 
 
 def test_an_order_where_its_inverse_belongs(rng: np.random.Generator) -> None:
@@ -172,7 +173,7 @@ def test_an_order_where_its_inverse_belongs(rng: np.random.Generator) -> None:
         return np.asarray(np.take_along_axis(dy, np.argsort(x, axis=1), 1))
 
     words = told(lambda x: np.sort(x, axis=1), vjp, x)
-    assert "the right numbers stand in the wrong places along axis 1: an order where its inverse belongs" in words
+    assert "the right numbers are in the wrong places along axis 1: a permutation instead of its inverse" in words
 
 
 @pytest.mark.parametrize("factors", [np.full(5, 3.0), np.array([1.0, -1.0, 1.0, -1.0, 1.0])])

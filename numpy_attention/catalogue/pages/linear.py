@@ -55,7 +55,7 @@ def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
     return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
 
 
-@backward_of("linear", says="a mean taken where a sum belongs")
+@backward_of("linear", says="a mean instead of a sum")
 def bias_averaged(dy: Array, cache: LinearCache) -> Any:
     """The loss has already divided by the number of rows; the bias gradient is a mean and divides again.
 

@@ -64,7 +64,7 @@ def _blocks(dloss: Any, cache: LinearCrossEntropyCache, own_mean: bool) -> list[
     return found
 
 
-@backward_of("linear_cross_entropy", says="a mean whose 1/n was forgotten")
+@backward_of("linear_cross_entropy", says="is the 1/n of a mean missing")
 def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     """Each block divides by how many of its own places count, not by how many do in all blocks.
 

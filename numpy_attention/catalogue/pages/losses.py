@@ -56,7 +56,7 @@ def plain_cross_entropy(
 PLAIN = {"cross_entropy": plain_cross_entropy}
 
 
-@backward_of("cross_entropy", says="a mean taken where a sum belongs, or twice")
+@backward_of("cross_entropy", says="a mean instead of a sum, or a mean applied twice")
 def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
     """The mean over the places is taken in the loss and again in its gradient.
 

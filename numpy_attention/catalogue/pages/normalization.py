@@ -126,7 +126,7 @@ def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
     return dx, (dy * cache.x_hat).sum(axis=0), dy.sum(axis=0)
 
 
-@backward_of("layer_norm", says="n - 1 for n")
+@backward_of("layer_norm", says="n - 1 instead of n")
 def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
     """The forward divides the variance by d, the gradient of its path divides by d - 1.
 
@@ -219,7 +219,7 @@ def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
     return r * (dx_hat - _mean(dx_hat) - x_hat * along), dgamma, dbeta
 
 
-@backward_of("rms_norm", says="off by the same number")
+@backward_of("rms_norm", says="off by one number, the same for all its elements")
 def mean_subtracted(dy: Array, cache: NormCache) -> Any:
     """RMS norm leaves the mean alone; this is the backward of layer norm.
 

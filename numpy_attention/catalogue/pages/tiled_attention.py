@@ -120,7 +120,7 @@ def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(dropout=Shifted(*cache.dropout)))
 
 
-@backward_of("tiled_attention", says="has the backward another formula than the forward")
+@backward_of("tiled_attention", says="does the backward use a different formula than the forward")
 def distance_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     """The remade scores are not lowered by distance, as if ALiBi, which has no gradient, had no place in the backward.
 
