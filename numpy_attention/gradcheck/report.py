@@ -2,7 +2,7 @@
 
     gradcheck softmax: dx wrong (relative to the gradient's size: 1.2e+00)
     dx (3, 5): 15 of 15 elements wrong: the sign                              how many elements, and their pattern
-      dx[0, 3]   backward says -0.2   differences say 0.2   ratio -1 ...      the worst element
+      dx[0, 3]   analytic -0.2   differences 0.2   ratio -1 ...                the worst element
     second opinion: the Taylor remainder falls with slope 1.00 ...            another method
     likely mistake: dx: the sign is wrong                                     the diagnosis
     60 calls of softmax; repeat with seed=0
@@ -115,9 +115,8 @@ class ArgumentReport:
         analytic, numeric = float(self.analytic[index]), float(self.numeric[index])
         ratio = f"{analytic / numeric:.6g}" if numeric else "-"
         where = f"{self.symbol}[{', '.join(map(str, index))}]"
-        says = "say" if self.reference == "differences" else "says"
         return (
-            f"  {where:<22} backward says {analytic:<14.9g} {self.reference} {says} {numeric:<14.9g} ratio {ratio:<10} "
+            f"  {where:<22} analytic {analytic:<14.9g} {self.reference} {numeric:<14.9g} ratio {ratio:<10} "
             f"resolution {float(self.resolution[index]):.1e}"
         )
 

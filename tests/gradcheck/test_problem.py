@@ -44,7 +44,7 @@ def test_options_by_keyword_and_by_dict_reach_the_function() -> None:
 def test_an_option_twice_or_of_two_meanings_is_refused() -> None:
     with pytest.raises(TypeError, match="the option power was given twice"):
         split_options(f, {"power": 2}, {"power": 2})
-    with pytest.raises(TypeError, match=r"seed=5 sets the checker's option, but f has an option seed too.*options=\{'seed': "):
+    with pytest.raises(TypeError, match=r"seed=5 sets the checker's option, but f has an option seed too"):
         split_options(f, None, {}, {"seed": 5})
     with pytest.raises(TypeError, match="gradcheck f: options must be a dict by name, got list"):
         split_options(f, [1], {})

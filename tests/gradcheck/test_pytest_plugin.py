@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numpy_attention.gradcheck.pytest_plugin import signs_of_life
+from numpy_attention.gradcheck.pytest_plugin import reporting_time
 
 pytest_plugins = ["pytester"]
 
@@ -141,7 +141,7 @@ def test_a_mistake_in_the_marker_is_one_line(mine: pytest.Pytester, marker: str,
 
 def test_marker_and_argument_need_each_other(mine: pytest.Pytester) -> None:
     write(mine, '@pytest.mark.gradcheck("x: d")\ndef test_it(gradcheck): pass\n')
-    mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: *take them: def test_it(gradcheck, drawn)"])
+    mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: *use them: def test_it(gradcheck, drawn)"])
     write(mine, "def test_it(drawn): pass\n")
     mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: drawn needs a marker with a spec: *"])
 
@@ -217,7 +217,7 @@ def test_a_long_check_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> 
         if len(said) == 2:
             twice.set()
 
-    with signs_of_life("gradcheck test_it", say):
+    with reporting_time("gradcheck test_it", say):
         assert twice.wait(60)
     count = len(said)
     assert re.fullmatch(r"gradcheck test_it: \d+ s so far", said[0])
