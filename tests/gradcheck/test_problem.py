@@ -359,7 +359,7 @@ def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_th
 
     given = {"x": np.arange(6.0).reshape(3, 2).T, "ids": np.arange(3)}
     before = {name: value.copy() for name, value in given.items()}
-    with pytest.raises(GradientError, match="the input x was changed in place; work on a new array in the forward"):
+    with pytest.raises(GradientError, match="the input x was changed in place; use a new array in the forward"):
         gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
     assert all(np.array_equal(given[name], before[name]) for name in given)
     with pytest.raises(RuntimeError, match="after it has begun"):

@@ -215,7 +215,7 @@ def test_an_output_and_a_gradient_in_an_array_that_is_used_again_are_told(rng: n
     x = rng.standard_normal((3, 4))
     with pytest.raises(GradientError, match="a later call changes dx of an earlier call"):
         notes_of_function(lambda x: 3 * x, lambda dy, x: np.multiply(dy, 3, out=room(x, "dx")), x)
-    with pytest.raises(GradientError, match="a later call changes the output, as an earlier one returned it"):
+    with pytest.raises(GradientError, match="a later call changes the output of an earlier call"):
         notes_of_function(lambda x: np.multiply(x, 3, out=room(x, "y")), lambda dy, x: 3 * dy, x)
 
 
@@ -232,7 +232,7 @@ def test_what_is_not_linear_in_dy_is_told() -> None:
         with pytest.raises(GradientError, match=r"dx is not linear in dy: 8 dy gives \d\.\d+ times the"):
             notes_of(clipping, seed)
         doubling = FunctionProblem(np.sin, lambda dy, x: (1 + np.any(abs(dy) > 4)) * dy * np.cos(x), (x,), {})
-        with pytest.raises(GradientError, match="dx is not linear in dy: 8 dy gives 16 times the it is at dy"):
+        with pytest.raises(GradientError, match="dx is not linear in dy: 8 dy gives 16 times the gradient"):
             notes_of(doubling, seed)
 
 
@@ -244,7 +244,7 @@ def test_what_stays_without_dy_is_told(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3))
     with pytest.raises(GradientError, match="dx holds nan although dy is zero everywhere"):
         notes_of_function(np.sin, normalized, x)
-    with pytest.raises(GradientError, match=r"dx holds 0\.5 if dy is zero everywhere"):
+    with pytest.raises(GradientError, match=r"dx holds 0\.5 although dy is zero everywhere"):
         notes_of_function(np.sin, lambda dy, x: np.where(dy == 0, 0.5, dy * np.cos(x)), x)
 
 
@@ -440,7 +440,7 @@ def test_elements_taken_as_they_lie_are_told_with_their_argument(x: np.ndarray, 
     def dot_in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return x.reshape(-1) @ y
 
-    with pytest.raises(GradientError, match="gradcheck dot_in_order: if x is in Fortran order, dy holds other"):
+    with pytest.raises(GradientError, match="gradcheck dot_in_order: if x is in Fortran order, dy changes"):
         in_layouts(dot_in_order, vjp, x, y)
 
 
@@ -555,7 +555,7 @@ def test_wrong_numbers_are_told(rng: np.random.Generator) -> None:
         axes = tuple(axis for axis in (0, 1) if x.shape[axis] == 1) or (0,)  # to where it was broadcast from
         return dy - np.mean(dy, axes, keepdims=True) / 2
 
-    said = r"length 4 \(x \(3, 1\)\) the forward runs, but along a direction the gradient gives .*, but differences give"
+    said = r"length 4 \(x \(3, 1\)\) the forward runs, but along a direction the gradient gives .*, but differences"
     with pytest.raises(GradientError, match=said):
         with_ones(centred, vjp, rng.standard_normal((3, 4)))
 

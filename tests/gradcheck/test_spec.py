@@ -194,10 +194,10 @@ def test_a_mistake_in_a_spec_is_quoted(text: str, quoted: str) -> None:
 @pytest.mark.parametrize(("text", "meant"), [
     ("x: poistive d", "did you mean positive?"), ("x: positve", "did you mean positive?"),
     ("a: sdp n n, b: simplx n", "did you mean simplex?"), ("m: bools T T", "did you mean bool?"),
-    ("x: gaussian d", "There are float, positive"), ("x: rows cols", "'float rows cols'"),
+    ("x: gaussian d", "The kinds are float, positive"), ("x: rows cols", "'float rows cols'"),
 ])
 def test_a_misspelt_kind_is_no_size(text: str, meant: str) -> None:
-    with pytest.raises(ValueError, match="is no kind") as error:
+    with pytest.raises(ValueError, match="is not a kind") as error:
         parse(text)
     assert meant in str(error.value)
     assert "int<limit>" in str(error.value)

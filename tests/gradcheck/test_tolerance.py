@@ -96,7 +96,7 @@ def test_backward_that_changes_dy_or_its_cache(rng: np.random.Generator) -> None
 
     with pytest.raises(GradientError, match="changed dy in place"):
         gradcheck(lambda x: (x.copy(), None), changes_dy, {"x": x})
-    with pytest.raises(GradientError, match="called twice gives two different dx"):
+    with pytest.raises(GradientError, match="two calls of backward return different dx"):
         gradcheck(lambda x: (x * x / 2, [x.copy()]), changes_cache, {"x": x})
 
 
@@ -115,7 +115,7 @@ def test_an_input_that_is_changed_in_place_is_named(rng: np.random.Generator) ->
         x *= 2
         return x.copy(), None
 
-    with pytest.raises(GradientError, match="the input x was changed in place; work on a new array"):
+    with pytest.raises(GradientError, match="the input x was changed in place; use a new array"):
         gradcheck(doubles, lambda dy, cache: 2 * dy, {"x": rng.standard_normal(3)})
 
 
@@ -149,7 +149,7 @@ def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type
     ((3, 4), (3, 1), "the sum over axes (1,), along which the argument was broadcast"),
     ((6,), (2, 3), "a reshape is missing"),
     ((3,), (2, 3), "summed over too many axes"),
-    ((5, 7), (2, 3), "a gradient has the shape of its argument"),
+    ((5, 7), (2, 3), "a gradient must have the shape of its argument"),
 ])
 def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], words: str) -> None:
     assert words in explain_shape(got, expected)

@@ -147,14 +147,14 @@ def test_a_map_keeps_what_it_was_given(tree: dict[Any, Any]) -> None:
 def test_a_tree_that_holds_itself_is_refused_by_its_name() -> None:
     itself: list[Any] = [np.ones(2)]
     itself.append({"again": itself})
-    words = re.escape("gradcheck: params[1].again[1].again[1]") + ".* holds itself, or is nested more than 100 deep"
+    words = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is nested more than 100 deep"
     for use in (lambda: list(leaves(itself, "params")), lambda: tree_map(lambda name, leaf: leaf, itself, "params")):
         with pytest.raises(ValueError, match=words) as error:
             use()
         assert len(str(error.value)) < 200
-    with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* holds itself"):
+    with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* contains itself"):
         gradcheck_vjp(lambda x: itself, lambda dy, x: dy, (np.ones(2),))
-    with pytest.raises(ValueError, match=r"gradcheck: x\[1\].* holds itself"):
+    with pytest.raises(ValueError, match=r"gradcheck: x\[1\].* contains itself"):
         gradcheck_vjp(lambda x: x, lambda dy, x: dy, {"x": itself})
 
 
@@ -234,15 +234,15 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
 
 
 @pytest.mark.parametrize(("returned", "words"), [
-    ((1, 2, 3), "backward returned 3 gradients for 1 arrays of floats (params); return one each, in argument order"),
-    ({"dparams": 1}, "backward returned a gradient called 'dparams'; gradients go by the arguments: params"),
+    ((1, 2, 3), "backward returned 3 gradients for 1 arrays of floats (params); return one for each"),
+    ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be those of arguments: params"),
     ({"params": DTREE | {"db": W}},
      "dparams holds dparams.db, but params holds only params.w, params.layers, params.n"),
-    ({"params": {"layers": []}}, "dparams.layers has 0 entries, params.layers has 1"),
+    ({"params": {"layers": []}}, "dparams.layers has 0 entries, but params.layers has 1"),
     ({"params": {"layers": [X]}},
-     "dparams.layers[0] is an array of shape (2, 3), where params.layers[0] is a dict of 1"),
-    ({"params": {"w": [W]}}, "dparams.w is a list of 1, where params.w is an array of shape (3,)"),
-    (W, "dparams is an array of shape (3,), where params is a dict of 3"),
+     "dparams.layers[0] is an array of shape (2, 3), but params.layers[0] is a dict of 1"),
+    ({"params": {"w": [W]}}, "dparams.w is a list of 1, but params.w is an array of shape (3,)"),
+    (W, "dparams is an array of shape (3,), but params is a dict of 3"),
 ])
 def test_a_wrong_form_is_said_in_one_line_with_its_place(returned: Any, words: str) -> None:
     with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(words)}$"):

@@ -75,7 +75,7 @@ def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
     return dy @ cache.w, dw, db
 
 
-@stands_in_for("Linear", says="is something kept outside the cache")
+@stands_in_for("Linear", says="is data stored outside the cache")
 class InputKeptOnTheLayer(Linear):
     """The cache is kept on the layer, so a second use overwrites it before the first backward runs.
 
