@@ -380,7 +380,7 @@ def _mixed(evidence: Evidence, name: str, i: int, axis: int) -> Iterator[str]:
         yield f"the backward mixes {where} with {apart}, but the forward does not: does a sum contain too many terms?"
     elif set(backward) < set(forward):
         apart = ", ".join(map(str, sorted(set(forward) - set(backward))))
-        yield f"the forward mixes {where} with {apart}, but the backward does not: are terms of a sum missing?"
+        yield f"the forward mixes {where} with {apart}, but the backward does not: is a sum too short?"
 
 
 def local(evidence: Evidence, names: list[str]) -> Iterator[str]:

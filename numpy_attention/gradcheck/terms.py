@@ -202,7 +202,7 @@ def factor_in_words(factor: float, scalar: Scalar, arrays: Arrays, options: Mapp
         near = f"{abs(factor - 1):.1e}"
         return Relation(
             f"all by {near} of themselves",
-            f"right to {near}, and wrong by this share everywhere: a constant with too few digits?"
+            f"right to {near}, and wrong by one factor everywhere: a constant with too few digits?"
         )
     if abs(factor - 1) < 0.02:
         near = f"a factor of 1 {factor - 1:+.1e}"
@@ -294,8 +294,8 @@ def added(
         if same(off, np.ones_like(off), axis):
             return Relation(
                 f"off by one number per row along axis {axis}",
-                f"every row along axis {axis} is off by one number, the same for all its elements: is a `- mean(...)` "
-                "or a `- sum(...)` term missing?"
+                f"every row along axis {axis} is off by the same number in all its elements: is a `- mean(...)` or a "
+                "`- sum(...)` term missing?"
             )
         x = arrays[report.name]
         centred = x - x.mean(axis, keepdims=True)

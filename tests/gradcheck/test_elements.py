@@ -268,7 +268,7 @@ def test_at_a_tie_one_gets_dy_or_all_share_it_but_not_each(row: list[float]) -> 
         assert gradcheck_vjp(largest, right, (x,)).kinks == sum(value == max(row) for value in row)
     with pytest.raises(GradientError, match="move together, the derivative is") as failure:
         gradcheck_vjp(largest, to_each, (x,))
-    assert "give dy to one of them, or share it" in str(failure.value)
+    assert "give dy to one of them, or share dy" in str(failure.value)
 
 
 def test_at_a_tie_of_zeros_somebody_must_get_dy() -> None:

@@ -112,7 +112,7 @@ def test_the_elements_of_the_output_that_a_mean_was_taken_over(rng: np.random.Ge
 
 def test_a_constant_of_ten_digits(rng: np.random.Generator) -> None:
     words = told(np.sin, lambda dy, x: dy * np.cos(x) * (1 + 2e-11), rng.standard_normal((3, 4)))
-    assert words == "dx: right to 2.0e-11, and wrong by this share everywhere: a constant with too few digits?"
+    assert words == "dx: right to 2.0e-11, and wrong by one factor everywhere: a constant with too few digits?"
 
 
 def test_what_is_off_without_a_rule_by_very_little_is_called_noise(rng: np.random.Generator) -> None:

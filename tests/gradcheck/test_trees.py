@@ -234,7 +234,8 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
 
 
 @pytest.mark.parametrize(("returned", "words"), [
-    ((1, 2, 3), "backward returned 3 gradients for 1 arrays of floats (params); return one for each"),
+    ((1, 2, 3),
+     "backward returned 3 gradients for 1 arrays of floats (params); return one for each, in argument order"),
     ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be those of arguments: params"),
     ({"params": DTREE | {"db": W}},
      "dparams holds dparams.db, but params holds only params.w, params.layers, params.n"),

@@ -81,7 +81,7 @@ def gamma_left_out(dy: Array, cache: NormCache) -> Any:
     return _through_x_hat(dy, cache), dgamma, dbeta
 
 
-@backward_of("layer_norm", says="comes in at the wrong place")
+@backward_of("layer_norm", says="is applied at the wrong place")
 def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
     """dx is multiplied by gamma at the end; gamma must enter before the means are taken.
 
@@ -194,7 +194,7 @@ def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
     return right
 
 
-@backward_of("layer_norm", says="does it change its cache in place?")
+@backward_of("layer_norm", says="does backward change its cache in place?")
 def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
     """It multiplies the cached x_hat in place, so a second backward of the same cache is wrong.
 
@@ -219,7 +219,7 @@ def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
     return r * (dx_hat - _mean(dx_hat) - x_hat * along), dgamma, dbeta
 
 
-@backward_of("rms_norm", says="off by one number, the same for all its elements")
+@backward_of("rms_norm", says="off by the same number in all its elements")
 def mean_subtracted(dy: Array, cache: NormCache) -> Any:
     """RMS norm leaves the mean alone; this is the backward of layer norm.
 

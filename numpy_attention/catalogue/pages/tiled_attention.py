@@ -71,7 +71,7 @@ def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(L=cache.L + np.maximum(scores.max(axis=-1, keepdims=True), 0.0)))
 
 
-@backward_of("tiled_attention", says="is the `- sum(dy * w)` missing")
+@backward_of("tiled_attention", says="is `- sum(dy * w)` missing")
 def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     """The softmax's row sum D = sum(dy * y) is left out of dscores.
 
@@ -80,7 +80,7 @@ def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(y=np.zeros_like(cache.y)))
 
 
-@backward_of("tiled_attention", says="a block overwrites what it should add to")
+@backward_of("tiled_attention", says="a block overwrites a sum to which it must add")
 def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
     """dq of a tile is overwritten by the next tile of keys where it must be added up.
 
@@ -97,7 +97,7 @@ def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(mask=mask))[0], dk, dv
 
 
-@backward_of("tiled_attention", says="what is hidden stays hidden on the way back")
+@backward_of("tiled_attention", says="the backward must apply the mask too")
 def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     """The remade scores are not masked again, so gradient leaks into hidden keys.
 
