@@ -142,7 +142,7 @@ def two_uses_do_not_disturb_each_other(entry: Entry, seed: int, sizes: Sizes | N
     alone, between = _gradients(case, seed, disturbed=False), _gradients(case, seed, disturbed=True)
     assert same(alone, between), (
         f"{entry.name}: the gradients change when it is used once more before its backward; "
-        "is something kept outside the cache?"
+        "is data stored outside the cache?"
     )
 
 

@@ -10,7 +10,7 @@ An attack is a Hypothesis test or state machine that makes something up, tries i
 
     @attack(count=20)
     @given(file=hostile_files())
-    def test_a_file_that_is_no_checkpoint_is_refused(file: bytes) -> None:
+    def test_an_invalid_checkpoint_is_refused(file: bytes) -> None:
         ...
         tally("checkpoints", "refused")
 

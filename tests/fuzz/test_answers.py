@@ -100,7 +100,7 @@ def handed_in(answer: str, before: str = "", after: str = "") -> bytes:
 @example(handed_in("while True: print('x' * 10**5)"))
 @example(handed_in("return dy", "import sys; sys.modules.clear()"))
 @example(handed_in("return dy", "", "import sys; sys.modules.clear()"))
-def test_no_wrong_answer_is_praised_and_none_keeps_the_grader(answer: bytes) -> None:
+def test_no_wrong_answer_passes_or_blocks_the_grader(answer: bytes) -> None:
     judge(answer)
 
 

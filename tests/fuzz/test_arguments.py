@@ -119,7 +119,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
 @example(["attend"])
 @example(["fetch", "x" * 5000])
 @example(["grade", "x" * 5000])
-def test_a_command_does_what_it_is_told_or_refuses_in_one_line(argv: list[str]) -> None:
+def test_a_command_runs_or_refuses_in_one_line(argv: list[str]) -> None:
     with worlds.copy_of_the_world() as top:
         outcome = worlds.tried(argv, top)
     assert outcome != "right" or "--resume" not in argv or not START & {*argv}, "what begins a run is ignored"

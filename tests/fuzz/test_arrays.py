@@ -115,12 +115,12 @@ def test_every_public_name_is_attacked() -> None:
 @example(("GPT.generate", (("prompt_ids", "junk [[1, 2], [3]]"),)))
 @example(("dropout", (("x", "NumPy scalar"),)))
 @example(("tiled_attention: one tile", (("scale", "2**63"), (ALL, "Fortran order"))))
-def test_odd_arguments_are_refused_in_our_own_words_or_taken_rightly(call: tuple[str, Changes]) -> None:
+def test_odd_arguments_are_refused_by_our_errors_or_give_right_results(call: tuple[str, Changes]) -> None:
     judge(*call)
 
 
 @pytest.mark.hour
-def test_every_oddity_by_itself_is_refused_in_our_own_words_or_taken_rightly() -> None:
+def test_every_odd_argument_alone_is_refused_or_gives_right_results() -> None:
     found = []
     for name in [*MADE_NAMES, *itertools.chain(*VARIANTS.values())]:
         one = subject(name)

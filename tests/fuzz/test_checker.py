@@ -175,7 +175,7 @@ def problems(draw: st.DrawFn) -> tuple[str, str, str, str]:
 @example(("in place", "right", "right", "none"))
 @example(("right", "right", "right", "atol nan"))
 @example(("right", "right", "right", "seed -1"))
-def test_the_checker_reports_or_refuses_in_its_own_words(problem: tuple[str, str, str, str]) -> None:
+def test_the_checker_reports_or_refuses_odd_problems(problem: tuple[str, str, str, str]) -> None:
     given = copy.deepcopy(INPUTS[problem[2]])
     judge(*problem, given)
     if problem[2] != "cyclic" and not alike(given, INPUTS[problem[2]]):

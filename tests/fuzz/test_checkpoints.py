@@ -121,7 +121,7 @@ def places() -> list[list[str]]:
 @example(place=["config", "learning_rate"], value=1e308, look="resume")
 @example(place=["best"], value="n" * 300, look="resume")
 @example(place=["model", "activation"], value="n" * 5000, look="sample")
-def test_an_odd_claim_of_a_description_is_refused_or_right(place: list[str], value: object, look: str) -> None:
+def test_an_odd_value_in_a_description_is_refused_or_right(place: list[str], value: object, look: str) -> None:
     looked_at(f"odd {place[0]}", forged(place, value), look)
 
 
@@ -150,7 +150,7 @@ NAMES = st.deferred(lambda: st.sampled_from(names()))
 @example(name="parameters.token_embedding.table.npy", kind="huge", look="resume")
 @example(name="parameters.token_embedding.table.npy", kind="inf", look="resume")
 @example(name="optimizer.steps.npy", kind="negative", look="resume")
-def test_arrays_of_odd_numbers_are_refused_or_right(name: str, kind: str, look: str) -> None:
+def test_checkpoints_with_odd_values_are_refused_or_right(name: str, kind: str, look: str) -> None:
     """What is not finite is refused; other numbers are what they are."""
 
     def change(array: np.ndarray) -> np.ndarray:
@@ -164,5 +164,5 @@ def test_arrays_of_odd_numbers_are_refused_or_right(name: str, kind: str, look: 
 
 @attack(count=6)
 @given(name=NAMES, dtype=st.sampled_from(["<f2", "<f8", ">f4", "<i4", "|b1", "<c8", "<f4"]), look=LOOK)
-def test_arrays_of_other_types_are_refused_or_right(name: str, dtype: str, look: str) -> None:
+def test_checkpoints_with_other_dtypes_are_refused_or_right(name: str, dtype: str, look: str) -> None:
     looked_at(f"arrays as {dtype}", with_array(name, lambda array: array.astype(dtype)), look)

@@ -95,7 +95,7 @@ def whole() -> Any:
 
 @attack(count=2, dear=True)
 @given(rank=st.integers(0, 1), name=st.sampled_from(["SIGKILL", "SIGTERM", "SIGINT"]), seconds=st.floats(0, 1.5))
-def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, name: str, seconds: float) -> None:
+def test_ranks_resume_after_one_was_killed(rank: int, name: str, seconds: float) -> None:
     place = Directory()
     try:
         first = Ranks(place, "train", "--out", "run", *RUN)
@@ -117,7 +117,7 @@ def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, nam
 @attack(count=2, dear=True)
 @given(argument=st.sampled_from(ODD))
 @example(argument=ODD[0])
-def test_ranks_with_odd_arguments_say_so_once(argument: tuple[str, str]) -> None:
+def test_ranks_report_odd_arguments_once(argument: tuple[str, str]) -> None:
     place = Directory()
     try:
         ranks = Ranks(place, "train", "--out", "run", *RUN, argument[0])
@@ -133,7 +133,7 @@ def test_ranks_with_odd_arguments_say_so_once(argument: tuple[str, str]) -> None
 
 @attack(count=2, dear=True)
 @given(seconds=st.floats(0, 0.5))
-def test_who_comes_second_to_two_ranks_is_told(seconds: float) -> None:
+def test_a_second_run_is_refused_while_two_ranks_train(seconds: float) -> None:
     place = Directory()
     try:
         first = Ranks(place, "train", "--out", "run", *RUN, "--steps=1000000")

@@ -14,14 +14,14 @@ def test_the_page_shows_the_stored_tally() -> None:
     assert block("tally", table(TOLD)) in PAGE.read_text(encoding="utf-8")
 
 
-def test_it_is_of_an_hour_that_found_nothing_and_left_no_attack_out() -> None:
+def test_the_tally_is_of_an_hour_of_all_attacks_without_findings() -> None:
     assert TOLD["seconds"] >= 3600
     assert TOLD["found"] == []
     assert {kind.partition(": ")[0] for kind in TOLD["kinds"]} == set(ATTACKS)
     assert TOLD["tries"] == sum(sum(outcomes.values()) for outcomes in TOLD["kinds"].values())
 
 
-def test_outcomes_are_counted_by_what_was_tried_and_what_is_new_has_no_row() -> None:
+def test_outcomes_are_counted_for_each_attack() -> None:
     kinds = {"runs: killed in a save": {"killed": 1200, "right": 3}, "runs: goes on": {"interrupted": 4, "refused": 2}}
     kinds["arrays"] = {"refused": 5, "refused, by Python perhaps": 6, "right": 7}
     told = {"seconds": 3600, "seed": 8, "found": ["a traceback"], "kinds": kinds}

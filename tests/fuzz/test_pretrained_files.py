@@ -113,7 +113,7 @@ def test_a_spoiled_safetensors_file_is_refused_or_loads(
 
 @attack(count=40)
 @given(name=st.sampled_from(FOLDERS), file=st.sampled_from(JSON), kind=st.sampled_from(hostile.OF_JSON), seed=SEEDS)
-def test_spoiled_json_is_refused_or_means_what_it_says(
+def test_spoiled_json_is_refused_or_loads(
     name: str, file: str, kind: Callable[..., bytes], seed: int
 ) -> None:
     def spoil(path: Path) -> None:
@@ -126,7 +126,7 @@ def test_spoiled_json_is_refused_or_means_what_it_says(
 @attack(count=15)
 @given(name=st.sampled_from(FOLDERS), which=st.integers(0, 40), value=st.sampled_from(SIZES))
 @example(name="llama", which=17, value=2)
-def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, which: int, value: Any) -> None:
+def test_an_extreme_setting_is_refused_or_the_model_runs(name: str, which: int, value: Any) -> None:
     def spoil(path: Path) -> None:
         settings = json.loads((path / "config.json").read_text("utf-8"))
         settings[sorted(settings)[which % len(settings)]] = value
@@ -141,7 +141,7 @@ def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, 
 @attack(count=4)
 @given(at=st.integers(0, 10**6), number=st.sampled_from([math.nan, math.inf, -math.inf]))
 @example(at=0, number=math.nan)
-def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
+def test_a_weight_that_is_not_finite_is_refused(at: int, number: float) -> None:
     def spoil(path: Path) -> None:
         file = path / "model.safetensors"
         data = bytearray(file.read_bytes())
@@ -164,7 +164,7 @@ def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
 @example(name="llama", by="a pipe", file="model.safetensors", command="sample")
 @example(name="llama gguf", by="a pipe", file="", command="sample")
 @example(name="llama gguf", by="a link to /dev/zero", file="", command="sample")
-def test_a_file_of_a_model_that_is_no_file_is_refused(name: str, by: str, file: str, command: str) -> None:
+def test_a_model_path_that_is_not_a_file_is_refused(name: str, by: str, file: str, command: str) -> None:
     with copied(name) as path:
         replace(path / file if path.is_dir() else path, by)
         told("no file", path, command)

@@ -208,7 +208,7 @@ DEEDS = st.one_of(
 @example(steps=[("links_in_time",)])
 @example(steps=[("killed_in_a_save", 3, 60), ("disk_full", 5000)])
 @example(steps=[("interrupted_late", 0.1)])
-def test_a_run_goes_on_or_says_why_not(steps: list[tuple[Any, ...]]) -> None:
+def test_a_run_resumes_or_gives_a_reason(steps: list[tuple[Any, ...]]) -> None:
     story = Story()
     try:
         for name, *details in steps:

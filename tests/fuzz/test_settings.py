@@ -72,7 +72,7 @@ def written(**given: str) -> bytes:
 @example(written(text='"a\\u0000b"'))
 @example(written(weight_decay="1e308"))
 @example(written(**{".".join("a" * 300_000): "1"}))
-def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:
+def test_a_settings_file_is_used_or_refused_in_one_line(file: bytes) -> None:
     with worlds.copy_of_the_world() as top:
         (top / "work" / "odd.toml").write_bytes(file)
         tally("settings", worlds.tried(["train", "--config", "odd.toml", "--out", "new"], top))

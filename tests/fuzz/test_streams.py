@@ -96,7 +96,7 @@ STREAMS = st.builds(
 @example(name="sample", streams=Streams(encoding="latin-1"))
 @example(name="refusal", streams=Streams(err="closed"))
 @example(name="help", streams=Streams(out="full"))
-def test_no_state_of_the_streams_gives_a_traceback_or_ends_a_training(name: str, streams: Streams) -> None:
+def test_no_state_of_the_streams_causes_a_traceback(name: str, streams: Streams) -> None:
     top = folder()
     try:
         shutil.copytree(materials(), top, dirs_exist_ok=True)

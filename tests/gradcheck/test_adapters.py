@@ -32,7 +32,7 @@ def test_nothing_is_imported_until_it_is_used() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_step_that_must_not_be_guessed(rng: np.random.Generator) -> None:
+def test_inputs_of_very_different_sizes_need_no_step_size(rng: np.random.Generator) -> None:
     """No eps suits inputs of 2e4 beside inputs of 1 and a solver that stops at 1e-9.
 
     Source: https://github.com/pasteurlabs/tesseract-core/issues/740 and 706
@@ -223,13 +223,13 @@ def test_a_right_gradient_by_name_in_its_tree() -> None:
     assert not ENTERED
 
 
-def test_a_wrong_one_and_one_that_is_not_asked_for() -> None:
+def test_a_wrong_gradient_and_an_excluded_argument() -> None:
     with pytest.raises(GradientError, match=r"gradcheck product: dp\.b wrong"):
         check(factor=1.001)
     assert check(factor=1.001, no_gradient="p.b").arguments.keys() == {"p.a"}
 
 
-def test_what_the_library_raises_on_the_way_back_is_the_backwards() -> None:
+def test_an_error_in_the_library_backward_is_reported() -> None:
     with pytest.raises(GradientError, match="gradcheck product: the backward raised RuntimeError: no such thing"):
         check(raises=True)
     assert not ENTERED

@@ -21,7 +21,7 @@ def test_the_package_is_the_function_and_holds_the_parts() -> None:
     assert issubclass(na.gradcheck.GradientError, AssertionError)
 
 
-def test_samples_look_at_so_many_elements_and_find_what_is_wrong_among_them(rng: np.random.Generator) -> None:
+def test_a_sample_compares_so_many_elements_and_finds_mistakes(rng: np.random.Generator) -> None:
     def backward(dy: np.ndarray, cache: Any) -> Any:
         dx, dw, db = ops.linear_backward(dy, cache)
         dw[1, 2] *= 1.001
@@ -44,7 +44,7 @@ def test_samples_look_at_so_many_elements_and_find_what_is_wrong_among_them(rng:
     assert 0 < found < 20  # one in four is to be expected: 8 of 32 elements
 
 
-def test_a_vjp_is_caught_too(rng: np.random.Generator) -> None:
+def test_a_wrong_vjp_is_found(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, x.T @ dy), (x, w))
     with pytest.raises(GradientError, match="dw: the sign is wrong"):
@@ -64,7 +64,7 @@ def test_badly_scaled_inputs_raise_no_alarm() -> None:
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
-def test_solves_raise_no_alarm_and_hide_no_error(condition: float) -> None:
+def test_linear_solves_are_judged_correctly(condition: float) -> None:
     def vjp(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> Any:
         db = np.linalg.solve(a.T, dy)
         return -db @ np.linalg.solve(a, b).T, db
@@ -78,7 +78,7 @@ def test_solves_raise_no_alarm_and_hide_no_error(condition: float) -> None:
             gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (1.001 * vjp(dy, a, b)[0], vjp(dy, a, b)[1]), (a, b))
 
 
-def test_a_forward_that_refuses_what_is_outside_its_domain() -> None:
+def test_a_forward_may_raise_outside_its_domain() -> None:
     def logarithm(x: np.ndarray) -> np.ndarray:
         assert (x > 0).all(), "positive"
         return np.log(x)
@@ -137,7 +137,7 @@ def test_unless_a_seed_is_given_it_is_zero(seed: dict[str, int]) -> None:
         assert report.seed == seed.get("seed", 0)
 
 
-def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> None:
+def test_noise_between_two_calls_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(GradientError, match="two calls with the same arrays return different results"):
         gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))
 
@@ -148,7 +148,7 @@ def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> Non
     (lambda dy, x: {}, "no gradient for the argument x"),
     (lambda dy, x: dy * (1 + 1j), "dx is complex, but x is real"),
 ], ids=["none", "name", "missing", "complex"])
-def test_a_check_of_nothing_is_no_check(vjp: Any, words: str) -> None:
+def test_missing_gradients_are_refused(vjp: Any, words: str) -> None:
     with pytest.raises(GradientError, match=words):
         gradcheck_vjp(lambda x: x * 1.0, vjp, (np.arange(3.0),))
 
@@ -177,7 +177,7 @@ def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
 
 
 @pytest.mark.parametrize("reference", ["complex", "differences", "both"])
-def test_every_call_that_the_numbers_take_is_counted(reference: str) -> None:
+def test_all_calls_for_derivatives_are_counted(reference: str) -> None:
     """By elements or by directions, for few numbers or for many: what comes on top is always the same."""
     softmax = {uncounted("softmax", width, exhaustive, reference) for width in (2, 7) for exhaustive in (1, 1000)}
     assert len(softmax) == 1

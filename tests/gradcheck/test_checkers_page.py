@@ -22,14 +22,14 @@ def on_the_page(case: Planted) -> str:
 
 
 @pytest.mark.parametrize("case", CASES[1:], ids=lambda case: case.name)
-def test_the_right_gradient_passes_and_the_wrong_one_is_told_what_the_page_says(case: Planted) -> None:
+def test_reports_match_the_page_of_checkers(case: Planted) -> None:
     assert ours(case.f, case.right, case.inputs) == ""
     said = ours(case.f, case.wrong, case.inputs)
     assert words(shortened(said)) == words(on_the_page(case))
 
 
 @pytest.mark.slow
-def test_the_same_for_one_element_of_a_million() -> None:
+def test_the_report_for_one_element_of_a_million_matches_the_page() -> None:
     case = CASES[0]
     assert ours(case.f, case.right, case.inputs) == ""
     assert words(shortened(ours(case.f, case.wrong, case.inputs))) == words(on_the_page(case))

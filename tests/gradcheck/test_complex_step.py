@@ -35,7 +35,7 @@ def test_one_element_and_a_direction_through_all_arrays(rng: np.random.Generator
 
 
 @pytest.mark.parametrize("power", [-90, -30, 30, 90])
-def test_no_step_is_too_large_and_none_too_small(power: int) -> None:
+def test_the_size_of_the_complex_step_does_not_matter(power: int) -> None:
     x = np.array([3.0 * 10.0**power])
     step = step_of(lambda x: np.sqrt(1 * x), x=x)
     expected = float(step.dy[0][0] / (2 * np.sqrt(x[0])))
@@ -49,12 +49,12 @@ def test_no_step_is_too_large_and_none_too_small(power: int) -> None:
     (lambda x: x if np.isrealobj(x) else x + 0.5j, "returns complex numbers for real inputs"),
     (lambda x: x[:2] if np.isrealobj(x) else x, "a different result"),
 ], ids=["floor", "cast", "branch", "imaginary", "shape"])
-def test_where_it_cannot_be_taken_it_says_so(f: Any, words: str) -> None:
+def test_an_impossible_complex_step_gives_a_reason(f: Any, words: str) -> None:
     with pytest.raises(NoComplexStep, match=words):
         step_of(f, x=np.array([1.0, 2.0, 3.0]))
 
 
-def test_the_ops_take_complex_numbers_within_and_nowhere_else(rng: np.random.Generator) -> None:
+def test_ops_take_complex_numbers_only_inside_the_context(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3)) + 0j
     with pytest.raises(TypeError, match="array of floats"):
         na.softmax(x)
@@ -65,7 +65,7 @@ def test_the_ops_take_complex_numbers_within_and_nowhere_else(rng: np.random.Gen
         na.softmax(x)
 
 
-def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differences(rng: np.random.Generator) -> None:
+def test_a_function_that_fails_for_a_complex_step_is_compared_with_differences(rng: np.random.Generator) -> None:
     def f(x: np.ndarray) -> np.ndarray:
         if x.imag.any():
             raise RuntimeError("only real numbers, please")
@@ -80,7 +80,7 @@ def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differen
 
 
 @pytest.mark.parametrize("size", [6, 2000])
-def test_what_the_function_raises_now_and_then_is_its_own(size: int) -> None:
+def test_errors_of_the_function_are_passed_on(size: int) -> None:
     for last in range(1, 24):
         left = [last]
 

@@ -32,7 +32,7 @@ def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None
         gradcheck_layer(Forgetful(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
 
 
-def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Generator) -> None:
+def test_exchanged_gradients_are_recognized(rng: np.random.Generator) -> None:
     q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
 
     def backward(dy: np.ndarray, cache: Any) -> Any:
@@ -45,7 +45,7 @@ def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Gener
 
 
 @pytest.mark.parametrize("error", [5e-6, 1e-4])
-def test_gradients_that_only_resemble_each_others_are_not_called_exchanged(
+def test_similar_gradients_are_not_called_exchanged(
     error: float, rng: np.random.Generator
 ) -> None:
     q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
@@ -59,7 +59,7 @@ def test_gradients_that_only_resemble_each_others_are_not_called_exchanged(
     assert "exchanged" not in message
 
 
-def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
+def test_a_wrong_input_with_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
     class Uneven(LayerNorm):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
@@ -69,7 +69,7 @@ def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generat
         gradcheck_layer(Uneven(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
 
 
-def test_the_first_of_two_outputs_ignored_is_not_called_a_mean(rng: np.random.Generator) -> None:
+def test_an_ignored_output_is_not_called_a_mean(rng: np.random.Generator) -> None:
     def vjp(dy: Any, x: np.ndarray) -> np.ndarray:
         return np.asarray(2 * x * dy[1])
 
@@ -79,7 +79,7 @@ def test_the_first_of_two_outputs_ignored_is_not_called_a_mean(rng: np.random.Ge
     assert "mean" not in str(failure.value)
 
 
-def test_a_sum_that_is_not_reversed_is_told_to_run_from_the_other_end(rng: np.random.Generator) -> None:
+def test_a_sum_that_is_not_reversed_is_recognized(rng: np.random.Generator) -> None:
     with pytest.raises(GradientError, match="the sum from the other end"):
         gradcheck_vjp(np.cumsum, lambda dy, x: np.cumsum(dy), (rng.standard_normal(6),))
     with pytest.raises(GradientError, match="runs in the wrong direction along axis 1 of x"):
@@ -142,26 +142,26 @@ def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_only_wrong_gradient_of_a_layer_is_put_together_wrongly(bias: bool, rng: np.random.Generator) -> None:
+def test_the_only_wrong_gradient_of_a_layer_is_named(bias: bool, rng: np.random.Generator) -> None:
     said = told_of_a_layer("w", bias, rng)
     assert OF_ONE + "dw" in said
     assert OF_AN_INPUT not in said
 
 
-def test_of_several_wrong_gradients_no_place_is_named(rng: np.random.Generator) -> None:
+def test_several_wrong_gradients_of_a_layer_get_no_common_diagnosis(rng: np.random.Generator) -> None:
     said = told_of_a_layer("w, b", True, rng)
     assert OF_ONE not in said
     assert OF_AN_INPUT not in said
 
 
 @pytest.mark.parametrize("wrong", ["x, w", "x, w, b"])
-def test_an_input_beside_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
+def test_a_wrong_input_with_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
     said = told_of_a_layer(wrong, True, rng)
     assert OF_AN_INPUT not in said
     assert OF_ONE not in said
 
 
-def test_the_only_gradient_of_a_layer_has_no_others_that_are_right(rng: np.random.Generator) -> None:
+def test_a_layer_with_one_gradient_has_no_other_right_gradients(rng: np.random.Generator) -> None:
     class Slipped(Embedding):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
@@ -172,7 +172,7 @@ def test_the_only_gradient_of_a_layer_has_no_others_that_are_right(rng: np.rando
     assert OF_ONE not in str(failure.value)
 
 
-def test_of_an_op_that_has_no_parameters_no_guess_of_a_layer_is_made(rng: np.random.Generator) -> None:
+def test_an_op_without_parameters_gets_no_diagnosis_of_a_layer(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
         return dy @ w.T, uneven(x.T @ dy)
 
@@ -235,7 +235,7 @@ def test_a_factor_of_each_row(rng: np.random.Generator) -> None:
     assert "every row along axis 1 has the right direction and a wrong length" in message
 
 
-def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
+def test_a_mean_over_ignored_places(rng: np.random.Generator) -> None:
     inputs = {"logits": rng.standard_normal((7, 4)), "targets": np.array([0, 3, -100, 2, 1, 1, 0])}
     message, _ = caught(
         ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(dy, cache) * (6 / 7), inputs, ignore_index=-100
@@ -289,7 +289,7 @@ def test_a_reshape_without_its_transpose(rng: np.random.Generator) -> None:
     assert "a reshape without its transpose" in message
 
 
-def test_the_gelu_with_the_other_forms_gradient(rng: np.random.Generator) -> None:
+def test_the_gradient_of_the_other_form_of_gelu(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     other = ops.gelu(x, approximate="none")[1]
     message, _ = caught(ops.gelu, lambda dy, cache: ops.gelu_backward(dy, other), {"x": x})

@@ -68,7 +68,7 @@ def test_stairs_of_round_off_raise_no_alarm(approximate: str) -> None:
         gradcheck(ops.gelu, ops.gelu_backward, {"x": np.array([[x]])}, approximate=approximate)
 
 
-def test_an_error_beside_a_corner_is_found() -> None:
+def test_an_error_next_to_a_corner_is_found() -> None:
     """A relu that is off is no stair of round-off, however near it is to going on."""
     x = np.array([[-3e-4, 1.0]])
     gradcheck(ops.relu, ops.relu_backward, {"x": x})
@@ -120,7 +120,7 @@ def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
         )
 
 
-def test_the_edge_of_a_domain_is_no_error() -> None:
+def test_the_end_of_a_domain_is_not_an_error() -> None:
     report = gradcheck(
         lambda x: (np.sqrt(x), x), lambda dy, x: dy / (2 * np.sqrt(np.maximum(x, 1e-300))),
         {"x": np.array([1e-320, 1.0, 4.0])}
@@ -136,7 +136,7 @@ def wrong(f: Any, vjp: Any, *inputs: np.ndarray, **options: Any) -> Report:
 
 
 @pytest.mark.parametrize("error", [1e-7, 1e-10, 1e-12])
-def test_errors_that_no_difference_resolves(error: float, rng: np.random.Generator) -> None:
+def test_the_complex_step_finds_errors_that_differences_cannot(error: float, rng: np.random.Generator) -> None:
     x = rng.uniform(0.5, 2.0, (3, 4))
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,)).error < 1e-14
     report = wrong(np.sin, lambda dy, x: dy * np.cos(x) * (1 + error), x)
@@ -144,7 +144,7 @@ def test_errors_that_no_difference_resolves(error: float, rng: np.random.Generat
     assert report.arguments["x"].wrong.mean() > 0.5  # the smallest elements are not known to more digits
 
 
-def test_what_is_not_analytic_is_judged_by_differences_and_said_so(rng: np.random.Generator) -> None:
+def test_functions_that_are_not_analytic_are_compared_with_differences(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 5))
 
     def f(x: np.ndarray) -> np.ndarray:
@@ -184,7 +184,7 @@ def test_a_function_may_have_an_option_called_witness(rng: np.random.Generator) 
     assert gradcheck_vjp(scaled, lambda dy, x, witness: dy * witness, (x,), witness=3.0).ok
 
 
-def test_an_argument_of_several_that_is_not_analytic_is_told_from_the_others(rng: np.random.Generator) -> None:
+def test_each_argument_gets_the_best_reference_derivative(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((3, 4)), rng.standard_normal(4)
     report = gradcheck_vjp(
         lambda x, w: x * np.abs(w), lambda dy, x, w: (dy * np.abs(w), (dy * x).sum(0) * np.sign(w)), (x, w)
@@ -218,7 +218,7 @@ def test_one_element_of_a_million_off_by_one_percent(rng: np.random.Generator) -
     assert "ratio 1.01" in message
 
 
-def test_two_elements_of_many_that_would_cancel(rng: np.random.Generator) -> None:
+def test_two_wrong_elements_do_not_cancel(rng: np.random.Generator) -> None:
     x = rng.standard_normal((60, 70))
 
     def spoil(grad: np.ndarray) -> np.ndarray:
@@ -262,7 +262,7 @@ def to_each(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("row", [[0.0, 2.0, 2.0], [0.0, 0.0, 0.0, -1.0], [-3e5, -3e5, -4e5], [1e-6, 1e-6, 0.0]])
-def test_at_a_tie_one_gets_dy_or_all_share_it_but_not_each(row: list[float]) -> None:
+def test_gradients_at_a_tie_add_up_to_dy(row: list[float]) -> None:
     x = np.array([row, np.linspace(-1, 1, len(row))])
     for right in (one_of_them, shared):
         assert gradcheck_vjp(largest, right, (x,)).kinks == sum(value == max(row) for value in row)
@@ -271,7 +271,7 @@ def test_at_a_tie_one_gets_dy_or_all_share_it_but_not_each(row: list[float]) -> 
     assert "give dy to one of them, or share dy" in str(failure.value)
 
 
-def test_at_a_tie_of_zeros_somebody_must_get_dy() -> None:
+def test_gradients_at_a_tie_of_zeros_add_up_to_dy() -> None:
     x = np.zeros((1, 3))  # the maximum is zero too, and with it all terms
     for right in (one_of_them, shared):
         assert gradcheck_vjp(largest, right, (x,)).kinks == 3
@@ -332,7 +332,7 @@ def test_two_relus_in_a_chain_at_their_corner() -> None:
         gradcheck_vjp(f, lambda dy, x: 2 * dy * np.where(x == 0, -0.5, x > 0), (x,))
 
 
-def test_a_point_where_the_function_is_smooth_is_no_corner() -> None:
+def test_a_smooth_point_is_not_called_a_corner() -> None:
     """relu(x) - relu(-x) is x: what conventions make of its two corners is wrong."""
     with pytest.raises(GradientError):
         gradcheck_vjp(

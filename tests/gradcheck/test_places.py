@@ -21,7 +21,7 @@ from tests.gradcheck.planted import told
     ((slice(0, 2), slice(2, 4)), "only places 0 to 1 along axis 0 and places 2 to 3 along axis 1"),
     (([0, 0, 2], [0, 1, 3]), ""),
 ])
-def test_the_place_of_what_is_wrong_is_said_in_a_few_words(index: Any, words: str) -> None:
+def test_the_place_of_wrong_elements_in_words(index: Any, words: str) -> None:
     wrong = np.zeros((4, 4), dtype=bool)
     wrong[index] = True
     assert place(wrong, np.ones((4, 4), dtype=bool)) == words
@@ -44,7 +44,7 @@ def test_places_along_an_axis(indices: list[int], n: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "loop"), [(2, False), (4, True)])
-def test_a_loop_is_suspected_only_where_there_is_something_to_loop_over(rows: int, loop: bool) -> None:
+def test_a_loop_is_suspected_only_for_long_axes(rows: int, loop: bool) -> None:
     wrong = np.zeros((rows, 3), dtype=bool)
     wrong[-1] = True
     report = ArgumentReport("x", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
@@ -54,20 +54,20 @@ def test_a_loop_is_suspected_only_where_there_is_something_to_loop_over(rows: in
     assert ("end one place early" in words) == loop
 
 
-def test_a_triangle_reads_as_a_sentence() -> None:
+def test_a_triangle_in_words() -> None:
     wrong = np.tri(5, k=-1, dtype=bool)
     report = ArgumentReport("a", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
     report.pattern = "only below the diagonal"
     assert place_in_words(report) == "da is wrong only below the diagonal, by no simple rule"
 
 
-def test_a_threshold_on_the_own_value_and_what_is_wrong_beyond_it(rng: np.random.Generator) -> None:
+def test_a_threshold_on_the_value_of_the_argument(rng: np.random.Generator) -> None:
     x = 3 * rng.standard_normal((4, 6))
     words = told(np.sin, lambda dy, x: dy * np.where(x > 3, -1, 1) * np.cos(x), x)
     assert words == "dx: wrong just where x > 3, and there the sign is wrong"
 
 
-def test_a_size_is_a_threshold_too(rng: np.random.Generator) -> None:
+def test_a_threshold_on_the_absolute_value(rng: np.random.Generator) -> None:
     x = 2 * rng.standard_normal((5, 6))
     words = told(lambda x: np.clip(x, -1, 1), lambda dy, x: dy, x)
     assert words == "dx: wrong just where |x| > 1: the gradient must be zero there"
@@ -86,7 +86,7 @@ def test_the_value_of_another_argument(rng: np.random.Generator) -> None:
     assert words.startswith("dx: wrong just where t < 0, and there the sign is wrong")
 
 
-def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Generator) -> None:
+def test_few_elements_give_no_threshold(rng: np.random.Generator) -> None:
     x = np.sort(rng.standard_normal(12))
     wrong = np.zeros(12, dtype=bool)
     wrong[-1] = True
@@ -97,14 +97,14 @@ def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Gener
 @pytest.mark.parametrize(("low", "high", "number"), [
     (-0.3, 2.0, 0.0), (2.7, 3.2, 3.0), (0.41, 0.52, 0.5), (-1.2, -0.9, -1.0), (0.1234, 0.1236, 0.1234),
 ])
-def test_the_plainest_number_between_two(low: float, high: float, number: float) -> None:
+def test_the_shortest_number_between_two(low: float, high: float, number: float) -> None:
     assert shortest(low, high) == pytest.approx(number)
 
 
 @pytest.mark.parametrize(
     ("value", "words"), [(0.0, "x is exactly 0"), (1.0, "x is exactly 1"), (2.5, "x and t are equal")]
 )
-def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Generator) -> None:
+def test_a_single_wrong_value_is_named(value: float, words: str, rng: np.random.Generator) -> None:
     x, t = rng.standard_normal((3, 5)), rng.standard_normal((3, 5))
     x[1, 2], t[1, 2] = value, 2.5
 
@@ -115,7 +115,7 @@ def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Ge
         gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
 
 
-def test_of_zeros_and_ones_the_words_are_true_of_the_zeros() -> None:
+def test_a_threshold_between_zero_and_one_is_not_rounded_to_zero() -> None:
     """A bound between 0 and 1 that is rounded to 0 would say keep < 0, of numbers that are 0."""
     from numpy_attention.gradcheck.places import _threshold
 

@@ -20,7 +20,7 @@ def test_the_input_in_place_of_the_output(rng: np.random.Generator) -> None:
     assert "it is dy times x (1 - x), but must be dy times y (1 - y)" in words
 
 
-def test_a_factor_of_another_argument_that_is_spread_over_the_rows(rng: np.random.Generator) -> None:
+def test_a_factor_of_another_argument_that_is_broadcast(rng: np.random.Generator) -> None:
     x, t = rng.standard_normal((3, 4)), rng.uniform(0.5, 2, 3)
 
     def f(x: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -33,21 +33,21 @@ def test_a_factor_of_another_argument_that_is_spread_over_the_rows(rng: np.rando
     assert "dx: the factor t is applied once too often, or a division by it is left out" in words
 
 
-def test_a_length_that_is_divided_by_once_too_often(rng: np.random.Generator) -> None:
+def test_a_division_by_a_length_once_too_often(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
 
     words = told(lambda x: np.log((x * x).sum(1)), lambda dy, x: (2 * dy / (x * x).sum(1) ** 1.5)[:, None] * x, x)
     assert "the length of x along axis 1 is left out, or a division by it is applied once too often" in words
 
 
-def test_nothing_is_said_of_factors_that_follow_no_term(rng: np.random.Generator) -> None:
+def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
     words = told(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
     assert "by no simple rule" in words
 
 
 @pytest.mark.parametrize("words", FUNCTIONS)
-def test_a_function_is_what_its_words_say(words: str, rng: np.random.Generator) -> None:
+def test_functions_match_their_formulas(words: str, rng: np.random.Generator) -> None:
     formula = re.sub(r"\|u\|", "abs(u)", words.format(u="u"))
     formula = re.sub(r"u (?=\(|abs)", "u * ", formula)  # u (1 - u), u |u|
     known = {name: getattr(np, name) for name in ("abs", "exp", "log", "sqrt", "sin", "cos")}
@@ -58,13 +58,13 @@ def test_a_function_is_what_its_words_say(words: str, rng: np.random.Generator) 
 
 
 @pytest.mark.parametrize("power", POWERS)
-def test_a_power_is_what_its_words_say(power: float, rng: np.random.Generator) -> None:
+def test_powers_match_their_formulas(power: float, rng: np.random.Generator) -> None:
     z = rng.uniform(0.1, 2, 4)
     np.testing.assert_allclose(z**power, eval(POWERS[power].format(z="z"), {"z": z, "sqrt": np.sqrt}), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("shape", "ways"), [((3,), 1), ((4,), 2), ((3, 4), 2), ((1,), 3), ((5,), 0), ((4, 4), 1)])
-def test_an_array_is_spread_in_each_way_that_fits(shape: tuple[int, ...], ways: int) -> None:
+def test_an_array_is_broadcast_in_every_possible_way(shape: tuple[int, ...], ways: int) -> None:
     found = list(spread(np.ones(shape), (3, 4, 4)))
     assert len(found) == ways
     assert all(one.shape == (3, 4, 4) for one in found)
@@ -95,13 +95,13 @@ def test_an_option_that_is_the_factor(factor: float, words: str, rng: np.random.
     assert f"likely mistake: dx: {words}" in message
 
 
-def test_a_scale_upside_down_is_thought_of(rng: np.random.Generator) -> None:
+def test_an_inverted_scale_is_recognized(rng: np.random.Generator) -> None:
     scale = 1 / np.sqrt(7)
     words = told(lambda x: scale * np.sin(x), lambda dy, x: dy * np.cos(x) / scale, rng.standard_normal((5, 7)))
     assert "is the 1/n of a mean missing, or is a scale sqrt(n) instead of 1/sqrt(n)?" in words
 
 
-def test_the_elements_of_the_output_that_a_mean_was_taken_over(rng: np.random.Generator) -> None:
+def test_a_division_by_the_number_of_outputs_is_recognized(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return dy, dy.mean((0, 2))
 
@@ -115,7 +115,7 @@ def test_a_constant_of_ten_digits(rng: np.random.Generator) -> None:
     assert words == "dx: right to 2.0e-11, and wrong by one factor everywhere: a constant with too few digits?"
 
 
-def test_what_is_off_without_a_rule_by_very_little_is_called_noise(rng: np.random.Generator) -> None:
+def test_a_tiny_error_without_a_rule_is_called_noise(rng: np.random.Generator) -> None:
     noise = 1e-11 * rng.standard_normal((3, 4))
     words = told(np.sin, lambda dy, x: dy * (np.cos(x) + noise), rng.standard_normal((3, 4)))
     assert "the error follows no rule: is it noise" in words
@@ -123,7 +123,7 @@ def test_what_is_off_without_a_rule_by_very_little_is_called_noise(rng: np.rando
     assert "rounded constant" not in words
 
 
-def test_one_stray_value_where_zero_belongs_is_no_factor(rng: np.random.Generator) -> None:
+def test_one_wrong_value_instead_of_zero_is_not_a_factor(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
     x[1, 2] = -0.7
 
@@ -149,7 +149,7 @@ def test_a_term_with_the_wrong_sign(rng: np.random.Generator) -> None:
     assert words == "dx: is too small by 4 dy * x: a term with the wrong sign?"
 
 
-def test_a_one_that_is_forgotten_in_a_row(rng: np.random.Generator) -> None:
+def test_a_missing_one_in_a_row(rng: np.random.Generator) -> None:
     def f(p: np.ndarray) -> np.ndarray:
         return np.asarray((p * np.log(p)).sum(1))
 
@@ -166,7 +166,7 @@ def test_a_padding_cut_at_the_wrong_side(rng: np.random.Generator) -> None:
     assert "shifted by one along axes 0, 1: an index off by one, or a padding cut at the wrong side?" in words
 
 
-def test_an_order_where_its_inverse_belongs(rng: np.random.Generator) -> None:
+def test_a_permutation_instead_of_its_inverse(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 7))
 
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ def test_an_order_where_its_inverse_belongs(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("factors", [np.full(5, 3.0), np.array([1.0, -1.0, 1.0, -1.0, 1.0])])
-def test_what_is_but_like_a_softmax_is_not_called_one(factors: np.ndarray, rng: np.random.Generator) -> None:
+def test_rows_similar_to_a_softmax_are_not_called_a_softmax(factors: np.ndarray, rng: np.random.Generator) -> None:
     """Rows that sum to three; rows that sum to one, with negative numbers among them."""
     total = 1.0 if factors.min() > 0 else factors
 
