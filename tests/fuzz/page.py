@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md, from what an hour of attacks has tried.
+"""The table of docs/reliability.md, from the tally of an hour of attacks.
 
     FUZZ_TALLY=tests/fuzz/tally.json python -m pytest tests/fuzz -m hour -s
     python -m tests.fuzz.page
@@ -28,7 +28,7 @@ ATTACKS = {
 
 
 def table(told: dict[str, Any]) -> str:
-    """How often each was tried, how it ended, and what was found."""
+    """The number of tries of each attack, their outcomes, and the findings."""
     counts = {name: Counter[str]() for name in ATTACKS}
     for kind, outcomes in told["kinds"].items():
         for outcome, times in outcomes.items():

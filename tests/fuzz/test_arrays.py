@@ -1,4 +1,4 @@
-"""Every public function and class with one or two odd arguments: refused in our own words, or right."""
+"""Every public function and class with one or two odd arguments: refused by our errors, or right."""
 
 import copy
 import itertools
@@ -27,8 +27,8 @@ NEVER_NEGATIVE = {
     "dropout", "label_smoothing", "temperature", "window", "rotary_base", "base", "num_tokens", "length_penalty",
     "peak", "minimum", "warmup", "steps", "step", "length", "num_heads", "T_q", "T_k", "T", "capacity", "block_size",
 }
-ANYTHING = {"ignore_index", "stop_token", "pad_token", "out", "like"}  # no token is any number; NumPy refuses the last
-FORMULAS = {"warmup_cosine"}  # takes parts of a step as well
+ANYTHING = {"ignore_index", "stop_token", "pad_token", "out", "like"}  # tokens may be any number; NumPy refuses `like`
+FORMULAS = {"warmup_cosine"}  # also takes fractions of a step
 BY_PYTHON = (TypeError, ValueError, AttributeError, LookupError, OverflowError, OSError)
 ELSEWHERE = {"gradcheck": "test_checker.py", "plots": "tests/plots", "load_pretrained": "tests/pretrained",
              "inside": "here, name by name"}
@@ -45,7 +45,7 @@ def subject(name: str) -> Subject:
 
 @st.composite
 def odd_calls(draw: st.DrawFn) -> tuple[str, Changes]:
-    """A subject, and an oddity for one or two of its arguments."""
+    """A subject, and an odd value for one or two of its arguments."""
     name = draw(st.sampled_from(MADE_NAMES) | st.sampled_from(sorted(VARIANTS)).flatmap(a_variant))
     one = subject(name)
     chosen = draw(st.lists(st.sampled_from(open_to(one)), min_size=1, max_size=2, unique=True))
@@ -57,12 +57,12 @@ def odd_calls(draw: st.DrawFn) -> tuple[str, Changes]:
 
 
 def open_to(one: Subject) -> list[str]:
-    """The arguments that can be odd, and all arrays together."""
+    """The arguments that can be odd; one more name means all arrays together."""
     return [*(argument for argument, kind in one.kinds.items() if kind != "flag"), ALL]
 
 
 MADE_NAMES = sorted(MADE)
-VARIANTS: dict[str, list[str]] = {}  # of each op, layer and model; of what is public, so not a stack of blocks
+VARIANTS: dict[str, list[str]] = {}  # of each public op, layer and model, so not of a stack of blocks
 for _name, _entry in CATALOGUE.items():
     if _entry.covers in PUBLIC and "directions" not in _name:
         VARIANTS.setdefault(_entry.covers, []).append(_name)
@@ -199,7 +199,7 @@ def judge(name: str, changes: Changes) -> None:
 
 
 def judge_empty(name: str, size: str) -> None:
-    """Try an entry of the catalogue with one of its sizes 0.
+    """Try an entry of the catalogue with one size of 0.
 
     Raises: Finding.
     """
@@ -207,7 +207,7 @@ def judge_empty(name: str, size: str) -> None:
         one = of_catalogue(name, 0, size)
     except Exception as error:
         if place(error).startswith(("catalogue", "gradcheck")):
-            return  # the entry itself cannot be drawn so
+            return  # the entry cannot be drawn with this size
         own_words(error, {CATALOGUE[name].covers})
         tally("arrays: zero sizes", "refused")
         return
@@ -219,7 +219,7 @@ def judge_empty(name: str, size: str) -> None:
 def tried(
     names: set[str], call: Callable[[], Any], huge: bool = False, wild: bool = False, kind: str = "arrays"
 ) -> Any:
-    """The result; None where it was refused as it should be, or for want of memory if it is huge, or by Python if wild.
+    """The result; None after a proper refusal, a MemoryError for a huge value, or an error of Python for a wild value.
 
     Raises: Finding.
     """
@@ -244,14 +244,13 @@ def tried(
 
 
 def _steady(arguments: dict[str, Any]) -> bool:
-    """Whether the last bits, which depend on where the numbers lie, stay the last: a softmax of scores times 1e18 is
-    decided by them."""
+    """Whether round-off, which depends on the memory layout, stays small: it decides a softmax of scores times 1e18."""
     numbers = [value for value in arguments.values() if isinstance(value, (int, float))]
     return moderate(arguments) and all(abs(value) <= 1e6 for value in numbers)
 
 
 def _accepted(one: Subject, argument: str, how: str, odd: Any) -> None:
-    """Nonsense for a number may not be taken, whatever comes out."""
+    """Require that an invalid number is refused, whatever the result is."""
     kind = one.kinds[argument]
     if kind not in ("whole", "number") or argument in ANYTHING or (odd is None and argument in one.optional):
         return

@@ -1,6 +1,6 @@
-"""The checker with odd functions, odd backwards, odd inputs and odd options: it reports, or refuses in its own words.
+"""The checker with odd functions, backwards, inputs and options: it reports, or refuses with one of its errors.
 
-What the function itself raises comes through as it is; a backward that is wrong is never called right.
+Errors of the function are passed on unchanged. A wrong backward is never called right.
 """
 
 import copy
@@ -26,7 +26,7 @@ CALLS = [0]
 
 
 class Theirs(Exception):
-    """What a function under check raises itself."""
+    """An error of the function under check."""
 
 
 def fails(*_: Any) -> Any:
@@ -143,7 +143,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     **{f"options {one!r}": {"options": one} for one in ({}, {"a": 1}, {1: 2}, 3, "x", [], {"x": 1})},
     "more": {"nope": 1},
 }
-WILD = {  # what no type checker lets pass
+WILD = {  # a type checker would refuse these
     *(name for name in OPTIONS if name.startswith(("options", "more"))), "seed 1.5", "seed 'x'", "seed None",
     "seed nan", "no_gradient 3", "no_gradient None",
     *(f"{name} {one}" for name in ("rtol", "atol") for one in ("'x'", "None", "1j")),
@@ -155,7 +155,7 @@ NAMES = {"gradcheck", "reference", "seed", "no_gradient", "rtol", "atol", "optio
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[str, str, str, str]:
-    """The names of a forward, a backward, inputs and options; at least two of them as they should be."""
+    """The names of a forward, a backward, inputs and options; at least two of the four are good."""
     tables: list[Any] = [FORWARDS, BACKWARDS, INPUTS, OPTIONS]
     odd = draw(st.sets(st.integers(0, 3), min_size=1, max_size=2))
     forward, backward, inputs, options = (
@@ -183,7 +183,7 @@ def test_the_checker_reports_or_refuses_odd_problems(problem: tuple[str, str, st
 
 
 def judge(forward: str, backward: str, inputs: str, options: str, given: Any) -> None:
-    """Check one odd thing, whose inputs are `given`.
+    """Check one odd problem, whose inputs are `given`.
 
     Raises: Finding.
     """
@@ -202,7 +202,7 @@ def judge(forward: str, backward: str, inputs: str, options: str, given: Any) ->
     except (Exception, SystemExit) as error:
         places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
         ours = [place for place in places if place == __file__ or place.startswith(PACKAGE)]
-        if ours[-1] == __file__:  # a function of this file, or what it called
+        if ours[-1] == __file__:  # a function of this file, or a function that it called
             tally("the checker", "raised what the function raised")
             return
         if isinstance(error, (TypeError, ValueError)) and WILD & {options, inputs, backward}:

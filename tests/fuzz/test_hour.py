@@ -1,4 +1,4 @@
-"""The attacks of this folder for an hour, and that they can find something at all."""
+"""The attacks of this folder for an hour; and tests that they can find a mistake."""
 
 import importlib
 import os

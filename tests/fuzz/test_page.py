@@ -1,4 +1,4 @@
-"""What docs/reliability.md says of the attacks is what was stored, of an hour or more that found nothing."""
+"""docs/reliability.md shows the stored tally of the attacks: an hour or more without findings."""
 
 import json
 

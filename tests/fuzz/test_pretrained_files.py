@@ -1,4 +1,4 @@
-"""Hostile files of pretrained models, in GGUF, safetensors and JSON: refused in one line, or a model that can run."""
+"""Hostile files of pretrained models, in GGUF, safetensors and JSON: refused in one line, or a model that runs."""
 
 import contextlib
 import functools
@@ -31,13 +31,13 @@ SEEDS = st.integers(0, 2**32)
 
 @functools.cache
 def honest(name: str) -> Path:
-    """A tiny model of each kind, written once."""
+    """A tiny model in each format, written once."""
     return tiny.write(folder(), name)
 
 
 @contextlib.contextmanager
 def copied(name: str) -> Iterator[Path]:
-    """A copy of the model, to be spoiled, beside a letter of somebody else's."""
+    """A copy of the model, which will be damaged, in a folder with an unrelated file."""
     top = folder()
     path = top / honest(name).name
     try:
@@ -53,7 +53,7 @@ def copied(name: str) -> Iterator[Path]:
 
 
 def tried(kind: str, name: str, spoil: Callable[[Path], None]) -> bool:
-    """Spoil a copy of the model and load it; whether it was refused."""
+    """Damage a copy of the model and load it; return whether it was refused."""
     usual = peak(name)
     with copied(name) as path:
         spoil(path)
@@ -63,20 +63,20 @@ def tried(kind: str, name: str, spoil: Callable[[Path], None]) -> bool:
 
 
 def told(kind: str, path: Path, command: str = "sample") -> None:
-    """What the command line says of a spoiled model."""
+    """The output of the command line for a damaged model."""
     outcome = Child([command, path.name, "--tokens=1"], path.parent).outcome()
     tally(f"pretrained: {kind}", judge(outcome, {0, 2}))
 
 
 @functools.cache
 def peak(name: str) -> float:
-    """What loading the honest file takes, the modules once imported."""
+    """The memory for loading the original file, after all imports."""
     hostile.outcome(honest(name))
     return hostile.outcome(honest(name))[-1]
 
 
 def rewrite(path: Path, corrupt: Callable[..., bytes], seed: int, beginning: int | None = None) -> None:
-    """Other bytes at the beginning of a file, or in all of it."""
+    """Change bytes at the beginning of a file, or anywhere."""
     data = path.read_bytes()
     end = len(data) if beginning is None else beginning
     path.write_bytes(corrupt(data[:end], np.random.default_rng(seed)) + data[end:])

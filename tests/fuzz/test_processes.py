@@ -1,4 +1,4 @@
-"""The judge of the attacks: what a child does wrong is seen."""
+"""The judge of the attacks finds everything that a child does wrong."""
 
 import mmap
 import os
@@ -15,7 +15,7 @@ from tests.fuzz.inside import resource
 from tests.fuzz.processes import MEGABYTES, SECONDS, Child, command, judge
 
 pytestmark = processes.here
-HINT = ["sample", "nowhere"]  # refused in one line, unless something is done before
+HINT = ["sample", "nowhere"]  # refused in one line, unless the preparation changes this
 
 
 def hang() -> None:
@@ -93,7 +93,7 @@ def test_the_judge_finds_faulty_children(tmp_path: Path, wrong: Callable[[], Non
 
 
 def test_memory_is_counted_without_file_pages_of_the_parent(tmp_path: Path) -> None:
-    """A fork does not copy pages of files: a parent that has read many of them hides nothing that its child takes."""
+    """A fork does not copy pages of files, so the file pages of a parent must not hide the memory of its child."""
     with open(tmp_path / "read", "w+b") as file:
         file.truncate(350_000_000)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:

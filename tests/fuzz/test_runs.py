@@ -1,4 +1,4 @@
-"""A run is started twice, killed, interrupted, spoiled and looked at, in any order; it goes on, or says why not."""
+"""A run is started twice, killed, interrupted, damaged and inspected, in any order; it resumes, or gives a reason."""
 
 import os
 import shutil
@@ -18,12 +18,12 @@ from tests.fuzz.processes import Child, Outcome, judge
 
 pytestmark = processes.here
 ENDS = {0, 2}
-ENDED_ITSELF = {0, 2, 130, 143}  # and was not killed between two lines of a save
-HARMLESS = {"loss.png", "lines"}  # a run goes on without these
+ENDED_ITSELF = {0, 2, 130, 143}  # not killed between two lines of a save
+HARMLESS = {"loss.png", "lines"}  # a run can resume without these
 
 
 class Story:
-    """One directory; `spoiled` is what in it is no longer what the program wrote."""
+    """One directory; `spoiled` are the files in it that were changed after the program wrote them."""
 
     def __init__(self) -> None:
         self.place = Directory()
@@ -61,7 +61,7 @@ class Story:
         self.ended(child, "told to stop", {0, 130, 143, -15} | ({2} if self.spoiled else set()))
 
     def interrupted_late(self, seconds: float) -> None:
-        """Ctrl-C after the last step, while the report and the picture are made."""
+        """Ctrl-C after the last step, while report and picture are created."""
         child = self.place.start()
         end = time.monotonic() + 5
         while STEPS not in self.place.steps_in_log() and time.monotonic() < end and not child.ends():
@@ -71,7 +71,7 @@ class Story:
         self.ended(child, "interrupted late", {0, 130} | ({2} if self.spoiled else set()))
 
     def at_once(self, count: int, seconds: float) -> None:
-        """Several of one directory: the others are told, and the first does not notice."""
+        """Several runs in one directory: the others are refused, and the first run is not disturbed."""
         new, arguments, children = self.is_new(), self.place.arguments(), []
         for _ in range(count):
             children.append(self.place.start(directories.slow_machine, arguments))
@@ -85,7 +85,7 @@ class Story:
             assert same_as_whole(self.run), "two runs at once have come to something else than one"
 
     def at_once_without_a_name(self, seconds: float) -> None:
-        """Two in the same second: each has a directory."""
+        """Two runs without a name in the same second: each gets a directory."""
         children = []
         for _ in range(2):
             children.append(self.place.start(directories.slow_machine, ["train", *RUN]))
@@ -98,7 +98,7 @@ class Story:
         shutil.rmtree(self.place.top / "runs")
 
     def begun(self) -> None:
-        """Let there be something that can be spoiled."""
+        """Ensure that there is a file to damage."""
         if self.is_new():
             self.killed_in_a_save(4, 60)
 
@@ -163,7 +163,7 @@ class Story:
             time.sleep(0.001)
 
     def ends(self) -> None:
-        """To the last step, whatever came before."""
+        """Run to the last step, whatever happened before."""
         self.goes_on()
         left = [path.name for path in self.run.iterdir() if ".tmp" in path.name] if self.run.is_dir() else []
         assert left == [] or self.spoiled, left

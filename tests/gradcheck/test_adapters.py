@@ -1,7 +1,7 @@
-"""Functions of JAX and autograd are checked as they are, and complaints about their own checkers are judged right.
+"""Functions of JAX and autograd are checked without changes, also in cases where their own checkers fail.
 
-Those on CuPy's arrays are in tests/backend, on the stand-in or on a real GPU; PyTorch's are in test_torch_adapter.
-The way to another library and back is tested with one made up for this: it holds NumPy's arrays.
+Functions of CuPy arrays are tested in tests/backend, with a stand-in or a real GPU; PyTorch in test_torch_adapter.
+The copy to another library and back is tested with an artificial library whose arrays contain NumPy arrays.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def test_nothing_is_imported_until_it_is_used() -> None:
 
 
 def test_inputs_of_very_different_sizes_need_no_step_size(rng: np.random.Generator) -> None:
-    """No eps suits inputs of 2e4 beside inputs of 1 and a solver that stops at 1e-9.
+    """No single eps fits inputs of 2e4 and inputs of 1 with a solver that stops at 1e-9.
 
     Source: https://github.com/pasteurlabs/tesseract-core/issues/740 and 706
     """
@@ -61,7 +61,7 @@ def test_inputs_of_very_different_sizes_need_no_step_size(rng: np.random.Generat
 
 @pytest.mark.slow
 class TestJax:
-    """Needs JAX, which is no part of what the tests install."""
+    """Needs JAX, which the tests do not install."""
 
     @pytest.fixture
     def jax(self) -> Any:
@@ -113,7 +113,7 @@ class TestJax:
             check_jax(double, (np.ones(3),))
 
     def test_tolerances_that_grow_with_the_size_of_the_outputs(self, jax: Any, rng: np.random.Generator) -> None:
-        """A sum over 3,000 inputs of one output, and 3,000 outputs of which one is off by 1e-5.
+        """One output that is a sum over 3,000 inputs; and 3,000 outputs, one of them wrong by 1e-5.
 
         Source: https://github.com/jax-ml/jax/issues/3130
         """
@@ -137,7 +137,7 @@ class TestJax:
 
 @pytest.mark.slow
 class TestAutograd:
-    """Needs autograd, which is no part of what the tests install."""
+    """Needs autograd, which the tests do not install."""
 
     def test_a_primitive(self, rng: np.random.Generator) -> None:
         extend = pytest.importorskip("autograd.extend")
@@ -167,7 +167,7 @@ ENTERED: list[str] = []
 
 
 class Theirs:
-    """An array of the library, with which NumPy can do nothing."""
+    """An array of the artificial library, which NumPy cannot use."""
 
     def __init__(self, array: Any) -> None:
         self.held = array

@@ -1,4 +1,4 @@
-"""The checker as a whole: what it takes, what it says, and no false alarm."""
+"""The whole checker: its arguments, its reports, and no false alarms."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_a_sample_compares_so_many_elements_and_finds_mistakes(rng: np.random.Ge
         except GradientError as error:
             alarm = error.report
             found += alarm is not None and alarm.arguments["w"].worst == (1, 2)
-    assert 0 < found < 20  # one in four is to be expected: 8 of 32 elements
+    assert 0 < found < 20  # one of four is expected: 8 of 32 elements
 
 
 def test_a_wrong_vjp_is_found(rng: np.random.Generator) -> None:
@@ -114,7 +114,7 @@ def test_an_iteration_that_stops_at_a_tolerance_is_allowed_for() -> None:
 
 
 def test_noise_is_allowed_for_relative_to_the_gradient_or_absolutely() -> None:
-    """The same noise at every call: the derivative is known to a hundredth."""
+    """Noise that is equal in every call: the derivative is known to 1 %."""
     def noisy(x: np.ndarray) -> np.ndarray:
         return np.sin(x) + 1e-4 * np.modf(np.abs(np.real(x)) * 1e7)[0]
 
@@ -154,7 +154,7 @@ def test_missing_gradients_are_refused(vjp: Any, words: str) -> None:
 
 
 def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[int, int]:
-    """How often the op was called, and how often the report says that it was."""
+    """The number of calls of the op, counted and according to the report."""
     calls = 0
 
     def counting(x: np.ndarray) -> Any:
@@ -167,7 +167,7 @@ def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[i
 
 
 def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
-    """The calls that the report does not count: those for the backward, and for its round-off."""
+    """The number of calls that the report does not count: for the backward and its round-off."""
     x = np.random.default_rng(width).standard_normal((3, width))
     x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
     forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
@@ -178,9 +178,9 @@ def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
 
 @pytest.mark.parametrize("reference", ["complex", "differences", "both"])
 def test_all_calls_for_derivatives_are_counted(reference: str) -> None:
-    """By elements or by directions, for few numbers or for many: what comes on top is always the same."""
+    """By elements or by directions, for small and large arrays: the number of uncounted calls is constant."""
     softmax = {uncounted("softmax", width, exhaustive, reference) for width in (2, 7) for exhaustive in (1, 1000)}
     assert len(softmax) == 1
-    if reference != "complex":  # which finds no corner
+    if reference != "complex":  # the complex step finds no corner
         assert {uncounted("relu", width, 1, reference) for width in (2, 7)} == softmax
         assert len({uncounted("relu", width, 1000, reference) for width in (2, 7)}) == 1

@@ -1,4 +1,4 @@
-"""The page that compares checkers says what ours says today; the others' texts come from their own script."""
+"""The page that compares checkers shows the current reports of our checker; a script writes the other texts."""
 
 import re
 
@@ -16,7 +16,7 @@ def words(text: str) -> str:
 
 
 def on_the_page(case: Planted) -> str:
-    """What the page shows of our report."""
+    """Our report on the page."""
     section = PAGE.read_text("utf-8").split(f"### {case.name}\n")[1]
     return section.split("```text\n")[1].split("\n```")[0]
 

@@ -1,4 +1,4 @@
-"""Complex steps give derivatives to the last digits, and say where they cannot be taken."""
+"""Complex steps give derivatives to the last digits; an impossible complex step gives a reason."""
 
 import contextlib
 from typing import Any

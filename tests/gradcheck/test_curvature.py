@@ -1,4 +1,4 @@
-"""The complex step of a backward: it is the Hessian times a direction, and its symmetry tells some mistakes."""
+"""The complex step of a backward is the Hessian times a direction; its symmetry shows some mistakes."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from numpy_attention.models import GPT, GPTConfig
 
 Arrays = dict[str, np.ndarray]
 
-# No difference can see these: weights of 1 - 1e-100, and a slope that jumps.
+# Differences fail for these: weights of 1 - 1e-100, and a slope that jumps.
 SATURATED = {"softmax: scores of 500", "cross_entropy: logits of 1e4"}
 CORNER = {"relu: on the corner"}
 
@@ -33,7 +33,7 @@ def a_direction(problem: Problem, dy: Any, rng: np.random.Generator) -> Arrays:
 
 
 def by_differences(problem: Problem, v: Arrays, dy: Any, h: float) -> Arrays:
-    """The same by Richardson's differences of the backward."""
+    """H v by Richardson's differences of the backward."""
 
     def at(t: float) -> Any:
         moved = {name: x + t * v[name] if name in v else x for name, x in problem.inputs.items()}

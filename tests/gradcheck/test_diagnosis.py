@@ -1,4 +1,4 @@
-"""The diagnosis names a sign, a factor, a transpose or a term, and takes the most telling of all that is found."""
+"""The diagnosis names a sign, a factor, a transpose or a term; of several findings it takes the most specific."""
 
 from typing import Any
 
@@ -126,49 +126,49 @@ OF_ONE = "all other gradients are right: the mistake is in the step that compute
 OF_AN_INPUT = "the gradients of all parameters are right"
 
 
-def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
-    """The diagnosis of a Linear with some of dx, dw, db wrong."""
+def diagnosis_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
+    """The diagnosis of a Linear layer in which some of dx, dw, db are wrong."""
 
-    class Slipped(Linear):
+    class Mistaken(Linear):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
             grads = {name: uneven(grad) if name in wrong else grad for name, grad in grads.items()}
             return uneven(dx) if "x" in wrong else dx, grads
 
     with pytest.raises(GradientError) as failure:
-        gradcheck_layer(Slipped(3, 4, rng, bias, np.float64), {"x": rng.standard_normal((4, 3))})
+        gradcheck_layer(Mistaken(3, 4, rng, bias, np.float64), {"x": rng.standard_normal((4, 3))})
     assert failure.value.report is not None
     return failure.value.report.diagnosis
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_only_wrong_gradient_of_a_layer_is_named(bias: bool, rng: np.random.Generator) -> None:
-    said = told_of_a_layer("w", bias, rng)
-    assert OF_ONE + "dw" in said
-    assert OF_AN_INPUT not in said
+    message = diagnosis_of_a_layer("w", bias, rng)
+    assert OF_ONE + "dw" in message
+    assert OF_AN_INPUT not in message
 
 
 def test_several_wrong_gradients_of_a_layer_get_no_common_diagnosis(rng: np.random.Generator) -> None:
-    said = told_of_a_layer("w, b", True, rng)
-    assert OF_ONE not in said
-    assert OF_AN_INPUT not in said
+    message = diagnosis_of_a_layer("w, b", True, rng)
+    assert OF_ONE not in message
+    assert OF_AN_INPUT not in message
 
 
 @pytest.mark.parametrize("wrong", ["x, w", "x, w, b"])
 def test_a_wrong_input_with_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
-    said = told_of_a_layer(wrong, True, rng)
-    assert OF_AN_INPUT not in said
-    assert OF_ONE not in said
+    message = diagnosis_of_a_layer(wrong, True, rng)
+    assert OF_AN_INPUT not in message
+    assert OF_ONE not in message
 
 
 def test_a_layer_with_one_gradient_has_no_other_right_gradients(rng: np.random.Generator) -> None:
-    class Slipped(Embedding):
+    class Mistaken(Embedding):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
             return dx, {name: uneven(grad) for name, grad in grads.items()}
 
     with pytest.raises(GradientError, match="dtable is wrong") as failure:
-        gradcheck_layer(Slipped(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
+        gradcheck_layer(Mistaken(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
     assert OF_ONE not in str(failure.value)
 
 

@@ -1,8 +1,8 @@
 """Every element is compared: small arrays one by one, large ones by directions.
 
-The complex step finds errors in the last digits, and is used only where differences confirm it. Corners are no errors,
-and one wrong element of a million is found in a bounded number of calls. At a corner any slope in between is right;
-along a tie a derivative exists.
+The complex step finds errors in the last digits, and is used only if differences confirm it. A corner is not an error.
+One wrong element of a million is found in a bounded number of calls. At a corner, any slope between the two sides is
+right; along a tie a derivative exists.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ def test_layer_norm_of_width_two_raises_no_alarm(rng: np.random.Generator) -> No
     for dtype in (np.float64, np.float32):
         for _ in range(20):
             x, gamma, beta = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 2), 2, 2))
-            x[0] = x[0, 0] + dtype(1e-3) * rng.standard_normal(2).astype(dtype)  # ill-conditioned to the limit
+            x[0] = x[0, 0] + dtype(1e-3) * rng.standard_normal(2).astype(dtype)  # extremely ill-conditioned
             gradcheck(ops.layer_norm, ops.layer_norm_backward, {"x": x, "gamma": gamma, "beta": beta})
 
 
@@ -63,13 +63,13 @@ def test_a_loss_too_small_to_move_raises_no_alarm() -> None:
 
 @pytest.mark.parametrize("approximate", ["tanh", "none"])
 def test_stairs_of_round_off_raise_no_alarm(approximate: str) -> None:
-    """Far to the left gelu is x times so many last bits of a 1: a stair that is straight over every small step."""
+    """For x far below 0, gelu is x times a few last bits of 1: a staircase that is straight over every small step."""
     for x in (-5.5, -6.0, -6.801165233553521, -7.2, -8.29, -10.383746126, -12.0):
         gradcheck(ops.gelu, ops.gelu_backward, {"x": np.array([[x]])}, approximate=approximate)
 
 
 def test_an_error_next_to_a_corner_is_found() -> None:
-    """A relu that is off is no stair of round-off, however near it is to going on."""
+    """A relu that is zero is not a staircase of round-off, however close x is to the corner."""
     x = np.array([[-3e-4, 1.0]])
     gradcheck(ops.relu, ops.relu_backward, {"x": x})
     with pytest.raises(GradientError, match=r"dx\[0, 0\]"):
@@ -83,7 +83,7 @@ def test_values_of_very_different_sizes(rng: np.random.Generator) -> None:
 
 
 def test_mirrored_numbers_have_mirrored_derivatives() -> None:
-    """Steps are as large on the one side of zero as on the other: the same numbers to the last bit."""
+    """Steps are equally large on both sides of zero, so the numbers are equal to the last bit."""
     x = np.array([0.9, -0.7, 0.01, -0.02, 1e-3])
     there, back = (
         gradcheck(lambda x: (np.cosh(x), x), lambda dy, x: dy * np.sinh(x), {"x": one}, reference="differences")
@@ -141,7 +141,7 @@ def test_the_complex_step_finds_errors_that_differences_cannot(error: float, rng
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,)).error < 1e-14
     report = wrong(np.sin, lambda dy, x: dy * np.cos(x) * (1 + error), x)
     assert report.arguments["x"].reference == "complex step"
-    assert report.arguments["x"].wrong.mean() > 0.5  # the smallest elements are not known to more digits
+    assert report.arguments["x"].wrong.mean() > 0.5  # the smallest elements are known to few digits
 
 
 def test_functions_that_are_not_analytic_are_compared_with_differences(rng: np.random.Generator) -> None:
@@ -153,7 +153,7 @@ def test_functions_that_are_not_analytic_are_compared_with_differences(rng: np.r
     report = gradcheck_vjp(f, lambda dy, x: 2 * dy * np.abs(x), (x,))
     assert report.arguments["x"].reference == "differences"
     assert "differences find another derivative" in str(report)
-    # What a complex step would take for right: the imaginary part of |x| x, were |x| a constant.
+    # The complex step would accept this: the imaginary part of |x| x for a constant |x|.
     wrong(f, lambda dy, x: dy * np.abs(x), x)
 
 
@@ -272,7 +272,7 @@ def test_gradients_at_a_tie_add_up_to_dy(row: list[float]) -> None:
 
 
 def test_gradients_at_a_tie_of_zeros_add_up_to_dy() -> None:
-    x = np.zeros((1, 3))  # the maximum is zero too, and with it all terms
+    x = np.zeros((1, 3))  # the maximum is zero, and so are all terms
     for right in (one_of_them, shared):
         assert gradcheck_vjp(largest, right, (x,)).kinks == 3
     with pytest.raises(GradientError, match="gradients add up to 0"):
@@ -333,7 +333,7 @@ def test_two_relus_in_a_chain_at_their_corner() -> None:
 
 
 def test_a_smooth_point_is_not_called_a_corner() -> None:
-    """relu(x) - relu(-x) is x: what conventions make of its two corners is wrong."""
+    """relu(x) - relu(-x) is x: conventions at the two corners give a wrong derivative."""
     with pytest.raises(GradientError):
         gradcheck_vjp(
             lambda x: np.maximum(x, 0) - np.maximum(-x, 0), lambda dy, x: dy * (x != 0), (np.array([0.0, 1.0, -1.0]),)

@@ -1,4 +1,4 @@
-"""After a failure the backward and the differences can be asked again."""
+"""After a failed check, backward and differences can be computed again."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def test_evidence_runs_the_backward_with_another_dy(rng: np.random.Generator) ->
     evidence = evidence_of_softmax(rng.standard_normal((2, 3)))
     alone = evidence.gradients()["x"]
     assert alone is not None
-    assert np.allclose(alone, 0.0, atol=1e-15)  # rows sum to one, whatever x is
+    assert np.allclose(alone, 0.0, atol=1e-15)  # rows sum to one for every x
     dy = (np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),)
     other = evidence.gradients(dy)["x"]
     assert other is not None
@@ -63,7 +63,7 @@ def test_evidence_tests_a_backward_at_other_arrays(rng: np.random.Generator) -> 
     assert not evidence.right_at(["x"], inputs)
     assert evidence.right_at(["t"], inputs)
     assert evidence.right_at(["x"], {**inputs, "t": np.ones(5)})
-    assert not evidence.right_at(["x"], {"x": np.full(5, np.pi / 2), "t": np.ones(5)})  # where nothing moves
+    assert not evidence.right_at(["x"], {"x": np.full(5, np.pi / 2), "t": np.ones(5)})  # zero derivative
 
 
 def test_evidence_compares_gradient_and_difference_along_a_direction(rng: np.random.Generator) -> None:

@@ -1,7 +1,7 @@
-"""A backward that is right only where nothing is masked, repeated or scaled: the diagnosis says what it left out.
+"""A backward that is right only without a mask, repeats or a scale: the diagnosis names the missing part.
 
-So it does for a backward that is right at ones or at a symmetric matrix, with a control against chance; and for one
-that ignores part of dy, or mixes what the forward keeps apart.
+The same for a backward that is right at ones or at a symmetric matrix, with a control against chance; and for a
+backward that ignores part of dy, or mixes places that the forward does not mix.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from tests.gradcheck.planted import caught, told
 
 
 def leaking(dy: np.ndarray, cache: Any) -> Any:
-    """The gradient of an attention that was never masked: the forward's mask is forgotten."""
+    """The gradient of attention without the mask of the forward."""
     scores = cache.scale * cache.q @ cache.k.swapaxes(-1, -2)
     weights = ops.softmax(scores)[0]
     return ops.scaled_dot_product_attention_backward(dy, cache._replace(weights=weights, dropped=weights))
@@ -203,8 +203,8 @@ def test_a_mask_that_is_inverted_in_the_backward(rng: np.random.Generator) -> No
     def upside_down(dy: np.ndarray, x: np.ndarray, keep: np.ndarray) -> np.ndarray:
         return np.where(keep, 0.0, dy * np.cos(x))
 
-    said = told(f, upside_down, rng.standard_normal((3, 5)), keep)
-    assert "right with ~keep in place of keep: the backward inverts keep" in said
+    message = told(f, upside_down, rng.standard_normal((3, 5)), keep)
+    assert "right with ~keep in place of keep: the backward inverts keep" in message
 
 
 def test_a_mask_that_hides_a_term_only_in_the_backward(rng: np.random.Generator) -> None:
@@ -216,8 +216,8 @@ def test_a_mask_that_hides_a_term_only_in_the_backward(rng: np.random.Generator)
     def too_much(dy: np.ndarray, x: np.ndarray, add: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.where(keep, dy, 0.0), np.where(keep, dy * np.cos(add), 0.0)
 
-    said = told(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
-    assert "the backward returns zero where keep is False, but the gradient is not zero there" in said
+    message = told(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
+    assert "the backward returns zero where keep is False, but the gradient is not zero there" in message
 
 
 @pytest.mark.parametrize(("row", "word"), [(-1, "last"), (0, "first")])

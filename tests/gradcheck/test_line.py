@@ -1,4 +1,4 @@
-"""L along a line: moves what it should, and puts everything back; differences along it estimate their own error."""
+"""L along a line: moves the right elements, and restores them; differences along a line estimate their error."""
 
 import math
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def line_of(f: Callable[[np.ndarray], np.ndarray], at: float) -> Line:
 
 @pytest.mark.parametrize(("f", "slope", "at"), SMOOTH)
 @pytest.mark.parametrize("method", [quick, refined])
-def test_the_true_slope_is_within_the_estimated_error(f: Callable, slope: Callable, at: float, method: Callable) -> None:
+def test_the_true_slope_is_within_the_error(f: Callable, slope: Callable, at: float, method: Callable) -> None:
     found = method(line_of(f, at), 2.0**-9)
     assert abs(found.value - slope(np.float64(at))) <= 8 * found.error + 1e-12 * abs(found.value)
 
@@ -138,7 +138,7 @@ def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(at: 
 
 def test_a_remainder_below_round_off_gives_no_slope() -> None:
     def line_with(bend: float) -> Line:
-        """1 + x, and a bend: so much at the first step, an eighth, and a quarter of it at each further one."""
+        """1 + x plus a bend: `bend` at the first step, 1/8, and a quarter of it at each next step."""
         return line_of(lambda x: 1.0 + x + bend * (8 * x) ** 2, 0.0)
 
     noise = line_with(1.0).noise

@@ -1,4 +1,4 @@
-"""The place of the wrong elements is named where no rule explains them: an index, or a plain condition on a value."""
+"""If no rule explains the wrong elements, the diagnosis names their place: an index, or a simple condition."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_a_single_wrong_value_is_named(value: float, words: str, rng: np.random.
 
 
 def test_a_threshold_between_zero_and_one_is_not_rounded_to_zero() -> None:
-    """A bound between 0 and 1 that is rounded to 0 would say keep < 0, of numbers that are 0."""
+    """A threshold between 0 and 1 that is rounded to 0 would give keep < 0, which is false for 0."""
     from numpy_attention.gradcheck.places import _threshold
 
     zeros, ones = np.zeros(20), np.ones(20)

@@ -1,6 +1,7 @@
 """Ops, functions and layers in one form: inputs by name or place, gradients in order, trees, complex numbers, options.
 
-Options reach the function whatever their names are. A layer is checked for every input and parameter, and not changed.
+The function gets its options, whatever their names are. Every input and parameter of a layer is checked; the layer does
+not change.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""The plugin for pytest, in a pytest of its own: examples become tests, and a failure says how to repeat it."""
+"""The plugin, tested in a separate pytest: examples become tests, and a failure prints how to repeat it."""
 
 import os
 import re
@@ -34,9 +34,9 @@ SCALE = """
 
 @pytest.fixture
 def mine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project that allows no warning and no unknown marker; what it starts finds the package."""
+    """A project without warnings and unknown markers, whose subprocesses find the package."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others that happen to be installed cost seconds
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other installed plugins cost seconds
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config\n")
     return pytester
@@ -154,7 +154,7 @@ def test_loading_the_plugin_twice_is_harmless(mine: pytest.Pytester) -> None:
 
 
 def test_an_installed_plugin_is_active_and_may_also_be_named(mine: pytest.Pytester) -> None:
-    """Beside the package lies what an installer writes: a folder with the entry points."""
+    """An installer writes a folder with the entry points next to the package."""
     info = mine.path / "site" / "numpy_attention-0.dist-info"
     info.mkdir(parents=True)
     info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: numpy-attention\nVersion: 0\n")

@@ -1,4 +1,4 @@
-"""A report says what was found in at most a screen."""
+"""A report is at most a screen of text."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
-"""Right numbers are not enough: no state outside the cache, no array used twice, nothing but sums of dy.
+"""Robustness: no state outside the cache, no reused arrays, gradients linear in dy.
 
-Two answers of one backward are the same up to its round-off. Arrays in other layouts and axes of length 1 must give
-right gradients too; what needs a certain length is not reported.
+Two results of one backward are equal up to its round-off. Arrays in other layouts and axes of length 1 must give right
+gradients too; a function that needs a certain length is not reported.
 """
 
 from typing import Any
@@ -220,7 +220,7 @@ def test_results_in_reused_arrays_are_found(rng: np.random.Generator) -> None:
 
 
 def test_a_gradient_that_shares_memory_with_an_input_is_found(rng: np.random.Generator) -> None:
-    b = np.zeros(4)  # a gradient of zero, but not in a new array
+    b = np.zeros(4)  # a gradient of zero that is not a new array
     with pytest.raises(GradientError, match="db shares memory with the input b"):
         notes_of_function(lambda x, b: x + 0 * b, lambda dy, x, b: (dy, b), rng.standard_normal((3, 4)), b)
 
@@ -359,7 +359,7 @@ def test_a_dropout_mask_in_a_layer_is_found(rng: np.random.Generator) -> None:
 
 
 def test_round_off_that_one_dy_does_not_show_raises_no_alarm() -> None:
-    """Saturated attention with one query: its gradient is nothing but what cancels, and more of it at another dy."""
+    """Saturated attention with one query: its gradient is pure round-off, which is larger for another dy."""
     entry = CATALOGUE["scaled_dot_product_attention: saturated"]
     sizes = {"B": 1, "H": 2, "T_q": 1, "d_k": 4, "T_k": 4, "d_v": 4}
     for seed in range(12, 24):
@@ -552,7 +552,7 @@ def test_wrong_gradients_for_length_one_are_found(rng: np.random.Generator) -> N
         return x - np.mean(x, 0) / 2
 
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        axes = tuple(axis for axis in (0, 1) if x.shape[axis] == 1) or (0,)  # to where it was broadcast from
+        axes = tuple(axis for axis in (0, 1) if x.shape[axis] == 1) or (0,)  # to the shape before broadcasting
         return dy - np.mean(dy, axes, keepdims=True) / 2
 
     said = r"length 4 \(x \(3, 1\)\) the forward runs, but along a direction the gradient gives .*, but differences"
@@ -576,7 +576,7 @@ TARGET = np.arange(12).reshape(3, 4) / 7
 
 
 @pytest.mark.parametrize(("f", "vjp"), [
-    (lambda x: x - TARGET, lambda dy, x: dy),  # one row would be broadcast, and its gradient be summed
+    (lambda x: x - TARGET, lambda dy, x: dy),  # one row would be broadcast, and its gradient summed
     (lambda x: np.sum((x - TARGET) ** 2), lambda dy, x: 2 * dy * (x - TARGET)),
     (lambda x: np.mean(x, 0), lambda dy, x: np.tile(dy / 3, (3, 1))),
     (lambda x: np.mean(x, 0), lambda dy, x: np.broadcast_to(dy / 3, x.shape)),  # right for three rows

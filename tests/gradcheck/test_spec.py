@@ -1,7 +1,7 @@
-"""Specs: sizes agree by name, masks have rows that see nothing, ids repeat; a mistake in a spec is quoted.
+"""Specs: equal names give equal sizes, masks have rows of all False, ids repeat; a mistake in a spec is quoted.
 
-Arrays of each kind are what they are called, at every size, and special values come often enough. A seed makes the same
-example again, and one of 25 shows most mistakes at single values.
+Arrays of each kind have the property of their kind, at every size, and special values are frequent enough. A seed
+repeats its example, and 25 examples find most mistakes at single values.
 """
 
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_special_ids_are_sometimes_equal_or_extreme(rng: np.random.Generator) ->
     assert any(one.max() == 49 and one.min() == 0 for one in ids)
 
 
-# A place where a backward can be wrong, of which 25 examples must hold one.
+# Special values at which a backward can be wrong; 25 examples must contain each of them.
 PLACES = {
     "0.0": lambda x: ((x == 0) & ~np.signbit(x)).any(), "-0.0": lambda x: ((x == 0) & np.signbit(x)).any(),
     "1": lambda x: (x == 1).any(), "-1": lambda x: (x == -1).any(), "2": lambda x: (x == 2).any(),
@@ -283,7 +283,7 @@ def at_the_top(x: np.ndarray) -> np.ndarray:
     return np.asarray(x == x.max(-1, keepdims=True))
 
 
-# Where the derivative of x + x^3 is wrong by a tenth.
+# Places at which the derivative of x + x^3 is wrong by 0.1.
 PLANTED: dict[str, Place] = {
     "at zero": lambda x: x == 0,
     "at minus zero": lambda x: (x == 0) & np.signbit(x),

@@ -1,4 +1,4 @@
-"""Strategies for anyone's tests: arrays that agree, and failures that shrink to the smallest sizes."""
+"""Hypothesis strategies: sizes agree by name, and failures shrink to the smallest sizes."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_an_optional_argument_is_sometimes_absent() -> None:
 
 
 def seen_by(**options: Any) -> list[DrawnInputs]:
-    """What 100 examples hold."""
+    """All values that a function returns for 100 examples."""
     seen: list[DrawnInputs] = []
 
     @settings(max_examples=100, database=None, derandomize=True)

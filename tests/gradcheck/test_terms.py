@@ -1,4 +1,4 @@
-"""A number, a factor or a term by which a gradient is off is named, and so are right numbers in wrong places."""
+"""The diagnosis names a wrong number, factor or term, and right numbers in wrong places."""
 
 import re
 
@@ -178,7 +178,7 @@ def test_a_permutation_instead_of_its_inverse(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("factors", [np.full(5, 3.0), np.array([1.0, -1.0, 1.0, -1.0, 1.0])])
 def test_rows_similar_to_a_softmax_are_not_called_a_softmax(factors: np.ndarray, rng: np.random.Generator) -> None:
-    """Rows that sum to three; rows that sum to one, with negative numbers among them."""
+    """Rows that sum to three; rows that sum to one but contain negative numbers."""
     total = 1.0 if factors.min() > 0 else factors
 
     def shares(x: np.ndarray) -> np.ndarray:

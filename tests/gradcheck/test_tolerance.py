@@ -1,6 +1,6 @@
-"""What a backward returns is looked at before its numbers: NaN, shapes, changed arrays, and the round-off to allow.
+"""Before the comparison, gradients are validated: NaN, shapes, changed arrays. Then the round-off is measured.
 
-The tolerance excuses round-off, and not a gradient that is wrong at one point only and jumps there. A gradient in
+The tolerance allows round-off, but not a gradient that is wrong only at one point and jumps there. A gradient in
 float32 or float16 is compared with the same backward in float64, element by element.
 """
 
@@ -199,7 +199,7 @@ def test_a_backward_that_is_wrong_where_two_inputs_are_equal(reference: str) -> 
 
 
 def test_the_round_off_of_a_staircase_is_measured_farther_away() -> None:
-    """1 - p for a p of nearly 1: a few last bits of the logits move nothing, and yet half the digits are lost."""
+    """1 - p for p near 1: a few last bits of the logits change nothing, although half of the digits are lost."""
     for gap in (20.0, 23.5, 24.0, 26.0):
         inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
         gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
@@ -223,7 +223,7 @@ def test_a_solve_with_condition_1e7_is_judged_correctly(rng: np.random.Generator
 
 
 def test_a_derivative_known_to_few_digits_is_not_called_right() -> None:
-    """A function whose digits are noise, the same noise at every call."""
+    """A function with noise in its digits; the noise is equal in every call."""
     x = np.random.default_rng(0).standard_normal(4)
 
     def noisy(x: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Functions and Modules of PyTorch are checked as they are.
+"""Functions and Modules of PyTorch are checked without changes.
 
-Marked slow, since PyTorch is no part of what the tests install.
+The tests are marked slow, since they need PyTorch, which the tests do not install.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def power(torch: Any, factor: float = 1.0, forgets: bool = False) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_function_whose_first_outputs_have_no_gradient(torch: Any, dtype: str) -> None:
-    """Outputs of floats or integers that have no gradient, before one that is wrong: named, without a crash.
+    """Outputs without a gradient before an output whose gradient is wrong: the report names it, without a crash.
 
     Source: https://github.com/pytorch/pytorch/issues/194869
     """

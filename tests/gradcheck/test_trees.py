@@ -1,6 +1,6 @@
 """Trees are taken apart by name and put together in the same containers, and numbers keep their kinds.
 
-Gradients may come in any of the usual forms; otherwise one line says where a form is wrong.
+Gradients may have any of the usual forms; for a wrong form, one line gives its place.
 """
 
 import re
