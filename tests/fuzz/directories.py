@@ -24,7 +24,7 @@ RUN = ["--layers=1", "--heads=2", "--d-model=8", "--batch=4", "--warmup=3", f"--
 RUN += ["--workers=1", "--log-every=1", "--eval-every=6", f"--save-every={SAVE_EVERY}", "--context=8"]
 RUN += ["--text=text.txt"]
 TEXT = "one fish two fish red fish blue fish. " * 10
-LETTER = "nobody's but mine\n"  # a file outside the directory of the run
+LETTER = "private\n"  # a file outside the directory of the run
 ODD_LINES: tuple[object, ...] = (
     [], 7, "step", *({"step": step, "loss": 1.0} for step in (10**400, 2**63, -5, True, "6", None, 0, 3)), {"step": 4},
     *({"step": 3, "loss": loss} for loss in ("x", None, [1], {"a": 1}, 10**400, 1e308, -1e308, float("nan"), True)),
@@ -39,7 +39,7 @@ def short_texts() -> None:
     text.IN_MEMORY = 100
 
 
-def deadly_save(number: int, line: int) -> Callable[[], None]:
+def kill_during_save(number: int, line: int) -> Callable[[], None]:
     """A child kills itself at this line of this save."""
 
     def prepare() -> None:
@@ -48,7 +48,7 @@ def deadly_save(number: int, line: int) -> Callable[[], None]:
     return prepare
 
 
-def quick_neighbour(target: Path) -> Callable[[], None]:
+def link_in_time(target: Path) -> Callable[[], None]:
     """Another user of the directory guesses each temporary name, and creates a link of this name in time."""
 
     def prepare() -> None:
@@ -64,7 +64,7 @@ def quick_neighbour(target: Path) -> Callable[[], None]:
     return prepare
 
 
-def slow_machine() -> None:
+def slow_start() -> None:
     """Slow down the code before a run has its directory, so that other runs can interfere."""
     make = Trainer.__init__
 
@@ -133,7 +133,7 @@ def whole() -> Any:
     return found
 
 
-def same_as_whole(run: Path, log: bool = True) -> bool:
+def same_as_undisturbed(run: Path, log: bool = True) -> bool:
     """Whether the result of a run is equal, bit for bit; without a log, only in the last checkpoint."""
     if log:
         return same(result(run), whole())

@@ -112,7 +112,7 @@ def _aside(text: str) -> None:
         os.write(2, text.encode("utf-8", "backslashreplace"))
 
 
-def nobody() -> None:
+def drop_root() -> None:
     """Give up root rights, which would allow writing everywhere."""
     if os.geteuid() == 0:
         os.setgroups([])

@@ -42,7 +42,7 @@ def bounded(seconds: float, megabytes: int = 3000) -> Iterator[None]:
     """
 
     def over(*_: Any) -> None:
-        raise Finding(f"no answer after {seconds:g} seconds")
+        raise Finding(f"no result after {seconds:g} seconds")
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again, if the interrupted code continued
@@ -65,7 +65,7 @@ def less_memory(megabytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-def own_words(error: BaseException, names: set[str]) -> bool:
+def require_our_error(error: BaseException, names: set[str]) -> bool:
     """Require that the error is one line, contains one of these names, and was raised by this package.
 
     Raises: Finding, with the broken rule.
@@ -74,12 +74,12 @@ def own_words(error: BaseException, names: set[str]) -> bool:
     if not isinstance(error, (TypeError, ValueError)):
         raise Finding(f"{kind}: {said[:200]} at {place(error)}") from error
     if not raised_by_us(error):
-        raise Finding(f"not in our own words: {kind}: {said[:200]} at {place(error)}") from error
+        raise Finding(f"not one of our errors: {kind}: {said[:200]} at {place(error)}") from error
     if "\n" in said or len(said) > LINE:
-        raise Finding(f"no single line of at most {LINE} characters: {said[:200]!r}") from error
+        raise Finding(f"not a single line of at most {LINE} characters: {said[:200]!r}") from error
     words = set(re.findall(r"[a-z_][a-z_0-9]*", said.lower()))
     if not words & ({name.lower() for name in names} | PUBLIC):
-        raise Finding(f"names neither the function nor an argument: {said!r}") from error
+        raise Finding(f"without the name of the function or of an argument: {said!r}") from error
     return True
 
 
@@ -101,7 +101,7 @@ def place(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).relative_to(PACKAGE)}:{frames[-1].lineno}" if frames else "nowhere in ours"
 
 
-def quietly(use: Callable[..., Any], strictly: bool, **arguments: Any) -> Any:
+def call_without_warnings(use: Callable[..., Any], strictly: bool, **arguments: Any) -> Any:
     """Call a function. Warnings are errors; RuntimeWarnings only with `strictly`, since inf - inf may warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -124,11 +124,11 @@ def judge(answer: bytes) -> None:
     if took > LIMIT + START:
         raise Finding(f"graded after {took:.0f} seconds, with a limit of {LIMIT:g}")
     if "Traceback" in grade.text or len(grade.text) > 20_000 or any(ord(c) < 32 and c != "\n" for c in grade.text):
-        raise Finding(f"no words for a student ({len(grade.text)} letters): {grade.text[:500]!r}")
+        raise Finding(f"not a text for a student ({len(grade.text)} characters): {grade.text[:500]!r}")
     left = still_running(mark)
     if left:
         subprocess.run(["kill", "-9", *map(str, left)], check=False)
-        raise Finding(f"{len(left)} processes of the answer go on after the grading")
+        raise Finding(f"{len(left)} processes of the answer still run after the grading")
 
 
 def still_running(mark: str) -> list[int]:

@@ -15,7 +15,17 @@ from numpy_attention import inside
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.problem import is_float
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.judging import Finding, alike, bounded, finite, foreign, moderate, own_words, place, quietly
+from tests.fuzz.judging import (
+    Finding,
+    alike,
+    bounded,
+    call_without_warnings,
+    finite,
+    foreign,
+    moderate,
+    place,
+    require_our_error,
+)
 from tests.fuzz.made import COVERED_BY, MADE
 from tests.fuzz.odd_values import ALL, HUGE, LAYOUTS, NATIVE, WILD, make_odd, odd_names, plain
 from tests.fuzz.subjects import MADE as MADE_OF_Y
@@ -77,7 +87,7 @@ def test_every_public_name_is_attacked() -> None:
     attacked |= {f"{name}_backward" for name in attacked}
     assert PUBLIC <= attacked
     for name in MADE:
-        quietly(MADE[name]().use, True, **MADE[name]().good)
+        call_without_warnings(MADE[name]().use, True, **MADE[name]().good)
 
 
 @attack(count=400)
@@ -176,25 +186,25 @@ def judge(name: str, changes: Changes) -> None:
     )
     arrays_before = {key: copy.deepcopy(value) for key, value in arguments.items() if is_array(value)}
     names = {*one.names, *(str(odd[key]) for key in odd if one.kinds[key] == "text")}
-    result = tried(names, lambda: quietly(one.use, strictly, **arguments), bool(HUGE & oddities), wild)
+    result = tried(names, lambda: call_without_warnings(one.use, strictly, **arguments), bool(HUGE & oddities), wild)
     if result is None:
         return
     for argument, how in changes:
         if argument != ALL:
-            _accepted(one, argument, how, odd[argument])
+            _require_valid_number(one, argument, how, odd[argument])
     if not alike({key: arguments[key] for key in arrays_before}, arrays_before):
         raise Finding("an argument was changed")
     twin = {**arguments, **{argument: plain(value, one.good[argument]) for argument, value in odd.items()}}
     try:
-        right = quietly(one.use, strictly, **twin)
+        right = call_without_warnings(one.use, strictly, **twin)
     except Exception as error:
-        raise Finding(f"taken, but plainly written refused: {error}") from error
-    if not alike(result, right) and (not LAYOUTS.keys() & oddities or _steady(arguments)):
-        raise Finding("another result than for the same numbers plainly written")
+        raise Finding(f"accepted, but refused as a plain array: {error}") from error
+    if not alike(result, right) and (not LAYOUTS.keys() & oddities or _small_round_off(arguments)):
+        raise Finding("a different result than for a plain array of equal values")
     if foreign(result):
-        raise Finding("an array of a foreign class came out")
+        raise Finding("the result contains an array of another class")
     if strictly and not finite(result):
-        raise Finding("finite numbers in, NaN or infinity out")
+        raise Finding("NaN or infinity for finite inputs")
     tally("arrays", "right")
 
 
@@ -208,12 +218,12 @@ def judge_empty(name: str, size: str) -> None:
     except Exception as error:
         if place(error).startswith(("catalogue", "gradcheck")):
             return  # the entry cannot be drawn with this size
-        own_words(error, {CATALOGUE[name].covers})
+        require_our_error(error, {CATALOGUE[name].covers})
         tally("arrays: zero sizes", "refused")
         return
-    result = tried(one.names, lambda: quietly(one.use, True, **one.good), kind="arrays: zero sizes")
+    result = tried(one.names, lambda: call_without_warnings(one.use, True, **one.good), kind="arrays: zero sizes")
     if result is not None and not finite(result):
-        raise Finding("an empty array in, NaN out")
+        raise Finding("NaN for an empty array")
 
 
 def tried(
@@ -238,18 +248,18 @@ def tried(
         elif wild and isinstance(error, BY_PYTHON):
             tally(kind, "refused, by Python perhaps")
         else:
-            own_words(error, names)
+            require_our_error(error, names)
             tally(kind, "refused")
     return None
 
 
-def _steady(arguments: dict[str, Any]) -> bool:
+def _small_round_off(arguments: dict[str, Any]) -> bool:
     """Whether round-off, which depends on the memory layout, stays small: it decides a softmax of scores times 1e18."""
     numbers = [value for value in arguments.values() if isinstance(value, (int, float))]
     return moderate(arguments) and all(abs(value) <= 1e6 for value in numbers)
 
 
-def _accepted(one: Subject, argument: str, how: str, odd: Any) -> None:
+def _require_valid_number(one: Subject, argument: str, how: str, odd: Any) -> None:
     """Require that an invalid number is refused, whatever the result is."""
     kind = one.kinds[argument]
     if kind not in ("whole", "number") or argument in ANYTHING or (odd is None and argument in one.optional):
@@ -257,8 +267,8 @@ def _accepted(one: Subject, argument: str, how: str, odd: Any) -> None:
     value = float(odd) if isinstance(odd, np.longdouble) else plain(odd, 0)
     whole = kind == "whole" and not one.names & FORMULAS
     if not isinstance(value, int if whole else (int, float)) and how != "Fraction":
-        raise Finding(f"{argument} = {odd!r} is taken for a {kind} number")
+        raise Finding(f"{argument} = {odd!r} is accepted as a {kind} number")
     if value != value:
-        raise Finding(f"{argument} = nan is taken")
+        raise Finding(f"{argument} = nan is accepted")
     if value < 0 and argument in NEVER_NEGATIVE:
-        raise Finding(f"{argument} = {odd!r} is taken, though it is below 0")
+        raise Finding(f"{argument} = {odd!r} is accepted, although it is below 0")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from numpy_attention.gradcheck import GradientError, Report, gradcheck
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.judging import PACKAGE, Finding, alike, bounded, own_words
+from tests.fuzz.judging import PACKAGE, Finding, alike, bounded, require_our_error
 from tests.fuzz.odd_values import KINDS, LAYOUTS, SHAPES, VALUES, Subclass, make_odd
 
 X = np.random.default_rng(2).standard_normal((2, 3))
@@ -179,7 +179,7 @@ def test_the_checker_reports_or_refuses_odd_problems(problem: tuple[str, str, st
     given = copy.deepcopy(INPUTS[problem[2]])
     judge(*problem, given)
     if problem[2] != "cyclic" and not alike(given, INPUTS[problem[2]]):
-        raise Finding("the caller's arrays are not as they were")
+        raise Finding("the arrays of the caller have changed")
 
 
 def judge(forward: str, backward: str, inputs: str, options: str, given: Any) -> None:
@@ -193,7 +193,7 @@ def judge(forward: str, backward: str, inputs: str, options: str, given: Any) ->
             report = gradcheck(FORWARDS[forward], BACKWARDS[backward], given, **OPTIONS[options])
     except GradientError as error:
         if not str(error).startswith("gradcheck"):
-            raise Finding(f"a report that does not begin with its name: {str(error)[:200]!r}") from error
+            raise Finding(f"a report that does not begin with gradcheck and a name: {str(error)[:200]!r}") from error
         tally("the checker", "reported")
     except Theirs:
         tally("the checker", "raised what the function raised")
@@ -208,7 +208,7 @@ def judge(forward: str, backward: str, inputs: str, options: str, given: Any) ->
         if isinstance(error, (TypeError, ValueError)) and WILD & {options, inputs, backward}:
             tally("the checker", "refused, by Python perhaps")
             return
-        own_words(error, NAMES)
+        require_our_error(error, NAMES)
         tally("the checker", "refused")
     else:
         if not isinstance(report, Report) or not report.ok:

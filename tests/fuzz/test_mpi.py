@@ -108,7 +108,7 @@ def test_ranks_resume_after_one_was_killed(rank: int, name: str, seconds: float)
         tally("ranks: killed", "right" if code == 0 else "killed")
         code, said = Ranks(place, *place.arguments()).ended()
         assert code == 0, said
-        assert same(result(place.run), whole()), "another run than the one that nobody disturbed"
+        assert same(result(place.run), whole()), "the result differs from an undisturbed run"
         tally("ranks: go on", "right")
     finally:
         place.leave()

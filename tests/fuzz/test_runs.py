@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy_attention.runs import checkpoint
 from tests.fuzz import directories, processes
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.directories import FILES, ODD_LINES, REPLACEMENTS, RUN, STEPS, Directory, same_as_whole
-from tests.fuzz.inside import disk_of, nobody
+from tests.fuzz.directories import FILES, ODD_LINES, REPLACEMENTS, RUN, STEPS, Directory, same_as_undisturbed
+from tests.fuzz.inside import disk_of, drop_root
 from tests.fuzz.processes import Child, Outcome, judge
 
 pytestmark = processes.here
@@ -49,7 +49,7 @@ class Story:
         self.ended(child, "killed at any time", {0, 2, -9} if self.spoiled else {0, -9})
 
     def killed_in_a_save(self, save: int, line: int) -> None:
-        child = self.place.start(directories.deadly_save(save, line))
+        child = self.place.start(directories.kill_during_save(save, line))
         self.ended(child, "killed in a save", {0, 2, -9} if self.spoiled else {0, -9})
 
     def told_to_stop(self, name: str, again: bool, seconds: float) -> None:
@@ -74,7 +74,7 @@ class Story:
         """Several runs in one directory: the others are refused, and the first run is not disturbed."""
         new, arguments, children = self.is_new(), self.place.arguments(), []
         for _ in range(count):
-            children.append(self.place.start(directories.slow_machine, arguments))
+            children.append(self.place.start(directories.slow_start, arguments))
             time.sleep(seconds)
         ended = [self.ended(child, "at once", ENDS) for child in children]
         codes = [outcome.code for outcome in ended]
@@ -82,19 +82,19 @@ class Story:
             for outcome in ended:
                 assert "cannot write" not in outcome.said(), f"one run is in the other's way: {outcome.said()}"
             assert codes.count(0) == 1 or (codes.count(0) and not new), f"of {count} runs in one directory {codes}"
-            assert same_as_whole(self.run), "two runs at once have come to something else than one"
+            assert same_as_undisturbed(self.run), "two runs at once differ from one run"
 
     def at_once_without_a_name(self, seconds: float) -> None:
         """Two runs without a name in the same second: each gets a directory."""
         children = []
         for _ in range(2):
-            children.append(self.place.start(directories.slow_machine, ["train", *RUN]))
+            children.append(self.place.start(directories.slow_start, ["train", *RUN]))
             time.sleep(seconds)
         for child in children:
             self.ended(child, "at once without a name", {0})
         found = list((self.place.top / "runs").iterdir())
         assert len(found) == 2, "two runs in one directory"
-        assert all(map(same_as_whole, found))
+        assert all(map(same_as_undisturbed, found))
         shutil.rmtree(self.place.top / "runs")
 
     def begun(self) -> None:
@@ -108,7 +108,7 @@ class Story:
     def goes_on(self) -> None:
         outcome = self.ended(self.place.start(), "goes on", ENDS if self.spoiled - HARMLESS else {0})
         if outcome.code == 0:
-            assert same_as_whole(self.run, log=not self.spoiled), "another run than the one that nobody disturbed"
+            assert same_as_undisturbed(self.run, log=not self.spoiled), "the result differs from an undisturbed run"
 
     def disk_full(self, room: int) -> None:
         self.ended(self.place.start(disk_of(room)), "full disk", ENDS)
@@ -117,14 +117,14 @@ class Story:
         self.run.mkdir(exist_ok=True)
         before = self.run.stat().st_mode
         self.run.chmod(mode)
-        child = self.place.start(nobody)
+        child = self.place.start(drop_root)
         try:
             self.ended(child, "no permission", ENDS)
         finally:
             self.run.chmod(before)
 
     def links_in_time(self) -> None:
-        self.ended(self.place.start(directories.quick_neighbour(self.place.top / "letter")), "links", ENDS)
+        self.ended(self.place.start(directories.link_in_time(self.place.top / "letter")), "links", ENDS)
 
     def damaged(self, name: str, kind: int, seed: int) -> None:
         self.begun()
