@@ -149,9 +149,9 @@ def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
     if hidden:
         return hidden
     if where:
-        there = _there(report, evidence, terms)
-        mistake = f"wrong just where {where}" + (f", and there {there}" if there else "")
-        return Relation(f"just where {where}", mistake, weak=not there)
+        inside = _of_wrong_elements(report, evidence, terms)
+        mistake = f"wrong just where {where}" + (f", and there {inside}" if inside else "")
+        return Relation(f"just where {where}", mistake, weak=not inside)
     if not seen.all() or not enough:
         return None
     mistake = _by_element(report, seen, evidence, terms)
@@ -160,9 +160,9 @@ def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
     relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
     if relation:
         return relation
-    there = _there(report, evidence, terms) if found.startswith(("only", "the diagonal")) else ""
+    inside = _of_wrong_elements(report, evidence, terms) if found.startswith(("only", "the diagonal")) else ""
     part = found.removeprefix("only ") if "diagonal" in found else f"in {found.removeprefix('only ')}"
-    return Relation(found, f"wrong only {part}, and there {there}") if there else None
+    return Relation(found, f"wrong only {part}, and there {inside}") if inside else None
 
 
 def _is_one_place(found: str) -> bool:
@@ -187,7 +187,7 @@ def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | No
     return Relation("not zero where it must be", f"wrong only where the gradient must be zero: {what}")
 
 
-def _there(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
+def _of_wrong_elements(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
     """The mistake in the wrong elements alone; "" if no relation explains them."""
     part = report.wrong
     analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
