@@ -79,7 +79,7 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
             first = (name, dtype)
         elif dtype != first[1]:
             fix = f"convert it: {name}.astype({first[0]}.dtype)"
-            raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, fix)
+            raise dtype_error(op, name, f"{first[1]}, the dtype of {first[0]}", dtype, fix)
 
 
 def require_arrays(op: str, argument: str, arrays: object, counts: tuple[str, ...] = (), written: bool = False) -> None:

@@ -55,7 +55,7 @@ def test_numbers_of_numpy_are_arrays() -> None:
 
 def test_floats_of_one_dtype_and_none_for_what_is_not_given() -> None:
     require_float("op", optional="w", x=np.ones(2), w=None, b=np.ones(3))
-    with pytest.raises(TypeError, match=r"b must be float64 as x is, got float32; convert it: b\.astype"):
+    with pytest.raises(TypeError, match=r"b must be float64, the dtype of x, got float32; convert it: b\.astype"):
         require_float("op", x=np.ones(2), b=np.ones(3, np.float32))
     with pytest.raises(TypeError, match="op: w must be an array of floats, got NoneType"):
         require_float("op", x=np.ones(2), w=None)

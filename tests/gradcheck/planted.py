@@ -22,7 +22,7 @@ def caught(op: Backward, backward: Backward, inputs: Any, **options: Any) -> tup
     return message, failure.value.report
 
 
-def told(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) -> str:
+def diagnosis_of(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) -> str:
     """The diagnosis; the check must fail."""
     with pytest.raises(GradientError) as failure:
         gradcheck_vjp(f, vjp, inputs)
@@ -30,7 +30,7 @@ def told(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) ->
     return failure.value.report.diagnosis
 
 
-def spoilt(backward: Backward, spoil: Callable[[np.ndarray], np.ndarray], which: int = 0) -> Backward:
+def with_mistake(backward: Backward, spoil: Callable[[np.ndarray], np.ndarray], which: int = 0) -> Backward:
     """A backward with a mistake in gradient number `which`."""
 
     def wrong(dy: np.ndarray, cache: Any) -> Any:

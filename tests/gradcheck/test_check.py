@@ -142,14 +142,14 @@ def test_noise_between_two_calls_is_refused(rng: np.random.Generator) -> None:
         gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))
 
 
-@pytest.mark.parametrize(("vjp", "words"), [
+@pytest.mark.parametrize(("vjp", "text"), [
     (lambda dy, x: None, r"no gradient for the argument x; if x has no gradient, pass no_gradient=\['x'\]"),
     (lambda dy, x: {"dx": dy}, "a gradient called 'dx'; the names must be those of arguments: x"),
     (lambda dy, x: {}, "no gradient for the argument x"),
     (lambda dy, x: dy * (1 + 1j), "dx is complex, but x is real"),
 ], ids=["none", "name", "missing", "complex"])
-def test_missing_gradients_are_refused(vjp: Any, words: str) -> None:
-    with pytest.raises(GradientError, match=words):
+def test_missing_gradients_are_refused(vjp: Any, text: str) -> None:
+    with pytest.raises(GradientError, match=text):
         gradcheck_vjp(lambda x: x * 1.0, vjp, (np.arange(3.0),))
 
 
@@ -171,9 +171,9 @@ def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
     x = np.random.default_rng(width).standard_normal((3, width))
     x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
     forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
-    calls, told = counted(forward, backward, x, exhaustive=exhaustive, reference=reference)
-    assert 0 < told < calls
-    return calls - told
+    calls, reported = counted(forward, backward, x, exhaustive=exhaustive, reference=reference)
+    assert 0 < reported < calls
+    return calls - reported
 
 
 @pytest.mark.parametrize("reference", ["complex", "differences", "both"])

@@ -10,7 +10,7 @@ from tests.benchmarks.planted_errors import Planted, planted
 CASES = list(planted())
 
 
-def words(text: str) -> str:
+def without_numbers(text: str) -> str:
     """The text without its numbers, whose last digits depend on the machine."""
     return re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?\s*", "# ", text)
 
@@ -25,14 +25,14 @@ def on_the_page(case: Planted) -> str:
 def test_reports_match_the_page_of_checkers(case: Planted) -> None:
     assert ours(case.f, case.right, case.inputs) == ""
     said = ours(case.f, case.wrong, case.inputs)
-    assert words(shortened(said)) == words(on_the_page(case))
+    assert without_numbers(shortened(said)) == without_numbers(on_the_page(case))
 
 
 @pytest.mark.slow
 def test_the_report_for_one_element_of_a_million_matches_the_page() -> None:
     case = CASES[0]
     assert ours(case.f, case.right, case.inputs) == ""
-    assert words(shortened(ours(case.f, case.wrong, case.inputs))) == words(on_the_page(case))
+    assert without_numbers(shortened(ours(case.f, case.wrong, case.inputs))) == without_numbers(on_the_page(case))
 
 
 def test_every_planted_error_has_its_row_and_we_catch_them_all() -> None:

@@ -42,15 +42,15 @@ def test_the_size_of_the_complex_step_does_not_matter(power: int) -> None:
     assert step.along("x", slice(0, 1), np.ones(1))[0] == pytest.approx(expected, rel=1e-14)
 
 
-@pytest.mark.parametrize(("f", "words"), [
+@pytest.mark.parametrize(("f", "text"), [
     (lambda x: np.floor(2 * x), "TypeError"),
     (lambda x: x.astype(np.float32), "ComplexWarning"),
     (lambda x: np.sqrt(x) if np.isrealobj(x) else np.sqrt(x) + 1, "a different result"),
     (lambda x: x if np.isrealobj(x) else x + 0.5j, "returns complex numbers for real inputs"),
     (lambda x: x[:2] if np.isrealobj(x) else x, "a different result"),
 ], ids=["floor", "cast", "branch", "imaginary", "shape"])
-def test_an_impossible_complex_step_gives_a_reason(f: Any, words: str) -> None:
-    with pytest.raises(NoComplexStep, match=words):
+def test_an_impossible_complex_step_gives_a_reason(f: Any, text: str) -> None:
+    with pytest.raises(NoComplexStep, match=text):
         step_of(f, x=np.array([1.0, 2.0, 3.0]))
 
 

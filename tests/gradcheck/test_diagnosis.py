@@ -10,13 +10,13 @@ from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_
 from numpy_attention.gradcheck.diagnosis import diagnose
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.layers import Embedding, LayerNorm, Linear
-from tests.gradcheck.planted import caught, spoilt, times
+from tests.gradcheck.planted import caught, times, with_mistake
 
 
 def test_only_the_last_row(rng: np.random.Generator) -> None:
     x = rng.standard_normal((4, 5))
     factors = np.concatenate([np.ones((3, 5)), np.exp(rng.standard_normal((1, 5)))])
-    message, report = caught(ops.softmax, spoilt(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
+    message, report = caught(ops.softmax, with_mistake(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
     assert report.arguments["x"].worst[0] == 3
     assert "only the last place along axis 0" in message
     assert "end one place early" in message
@@ -190,7 +190,7 @@ def test_sign(rng: np.random.Generator) -> None:
 
 def test_transposed_square_matrix(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((2, 4)), rng.standard_normal((4, 4))
-    message, report = caught(ops.linear, spoilt(ops.linear_backward, lambda dw: dw.T, 1), {"x": x, "w": w})
+    message, report = caught(ops.linear, with_mistake(ops.linear_backward, lambda dw: dw.T, 1), {"x": x, "w": w})
     assert [argument.symbol for argument in report.arguments.values() if argument.wrong.any()] == ["dw"]
     assert "dw: transposed" in message
 
@@ -203,7 +203,7 @@ def test_factor_two(rng: np.random.Generator) -> None:
 
 def test_mean_in_place_of_the_batch_sum(rng: np.random.Generator) -> None:
     x, w, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 5)), rng.standard_normal(5)
-    message, _ = caught(ops.linear, spoilt(ops.linear_backward, times(1 / 3), 2), {"x": x, "w": w, "b": b})
+    message, _ = caught(ops.linear, with_mistake(ops.linear_backward, times(1 / 3), 2), {"x": x, "w": w, "b": b})
     assert "divided by 3 (axis 0 of x) once too often" in message
 
 
@@ -267,12 +267,12 @@ def test_the_variance_path_of_a_norm(rng: np.random.Generator) -> None:
 
 def test_the_scale_left_out(rng: np.random.Generator) -> None:
     q, k, v = rng.standard_normal((3, 4)), rng.standard_normal((5, 4)), rng.standard_normal((5, 6))
-    wrong = spoilt(ops.scaled_dot_product_attention_backward, times(2.0), 1)  # d_k = 4, so 1/scale is 2
+    wrong = with_mistake(ops.scaled_dot_product_attention_backward, times(2.0), 1)  # d_k = 4, so 1/scale is 2
     message, report = caught(ops.scaled_dot_product_attention, wrong, {"q": q, "k": k, "v": v})
     assert report.arguments["k"].wrong.any()
     assert not report.arguments["q"].wrong.any()
     assert "constant factor 2" in message
-    message, _ = caught(ops.scaled_dot_product_attention, spoilt(wrong, times(0.3), 0), (q, k, v), scale=0.3)
+    message, _ = caught(ops.scaled_dot_product_attention, with_mistake(wrong, times(0.3), 0), (q, k, v), scale=0.3)
     assert "scale is applied once too often" in message
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, Report, gradcheck, gradcheck_vjp
-from tests.gradcheck.planted import caught, spoilt, times
+from tests.gradcheck.planted import caught, times, with_mistake
 
 
 def test_one_of_twelve_softmax_elements_off_by_one_percent(rng: np.random.Generator) -> None:
     for index in np.ndindex(3, 4):
         x = rng.standard_normal((3, 4))
-        message, report = caught(ops.softmax, spoilt(ops.softmax_backward, times(1.01, index)), {"x": x})
+        message, report = caught(ops.softmax, with_mistake(ops.softmax_backward, times(1.01, index)), {"x": x})
         assert report.arguments["x"].worst == index
         assert report.arguments["x"].wrong.sum() == 1
         assert "a single element" in message
@@ -29,7 +29,7 @@ def test_one_of_twelve_softmax_elements_off_by_one_percent(rng: np.random.Genera
 def test_float32_gradients_off_by_a_thousandth(rng: np.random.Generator, index: Any) -> None:
     x = rng.standard_normal((3, 5)).astype(np.float32)
     gradcheck(ops.gelu, ops.gelu_backward, {"x": x})
-    _, report = caught(ops.gelu, spoilt(ops.gelu_backward, times(1.001, index)), {"x": x})
+    _, report = caught(ops.gelu, with_mistake(ops.gelu_backward, times(1.001, index)), {"x": x})
     assert report.arguments["x"].wrong[1, 2]
 
 
@@ -226,7 +226,7 @@ def test_two_wrong_elements_do_not_cancel(rng: np.random.Generator) -> None:
         grad[50, 60] -= 0.01
         return grad
 
-    _, report = caught(ops.silu, spoilt(ops.silu_backward, spoil), {"x": x})
+    _, report = caught(ops.silu, with_mistake(ops.silu_backward, spoil), {"x": x})
     assert {tuple(index) for index in np.argwhere(report.arguments["x"].wrong)} == {(3, 4), (50, 60)}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import gradcheck
-from tests.gradcheck.planted import caught, told
+from tests.gradcheck.planted import caught, diagnosis_of
 
 
 def leaking(dy: np.ndarray, cache: Any) -> Any:
@@ -144,8 +144,8 @@ def test_a_vector_of_ones_is_named_only_if_other_constants_are_not_right(rng: np
         sums = np.flip(np.cumsum(np.flip(dy * t, 1), 1), 1)
         return sums * np.cos(x), (dy * np.cumsum(np.sin(x) * t, axis=1) + sums * np.sin(x)).sum(0)
 
-    words = told(scaled, missing, x, t)
-    assert "t is left out" in words or "right when t is all ones, wrong when it is all 1.37" in words
+    diagnosis = diagnosis_of(scaled, missing, x, t)
+    assert "t is left out" in diagnosis or "right when t is all ones, wrong when it is all 1.37" in diagnosis
 
 
 def test_a_vector_applied_at_the_wrong_place(rng: np.random.Generator) -> None:
@@ -157,15 +157,15 @@ def test_a_vector_applied_at_the_wrong_place(rng: np.random.Generator) -> None:
         inner = np.flip(np.cumsum(np.flip(dy * (1 - y * y), 1), 1), 1)
         return inner * t, (dy * y).sum(0)
 
-    words = told(after, before, rng.standard_normal((3, 5)), rng.standard_normal(5))
-    assert "right when t has one value everywhere, else wrong: t is applied at the wrong place" in words
+    diagnosis = diagnosis_of(after, before, rng.standard_normal((3, 5)), rng.standard_normal(5))
+    assert "right when t has one value everywhere, else wrong: t is applied at the wrong place" in diagnosis
 
 
 def test_a_wrong_branch_is_not_explained_by_ones(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.asarray(dy * 2 * x * np.where(x < 0, np.sin(7 * x), 1))
 
-    assert "all ones" not in told(lambda x: x * x, vjp, rng.standard_normal(9))
+    assert "all ones" not in diagnosis_of(lambda x: x * x, vjp, rng.standard_normal(9))
 
 
 def test_a_missing_transpose_inside_a_function(rng: np.random.Generator) -> None:
@@ -176,8 +176,8 @@ def test_a_missing_transpose_inside_a_function(rng: np.random.Generator) -> None
         d = dy * (1 - np.tanh(x @ w) ** 2)
         return d @ w, x.T @ d
 
-    words = told(f, vjp, rng.standard_normal((3, 4)), rng.standard_normal((4, 4)))
-    assert "right when w is symmetric, else wrong: is a transpose of w missing" in words
+    diagnosis = diagnosis_of(f, vjp, rng.standard_normal((3, 4)), rng.standard_normal((4, 4)))
+    assert "right when w is symmetric, else wrong: is a transpose of w missing" in diagnosis
 
 
 def test_a_kernel_that_is_not_reversed(rng: np.random.Generator) -> None:
@@ -190,8 +190,8 @@ def test_a_kernel_that_is_not_reversed(rng: np.random.Generator) -> None:
             dx[:, j:j + 6] += k[2 - j] * dy
         return dx, np.stack([(dy * x[:, j:j + 6]).sum() for j in range(3)])
 
-    words = told(f, vjp, rng.standard_normal((2, 8)), rng.standard_normal(3))
-    assert "right when k is the same forwards and backwards along axis 0" in words
+    diagnosis = diagnosis_of(f, vjp, rng.standard_normal((2, 8)), rng.standard_normal(3))
+    assert "right when k is the same forwards and backwards along axis 0" in diagnosis
 
 
 def test_a_mask_that_is_inverted_in_the_backward(rng: np.random.Generator) -> None:
@@ -203,7 +203,7 @@ def test_a_mask_that_is_inverted_in_the_backward(rng: np.random.Generator) -> No
     def upside_down(dy: np.ndarray, x: np.ndarray, keep: np.ndarray) -> np.ndarray:
         return np.where(keep, 0.0, dy * np.cos(x))
 
-    message = told(f, upside_down, rng.standard_normal((3, 5)), keep)
+    message = diagnosis_of(f, upside_down, rng.standard_normal((3, 5)), keep)
     assert "right with ~keep in place of keep: the backward inverts keep" in message
 
 
@@ -216,7 +216,7 @@ def test_a_mask_that_hides_a_term_only_in_the_backward(rng: np.random.Generator)
     def too_much(dy: np.ndarray, x: np.ndarray, add: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.where(keep, dy, 0.0), np.where(keep, dy * np.cos(add), 0.0)
 
-    message = told(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
+    message = diagnosis_of(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
     assert "the backward returns zero where keep is False, but the gradient is not zero there" in message
 
 

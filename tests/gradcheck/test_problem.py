@@ -85,7 +85,7 @@ def test_a_vjp_draws_the_mask_of_its_function(rng: np.random.Generator) -> None:
 GOOD: dict[str, Any] = {"seed": 0, "reference": "both", "rtol": 0.0, "atol": 0.0}
 
 
-@pytest.mark.parametrize(("option", "value", "kind", "words"), [
+@pytest.mark.parametrize(("option", "value", "kind", "text"), [
     ("seed", -1, ValueError, "seed must be a whole number, 0 or more, got -1"),
     ("seed", "x", TypeError, "seed must be a whole number, 0 or more, got 'x'"),
     ("seed", True, TypeError, "seed must be a whole number, 0 or more, got True"),
@@ -100,9 +100,9 @@ GOOD: dict[str, Any] = {"seed": 0, "reference": "both", "rtol": 0.0, "atol": 0.0
     ("reference", ["both"], ValueError, "reference must be one of both, complex, differences, got ['both']"),
 ])
 def test_invalid_options_are_refused_in_one_line(
-    option: str, value: Any, kind: type[Exception], words: str
+    option: str, value: Any, kind: type[Exception], text: str
 ) -> None:
-    with pytest.raises(kind, match=re.escape(f"gradcheck f: {words}")) as error:
+    with pytest.raises(kind, match=re.escape(f"gradcheck f: {text}")) as error:
         checked("f", **{**GOOD, option: value})
     assert len(str(error.value)) < 120
 
@@ -120,12 +120,12 @@ def test_every_check_refuses_invalid_options_before_any_call() -> None:
 
     bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"reference": None}]
     for wrong in bad:
-        words = f"gradcheck .*: {next(iter(wrong))} must be"
-        with pytest.raises(ValueError, match=words):
+        text = f"gradcheck .*: {next(iter(wrong))} must be"
+        with pytest.raises(ValueError, match=text):
             gradcheck(called, called, {"x": np.ones(2)}, **wrong)
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=text):
             gradcheck_vjp(called, called, {"x": np.ones(2)}, **wrong)
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=text):
             gradcheck_layer(Layer(), {"x": np.ones(2)}, **wrong)
 
 

@@ -6,12 +6,12 @@ import pytest
 from numpy_attention import ops
 from numpy_attention.gradcheck import gradcheck
 from numpy_attention.gradcheck.report import ArgumentReport, Report
-from tests.gradcheck.planted import caught, spoilt, times
+from tests.gradcheck.planted import caught, times, with_mistake
 
 
 def test_the_seed_repeats_the_report(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
-    wrong = spoilt(ops.softmax_backward, times(1.01, (0, 1)))
+    wrong = with_mistake(ops.softmax_backward, times(1.01, (0, 1)))
     first, second, other = (caught(ops.softmax, wrong, {"x": x}, seed=seed)[0] for seed in (5, 5, 6))
     assert first == second != other
 
@@ -27,7 +27,7 @@ def test_a_right_gradient_is_reported_in_two_lines(rng: np.random.Generator) -> 
 
 def test_a_report_shows_the_worst_element_and_right_gradients(rng: np.random.Generator) -> None:
     inputs = {"x": rng.standard_normal((3, 4)), "w": rng.standard_normal((4, 5))}
-    message, report = caught(ops.linear, spoilt(ops.linear_backward, times(3.0, (2, 1)), 1), inputs)
+    message, report = caught(ops.linear, with_mistake(ops.linear_backward, times(3.0, (2, 1)), 1), inputs)
     (wrong,) = report.wrong
     assert wrong.symbol == "dw"
     assert wrong.worst == (2, 1)

@@ -23,7 +23,7 @@ from numpy_attention.gradcheck.tolerance import (
     with_round_off,
 )
 from numpy_attention.layers import Linear
-from tests.gradcheck.planted import spoilt
+from tests.gradcheck.planted import with_mistake
 
 
 def test_missing_batch_sum_by_shape(rng: np.random.Generator) -> None:
@@ -45,7 +45,7 @@ def test_nan_is_reported_with_its_index(rng: np.random.Generator) -> None:
         return dx
 
     with pytest.raises(GradientError, match=re.escape("dx holds nan at index (2, 3)")):
-        gradcheck(ops.softmax, spoilt(ops.softmax_backward, spoil), {"x": x})
+        gradcheck(ops.softmax, with_mistake(ops.softmax_backward, spoil), {"x": x})
     x[1, 1] = np.inf
     with pytest.raises(GradientError, match=re.escape("the input x holds inf at index (1, 1)")):
         gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
@@ -141,7 +141,7 @@ def test_the_tolerance_is_a_few_last_bits_of_the_dtype(dtype: type, rng: np.rand
     assert all(move.arrays["x"].dtype == dtype and not np.array_equal(move.arrays["x"], x) for move in moves)
 
 
-@pytest.mark.parametrize(("got", "expected", "words"), [
+@pytest.mark.parametrize(("got", "expected", "text"), [
     ((4, 3), (3, 4), "transposed"),
     ((2, 3, 4), (3, 4), "the sum over the batch axes (0,) is missing"),
     ((1, 1), (1,), "or a reshape to the shape of the argument"),
@@ -151,8 +151,8 @@ def test_the_tolerance_is_a_few_last_bits_of_the_dtype(dtype: type, rng: np.rand
     ((3,), (2, 3), "summed over too many axes"),
     ((5, 7), (2, 3), "a gradient must have the shape of its argument"),
 ])
-def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], words: str) -> None:
-    assert words in explain_shape(got, expected)
+def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], text: str) -> None:
+    assert text in explain_shape(got, expected)
 
 
 def test_a_reshape_loses_nothing_but_axes_of_length_one() -> None:

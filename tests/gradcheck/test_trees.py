@@ -147,9 +147,9 @@ def test_tree_map_does_not_change_its_argument(tree: dict[Any, Any]) -> None:
 def test_a_tree_that_contains_itself_is_refused() -> None:
     itself: list[Any] = [np.ones(2)]
     itself.append({"again": itself})
-    words = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is nested more than 100 deep"
+    text = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is nested more than 100 deep"
     for use in (lambda: list(leaves(itself, "params")), lambda: tree_map(lambda name, leaf: leaf, itself, "params")):
-        with pytest.raises(ValueError, match=words) as error:
+        with pytest.raises(ValueError, match=text) as error:
             use()
         assert len(str(error.value)) < 200
     with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* contains itself"):
@@ -233,7 +233,7 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
     assert gradients_of(z, None, "z") == {"z.real": None, "z.imag": None}
 
 
-@pytest.mark.parametrize(("returned", "words"), [
+@pytest.mark.parametrize(("returned", "text"), [
     ((1, 2, 3),
      "backward returned 3 gradients for 1 arrays of floats (params); return one for each, in argument order"),
     ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be those of arguments: params"),
@@ -245,6 +245,6 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
     ({"params": {"w": [W]}}, "dparams.w is a list of 1, but params.w is an array of shape (3,)"),
     (W, "dparams is an array of shape (3,), but params is a dict of 3"),
 ])
-def test_a_wrong_form_is_reported_in_one_line_with_its_place(returned: Any, words: str) -> None:
-    with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(words)}$"):
+def test_a_wrong_form_is_reported_in_one_line_with_its_place(returned: Any, text: str) -> None:
+    with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(text)}$"):
         grads_by_name("f", returned, {"params": TREE})
