@@ -1,4 +1,4 @@
-"""Errors that teach: every refusal says who refused, which argument, what was expected, what came, and the likely fix.
+"""Error messages that help: function, argument, expected value, received value, and the likely fix.
 
     >>> raise shape_error("linear", "w", "(d_in, d_out) with d_in = 3", (4, 3), "did you pass w transposed?")
     Traceback (most recent call last):
@@ -16,13 +16,13 @@ import numpy as np
 
 from numpy_attention.backend import COMPLEX, on_host
 
-LONGEST = 470  # characters of a refusal, without the name of the program before it or of a rank behind it
-MAX_SAID = 300  # characters of an error: a hostile file need not be quoted whole
-FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in this machine's order of bytes
+LONGEST = 470  # characters of an error message, without the name of the program or a rank
+MAX_SAID = 300  # characters of a list in a message, since a hostile file may contain any text
+FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in the byte order of this machine
 
 
 class InputError(ValueError):
-    """Something the user gave, a file or an option, cannot be used; the message is one line and says all there is."""
+    """A file or an option of the user is invalid; the message is one line and needs no traceback."""
 
 
 def shape_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
@@ -31,7 +31,7 @@ def shape_error(op: str, argument: str, expected: str, got: object, fix: str = "
 
 
 def value_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
-    """The error for a number or a choice that cannot be: a rate of 2, a negative eps; the caller raises it."""
+    """The error for an invalid number or choice: a rate of 2, a negative eps; the caller raises it."""
     return ValueError(_sentence(op, argument, expected, got, fix))
 
 
@@ -41,10 +41,10 @@ def dtype_error(op: str, argument: str, expected: str, got: object, fix: str = "
 
 
 def require_array(op: str, argument: str, array: object, expected: str = "an array") -> None:
-    """Refuse whatever is not NumPy's own array, or one that computes on a GPU just as NumPy's do (CuPy's).
+    """Refuse everything except NumPy arrays and arrays on a GPU that work like NumPy's (CuPy).
 
-    Other arrays answer NumPy's calls too, but not all keep its word: some hand `np.copyto` a copy to write into, so
-    that a mask would be ignored without a word; a matrix takes `*` for a matrix product.
+    Other arrays accept NumPy calls too, but some behave differently. Some give `np.copyto` a copy to write into, so a
+    mask would be ignored silently. For an np.matrix, `*` is a matrix product.
     """
     kind = type(array)
     if kind is np.ndarray or kind is np.memmap or isinstance(array, np.generic):
@@ -58,16 +58,16 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
 
 
 def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
-    """Refuse whatever is not an array of floating-point numbers, and arrays that disagree in dtype.
+    """Refuse arguments that are not arrays of floats, and arrays of different dtypes.
 
-    The one named by `optional` may be None. Integers cannot hold what in-place steps compute, and mixed dtypes would
-    make float64 out of float32 unnoticed. Nor does NumPy keep other orders of bytes, or know the limits of longdouble.
+    The argument `optional` may be None. Integer arrays cannot hold the results of in-place steps, and mixed dtypes
+    would turn float32 into float64 silently. NumPy does not keep other byte orders, and np.finfo fails for longdouble.
     """
     first: tuple[str, object] | None = None
     for name, array in arrays.items():
         if array is None and name == optional:
             continue
-        if type(array) is not np.ndarray:  # nearly all are, and a step asks hundreds of times
+        if type(array) is not np.ndarray:  # a quick test, since a training step calls this hundreds of times
             require_array(op, name, array, "an array of floats")
         dtype = array.dtype
         if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
@@ -79,13 +79,13 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
             first = (name, dtype)
         elif dtype != first[1]:
             fix = f"convert it: {name}.astype({first[0]}.dtype)"
-            raise dtype_error(op, name, f"{first[1]} as {first[0]} is", dtype, fix)
+            raise dtype_error(op, name, f"{first[1]}, the dtype of {first[0]}", dtype, fix)
 
 
 def require_arrays(op: str, argument: str, arrays: object, counts: tuple[str, ...] = (), written: bool = False) -> None:
-    """Refuse what is no dict of arrays of floats, such as the model whose parameters were meant, or an empty one.
+    """Refuse everything except a non-empty dict of arrays of floats; a typical mistake is to pass the model itself.
 
-    Those that are named in `counts` hold integers. With `written` all must be such as can be changed in place.
+    Arrays whose names are in `counts` hold integers. With `written`, all arrays must be writable.
     """
     if not isinstance(arrays, Mapping):
         fix = "model.parameters() gives one" if hasattr(arrays, "parameters") else ""
@@ -102,7 +102,7 @@ def require_arrays(op: str, argument: str, arrays: object, counts: tuple[str, ..
 
 
 def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[int, ...], like_dtype: object) -> None:
-    """Refuse a gradient that has not the shape and dtype of the forward's result."""
+    """Refuse a gradient whose shape or dtype differs from the result of the forward."""
     if type(dy) is not np.ndarray:
         require_array(op, argument, dy)
     if dy.shape != like_shape:
@@ -113,9 +113,9 @@ def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[
 
 
 def require_integers(op: str, argument: str, array: np.ndarray, below: int | None = None, fix: str = "") -> None:
-    """Refuse what is not an array of integers and, with `below`, integers outside [0, below).
+    """Refuse everything except an array of integers; with `below`, the integers must be in [0, below).
 
-    Values on a GPU are not looked at, since a look would wait for the GPU: ids that are there were checked before.
+    Values on a GPU are not tested, since the test would wait for the GPU: such ids were tested before the copy.
     """
     require_array(op, argument, array, "an integer array")
     if array.dtype.kind not in "iu":
@@ -127,39 +127,39 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
         raise value_error(op, argument, f"integers in [0, {below})", least if least < 0 else most, fix)
 
 
-def shown(value: object) -> str:
-    """A value as it is written, or the beginning of it; of a list or a dict only that it is one."""
+def short_repr(value: object) -> str:
+    """The repr of a number or a string, at most 80 characters; "a list" for a list, and so on."""
     try:
         text = repr(value) if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
-    except ValueError:  # more digits than Python writes
+    except ValueError:  # an int with more digits than Python converts
         return f"a very long {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def printable(text: str) -> str:
-    """The same text for a terminal: control characters and what is no character are escaped."""
+def escaped(text: str) -> str:
+    """The text for a terminal: control characters and invalid characters are escaped."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
-def typed(path: Path | str) -> str:
-    """A path as a shell must be told it: in quotes where it needs some, and never like an option."""
+def shell_path(path: Path | str) -> str:
+    """A path for a shell command: quoted if necessary, and never read as an option."""
     return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
 
 
 def one_line(error: Exception) -> str:
-    """What is said, in one line of bounded length: what is wrong stands at its beginning, what to do at its end."""
-    said = printable(" ".join(str(error).split()))
-    return said if len(said) <= LONGEST else f"{said[: LONGEST * 2 // 3]} ... {said[-LONGEST // 4 :]}"
+    """The message of an error in one line of at most LONGEST characters; a long message loses its middle."""
+    text = escaped(" ".join(str(error).split()))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 4 :]}"
 
 
 def several(found: Sequence[str], room: int = MAX_SAID) -> str:
-    """As many of them as have room in an error, one at least, and how many more there are."""
-    said = found[0][:room]
+    """The items of a list for a message: as many as fit into `room` characters, at least one, and the number left."""
+    text = found[0][:room]
     for i, one in enumerate(found[1:], 1):
-        if len(said) + len(one) > room:
-            return f"{said}; ... and {len(found) - i} more"
-        said += f"; {one}"
-    return said
+        if len(text) + len(one) > room:
+            return f"{text}; ... and {len(found) - i} more"
+        text += f"; {one}"
+    return text
 
 
 def require_number(
@@ -174,19 +174,19 @@ def require_number(
     whole: bool = False,
     fix: str = "",
 ) -> float:
-    """The number as one of Python; refuse what is none, or not finite, with `whole` no integer, or beyond the limits.
+    """The number as a Python number; refuse other values, numbers that are not finite or outside the limits.
 
-    True and False are integers to Python; here they are not, since an option that has slipped into a place beside its
-    own would be taken for 1 or 0.
+    With `whole`, only integers are allowed. True and False are refused, although they are integers in Python: an option
+    at the wrong position would otherwise count as 1 or 0.
     """
     came: Any = number
-    if type(number) is not int and (whole or type(number) is not float):  # another kind of number, or none
+    if type(number) is not int and (whole or type(number) is not float):  # a NumPy number, or not a number
         kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
         if not isinstance(number, kinds) or isinstance(number, bool):
             expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
             raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
         came = number.item() if isinstance(number, np.generic) else number
-    if not (  # each written so that it is false for a NaN
+    if not (  # every comparison is False for NaN
         (whole or abs(came) <= sys.float_info.max)
         and (at_least is None or came >= at_least)
         and (above is None or came > above)
@@ -207,32 +207,32 @@ def require_choice(op: str, argument: str, value: object, choices: Iterable[str]
 
 
 def require_bools(op: str, argument: str, array: Any, expected: str, fix: str = "", kind: str = "an array") -> None:
-    """Refuse an array that is not of bool: a mask of 0 and 1 has opposite meanings in different libraries."""
+    """Refuse an array that is not boolean: a mask of 0 and 1 has opposite meanings in different libraries."""
     require_array(op, argument, array, kind)
     if array.dtype != np.bool_:
         raise dtype_error(op, argument, expected, array.dtype, fix)
 
 
 def require_sizes(op: str, **sizes: object) -> None:
-    """Refuse, by name, what cannot be the length of an axis."""
+    """Refuse values that cannot be the length of an axis; the message contains the name."""
     for name, size in sizes.items():
         require_size(op, name, size)
 
 
 def require_size(op: str, argument: str, size: object, at_least: int = 1, fix: str = "") -> int:
-    """The size as an int of Python; refuse what cannot be the length of an axis, or the number of anything."""
+    """The size as a Python int; refuse values that cannot be a length or a count."""
     return int(require_number(op, argument, size, at_least=at_least, whole=True, fix=fix))
 
 
 def require_generator(op: str, argument: str, rng: object) -> None:
-    """Refuse what draws no random numbers, such as a seed; None is allowed."""
+    """Refuse everything except a random generator and None; a typical mistake is to pass a seed."""
     if rng is not None and not isinstance(rng, np.random.Generator):
         fix = f"np.random.default_rng({rng})" if isinstance(rng, int) else "np.random.default_rng(seed) makes one"
         raise dtype_error(op, argument, "a np.random.Generator or None", _as_it_came(rng), fix)
 
 
-def differences(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
-    """Every way in which their arrays do not fit mine: one is missing, unknown, or of another shape or dtype."""
+def mismatches(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
+    """All mismatches between two dicts of arrays: missing or unknown names, different shapes or dtypes."""
     found = [f"{name} is missing" for name in mine if name not in theirs]
     found += [f"{name} is not part of the {what}" for name in theirs if name not in mine]
     for name in mine.keys() & theirs.keys():
@@ -253,7 +253,7 @@ def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def _limits(
     at_least: float | None, above: float | None, at_most: float | None, below: float | None, whole: bool
 ) -> str:
-    """The limits in words: in [0, 1), at least 1, above 0 and finite; nothing for any integer."""
+    """The limits in words: in [0, 1), at least 1, above 0 and finite; "" if there are none."""
     low, high = above if at_least is None else at_least, below if at_most is None else at_most
     if low is None or high is None:
         words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
@@ -263,7 +263,7 @@ def _limits(
 
 
 def _as_it_came(value: object) -> str:
-    """Short words for a value of a wrong type: a small one itself, else its type."""
+    """A short description of a value of a wrong type: the repr of a simple value, else the type."""
     return repr(value) if isinstance(value, (bool, float, str)) or value is None else type(value).__name__
 
 

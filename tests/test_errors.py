@@ -10,7 +10,7 @@ from numpy_attention.errors import (
     MAX_SAID,
     broadcasts_to,
     dtype_error,
-    printable,
+    escaped,
     require_array,
     require_bools,
     require_choice,
@@ -23,7 +23,7 @@ from numpy_attention.errors import (
     require_sizes,
     several,
     shape_error,
-    shown,
+    short_repr,
     value_error,
 )
 
@@ -55,7 +55,7 @@ def test_numbers_of_numpy_are_arrays() -> None:
 
 def test_floats_of_one_dtype_and_none_for_what_is_not_given() -> None:
     require_float("op", optional="w", x=np.ones(2), w=None, b=np.ones(3))
-    with pytest.raises(TypeError, match=r"b must be float64 as x is, got float32; convert it: b\.astype"):
+    with pytest.raises(TypeError, match=r"b must be float64, the dtype of x, got float32; convert it: b\.astype"):
         require_float("op", x=np.ones(2), b=np.ones(3, np.float32))
     with pytest.raises(TypeError, match="op: w must be an array of floats, got NoneType"):
         require_float("op", x=np.ones(2), w=None)
@@ -111,7 +111,7 @@ def test_what_is_no_integer_is_refused() -> None:
     ids=["int", "text", "None", "list", "dict", "long text", "long int", "nan"],
 )  # fmt: skip
 def test_a_value_is_shown_in_a_few_words(value: Any, said: str) -> None:
-    assert shown(value) == said
+    assert short_repr(value) == said
 
 
 def test_of_many_things_a_few_are_told_and_how_many_there_are() -> None:
@@ -124,8 +124,8 @@ def test_of_many_things_a_few_are_told_and_how_many_there_are() -> None:
 
 
 def test_what_a_terminal_would_obey_is_escaped() -> None:
-    assert printable("a\x1b[31m\udc80\x07\nb") == "a\\x1b[31m\\udc80\\x07\nb"
-    assert printable("dx in float64, 5 × 3") == "dx in float64, 5 × 3"
+    assert escaped("a\x1b[31m\udc80\x07\nb") == "a\\x1b[31m\\udc80\\x07\nb"
+    assert escaped("dx in float64, 5 × 3") == "dx in float64, 5 × 3"
 
 
 @pytest.mark.parametrize(("limits", "words", "fine", "wrong"), [

@@ -70,7 +70,7 @@ def with_our_forward(entry: Entry, right: Entry, seed: int, sizes: Sizes | None)
         def with_options(options: Mapping[str, Any]) -> Problem:
             return joined(theirs.with_options(options), ours.with_options(options))
 
-        return theirs.but(bind=ours.bind, with_options=with_options)
+        return theirs.with_changes(bind=ours.bind, with_options=with_options)
 
     return joined(*(one.case(seed, np.float64, sizes).problem() for one in (entry, right)))
 

@@ -16,7 +16,7 @@ from numpy_attention.catalogue.table import PLAIN
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.line import Outputs
 from numpy_attention.gradcheck.problem import Arrays, Gradients, is_float
-from numpy_attention.gradcheck.robustness import laid, strided
+from numpy_attention.gradcheck.robustness import in_layout, strided
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.gradcheck.tolerance import random_cotangent
 
@@ -99,7 +99,7 @@ def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -
     case = entry.case(seed, np.float64, sizes)
     problem = case.problem()
     y, dy, grads = _run(case, seed)
-    y_2, cache = problem.run({name: laid(value, strided) for name, value in case.inputs.items()})
+    y_2, cache = problem.run({name: in_layout(value, strided) for name, value in case.inputs.items()})
     grads_2 = problem.pull_back(tuple(strided(one) for one in dy), cache)
     assert close(y, y_2), f"{entry.name}: strided inputs change the output"
     for name, grad in grads.items():

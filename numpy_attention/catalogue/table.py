@@ -108,7 +108,7 @@ def run(
 
 def left_to_differences(report: Report) -> str:
     """The gradients that were compared with differences, not with the complex step; empty if there are none."""
-    left = [argument for argument in report.arguments.values() if argument.witness == "differences"]
+    left = [argument for argument in report.arguments.values() if argument.reference == "differences"]
     corners = sum(int(argument.kinks.sum()) for argument in left)
     names = ", ".join(argument.symbol for argument in left)
     return names + (f", with {corners} elements on a corner" if corners else "")

@@ -49,7 +49,7 @@ def dy_of_ones(problem: Problem, seed: int) -> None:
         evaluate = problem.bind(arrays)
         return lambda: (_total(evaluate()),)
 
-    check(problem.but(run=run, pull_back=pull_back, bind=bind), seed, structure=False)
+    check(problem.with_changes(run=run, pull_back=pull_back, bind=bind), seed, structure=False)
 
 
 def _total(y: Outputs) -> np.ndarray:
@@ -135,7 +135,7 @@ def parameters_only(problem: Problem, seed: int) -> None:
         return {name: None if name in constant else grad for name, grad in problem.pull_back(dy, cache).items()}
 
     without = problem.without | frozenset(constant)
-    check(problem.but(pull_back=pull_back, without=without), seed, structure=False)
+    check(problem.with_changes(pull_back=pull_back, without=without), seed, structure=False)
 
 
 def _prepare(entry: Entry, change: Callable[[Arrays], Arrays]) -> Entry:

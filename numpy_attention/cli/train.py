@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention.cli.source import named_path
-from numpy_attention.errors import InputError, typed
+from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import exists, reading, writing
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig, command_line, option
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(trainer: Trainer) -> int:
     """Train, then report the ending by a message and the exit code."""
-    ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {typed(trainer.directory)}"
+    ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {shell_path(trainer.directory)}"
     try:
         ending = trainer.run()
     except NonFiniteError as error:
@@ -184,7 +184,7 @@ def _check_free(directory: Path) -> None:
     if exists(directory) and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; give a directory")
     if any(exists(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
-        again = f"continue it with --resume {typed(directory)}"
+        again = f"continue it with --resume {shell_path(directory)}"
         raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 
 

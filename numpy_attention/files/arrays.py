@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from numpy_attention.backend import move, to_host
-from numpy_attention.errors import MAX_SAID, InputError, differences, several
+from numpy_attention.errors import MAX_SAID, InputError, mismatches, several
 from numpy_attention.files.whole import atomic_write, open_regular
 from numpy_attention.pieces import non_finite
 
@@ -93,7 +93,7 @@ def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix
     copied.
     """
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    if wrong := differences(mine, theirs, what):
+    if wrong := mismatches(mine, theirs, what):
         raise InputError(f"the checkpoint does not fit the {what}: {several(wrong)}")
     for name in mine:
         if value := non_finite(theirs[name]):

@@ -1,31 +1,32 @@
-"""Checking: gradients of our ops and of anyone's.
+"""Check gradients: those of this package and your own.
 
     gradcheck(op, op_backward, {"x": x, "w": w})       # y, cache = op(x, w);  dx, dw = op_backward(dy, cache)
     gradcheck_vjp(f, vjp, (x, w))                      # y = f(x, w);          dx, dw = vjp(dy, x, w)
     gradcheck_layer(layer, {"x": x})                   # every input and every parameter
 
 Each returns a report or raises GradientError, an AssertionError whose message is the report.
-The package can itself be called: `numpy_attention.gradcheck(...)` is `numpy_attention.gradcheck.gradcheck(...)`.
+The package can be called like a function: `numpy_attention.gradcheck(...)` calls
+`numpy_attention.gradcheck.gradcheck(...)`.
 
-A right gradient passes through these, in this order:
+A right gradient passes through these modules, in this order:
 
-    check           the whole check in turn: begin here
-    problem         an op, a function or a layer in one form: a function of named arrays, and its analytic gradients
-    trees           dicts, lists and dataclasses of arrays, taken apart and put together
-    tolerance       the analytic gradients, the round-off in them, and how far each may be off
-    line            L = sum(dy y), a single number, along a line through the arrays; its derivative by differences
-    complex_step    the derivative to the last digit, by a step into the complex plane; each element is compared
-    robustness      the same gradient in any memory layout, with any dy, after any other call
-    report          the result, on a screen
+    check           all steps of the check: start reading here
+    problem         one form for an op, a function or a layer: a function of named arrays, and its analytic gradients
+    trees           take dicts, lists and dataclasses of arrays apart, and put them together again
+    tolerance       the analytic gradients, their round-off, and the error that is allowed in each element
+    line            the number L = sum(dy y) along a line through the arrays, and its derivative by differences
+    complex_step    the derivative to the last digit, by a step into the complex plane; compares each element
+    robustness      the gradient must not depend on memory layout or on other calls, and must be linear in dy
+    report          the result as text, at most a screen
 
-The others are read when something is out of the ordinary:
+The other modules are for special cases and for wrong gradients:
 
-    elements        no complex step, corners and ties, large arrays: each element, or directions, by differences
-    diagnosis       the likely mistake, from `evidence`: `terms` of the formula, `places`, `experiments`
-    curvature       the backward's own derivative: the Hessian times a vector
-    spec, strategies    inputs for property tests: arrays whose sizes agree by name
-    pytest_plugin       the same as fixtures and a marker of pytest
-    adapters            functions of PyTorch, JAX, autograd and CuPy
+    elements        functions without a complex step, corners, ties, large arrays: compare by differences
+    diagnosis       find the likely mistake from `evidence`: `terms` of the formula, `places`, `experiments`
+    curvature       the derivative of the backward: the Hessian times a vector
+    spec, strategies    random inputs for property tests; axes with the same name get the same length
+    pytest_plugin       the check as fixtures and a marker for pytest
+    adapters            check functions of PyTorch, JAX, autograd and CuPy
 """
 
 import sys
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class _CallableModule(ModuleType):
-    """A package and a function of one name: calling the package calls the function."""
+    """A package that can be called: it calls the function of the same name."""
 
     __call__ = staticmethod(gradcheck)
 

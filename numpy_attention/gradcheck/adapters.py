@@ -5,10 +5,10 @@
     check_autograd(f, inputs)      f: a primitive with its defvjp, or any function of autograd.numpy
     check_cupy(f, vjp, inputs)     a function and its product on CuPy's arrays, as for `gradcheck_vjp`
 
-The gradient under test is the one that the library finds, through the backward that was written for it. Inputs are
-arrays of the library or of NumPy, in trees if need be; for every call they are copied there, and outputs and gradients
-are copied back. Derivatives are taken in float64, whatever the dtype of the inputs. No library is imported until one of
-its functions is checked. All other keywords are those of `gradcheck_vjp`, and the report is the same.
+The library computes the gradient under test, through the backward that was written for f. Inputs are arrays of the
+library or of NumPy, also in trees. Every call copies them to the library, and copies outputs and gradients back.
+Derivatives are computed in float64, for every dtype of the inputs. A library is imported only when one of its functions
+is checked. All other keywords are those of `gradcheck_vjp`, and the report has the same form.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ Pull = Callable[[Callable[[Arrays], Any], Arrays, Any], Mapping[str, Any]]
 
 
 def check_jax(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **options: Any) -> Report:
-    """Check what `jax.vjp` makes of a custom_vjp or any function of JAX's arrays.
+    """Check the gradient that `jax.vjp` computes for a custom_vjp or any other function of JAX's arrays.
 
-    Formula: dL/dx = J^T dy; for complex arrays conj(jax.vjp(conj(dy))), which turns JAX's convention into ours
+    Formula: dL/dx = J^T dy; for complex arrays conj(jax.vjp(conj(dy))), which converts JAX's convention to ours
 
-    64 bits are switched on while the check runs, so that it sees float64 whatever the configuration says; float32
-    inputs stay float32 in the backward under test.
+    The check switches on 64 bits while it runs, so it can compute in float64 under any configuration. In the backward
+    under test, float32 inputs stay float32.
 
     Raises: GradientError, when a gradient is wrong; what `f` raises.
     """
     import jax
     import jax.numpy as jnp
 
-    def here(leaf: Any) -> Any:
+    def to_numpy(leaf: Any) -> Any:
         ours = isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return np.array(leaf) if ours else leaf
 
-    def there(name: str, leaf: Any) -> Any:
+    def to_library(name: str, leaf: Any) -> Any:
         return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
     def pull(g: Callable[[Arrays], Any], arrays: Arrays, dy: Any) -> Arrays:
@@ -57,22 +57,22 @@ def check_jax(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **opti
         (found,) = back(cotangents)
         return {name: jnp.conj(grad) for name, grad in found.items()}
 
-    # it has moved from one to the other
+    # JAX has moved enable_x64 from jax.experimental to jax.
     x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental").enable_x64
-    return check_there(f, inputs, here, there, pull, lambda: x64(True), no_gradient, options)
+    return check_library(f, inputs, to_numpy, to_library, pull, lambda: x64(True), no_gradient, options)
 
 
 def check_autograd(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **options: Any) -> Report:
-    """Check what `autograd` makes of a primitive or any function of `autograd.numpy`.
+    """Check the gradient that `autograd` computes for a primitive or any other function of `autograd.numpy`.
 
-    Formula: dL/dx for L = Re sum(conj(dy) y), by autograd.grad; for complex arrays its conjugate, as for JAX
+    Formula: dL/dx for L = Re sum(conj(dy) y), by autograd.grad; for complex arrays the conjugate of this, as for JAX
 
     Raises: GradientError, when a gradient is wrong; what `f` raises.
     """
     import autograd
     import autograd.numpy as anp
 
-    if hasattr(f, "fun"):  # a primitive does not tell the names of its arguments; what it was made of does
+    if hasattr(f, "fun"):  # a primitive has no signature; the function inside it has one
         f = functools.wraps(f.fun)(functools.partial(f))
 
     def pull(g: Callable[[Arrays], Any], arrays: Arrays, dy: Any) -> Arrays:
@@ -88,50 +88,51 @@ def check_autograd(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), *
             found = autograd.grad(loss, tuple(range(len(arrays))))(*arrays.values())
         return {name: np.conj(grad) for name, grad in zip(arrays, found)}
 
-    def there(name: str, leaf: Any) -> Any:
+    def to_library(name: str, leaf: Any) -> Any:
         return leaf
 
-    return check_there(f, inputs, lambda leaf: leaf, there, pull, contextlib.nullcontext, no_gradient, options)
+    return check_library(f, inputs, lambda leaf: leaf, to_library, pull, contextlib.nullcontext, no_gradient, options)
 
 
 def check_cupy(
     f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, backend: NumPyBackend | None = None,
     **options: Any,
 ) -> Report:
-    """`gradcheck_vjp` for a function and its product on CuPy's arrays; they are moved to the GPU and back.
+    """`gradcheck_vjp` for a function and its product on CuPy's arrays; inputs are copied to the GPU, results back.
 
     Formula: vjp(dy, x) = J^T dy
 
-    Raises: GradientError, when a gradient is wrong; BackendError where there is no GPU; what `f` raises.
+    Raises: GradientError, when a gradient is wrong; BackendError without a GPU; what `f` raises.
     """
     gpu = backend or get_backend("cupy")
     named, _ = name_inputs(f, inputs)
 
-    def there(value: Any) -> Any:
+    def to_library(value: Any) -> Any:
         return tree_map(lambda _, leaf: gpu.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, value)
 
-    def here(value: Any) -> Any:
+    def to_numpy(value: Any) -> Any:
         return tree_map(lambda _, leaf: gpu.to_host(leaf) if hasattr(leaf, "dtype") else leaf, value)
 
     @functools.wraps(f)
     def run(*args: Any, **more: Any) -> Any:
-        return here(f(*there(args), **there(more)))
+        return to_numpy(f(*to_library(args), **to_library(more)))
 
     def pull_back(dy: Any, *args: Any, **more: Any) -> Any:
-        return here(vjp(there(dy), *there(args), **there(more)))
+        return to_numpy(vjp(to_library(dy), *to_library(args), **to_library(more)))
 
-    hosts = {name: here(value) for name, value in named.items()}
-    return gradcheck_vjp(run, pull_back, hosts if isinstance(inputs, Mapping) else tuple(hosts.values()), **options)
+    on_host = {name: to_numpy(value) for name, value in named.items()}
+    copies: Inputs = on_host if isinstance(inputs, Mapping) else tuple(on_host.values())
+    return gradcheck_vjp(run, pull_back, copies, **options)
 
 
 def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **options: Any) -> Report:
-    """Check what `torch.autograd` makes of a Function, a Module or any function of tensors.
+    """Check the gradient that `torch.autograd` computes for a Function, a Module or any function of tensors.
 
-    Formula: dL/dx = J^T dy; for complex tensors in PyTorch's convention, which is that of this package
+    Formula: dL/dx = J^T dy; for complex tensors in PyTorch's convention, which is also ours
 
-    Every tensor of floats is checked; or, if one of them requires a gradient, only those that do. A Module is checked
-    for the parameters that require one too. Where a backward gives None the gradient is taken for zero. Each call
-    begins from the same seed, so that dropout drops the same.
+    If some tensors require a gradient, only these tensors are checked; otherwise all tensors of floats are checked. For
+    a Module, the parameters that require a gradient are checked too. If a backward returns None, the gradient counts as
+    zero. Each call starts from the same seed, so dropout always drops the same elements.
 
     Raises: GradientError, when a gradient is wrong; what `f` raises.
     """
@@ -156,14 +157,14 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
     fixed += [name for name, leaf in leaves_of(named) if kind_of(leaf) and is_scalar(leaf)]
     cards = sorted({one.device.index or 0 for one in tensors.values() if one.is_cuda})
 
-    def here(leaf: Any) -> Any:
+    def to_numpy(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         if leaf.dtype is torch.bfloat16:
             raise TypeError(f"gradcheck {name_of(f)}: NumPy has no bfloat16; convert the tensor: .float()")
         return leaf.detach().resolve_conj().resolve_neg().cpu().numpy().copy()
 
-    def there(name: str, leaf: Any) -> Any:
+    def to_library(name: str, leaf: Any) -> Any:
         device = tensors[name].device if name in tensors else "cpu"
         return torch.tensor(leaf, device=device) if isinstance(leaf, np.ndarray) else leaf
 
@@ -184,11 +185,11 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
             torch.manual_seed(0)
             yield
 
-    return check_there(f, inputs, here, there, pull, around, [*names_of(no_gradient), *fixed], options)
+    return check_library(f, inputs, to_numpy, to_library, pull, around, [*names_of(no_gradient), *fixed], options)
 
 
 def _class_of_torch_function(f: Any) -> Any:
-    """The torch.autograd.Function that f is, or whose `apply` it is."""
+    """f, if f is a torch.autograd.Function; the Function, if f is its `apply`; else None."""
     import torch
 
     owner = getattr(f, "__self__", None) if getattr(f, "__name__", "") == "apply" else f
@@ -196,7 +197,7 @@ def _class_of_torch_function(f: Any) -> Any:
 
 
 def _of_torch_function(function: Any) -> Callable[..., Any]:
-    """`Function.apply` with the signature of its forward, so that arguments and gradients have names."""
+    """`Function.apply` with the signature of its forward, which gives names to arguments and gradients."""
     import torch
 
     parameters = list(inspect.signature(function.forward).parameters.values())
@@ -224,64 +225,66 @@ def _of_torch_module(module: Any) -> Callable[..., Any]:
     return call
 
 
-def check_there(
-    f: Any, inputs: Inputs, here: Callable[[Any], Any], there: Callable[[str, Any], Any], pull: Pull,
+def check_library(
+    f: Any, inputs: Inputs, to_numpy: Callable[[Any], Any], to_library: Callable[[str, Any], Any], pull: Pull,
     around: Callable[[], Any], no_gradient: Sequence[str], options: Mapping[str, Any],
 ) -> Report:
     """`gradcheck_vjp` of f, called on arrays of its library.
 
-    `there` makes them and `here` brings them back, `pull(g, arrays, dy)` differentiates g at the arrays, and all of it
-    happens inside `around()`.
+    `to_library` makes these arrays and `to_numpy` copies them back. `pull(g, arrays, dy)` differentiates g at the
+    arrays. All calls run inside `around()`.
     """
     named, in_order = name_inputs(f, inputs)
     without = names_of(no_gradient)
     with around():
-        hosts = {name: tree_map(lambda _, leaf: here(leaf), value) for name, value in named.items()}
+        on_host = {name: tree_map(lambda _, leaf: to_numpy(leaf), value) for name, value in named.items()}
 
     def call(given: Arrays, moved: Arrays) -> Any:
-        put = {
-            argument: tree_map(lambda name, leaf: moved[name] if name in moved else there(name, leaf), value, argument)
-            if argument in named else value
+        def converted(name: str, leaf: Any) -> Any:
+            return moved[name] if name in moved else to_library(name, leaf)
+
+        ready = {
+            argument: tree_map(converted, value, argument) if argument in named else value
             for argument, value in given.items()
         }
-        positional = [put.pop(name) for name in in_order]
-        return f(*positional, **put)
+        positional = [ready.pop(name) for name in in_order]
+        return f(*positional, **ready)
 
     @functools.wraps(f)
     def run(*args: Any, **more: Any) -> Any:
         with around():
-            return tree_map(lambda _, leaf: here(leaf), call(dict(zip(in_order, args)) | more, {}))
+            return tree_map(lambda _, leaf: to_numpy(leaf), call(dict(zip(in_order, args)) | more, {}))
 
     def vjp(dy: Any, *args: Any, **more: Any) -> dict[str, Any]:
         given = dict(zip(in_order, args)) | more
-        asked = {
+        differentiated = {
             name: leaf for argument in named for name, leaf in leaves(given[argument], argument)
             if kind_of(leaf) and not any(is_meant(name, one) for one in without)
         }
         with around():
-            moved = {name: there(name, leaf) for name, leaf in asked.items()}
+            moved = {name: to_library(name, leaf) for name, leaf in differentiated.items()}
             try:
                 found = pull(lambda arrays: call(given, arrays), moved, dy)
             except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
-                said = f"the backward raised {type(error).__name__}: {error}"
-                raise GradientError(f"gradcheck {name_of(f)}: {said}") from error
-            grads = {name: here(grad) for name, grad in found.items()}
+                text = f"the backward raised {type(error).__name__}: {error}"
+                raise GradientError(f"gradcheck {name_of(f)}: {text}") from error
+            grads = {name: to_numpy(grad) for name, grad in found.items()}
         return {argument: tree_map(lambda name, _: grads.get(name), given[argument], argument) for argument in named}
 
-    ready: Inputs = hosts if isinstance(inputs, Mapping) else tuple(hosts.values())
-    return gradcheck_vjp(run, vjp, ready, no_gradient=without, **options)
+    copies: Inputs = on_host if isinstance(inputs, Mapping) else tuple(on_host.values())
+    return gradcheck_vjp(run, vjp, copies, no_gradient=without, **options)
 
 
 def with_dy(y: Any, dy: Any) -> list[tuple[Any, Any]]:
-    """The outputs that have a cotangent, with it."""
+    """Pairs of an output and its cotangent, without the outputs that have no cotangent."""
     return [(one, d) for (_, one), (_, d) in zip(leaves(y), leaves(dy), strict=True) if d is not None]
 
 
 def names_of(no_gradient: Sequence[str]) -> list[str]:
-    """The names as a list; a single one may come alone."""
+    """The names as a list; the argument may also be a single name."""
     return [no_gradient] if isinstance(no_gradient, str) else list(no_gradient)
 
 
 def leaves_of(named: Arrays) -> list[tuple[str, Any]]:
-    """Every leaf of all arguments with its name."""
+    """The name and the value of every leaf of all arguments."""
     return [pair for argument, value in named.items() for pair in leaves(value, argument)]

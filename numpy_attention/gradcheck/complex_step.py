@@ -1,23 +1,23 @@
-"""The second way to a derivative: a step into the complex plane, where nothing is subtracted
+"""The second reference derivative: a step into the complex plane, without a subtraction
 
-A difference subtracts two numbers that are nearly equal, and half of the digits are lost. Go sideways instead, by
-i h v with h = 1e-100:
+A difference subtracts two numbers that are nearly equal, so half of the digits are lost. Step in the imaginary
+direction instead, by i h v with h = 1e-100:
 
     y(x + i h v) = y(x) + i h J v - h^2 (...)        so        J v = Im y(x + i h v) / h
 
-The real part computes y as before, the imaginary part carries the derivative, and h^2 is below the last digit of
-everything. The result is J v up to the round-off of the function itself: no step to choose, no error to estimate.
+The real part is y as before, the imaginary part holds the derivative, and h^2 is smaller than any last digit. The
+result is J v up to the round-off of the function: there is no step to choose and no error to estimate.
 
-The function runs unchanged, on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
-comparison and a mask take the branch that they take on the real line. But abs, sign or a variance of NumPy's are not
-analytic: there the imaginary part is something else. So the complex step is used only where differences confirm it.
-A random direction through all arrays at once decides: along it, the derivative of the complex step must be the one that
-differences find. An element in which the complex step errs moves the sum by that error, and none is left out: all
-elements move alike or, where no step suits them all, each in proportion to its size (`confirmed`).
+The function runs unchanged on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
+comparison and a mask take the same branch as for real numbers. But abs, sign and np.var are not analytic: for them the
+imaginary part is not the derivative. So the complex step is used only if differences confirm it. The test is one random
+direction through all arrays at once: along it, complex step and differences must find the same derivative. If the
+complex step is wrong in one element, the sum moves by that error. No element is left out: all move by the same amount
+or, if no single step suits them all, each in proportion to its size (`confirmed`).
 
-Then one call an element gives the derivative to the last digit, and `check_exactly` compares it with the gradient. An
-element that is off gets a second look before it is called wrong: at a corner other gradients are right as well, and
-where differences contradict the complex step, it is not used at all.
+Then one call for each element gives the derivative to the last digit, and `check_exactly` compares it with the
+gradient. An element that disagrees is checked again before it is called wrong: at a corner other gradients are right
+too, and if differences contradict the complex step, the complex step is not used at all.
 
 Source: Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998).
 """
@@ -37,7 +37,7 @@ from numpy_attention.gradcheck.tolerance import (
     FAR,
     FARTHEST,
     SAFETY,
-    Claim,
+    AnalyticGradient,
     DerivativeOf,
     Move,
     Point,
@@ -49,28 +49,28 @@ from numpy_attention.gradcheck.tolerance import (
 )
 
 H = 1e-100
-SAME = 1e-3  # of the largest output: results for real and for complex arrays may differ by so much
+SAME = 1e-3  # relative to the largest output: results for real and for complex arrays may differ by this much
 
-ENOUGH = 6  # so many elements that a second look finds wrong: the others need none
-ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # first step and levels; smaller ones pass corners nearby
-ROUNDED = 1e-2  # no round-off is a larger share of the gradient, unless the gradient jumps
-ON_A_STAIR = 1e-9  # of the gradient's size: so far off is x (exp(x - l) - 1), where x and l are some hundred
-RESOLVED = 1e-5  # a difference whose error is a larger share of the terms confirms nothing
+ENOUGH = 6  # once the closer check finds this many wrong elements, the others are not checked again
+ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # (first step, steps); a small step crosses no corner
+ROUNDED = 1e-2  # relative to the gradient: round-off is never larger, unless the gradient jumps
+ON_A_STAIR = 1e-9  # relative to the gradient: the error of x (exp(x - l) - 1) for x and l of a few hundred
+RESOLVED = 1e-5  # relative to the terms: a difference with a larger error confirms nothing
 
 
 class NoComplexStep(Exception):
-    """The function cannot be run on complex arrays; the message says why."""
+    """The function cannot run on complex arrays; the message gives the reason."""
 
 
 class ComplexStep:
     """Derivatives of L = sum(dy y) by complex steps, on copies of the arrays.
 
-    Raises: NoComplexStep for a function that does not take complex arrays, or gives another result for them.
+    Raises: NoComplexStep for a function that rejects complex arrays or returns a different result for them.
     """
 
     def __init__(self, problem: Problem, exact: Arrays, y: Outputs | None, dy: Outputs) -> None:
         if problem.complex:
-            raise NoComplexStep("its own numbers are complex")
+            raise NoComplexStep("its inputs or outputs are complex")
         self.problem, self.arrays = problem, in_complex(exact)
         self.evaluate = problem.bind(self.arrays)
         self.dy, self.calls = dy, 0
@@ -79,20 +79,20 @@ class ComplexStep:
         except Exception as error:  # any error, in a function that was not written for complex numbers
             raise NoComplexStep(f"{type(error).__name__}: {error}") from None
         for one, real in zip(at_rest, y, strict=True) if y is not None else ():
-            # Close is enough: round-off may be large, and differences will show whether it is another function.
+            # A rough comparison is enough: round-off may be large, and differences find a wrong derivative later.
             close = SAME * largest(real) + 64 * EPS
             if one.shape != real.shape or not largest(one.real - real) <= close:
-                raise NoComplexStep("it gives another result for complex arrays")
+                raise NoComplexStep("it returns a different result for complex arrays")
             if one.imag.any():
-                raise NoComplexStep("it makes complex numbers of real ones")
+                raise NoComplexStep("it returns complex numbers for real inputs")
 
     def along(self, name: str, where: slice, direction: np.ndarray) -> tuple[float, float]:
-        """The derivative of L along a stretch of the flattened array, and how large the terms of its sum are."""
+        """The derivative of L along a slice of the flattened array, and the size of the terms of its sum."""
         x = self.arrays[name].reshape(-1)[where]
         return self._step([(x, direction)])
 
     def through(self, directions: Mapping[str, np.ndarray]) -> tuple[float, float]:
-        """The same along a direction through several arrays at once."""
+        """The derivative of L along a direction through several arrays, and the size of the terms of its sum."""
         return self._step([(self.arrays[name], v) for name, v in directions.items()])
 
     def _step(self, moved: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
@@ -114,7 +114,7 @@ class ComplexStep:
 
 @contextlib.contextmanager
 def complex_numbers() -> Iterator[None]:
-    """Within, the ops of this book take complex arrays, and it is an error to throw away an imaginary part."""
+    """In this context the ops of this package take complex arrays, and discarding an imaginary part is an error."""
     token = COMPLEX.set(True)
     try:
         with warnings.catch_warnings():
@@ -125,7 +125,7 @@ def complex_numbers() -> Iterator[None]:
 
 
 def in_complex(arrays: Arrays) -> Arrays:
-    """Copies of the arrays of floats in complex128; all else unchanged."""
+    """Copies of the arrays of floats in complex128; other values are unchanged."""
     return {
         name: np.array(value, dtype=np.complex128, order="C") if is_float(value) else value
         for name, value in arrays.items()
@@ -133,20 +133,20 @@ def in_complex(arrays: Arrays) -> Arrays:
 
 
 def complex_steps(
-    point: Point, names: list[str], witness: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
+    point: Point, names: list[str], reference: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, ComplexStep], str, int]:
-    """The complex step for each array in which differences confirm it; why not for the others; and the calls."""
-    if witness == "differences":
+    """The complex step for each array for which differences confirm it, the reason for the others, and the calls."""
+    if reference == "differences":
         return {}, "", 0
     try:
         step = ComplexStep(point.problem, point.exact, point.scalar.y, point.scalar.dy)
     except NoComplexStep as error:
-        if witness == "complex":
+        if reference == "complex":
             name = point.problem.name
-            raise GradientError(f"gradcheck {name}: no complex step: {error}; use witness='both'") from None
+            raise GradientError(f"gradcheck {name}: no complex step: {error}; use reference='both'") from None
         return {}, str(error), 0
     steps = dict.fromkeys(names, step)
-    doubt, calls = confirmed(point, names, step, rng, moving) if witness == "both" else ("", 0)
+    doubt, calls = confirmed(point, names, step, rng, moving) if reference == "both" else ("", 0)
     why_not = ""
     for name in names if doubt else ():
         doubt, more = confirmed(point, [name], step, rng, moving)
@@ -160,7 +160,7 @@ def complex_steps(
 def confirmed(
     point: Point, names: list[str], step: ComplexStep, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
 ) -> tuple[str, int]:
-    """Why differences do not confirm the complex step in these arrays, "" if they do; and the calls that this took.
+    """The reason why differences do not confirm the complex step, "" if they confirm it; and the number of calls.
 
     `moving` marks the elements that move.
     """
@@ -174,7 +174,7 @@ def confirmed(
             directions[name] = v * moving[name].reshape(v.shape)
         try:
             derivative, terms = step.through(directions)
-        except Exception as error:  # it takes complex arrays, but no step
+        except Exception as error:  # the function takes complex arrays, but not this step
             return f"{type(error).__name__}: {error}", calls
         line = scalar.through((exact[name] for name in names), directions.values())
         floor = floor_of(EPS, scalar.terms, terms)
@@ -195,68 +195,70 @@ def confirmed(
     return f"differences {finds} of {' and '.join(names[:3])}", calls
 
 
-def check_exactly(point: Point, claim: Claim, step: ComplexStep, chosen: np.ndarray) -> ArgumentReport | None:
+def check_exactly(
+    point: Point, analytic: AnalyticGradient, step: ComplexStep, chosen: np.ndarray
+) -> ArgumentReport | None:
     """Compare the elements that `chosen` marks with complex steps; the others are NaN in the report.
 
-    None where differences contradict the complex step.
+    Returns None if differences contradict the complex step.
     """
-    found, before = ArgumentReport.unseen(claim.name, claim.gradient), step.calls
+    found, before = ArgumentReport.unseen(analytic.name, analytic.gradient), step.calls
     terms = np.zeros(found.wrong.size)
     for i in np.flatnonzero(chosen):
-        found.numeric[i], terms[i] = step.along(claim.name, slice(i, i + 1), np.ones(1))
+        found.numeric[i], terms[i] = step.along(analytic.name, slice(i, i + 1), np.ones(1))
     floor = floor_of(EPS, point.scalar.terms, largest(terms))
     off = np.abs(found.analytic - found.numeric)
-    near = off <= tolerance(0.0, claim.base, floor)
+    near = off <= tolerance(0.0, analytic.base, floor)
     size = max(largest(found.analytic), largest(found.numeric[chosen]))
-    # A gradient that jumps is wrong at this very point, or right: its change nearby is not round-off.
-    jitter = claim.jitter.reshape(-1)
+    # Where a gradient jumps, it is right or wrong at this point itself: its change nearby is not round-off.
+    jitter = analytic.jitter.reshape(-1)
     jumping = jumps(jitter, size) & ~near
     jitter = np.where(jumping | near, 0.0, jitter)
-    judge(found, claim, chosen, 0.0, jitter, floor)
+    judge(found, analytic, chosen, 0.0, jitter, floor)
     left = np.flatnonzero(found.wrong)
     left = left[np.argsort(-np.nan_to_num(off[left], nan=np.inf))]
-    round_off = RoundOff(point, _complex_steps_at(point, claim.name))
-    while left.size:  # a few at a time: if all of these are wrong, the others need no second look
+    round_off = RoundOff(point, _complex_steps_at(point, analytic.name))
+    while left.size:  # a few at a time: if all of them are wrong, the others are not checked again
         some, left = left[:ENOUGH], left[ENOUGH:]
-        look = _look_with_differences(point, claim, found, some, jumping[some], jitter[some], size, floor, round_off)
+        look = _look_with_differences(point, analytic, found, some, jumping[some], jitter[some], size, floor, round_off)
         if look is None:
             return None
         jitter[some], found.kinks[some] = look
-        judge(found, claim, chosen, 0.0, jitter, floor)
+        judge(found, analytic, chosen, 0.0, jitter, floor)
         if found.wrong[some].all():
             break
     found.calls += step.calls - before + round_off.calls
-    found.witness = "complex step"
-    return found.shaped(claim.gradient.shape)
+    found.reference = "complex step"
+    return found.shaped(analytic.gradient.shape)
 
 
 def _look_with_differences(
-    point: Point, claim: Claim, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray, jitter: np.ndarray,
-    size: float, floor: float, round_off: RoundOff,
+    point: Point, analytic: AnalyticGradient, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray,
+    jitter: np.ndarray, size: float, floor: float, round_off: RoundOff,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The jitter of these elements as far as it is round-off, and which are corners; None if differences contradict."""
+    """The round-off part of the jitter of these elements, and which are corners; None if differences contradict."""
     derivative = found.numeric[some]
     off = np.abs(found.analytic[some] - derivative)
     small = np.flatnonzero((off <= ROUNDED * size) | jumping)
-    scatter = round_off(claim, some[small])
+    scatter = round_off(analytic, some[small])
     tiny = off[small] <= 1024 * EPS * point.scalar.terms
-    scatter[tiny] = np.maximum(scatter[tiny], round_off(claim, some[small][tiny], FAR))
-    left = (off[small] <= ON_A_STAIR * size) & (off[small] > tolerance(0.0, claim.base + scatter, floor))
-    scatter[left] = np.maximum(scatter[left], round_off(claim, some[small][left], FARTHEST) / SAFETY)
+    scatter[tiny] = np.maximum(scatter[tiny], round_off(analytic, some[small][tiny], FAR))
+    left = (off[small] <= ON_A_STAIR * size) & (off[small] > tolerance(0.0, analytic.base + scatter, floor))
+    scatter[left] = np.maximum(scatter[left], round_off(analytic, some[small][left], FARTHEST) / SAFETY)
     excused = np.zeros(some.size, dtype=bool)
-    excused[small] = off[small] <= tolerance(0.0, claim.base + scatter, floor)
+    excused[small] = off[small] <= tolerance(0.0, analytic.base + scatter, floor)
     jitter = jitter.copy()
     jitter[excused] = scatter[excused[small]]
 
     again = np.zeros(some.size, dtype=bool)
     again[small] = jumps(scatter, size)
     for k in np.flatnonzero(~excused & ~again):
-        again[k] = jumping[k] or not _smooth(point, claim, int(some[k]), found, floor)
+        again[k] = jumping[k] or not _smooth(point, analytic, int(some[k]), found, floor)
     kinks = np.zeros(some.size, dtype=bool)
     if again.any():
         marked = np.zeros(found.wrong.size, dtype=bool)
         marked[some[again]] = True
-        by_differences = check_elements(point, claim, marked)
+        by_differences = check_elements(point, analytic, marked)
         found.calls += by_differences.calls
         kinks = by_differences.kinks.reshape(-1)[some]
         agrees = np.abs(by_differences.numeric.reshape(-1)[some] - derivative) <= (
@@ -266,9 +268,9 @@ def _look_with_differences(
     return jitter, kinks
 
 
-def _smooth(point: Point, claim: Claim, i: int, found: ArgumentReport, floor: float) -> bool:
-    """Whether four calls or a few more find no corner there, and the derivative that the complex step finds."""
-    x = point.exact[claim.name]
+def _smooth(point: Point, analytic: AnalyticGradient, i: int, found: ArgumentReport, floor: float) -> bool:
+    """Whether a few calls find no corner at element i, and the same derivative as the complex step."""
+    x = point.exact[analytic.name]
     line, h = point.scalar.line(x, slice(i, i + 1), np.ones(1)), first_step(float(x.reshape(-1)[i]), rms(x))
     with np.errstate(all="ignore"):
         first = quick(line, h)

@@ -1,22 +1,22 @@
-"""Curvature for nothing: the complex step of a hand-written backward
+"""Second derivatives at no cost: the complex step of a hand-written backward
 
-A backward is a function too: it computes dx = J^T dy, the gradient of L = sum(dy y). So it has a derivative too,
-the second one of L, and the sideways step finds it as it found the first (`complex_step.py`):
+A backward is a function too: it computes dx = J^T dy, the gradient of L = sum(dy y). Its derivative is the second
+derivative of L, and a complex step finds it as it finds the first derivative (`complex_step.py`):
 
     dx(x + i h v) = dx(x) + i h H v - h^2 (...)        so        H v = Im dx(x + i h v) / h
 
-with H the matrix of second derivatives, the Hessian, which is never built: for n numbers it has n^2. One run of the
-forward and of the backward on complex arrays gives H v to the last digits, for all parameters of a model at once. For
-a loss that is what optimizers of second order ask for, and its largest eigenvalue says how long a step may be.
+where H is the Hessian, the matrix of second derivatives. H is never built: for n parameters it has n^2 elements. One
+run of forward and backward on complex arrays gives H v to the last digits, for all parameters of a model at once.
+Second-order optimizers need H v of the loss, and the largest eigenvalue of H limits the learning rate.
 
-A right backward has a symmetric H, since it does not matter which derivative is taken first:
+A right backward has a symmetric H, since the order of the two derivatives does not matter:
 
     u^T H v = v^T H u        for all u and v
 
-To see it hold to the last digits is a fine demonstration, but no proof: the gradient of another function is symmetric
-as well, and so is a mistake that does not depend on x.
+Symmetry to the last digits supports a backward but does not prove it: the gradient of another function has a
+symmetric H too, and a mistake that does not depend on x keeps H symmetric.
 
-Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), does the same with a derivation for each layer;
+Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), derives H v for each layer by hand;
 Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), the step.
 """
 
@@ -49,16 +49,16 @@ ByName = dict[str, np.ndarray]
 def hvp_layer(
     layer: Any, inputs: Inputs, v: Mapping[str, Any], *, dy: Any = None, options: Options | None = None, **more: Any
 ) -> ByName:
-    """The second derivatives of a model's loss times a direction through its parameters; the model stays as it is.
+    """The second derivatives of a model's loss times a direction in its parameters; the model does not change.
 
     Formula: H v = Im dp(p + i h v) / h, for the gradient dp of the loss and every parameter p
 
-    Shapes: v by the names of parameters (and of inputs that have a gradient), each shaped as its array; what is not
-    named stays where it is -> a dict of every array that has a gradient, in float64
+    Shapes: v is a dict by the names of parameters (and of inputs that have a gradient), each of the shape of its array;
+    arrays without a v do not move -> a dict of every array that has a gradient, in float64
 
-    `dy` is needed for a layer whose result is no single number: H belongs to sum(dy y).
+    A layer whose result is not a single number needs `dy`: then H is the Hessian of sum(dy y).
 
-    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep where complex numbers cannot go.
+    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep if complex arrays do not work.
 
     Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994).
 
@@ -66,7 +66,7 @@ def hvp_layer(
     >>> layer = Linear(2, 1, np.random.default_rng(0), bias=False)
     >>> x, v = np.array([[3.0, 4.0]]), np.array([[1.0], [0.0]])
     >>> moved = hvp_layer(layer, {"x": x}, {"w": v}, dy=np.ones((1, 1)))
-    >>> moved["x"].tolist()  # dx = dy w^T, so it moves as w does
+    >>> moved["x"].tolist()  # dx = dy w^T moves like w
     [[1.0, 0.0]]
     """
     given = split_options(forward_of(layer), options, more)
@@ -77,11 +77,11 @@ def hvp(
     op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, v: Inputs, *, dy: Any = None,
     options: Options | None = None, **more: Any,
 ) -> ByName:
-    """The same for an op and its backward, called as `gradcheck` calls them; v is given as the inputs are.
+    """H v for an op and its backward, which are called as in `gradcheck`; v has the form of the inputs.
 
     Formula: H v = Im dx(x + i h v) / h, for dx = J^T dy
 
-    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep where complex numbers cannot go.
+    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep if complex arrays do not work.
 
     >>> def cube(x): return x**3, x
     >>> def cube_backward(dy, x): return dy * 3 * x * x
@@ -89,57 +89,57 @@ def hvp(
     >>> hvp(cube, cube_backward, (x,), (v,), dy=np.ones(2))["x"].tolist()
     [6.0, 12.0]
     """
-    return hessian_times(OpProblem(op, op_backward, inputs, split_options(op, options, more)), _named(op, v), dy)
+    return hessian_times(OpProblem(op, op_backward, inputs, split_options(op, options, more)), _by_name(op, v), dy)
 
 
 def hvp_vjp(
     f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, v: Inputs, *, dy: Any = None,
     options: Options | None = None, **more: Any,
 ) -> ByName:
-    """The same for a plain function `y = f(x, ...)` and its product `dx, ... = vjp(dy, x, ...)`.
+    """H v for a plain function `y = f(x, ...)` and its vector-Jacobian product `dx, ... = vjp(dy, x, ...)`.
 
     Formula: H v = Im vjp(dy, x + i h v) / h
 
-    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep where complex numbers cannot go.
+    Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep if complex arrays do not work.
 
     >>> x, v = np.array([3.0, 4.0]), np.array([1.0, 0.0])
     >>> hvp_vjp(lambda x: (x**4).sum(), lambda dy, x: dy * 4 * x**3, (x,), (v,))["x"].round(9).tolist()
     [108.0, 0.0]
     """
-    return hessian_times(FunctionProblem(f, vjp, inputs, split_options(f, options, more)), _named(f, v), dy)
+    return hessian_times(FunctionProblem(f, vjp, inputs, split_options(f, options, more)), _by_name(f, v), dy)
 
 
 def hessian_times(problem: Problem, v: Mapping[str, Any], dy: Any = None) -> ByName:
-    """H v for a problem, where `dy` is one array, or one for each output; 1 for an output that is a single number."""
+    """H v for a problem; `dy` is one array, or one for each output; by default 1, for an output of one number."""
     if problem.complex:
-        raise NoComplexStep(f"hvp {problem.name}: its numbers are complex, so there is no direction to step aside")
+        raise NoComplexStep(f"hvp {problem.name}: its arrays are complex already, so a complex step is not possible")
     arrays = in_complex(problem.inputs)
-    for name, direction in _checked(problem, v).items():
+    for name, direction in _checked_direction(problem, v).items():
         arrays[name].imag = STEP * direction
     try:
         with complex_numbers(), np.errstate(all="ignore"):
             y, cache = problem.run(arrays)
             grads = problem.pull_back(_cotangent(problem, y, dy), cache)
     except (TypeError, np.exceptions.ComplexWarning) as error:
-        raise NoComplexStep(f"hvp {problem.name}: it does not take complex arrays: {error}") from error
+        raise NoComplexStep(f"hvp {problem.name}: it rejects complex arrays: {error}") from error
     moved = {}
     for name, grad in grads.items():
         if grad is None or not is_float(problem.inputs.get(name)):
             continue
         if np.asarray(grad).dtype.kind != "c":
-            raise NoComplexStep(f"hvp {problem.name}: d{name} comes back real; does its backward take abs, or .real?")
+            raise NoComplexStep(f"hvp {problem.name}: d{name} is real; does the backward use abs or .real?")
         moved[name] = np.imag(grad) / STEP
     return moved
 
 
 def symmetry(problem: Problem, seed: int = 0) -> float:
-    """How far u^T H v and v^T H u are apart for random u and v, relative to the terms of both sums and of L.
+    """The difference of u^T H v and v^T H u for random u and v, relative to the terms of both sums and of L.
 
-    Formula: |u^T H v - v^T H u| / sum(|u H v| + |v H u|, |dy y|), with u and v as large as the arrays
+    Formula: |u^T H v - v^T H u| / sum(|u H v| + |v H u|, |dy y|), for u and v of the size of the arrays
 
     Near 1e-16 for a right backward. A larger number proves a mistake; a small one proves nothing.
 
-    Raises: NoComplexStep where complex numbers cannot go; what the function raises.
+    Raises: NoComplexStep if complex arrays do not work; what the function raises.
     """
     rng = np.random.default_rng([seed, 17])
     y, cache = problem.run(problem.inputs)
@@ -164,7 +164,7 @@ def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:
     if dy is None:
         if len(y) != 1 or y[0].size != 1:
             shapes = ", ".join(str(one.shape) for one in y)
-            fix = "H belongs to the single number sum(dy y); which outputs count, and how much?"
+            fix = "H is the Hessian of the number sum(dy y), so dy sets the weight of each output"
             raise ValueError(f"hvp {problem.name}: dy must be given for an output of shape {shapes}, got None; {fix}")
         return (np.ones_like(y[0]),)
     given = dy if isinstance(dy, (tuple, list)) else (dy,)
@@ -175,13 +175,13 @@ def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:
     return tuple(np.asarray(one, dtype=of.dtype) for one, of in zip(given, y, strict=True))
 
 
-def _named(f: Callable[..., Any], v: Inputs) -> Mapping[str, Any]:
-    """The direction by argument name, as the inputs are."""
+def _by_name(f: Callable[..., Any], v: Inputs) -> Mapping[str, Any]:
+    """The direction as a dict by argument name."""
     return v if isinstance(v, Mapping) else name_inputs(f, v)[0]
 
 
-def _checked(problem: Problem, v: Mapping[str, Any]) -> ByName:
-    """The direction, leaf by leaf, once every part of it fits its array."""
+def _checked_direction(problem: Problem, v: Mapping[str, Any]) -> ByName:
+    """The direction by names of arrays; refuses a name or a shape that does not fit."""
     known = [name for name in problem.differentiable if name not in problem.without]
     flat: dict[str, Any] = {}
     for argument, tree in v.items():
@@ -189,9 +189,9 @@ def _checked(problem: Problem, v: Mapping[str, Any]) -> ByName:
     checked = {}
     for name, part in flat.items():
         if name not in known:
-            raise ValueError(f"hvp {problem.name}: v must be by the names of {', '.join(known)}, got {name!r}")
+            raise ValueError(f"hvp {problem.name}: the names in v must be among {', '.join(known)}, got {name!r}")
         checked[name] = np.asarray(part, np.float64)
         if checked[name].shape != problem.inputs[name].shape:
-            expected = f"{problem.inputs[name].shape}, as {name} is"
+            expected = f"{problem.inputs[name].shape}, the shape of {name}"
             raise ValueError(f"hvp {problem.name}: v[{name!r}] must be {expected}, got {checked[name].shape}")
     return checked

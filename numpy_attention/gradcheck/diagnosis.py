@@ -1,16 +1,16 @@
-"""The likely mistake: what turns the right gradient g into the analytic gradient c?
+"""Find the likely mistake: what turns the right gradient g into the analytic gradient c?
 
-    relations      element by element, from the simplest:
-        c = a g        is it a factor? -1 is a sign, 2 a term added twice, n a mean that became a sum, sqrt(n) a scale
-        where          is it wrong only where x < 0, and what is it there?
-        c = f(g)       is it the right gradient transposed, shifted, reversed, or times a factor from the formula?
-        c - g          what must be added to g: dy, the same number for each row, a multiple of x, of the output?
-    experiments    run the backward again with gamma all ones, with nothing masked, with ids that do not repeat, and see
-                   when it becomes right
+    relations      element by element, the simplest first:
+        c = a g        a factor: -1 is a sign, 2 a term added twice, n a sum in place of a mean, sqrt(n) a scale
+        where          is c wrong only where x < 0, and which relation holds there?
+        c = f(g)       is c the right gradient transposed, shifted, reversed, or times a factor from the formula?
+        c - g          what is added to g: dy, the same number for each row, a multiple of x or of the output?
+    experiments    run the backward again with gamma all ones, without a mask, with ids that do not repeat: when is it
+                   right?
     places         only the last row is wrong, only the diagonal
 
-A relation counts only if it explains every element that was compared, and the error in it, however small: an error of
-1e-12 is not explained by a relation that is good to 1e-6.
+A relation counts only if it explains every element that was compared, and also the error in each element, however small
+the error is: a relation that holds to 1e-6 does not explain an error of 1e-12.
 """
 
 import itertools
@@ -36,26 +36,27 @@ from numpy_attention.gradcheck.terms import (
 )
 from numpy_attention.gradcheck.trees import Arrays
 
-ZERO = 1e-13  # of the right gradient: the round-off of what cancels
-NOISE = 1e-6  # what is off by a smaller share, and by no factor, is likelier noise than a mistake
+ZERO = 1e-13  # relative to the right gradient: the round-off of terms that cancel
+NOISE = 1e-6  # relative to the right gradient: a smaller error that is not a factor is probably noise
+HIDDEN = "hidden or ignored elements still get a gradient"
 
 
 def diagnose(evidence: Evidence) -> str:
-    """Fill in the pattern of each wrong argument, and return the likely mistake."""
+    """Set the pattern of each wrong argument, and return the likely mistake."""
     if ties := [report.tie for report in evidence.wrong if report.tie]:
         return "; ".join(ties[:2])
     points = [at_one_value(report, evidence.arrays) for report in evidence.wrong]
     if all(points):
-        return f"wrong only where {' and '.join(dict.fromkeys(points))}: is that a case of its own in the backward?"
+        return f"wrong only where {' and '.join(dict.fromkeys(points))}: does the backward treat this case separately?"
     if swapped := _exchanged(evidence):
         return swapped
-    if len(evidence.scalar.dy) > 1:  # without one of several outputs a term seems to be missing
+    if len(evidence.scalar.dy) > 1:  # a backward that ignores an output looks like one that lacks a term
         ignored = "; ".join(ignored_outputs(evidence, [report.name for report in evidence.wrong]))
         if ignored:
             for report in evidence.wrong:
                 report.pattern = place(report.wrong, np.isfinite(report.numeric))
             return ignored
-    mistakes: dict[str, list[str]] = {}  # and whose they are
+    mistakes: dict[str, list[str]] = {}  # each mistake, and the gradients that have it
     known = 0
     for report in evidence.wrong:
         relation = find(report, evidence)
@@ -75,7 +76,7 @@ def diagnose(evidence: Evidence) -> str:
 
 
 def _exchanged(evidence: Evidence) -> str:
-    """Whether two wrong gradients are right under each other's name."""
+    """The mistake, if each of two wrong gradients is the right gradient of the other argument."""
     for one, other in itertools.combinations(evidence.wrong, 2):
         if other.fits(one.analytic) and one.fits(other.analytic):
             for report in (one, other):
@@ -85,37 +86,37 @@ def _exchanged(evidence: Evidence) -> str:
 
 
 def _of_a_layers_input(evidence: Evidence) -> str:
-    """The mistake, if all parameters' gradients are right, and an input's is not."""
+    """The mistake, if the gradients of all parameters are right and that of an input is wrong."""
     parameters = evidence.problem.parameters
     wrong = {report.name for report in evidence.wrong}
     if not parameters or wrong & parameters:
         return ""
     names = ", ".join(f"d{name}" for name in sorted(wrong))
     return (
-        f"every parameter's gradient is right, only {names} is wrong: a path to the input is missing or added "
+        f"the gradients of all parameters are right, only {names} is wrong: a path to the input is missing or added "
         "twice (the residual path? one of q, k and v?)"
     )
 
 
 def _of_one_parameter(evidence: Evidence) -> str:
-    """The mistake, if of a layer's many gradients only one is wrong."""
+    """The mistake, if only one of many gradients of a layer is wrong."""
     wrong = [report.name for report in evidence.wrong]
     if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.report.arguments) < 2:
         return ""
     return (
-        f"all other gradients are right: the mistake stands where d{wrong[0]} is put together "
-        "(used twice, its two gradients must be added)"
+        f"all other gradients are right: the mistake is in the step that computes d{wrong[0]} "
+        f"(if {wrong[0]} is used twice, its two gradients must be added)"
     )
 
 
 @np.errstate(all="ignore")
 def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
-    """The first relation that explains every element that was looked at."""
+    """The first relation that explains every element that was compared."""
     scalar, arrays, seen = evidence.scalar, evidence.arrays, np.isfinite(report.numeric)
     if not seen.any() or not report.wrong.any():
         return None
     if largest(report.analytic[seen]) <= ZERO * largest(report.numeric[seen]):
-        return Relation("zero everywhere", "the backward gives zero: is a term lost, or does it cancel against itself?")
+        return Relation("zero everywhere", "the backward returns zero: is a term missing, or do two terms cancel?")
     terms = terms_of(report, arrays, scalar.y)
     slack, right = slack_of(report, seen), report.numeric[seen]
     enough = np.count_nonzero(np.abs(right) > 100 * slack) >= 2
@@ -125,7 +126,7 @@ def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
     if report.analytic.size == 1 and abs(float(right[0])) > 100 * float(slack[0]):
         factor = float(report.analytic[seen][0] / right[0])
         known = factor_in_words(factor, scalar, arrays, evidence.problem.options)
-        return known if known.certain else None  # any number is some factor of another
+        return known if known.certain else None  # between two numbers there is always a factor
     if seen.all() and enough:
         for candidate_relation, candidate in _candidates(report, scalar, arrays):
             if np.all(np.abs(candidate.reshape(-1) - report.analytic[seen]) <= slack):
@@ -135,50 +136,50 @@ def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
         share = f"{off / largest(right):.0e}"
         return Relation(
             f"right to {share}",
-            f"right to {share}, and off without a rule: noise, of a function or a backward that stops at a tolerance, "
-            f"or of large terms that cancel? Say how much is allowed: rtol={10 * off / largest(right):.0e}"
+            f"right to {share}, and the error follows no rule: is it noise, from an iteration that stops at a "
+            f"tolerance or from large terms that cancel? Then allow for it: rtol={10 * off / largest(right):.0e}"
         )
     where = branch(report, arrays, scalar.y, scalar.dy)
     found = place(report.wrong, seen)
     if not where.startswith((report.name, f"|{report.name}")) and _is_one_place(found):
-        where = ""  # a place is the plainer rule, and values of other arrays part a line or a diagonal by chance
+        where = ""  # a place is the simpler rule; values of other arrays can separate a row or a diagonal by chance
     elif found == "the diagonal":
         where = ""
     hidden = _hidden(report, arrays, where) if seen.all() else None
     if hidden:
         return hidden
     if where:
-        there = _there(report, evidence, terms)
-        words = f"wrong just where {where}" + (f", and there {there}" if there else "")
-        return Relation(f"just where {where}", words, weak=not there)
+        inside = _of_wrong_elements(report, evidence, terms)
+        mistake = f"wrong just where {where}" + (f", and there {inside}" if inside else "")
+        return Relation(f"just where {where}", mistake, weak=not inside)
     if not seen.all() or not enough:
         return None
-    words = _by_element(report, seen, evidence, terms)
-    if words:
-        return Relation("by a factor of its own each", words, weak=True)
+    mistake = _by_element(report, seen, evidence, terms)
+    if mistake:
+        return Relation("each element by a different factor", mistake, weak=True)
     relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
     if relation:
         return relation
-    there = _there(report, evidence, terms) if found.startswith(("only", "the diagonal")) else ""
+    inside = _of_wrong_elements(report, evidence, terms) if found.startswith(("only", "the diagonal")) else ""
     part = found.removeprefix("only ") if "diagonal" in found else f"in {found.removeprefix('only ')}"
-    return Relation(found, f"wrong {part} alone, and there {there}") if there else None
+    return Relation(found, f"wrong only {part}, and there {inside}") if inside else None
 
 
 def _is_one_place(found: str) -> bool:
-    return found == "the diagonal" or found.startswith(("only the first along", "only the last along"))
+    return found == "the diagonal" or found.startswith(("only the first place along", "only the last place along"))
 
 
 def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | None:
-    """Whether a gradient is wrong only where it must be zero."""
+    """The relation, if a gradient is wrong only where it must be zero."""
     part = report.wrong
     if part.all() or not np.all(np.abs(report.numeric[part]) <= slack_of(report, part)):
         return None
     masks = [name for name, value in arrays.items() if value.dtype == bool]
     if part.sum() == 1 and not masks and not where:
         index = ", ".join(map(str, report.worst))
-        stray = f"the formula is right but for element [{index}], which must be zero: look at the indexing there"
+        stray = f"right except for element [{index}], which must be zero: check the indexing there"
         return Relation("a single element", stray)
-    what = f"it leaks through what {masks[0]} hides" if masks else "what is hidden or ignored still gets a gradient"
+    what = f"it leaks through elements that {masks[0]} hides" if masks else HIDDEN
     if where and not masks:
         own = where.startswith((report.name, f"|{report.name}"))
         what = f"wrong just where {where}: the gradient must be zero there" + ("" if own else f"; {what}")
@@ -186,14 +187,14 @@ def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | No
     return Relation("not zero where it must be", f"wrong only where the gradient must be zero: {what}")
 
 
-def _there(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
-    """What is wrong with the wrong elements alone."""
+def _of_wrong_elements(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
+    """The mistake in the wrong elements alone; "" if no relation explains them."""
     part = report.wrong
-    claimed, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
+    analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     if np.all(np.abs(right) <= slack):
-        return "the gradient must be zero: what is hidden or ignored still gets a gradient"
-    if not np.any(claimed):
-        return "the backward gives zero: a part of the gradient that is never filled in?"
+        return f"the gradient must be zero: {HIDDEN}"
+    if not np.any(analytic):
+        return "the backward returns zero: is this part of the gradient never computed?"
     factor = constant(report, part) if part.sum() > 1 else 0.0
     if factor:
         return factor_in_words(factor, evidence.scalar, evidence.arrays, evidence.problem.options).mistake
@@ -203,18 +204,20 @@ def _there(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str
 
 
 def _by_element(report: ArgumentReport, part: np.ndarray, evidence: Evidence, terms: list[Term]) -> str:
-    """The function or the factor in which the gradient differs from the right one, element by element."""
+    """The function or the factor that turns the right gradient into the wrong one, element by element."""
     (y, *others), (dy, *_) = evidence.scalar.y, evidence.scalar.dy
-    words = by_a_function(report, part, evidence.arrays, y, dy) if not others else ""
-    return words or by_a_term(report, part, terms)
+    mistake = by_a_function(report, part, evidence.arrays, y, dy) if not others else ""
+    return mistake or by_a_term(report, part, terms)
 
 
 def _candidates(
     report: ArgumentReport, scalar: Scalar, arrays: Arrays
 ) -> Iterator[tuple[Relation, np.ndarray]]:
-    """Known wrong gradients made from the right one, or from the outputs and dy."""
+    """Typical wrong gradients, computed from the right one, or from the outputs and dy."""
     right = report.numeric
-    lost = Relation("all signs lost", "its absolute value: a sign is lost, by an abs, a square or a root?")
+    lost = Relation(
+        "all signs lost", "the absolute value of the right gradient: is a sign lost in an abs, a square or a root?"
+    )
     yield lost, np.abs(right)
     for i, j in itertools.combinations(range(right.ndim), 2):
         if right.shape[i] == right.shape[j] > 1:
@@ -223,11 +226,12 @@ def _candidates(
         if n > 2:
             yield Relation("reversed", f"reversed along axis {axis}"), np.flip(right, axis)
         if n > 1:
-            averaged = Relation("averaged", f"averaged over axis {axis}: each element must keep its own")
+            averaged = Relation("averaged", f"averaged over axis {axis}: each element must keep its own value")
             yield averaged, np.broadcast_to(right.mean(axis, keepdims=True), right.shape)
     diagonal = Relation(
         "the diagonal alone",
-        "only the diagonal of the softmax's Jacobian, w (1 - w) dy: every output of a row depends on every score of it",
+        "only the diagonal of the softmax's Jacobian, w (1 - w) dy: every output of a row depends on every score of "
+        "the row",
     )
     for y, dy in zip(scalar.y, scalar.dy):
         if y.shape == right.shape:
@@ -247,6 +251,6 @@ def _candidates(
                     if total.shape == right.shape:
                         yield Relation(
                             f"the sum of dy * {name}",
-                            f"it is sum(dy * {name}): {name} stands where what the forward multiplied {report.name} "
-                            "by belongs (made of it: normalized, cut, or of another step)"
+                            f"the gradient is sum(dy * {name}); it must be the sum of dy times the array that the "
+                            f"forward multiplies {report.name} by (is that {name} normalized, cut, or of another step?)"
                         ), total

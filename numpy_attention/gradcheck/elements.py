@@ -1,24 +1,24 @@
-"""A gradient compared with differences: element by element, at corners and ties, and in large arrays by directions.
+"""Compare a gradient with differences: element by element, at corners and ties, and in large arrays by directions.
 
-Most gradients are compared with complex steps (`complex_step`) and need nothing of this.
+Most gradients are compared with complex steps (`complex_step`) and do not need this module.
 
-`check_elements`: four calls give a first derivative, good enough for nearly all elements. The others get a whole
-tableau; those still in doubt are looked at for a corner and for round-off (`tolerance.RoundOff`).
+`check_elements`: four calls give a first derivative, which is good enough for nearly all elements. The other elements
+get a whole tableau. If they are still in doubt, they are tested for a corner and for round-off (`tolerance.RoundOff`).
 
-At a corner there is no derivative. Any slope between the slopes to the left and to the right is accepted; and, where
-several corners meet in one point, as in a sort with three equal numbers, any between the slopes of the smooth pieces
-around it. A tie still has a derivative along the direction that moves all equal numbers together:
+At a corner there is no derivative. We accept any slope between the slopes to the left and to the right. Where several
+corners meet in one point, as in a sort with three equal numbers, we accept any slope between the slopes of the smooth
+pieces around the point. A tie still has a derivative along the direction that moves all equal numbers together:
 
-    max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them gets it, or they share it
+    max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them is 1, or they share it
 
-A backward that gives dy to both is right for each of the two alone, and wrong for both at once (`check_ties`).
+A backward that gives dy to both is right for each number alone, but wrong for both together (`check_ties`).
 
 `check_directions`: large arrays, by random directions and bisection. One derivative along a random direction v tests
-all elements at once: it must be sum(dx * v). An error e in one element moves that sum by e |v_i|, however many elements
-there are, and no v_i is small. The round-off of the sum limits what can be seen, so a large array is checked less
-sharply than a small one, in a few dozen calls instead of a million. When the sum disagrees, the left half of the same
-direction tells which half is wrong, since disagreements along one direction add: 20 halvings find one element among a
-million. Several wrong elements are followed at once, the piece with the largest disagreement first.
+all elements at once: it must be sum(dx * v). An error e in one element changes this sum by e |v_i|, for any number of
+elements, and no v_i is small. The round-off of the sum limits the errors that can be found. So the check of a large
+array is less precise than that of a small one, but needs a few dozen calls instead of a million. If the sum is wrong,
+the derivative along the left half of v shows which half is wrong, since the errors of both halves add up: 20 halvings
+find one element among a million. Several wrong elements are followed at once; the piece with the largest error is next.
 """
 
 import heapq
@@ -44,7 +44,7 @@ from numpy_attention.gradcheck.problem import Arrays, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.tolerance import (
     SAFETY,
-    Claim,
+    AnalyticGradient,
     DerivativeOf,
     Move,
     Point,
@@ -55,102 +55,103 @@ from numpy_attention.gradcheck.tolerance import (
     tolerance,
 )
 
-ENOUGH = 6  # so many elements that a second look finds wrong: the others need none
-PIECES = 16  # so many pieces around a corner are looked at
-SLACK = 1e-3  # slopes next to a corner are known so well
-AGREE = 1e-6  # relative to the terms, or the slope: so well the sum over a tie must agree, and its difference be known
+ENOUGH = 6  # once the closer check finds this many wrong elements, the others are not checked again
+PIECES = 16  # number of random points around a corner
+SLACK = 1e-3  # relative error of slopes next to a corner
+AGREE = 1e-6  # relative to the terms or the slope: the allowed error of the sum over a tie
 
 DIRECTIONS = 3
-MORE = 3  # if corners were met along these
+MORE = 3  # more directions, if the first ones meet corners
 LEVELS = 5  # step sizes for one derivative
 FOUND = 12  # so many wrong elements are enough to show a pattern
-CORNERS = 64  # so many elements at corners are looked at one by one
-SAMPLE = 48  # elements looked at one by one once something is wrong
+CORNERS = 64  # at most so many elements at corners are compared one by one
+SAMPLE = 48  # random elements that are compared one by one after an error was found
 
 Along = Callable[[str, slice, np.ndarray], tuple[float, float]]  # `ComplexStep.along`
 
 
 class Element(NamedTuple):
-    """What is known of one element."""
+    """The results for one element."""
 
     derivative: float
     error: float  # of the derivative
-    jitter: float  # of the gradient, as far as it is round-off
-    kink: bool  # whether this is a corner, and the gradient one of its slopes
+    jitter: float  # the round-off of the gradient
+    kink: bool  # whether there is a corner, and the gradient is one of its slopes
 
 
-def check_elements(point: Point, claim: Claim, chosen: np.ndarray) -> ArgumentReport:
+def check_elements(point: Point, analytic: AnalyticGradient, chosen: np.ndarray) -> ArgumentReport:
     """Compare the elements that `chosen` marks with differences; the others are NaN in the report."""
-    found = ArgumentReport.unseen(claim.name, claim.gradient)
-    x, scalar = point.exact[claim.name], point.scalar
+    found = ArgumentReport.unseen(analytic.name, analytic.gradient)
+    x, scalar = point.exact[analytic.name], point.scalar
     lines = {int(i): scalar.line(x, slice(i, i + 1), np.ones(1)) for i in np.flatnonzero(chosen)}
     steps, error, usual = np.ones(x.size), np.zeros(x.size), rms(x)
     for i in lines:
         steps[i] = first_step(float(x.reshape(-1)[i]), usual)
-    jitter = claim.jitter.reshape(-1).copy()
-    round_off = RoundOff(point, _differences_at(point, claim.name, steps))
+    jitter = analytic.jitter.reshape(-1).copy()
+    round_off = RoundOff(point, _differences_at(point, analytic.name, steps))
     with np.errstate(all="ignore"):
         for i, line in lines.items():
             found.numeric[i], error[i], _, _ = quick(line, steps[i])
         known = np.where(chosen, found.numeric, found.analytic)
         size = largest(known[np.isfinite(known)])
         floor = floor_of(scalar.eps, scalar.terms) + 1e-11 * size
-        # In doubt: off by more than a tight tolerance, since four calls may estimate their error too small by luck.
+        # In doubt: wrong by more than a tight tolerance, since the error of four calls may be estimated too small.
         off = np.abs(found.analytic - found.numeric)
         tight = np.minimum(1e-8 * np.abs(found.numeric), tolerance(error, jitter))
-        in_doubt = ~(off <= tight + tolerance(0.0, claim.base, floor)) | jumps(jitter, size) | ~(error <= 1e-6 * size)
+        near = off <= tight + tolerance(0.0, analytic.base, floor)
+        in_doubt = ~near | jumps(jitter, size) | ~(error <= 1e-6 * size)
         doubtful, wrong = np.flatnonzero(in_doubt & chosen), 0
         for i in map(int, doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))]):
             first = Element(found.numeric[i], error[i], jitter[i], False)
-            look = _look_closer(point, claim, i, lines[i], steps[i], first, size, floor, round_off)
+            look = _look_closer(point, analytic, i, lines[i], steps[i], first, size, floor, round_off)
             found.numeric[i], error[i], jitter[i], found.kinks[i] = look
-            allowed = tolerance(look.error, claim.base + look.jitter, floor)
+            allowed = tolerance(look.error, analytic.base + look.jitter, floor)
             wrong += not look.kink and not abs(found.analytic[i] - look.derivative) <= allowed
             if wrong >= ENOUGH:
                 break
-        # Next to no bit has moved: a change below the last bit of a 1 inside the function, as in log(1 + 1e-20), is
+        # Almost no bit has changed: a change below the last bit of 1 inside the function, as in log(1 + 1e-20), is
         # lost.
         unmoved = EPS * max(map(largest, scalar.dy), default=0.0)
         lost = np.where(np.abs(found.numeric) <= 16 * unmoved, SAFETY * unmoved / steps, 0.0)
-        judge(found, claim, chosen, error, jitter, floor, lost)
+        judge(found, analytic, chosen, error, jitter, floor, lost)
         edges = _edges(lines, steps, found)
     for i, line in lines.items():
         found.doubt[i] = max(found.doubt[i] - SAFETY * line.last_bit / steps[i], 0.0)
     found.calls = round_off.calls + sum(line.calls for line in lines.values())
     if edges:
-        found.notes.append(f"d{claim.name}: {edges} elements on the edge of the domain have no difference")
-    return found.shaped(claim.gradient.shape)
+        found.notes.append(f"d{analytic.name}: {edges} elements at the end of the domain have no derivative")
+    return found.shaped(analytic.gradient.shape)
 
 
 def _look_closer(
-    point: Point, claim: Claim, i: int, line: Line, step: float, first: Element, size: float, floor: float,
-    round_off: RoundOff,
+    point: Point, analytic: AnalyticGradient, i: int, line: Line, step: float, first: Element, size: float,
+    floor: float, round_off: RoundOff,
 ) -> Element:
-    """A whole tableau for an element in doubt; and if it is still off, is it a corner, or round-off?"""
-    x, claimed = point.exact[claim.name], float(claim.gradient.reshape(-1)[i])
+    """Compute a whole tableau for an element in doubt; if it still disagrees, test for a corner and for round-off."""
+    x, gradient = point.exact[analytic.name], float(analytic.gradient.reshape(-1)[i])
     derivative = refined(line, step)
     finite = np.isfinite(derivative.value)
     value, error = (derivative.value, derivative.error) if finite else (first.derivative, first.error)
     jitter, kink = first.jitter, False
-    # At a corner the backward itself jumps when x moves by a last bit: ignore that jitter.
-    agrees = abs(claimed - value) <= tolerance(error, claim.base, floor)
+    # At a corner the gradient jumps when x moves by a last bit: ignore this jitter.
+    agrees = abs(gradient - value) <= tolerance(error, analytic.base, floor)
     jumping = jumps(jitter, size)
     corner = (jumping or not agrees) and is_kink(line, derivative, step)
     if corner and agrees:
         kink = True
     elif corner or (not agrees and (jumping or _tied(point.exact, x.reshape(-1)[i]))):
-        kink = allowed_at_corner(point, claim.name, i, claimed, derivative)
+        kink = allowed_at_corner(point, analytic.name, i, gradient, derivative)
     if corner or (jumping and agrees):
         jitter = 0.0
     elif jumping and not kink:
-        jitter = round_off(claim, np.array([i]))[0]
+        jitter = round_off(analytic, np.array([i]))[0]
     return Element(value, error, jitter, kink)
 
 
 def _edges(lines: dict[int, Line], steps: np.ndarray, found: ArgumentReport) -> int:
-    """Excuse elements where the function ends and its slope grows beyond bounds; return how many there are.
+    """Accept wrong elements at the end of the domain, where the slope may be infinite; return their number.
 
-    An element is not excused, but unresolved, if the function can be computed on neither side of it.
+    If the function cannot be computed on either side of an element, the element is unresolved instead.
     """
     edges = 0
     for i in map(int, np.flatnonzero(found.wrong & ~np.isfinite(found.numeric))):
@@ -169,30 +170,30 @@ def _tied(exact: Arrays, value: float) -> bool:
     return sum(int(np.sum(x == value)) for x in exact.values() if isinstance(x, np.ndarray)) > 1
 
 
-def allowed_at_corner(point: Point, name: str, i: int, claimed: float, found: Derivative) -> bool:
-    """Whether there is a corner at element i, and the gradient is one of the slopes next to it, or between them.
+def allowed_at_corner(point: Point, name: str, i: int, gradient: float, found: Derivative) -> bool:
+    """Whether there is a corner at element i, and the gradient lies between the slopes next to it.
 
-    Of three equal numbers one may move alone without changing the median: then only nearby points show the corner.
+    One of three equal numbers may move alone without changing the median: then only nearby points show the corner.
     """
     low, high = sorted((found.left, found.right))
-    if low < high and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low):
+    if low < high and low - SLACK * (high - low) <= gradient <= high + SLACK * (high - low):
         return True
     slopes, known = _of_pieces(point, name, i)
     low, high = float(np.min(slopes, initial=math.inf)), float(np.max(slopes, initial=-math.inf))
     apart = high - low > max(SLACK * max(abs(low), abs(high)), known)
-    return apart and low - SLACK * (high - low) <= claimed <= high + SLACK * (high - low)
+    return apart and low - SLACK * (high - low) <= gradient <= high + SLACK * (high - low)
 
 
 def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
-    """The derivative by element i at random places nearby, on the smooth pieces that meet here, and its round-off."""
+    """Derivatives by element i at random points nearby, on the smooth pieces that meet here; and their round-off."""
     exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
     names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
-    kept = {other: exact[other].copy() for other in names}
+    originals = {other: exact[other].copy() for other in names}
     step = 2.0**-20 * (rms(exact[name]) or 1.0)
     slopes, known = [], math.inf
     try:
         for _ in range(PIECES):
-            for other, x in kept.items():
+            for other, x in originals.items():
                 exact[other][...] = x + step * rng.standard_normal(x.shape)
             try:
                 nearby = Scalar(scalar.evaluate, scalar.evaluate(), scalar.dy)
@@ -202,17 +203,17 @@ def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
             slopes.append((line(step / 64) - line(-step / 64)) / (step / 32))
             known = 16 * line.last_bit / (step / 64)
     finally:
-        for other, x in kept.items():
+        for other, x in originals.items():
             exact[other][...] = x
     return np.array([slope for slope in slopes if np.isfinite(slope)]), known
 
 
 def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
-    """Mark gradients at kinks whose sum over equal numbers is wrong where it has a derivative; return the calls."""
+    """Mark gradients at ties whose sum over all equal numbers is wrong; return the number of calls."""
     exact, scalar, calls = point.exact, point.scalar, 0
     for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
         at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
-        # All equal numbers move, also one that is at no kink by itself, such as the middle one of three in a sort.
+        # All equal numbers move, also a number without a kink, such as the middle one of three in a sort.
         tied = {name: exact[name] == value for name, where in at_kinks.items() if where.any()}
         if sum(int(where.sum()) for where in tied.values()) < 2:
             continue
@@ -220,18 +221,18 @@ def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
         step = first_step(value, 0.0)
         with np.errstate(all="ignore"):
             found = refined(line, step, levels=8)
-            claimed = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
-            slack = AGREE * max(scalar.terms, abs(claimed), abs(found.value))
+            total = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
+            slack = AGREE * max(scalar.terms, abs(total), abs(found.value))
             smooth = found.error <= slack and not is_kink(line, found, step)
         calls += line.calls
-        if not smooth or abs(claimed - found.value) <= tolerance(found.error, 0.0, slack):
+        if not smooth or abs(total - found.value) <= tolerance(found.error, 0.0, slack):
             continue
         for name in tied:
             report, where = reports[name], at_kinks[name]
             report.wrong, report.kinks = report.wrong | where, report.kinks & ~where
             report.tie = (
-                f"d{name}: a tie: the equal numbers {value:.6g} moved together have a derivative, {found.value:.6g}, "
-                f"and their gradients add up to {claimed:.6g}: give dy to one of them, or share it"
+                f"d{name}: a tie: if all numbers equal to {value:.6g} move together, the derivative is "
+                f"{found.value:.6g}, but their gradients add up to {total:.6g}: give dy to one of them, or share dy"
             )
     return calls
 
@@ -257,26 +258,26 @@ def _differences_at(point: Point, name: str, steps: np.ndarray) -> Callable[[Mov
 
 
 class Search:
-    """Pieces of one random direction: derivatives along them, and the analytic gradient along them."""
+    """One random direction: derivative and analytic gradient along pieces of it."""
 
     def __init__(
-        self, scalar: Scalar, x: np.ndarray, claim: Claim, rng: np.random.Generator, along: Along | None,
+        self, scalar: Scalar, x: np.ndarray, analytic: AnalyticGradient, rng: np.random.Generator, along: Along | None,
         smooth: np.ndarray,
     ) -> None:
-        self.scalar, self.x, self.claim, self.along = scalar, x, claim, along
-        # Never near zero, and of many lengths, so that two errors do not cancel; corners stay where they are.
+        self.scalar, self.x, self.analytic, self.along = scalar, x, analytic, along
+        # Never near zero, and of many sizes, so two errors do not cancel; elements at corners do not move.
         self.v = rng.choice([-1.0, 1.0], x.size) * rng.uniform(1.0, 1.5, x.size) * smooth
         self.step = 0.25 * first_step(0.0, rms(x))
-        self.rounding = np.where(smooth, claim.base + claim.jitter.reshape(-1), 0.0) ** 2
+        self.rounding = np.where(smooth, analytic.base + analytic.jitter.reshape(-1), 0.0) ** 2
         self.calls = 0
 
     def derivative(self, low: int, high: int, unit: bool = False) -> tuple[float, float]:
-        """Along the piece [low, high) of the direction, and how far it may be off."""
+        """The derivative along the piece [low, high) of the direction, and its error."""
         where = slice(low, high)
         v = np.ones(high - low) if unit else self.v[where]
         if self.along is not None:
             self.calls += 1
-            value, terms = self.along(self.claim.name, where, v)
+            value, terms = self.along(self.analytic.name, where, v)
             return value, 4 * EPS * max(self.scalar.terms, terms)
         line = self.scalar.line(self.x, where, v)
         with np.errstate(all="ignore"):
@@ -285,107 +286,107 @@ class Search:
         return found.value, found.error
 
     def disagreement(self, low: int, high: int) -> tuple[float, float]:
-        """Gradient minus derivative along the piece, and what can be resolved."""
-        claimed = self.claim.gradient.reshape(-1)[low:high]
+        """Gradient minus derivative along the piece, and the tolerance of this difference."""
+        gradient = self.analytic.gradient.reshape(-1)[low:high]
         value, error = self.derivative(low, high)
-        terms = claimed * self.v[low:high]
+        terms = gradient * self.v[low:high]
         rounding = float(np.sqrt(self.rounding[low:high].sum() * 2 + (EPS * np.linalg.norm(terms)) ** 2))
         floor = floor_of(self.scalar.eps, self.scalar.terms)
         return float(terms.sum()) - value, tolerance(error, rounding, floor)
 
 
 def check_directions(
-    point: Point, claim: Claim, rng: np.random.Generator, most_calls: int, along: Along | None = None
+    point: Point, analytic: AnalyticGradient, rng: np.random.Generator, most_calls: int, along: Along | None = None
 ) -> ArgumentReport:
-    """Test the whole array by directions: by complex steps `along` them if that is given, else by differences.
+    """Test the whole array along random directions: with complex steps if `along` is given, else with differences.
 
-    If that fails, name elements, in at most about `most_calls` calls. Some of the elements at which the
-    gradient jumps when inputs move, as at corners, are looked at one by one.
+    If a test fails, find wrong elements, in at most about `most_calls` calls. Some of the elements at which the
+    gradient jumps when inputs move, as at corners, are compared one by one.
     """
-    x = point.exact[claim.name]
-    corners = at_corners(x, claim)
-    found = ArgumentReport.unseen(claim.name, claim.gradient)
+    x = point.exact[analytic.name]
+    corners = at_corners(x, analytic)
+    found = ArgumentReport.unseen(analytic.name, analytic.gradient)
     calls, resolution, failed = 0, 0.0, False
     for _ in range(DIRECTIONS + MORE):
-        search = Search(point.scalar, x, claim, rng, along, ~corners)
+        search = Search(point.scalar, x, analytic, rng, along, ~corners)
         off, resolution = search.disagreement(0, x.size)
         failed = not abs(off) <= resolution
         if failed:
             _bisect(search, off, resolution, found, most_calls - calls)
         calls += search.calls
-        if failed and found.wrong.any():  # a corner that the moves did not find?
-            by_elements = check_elements(point, claim, found.wrong)
+        if failed and found.wrong.any():  # is this a corner that the moves did not find?
+            by_elements = check_elements(point, analytic, found.wrong)
             calls += by_elements.calls
             met = found.wrong & by_elements.kinks.reshape(-1)
             found.kinks |= met
             found.wrong &= ~met
-            corners = at_corners(x, claim, met | corners)
+            corners = at_corners(x, analytic, met | corners)
             failed = not met.any() or bool(found.wrong.any())
         if failed:
             break
     found.doubt[:] = resolution / x.size**0.5
-    found.calls, found.witness = calls, "differences" if along is None else "complex step"
-    report = found.shaped(claim.gradient.shape)
+    found.calls, found.reference = calls, "differences" if along is None else "complex step"
+    report = found.shaped(analytic.gradient.shape)
     if not failed:
-        report.by_direction = abs(off) / max(float(np.linalg.norm(claim.gradient)), 1e-300)
+        report.by_direction = abs(off) / max(float(np.linalg.norm(analytic.gradient)), 1e-300)
         report.notes.append(
-            f"d{claim.name}: {x.size} elements by {DIRECTIONS} random directions, {calls} calls; an "
-            f"error of {resolution:.1e} in one element would show (typical size {rms(claim.gradient):.1e})"
+            f"d{analytic.name}: {x.size} elements along {DIRECTIONS} random directions, {calls} calls; finds an "
+            f"error of {resolution:.1e} in one element (typical size {rms(analytic.gradient):.1e})"
         )
     elif not found.wrong.any():
-        # The derivative disagrees with the gradient as a whole, but no single element could be named.
+        # The gradient is wrong along the direction, but no single wrong element was found.
         report.notes.append(
-            f"d{claim.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
+            f"d{analytic.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
         )
-        report.wrong.reshape(-1)[int(np.argmax(np.abs(claim.gradient)))] = True
+        report.wrong.reshape(-1)[int(np.argmax(np.abs(analytic.gradient)))] = True
     if corners.any():
         some = np.zeros(x.size, dtype=bool)
         some[np.flatnonzero(corners)[:CORNERS]] = True
-        by_elements = check_elements(point, claim, some)
-        looked = some.reshape(x.shape)
+        by_elements = check_elements(point, analytic, some)
+        compared = some.reshape(x.shape)
         for field in ("numeric", "resolution", "wrong", "kinks", "doubt"):
-            setattr(report, field, np.where(looked, getattr(by_elements, field), getattr(report, field)))
+            setattr(report, field, np.where(compared, getattr(by_elements, field), getattr(report, field)))
         report.calls += by_elements.calls
     return report
 
 
-def at_corners(x: np.ndarray, claim: Claim, known: np.ndarray | None = None) -> np.ndarray:
-    """Where the gradient jumps when inputs move by a few last bits, and all other elements with the same values."""
+def at_corners(x: np.ndarray, analytic: AnalyticGradient, known: np.ndarray | None = None) -> np.ndarray:
+    """Marks elements at which the gradient jumps when inputs move by a few last bits, and all equal elements."""
     flat = x.reshape(-1)
-    jumping = jumps(claim.jitter.reshape(-1), largest(claim.gradient))
+    jumping = jumps(analytic.jitter.reshape(-1), largest(analytic.gradient))
     jumping = jumping if known is None else jumping | known
     found: np.ndarray = np.isin(flat, flat[jumping]) if jumping.any() else jumping
     return found
 
 
 def _bisect(search: Search, off: float, resolution: float, found: ArgumentReport, most_calls: int) -> None:
-    """Follow the piece with the largest disagreement down to single elements, several if there are several."""
+    """Halve the piece with the largest error again and again, down to single wrong elements."""
 
-    def look(i: int) -> None:
+    def compare(i: int) -> None:
         found.numeric[i], error = search.derivative(i, i + 1, unit=True)
-        rounding = search.claim.base + search.claim.jitter.reshape(-1)[i]
+        rounding = search.analytic.base + search.analytic.jitter.reshape(-1)[i]
         found.resolution[i] = tolerance(error, rounding, floor_of(search.scalar.eps, search.scalar.terms))
         found.wrong[i] = not abs(found.analytic[i] - found.numeric[i]) <= found.resolution[i]
 
     queue = [(-abs(off), 0, search.x.size, off, resolution)]
-    named = 0
-    while queue and search.calls < most_calls and named < FOUND:
+    count = 0
+    while queue and search.calls < most_calls and count < FOUND:
         _, low, high, off, resolution = heapq.heappop(queue)
         if high - low == 1:
-            look(low)
-            named += bool(found.wrong[low])
+            compare(low)
+            count += bool(found.wrong[low])
             continue
         middle = (low + high) // 2
         left, known_left = search.disagreement(low, middle)
-        right, known_right = off - left, resolution + known_left  # along one direction, disagreements add
+        right, known_right = off - left, resolution + known_left  # the errors of both halves add up
         if abs(right) > known_left and abs(right) <= known_right:
             right, known_right = search.disagreement(middle, high)
         for part in ((low, middle, left, known_left), (middle, high, right, known_right)):
             if not abs(part[2]) <= part[3]:
                 heapq.heappush(queue, (-abs(part[2]), *part))
-    if not queue and named < FOUND:
-        return  # these few explain all of the disagreement
+    if not queue and count < FOUND:
+        return  # these few elements explain the whole error
     rng = np.random.default_rng(0)
     for i in rng.choice(search.x.size, min(SAMPLE, search.x.size), replace=False):
         if np.isnan(found.numeric[i]):
-            look(int(i))
+            compare(int(i))

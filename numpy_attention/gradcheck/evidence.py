@@ -1,8 +1,11 @@
-"""What the diagnosis starts from: the results of a failed check, and three further measurements.
+"""The input of the diagnosis: the results of a failed check, and three more measurements.
 
-The backward can be run again, with another dy; the function shows whether an output really depends on an argument; and
-both can be run at other arrays. Each costs only a few calls. Where backward and function disagree, the backward lacks a
-path that the forward has, or has one that the forward lacks.
+    gradients, disagreement    run the backward again with another dy
+    moves                      does an output of the function really depend on an argument?
+    right_at                   run function and backward at other arrays
+
+Each measurement costs only a few calls. If backward and function disagree, the backward lacks a path that the forward
+has, or has a path that the forward lacks.
 """
 
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from numpy_attention.gradcheck.tolerance import tolerance
 
 @dataclass
 class Evidence:
-    """The problem, its arrays in float64, L there, and the report so far."""
+    """The problem, its arrays in float64, L at these arrays, and the report so far."""
 
     problem: Problem
     exact: Arrays
@@ -35,7 +38,7 @@ class Evidence:
         return self.report.wrong
 
     def gradients(self, dy: Outputs | None = None) -> Gradients:
-        """The analytic gradients, for another dy if given."""
+        """The analytic gradients, for `dy` if it is given."""
         return self.problem.gradients(self.exact, self.scalar.dy if dy is None else dy)
 
     def moves(self, name: str, dy: Outputs, direction: np.ndarray) -> bool:
@@ -47,20 +50,20 @@ class Evidence:
             return max(abs(line(step)), abs(line(-step))) > 1e-9 * step * scalar.terms + 200 * scalar.noise
 
     def disagreement(self, name: str, dy: Outputs, direction: np.ndarray) -> tuple[float, float, float]:
-        """Gradient minus difference along a direction, the difference, and the size of the gradient: four calls."""
+        """The gradient minus the numerical derivative along a direction, that derivative, and a size: four calls."""
         grad, x = self.gradients(dy)[name], self.exact[name]
         scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
         with np.errstate(all="ignore"):
             found = quick(scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x)) / 4)
         if grad is None:
             return np.nan, found.value, np.nan
-        claimed, size = float(np.sum(grad * direction)), float(np.linalg.norm(grad)) + abs(found.value)
-        return claimed - found.value, found.value, size
+        analytic, size = float(np.sum(grad * direction)), float(np.linalg.norm(grad)) + abs(found.value)
+        return analytic - found.value, found.value, size
 
     def right_at(self, names: list[str], arrays: Arrays, problem: Problem | None = None) -> bool:
         """Whether the gradients that were wrong are right along a random direction at other arrays.
 
-        Not where the derivative vanishes there: at a value where nothing moves, any backward is right.
+        False if the derivative is zero at these arrays, since this proves nothing about the backward.
         """
         problem, arrays = problem or self.problem, in_float64(arrays)
         try:
@@ -78,15 +81,15 @@ class Evidence:
                 return False
             for _ in range(2):
                 v = rng.standard_normal(x.size)
-                claimed, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
+                analytic, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
                 line, step = scalar.line(x, slice(None), v), first_step(0.0, rms(x)) / 4
                 found = quick(line, step)
-                if not abs(claimed - found.value) <= tolerance(found.error, 0.0, 1e-6 * (size + abs(found.value))):
+                if not abs(analytic - found.value) <= tolerance(found.error, 0.0, 1e-6 * (size + abs(found.value))):
                     return False
                 if found.error > 1e-7 * size:
                     found = refined(line, step, levels=8, measure=False)
                 size += abs(found.value)
-                close = abs(claimed - found.value) <= tolerance(found.error, 0.0, 1e-6 * size)
+                close = abs(analytic - found.value) <= tolerance(found.error, 0.0, 1e-6 * size)
                 if not (close and found.error <= 1e-5 * size):
                     return False
                 if abs(found.value) <= 1e-8 * (scalar.terms + size):

@@ -1,9 +1,9 @@
-"""Where the wrong elements lie: the last row, the diagonal, the edges, places 3 to 5 along an axis, or where x < 0.
+"""Where the wrong elements are: the last row, the diagonal, the edges, places 3 to 5 along an axis, or where x < 0.
 
-A condition on values is the simplest threshold, sign or equality on the argument's own value, or on a value with the
-same index, that separates the wrong elements from the right ones. A few elements are easily separated by chance: of the
-binomial(n, k) ways in which k of n can be wrong a threshold explains two, at an integer hardly any. So there must be
-many ways, and more for a number with more digits.
+A condition is the simplest threshold, sign or equality that separates the wrong elements from the right ones. It may
+use the value of the argument itself, or a value of another array at the same index. A few elements are easily separated
+by chance: k of n elements can be wrong in binomial(n, k) ways, and a threshold explains two of these ways. So a
+condition is accepted only if there are many ways, and more of them for a threshold with more digits.
 """
 
 import math
@@ -15,13 +15,13 @@ from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.terms import spread
 
-MOST = 6  # places that are listed one by one
-OWN = 100  # so many ways there must be, to accept a threshold on the argument's own value
-OTHER = 500  # and on another
+MOST = 6  # at most so many places are listed
+OWN = 100  # the fewest ways that make a threshold on the value of the argument credible
+OTHER = 500  # the same for a value of another array
 
 
 def place(wrong: np.ndarray, seen: np.ndarray) -> str:
-    """Where the wrong elements lie, in a few words; nothing where there are none for it."""
+    """Where the wrong elements are, in a few words; "" if there is no simple description."""
     count = int(wrong.sum())
     if seen.sum() < wrong.size:
         return "" if count > 1 else "a single element"
@@ -37,7 +37,7 @@ def place(wrong: np.ndarray, seen: np.ndarray) -> str:
     cut = [axis for axis, hit in enumerate(hits) if len(hit) < wrong.shape[axis]]
     box = np.zeros_like(wrong)
     box[np.ix_(*hits)] = True
-    if cut and (count == box.sum() or count > max(7, 0.6 * box.sum())):  # some may be zero, and so right
+    if cut and (count == box.sum() or count > max(7, 0.6 * box.sum())):  # a wrong factor leaves zeros right
         return "only " + " and ".join(
             f"{indices_in_words(hits[axis], wrong.shape[axis])} along axis {axis}" for axis in cut
         )
@@ -65,17 +65,17 @@ def _of_the_diagonal(wrong: np.ndarray) -> str:
 
 
 def indices_in_words(indices: np.ndarray, n: int) -> str:
-    """Some of n places along an axis: the last, places 2 to 4, every third place from 1."""
+    """Some of n places along an axis, in words: the last place, places 2 to 4, places 1, 4, ... in steps of 3."""
     if len(indices) == 1:
         index = int(indices[0])
-        return "the last" if index == n - 1 else "the first" if index == 0 else f"number {index}"
+        return "the last place" if index == n - 1 else "the first place" if index == 0 else f"place {index}"
     if len(indices) == 2 and indices[0] == 0 and indices[1] == n - 1:
-        return "the first and the last"
+        return "the first and the last place"
     steps = np.diff(indices)
     if _contiguous(indices):
         return f"places {indices[0]} to {indices[-1]}"
     if len(indices) > 2 and np.all(steps == steps[0]) and indices[0] < steps[0] and indices[-1] + steps[0] >= n:
-        return f"every {steps[0]}th place from {indices[0]}"
+        return f"places {indices[0]}, {indices[1]}, ... in steps of {steps[0]}"
     return "places " + ", ".join(map(str, indices[:MOST])) + (" ..." if len(indices) > MOST else "")
 
 
@@ -88,45 +88,46 @@ def _others(x: np.ndarray, axis: int) -> tuple[int, ...]:
 
 
 def place_in_words(report: ArgumentReport) -> str:
-    """The mistake that a place suggests."""
+    """The mistake that the place of the wrong elements suggests."""
     pattern, symbol = report.pattern, report.symbol
     if pattern == "a single element":
         index = ", ".join(map(str, report.worst))
-        return f"{symbol}: the formula is right but for element [{index}]: look at the indexing there"
+        return f"{symbol}: right except for element [{index}]: check the indexing there"
+    where = pattern.removeprefix("only ")
     long = pattern.startswith("only the") and "axis" in pattern and report.shape[int(pattern.split()[-1])] > 2
-    if long and pattern.startswith("only the last"):
-        return f"{symbol} is wrong in {pattern.removeprefix('only ')} only: does a loop or a slice stop one short?"
-    if long and pattern.startswith("only the first along"):
-        return f"{symbol} is wrong in {pattern.removeprefix('only ')} only: does a loop or a slice begin one late?"
+    if long and pattern.startswith("only the last place"):
+        return f"{symbol} is wrong only in {where}: does a loop or a slice end one place early?"
+    if long and pattern.startswith("only the first place"):
+        return f"{symbol} is wrong only in {where}: does a loop or a slice begin one place late?"
     if pattern == "the diagonal":
-        return f"{symbol} is wrong on the diagonal only: is each element's effect on itself missing?"
+        return f"{symbol} is wrong on the diagonal only: is the effect of each element on itself missing?"
     if pattern.endswith("the diagonal"):
         return f"{symbol} is wrong {pattern.replace('all but', 'everywhere but on')}, by no simple rule"
     if pattern.startswith("only"):
-        return f"{symbol} is wrong in {pattern.removeprefix('only ')} alone, by no simple rule"
+        return f"{symbol} is wrong only in {where}, by no simple rule"
     if pattern:
         return f"{symbol} is wrong in {pattern}, by no simple rule"
-    return f"{symbol} is wrong by no simple rule; derive it again, or check the parts of the function one by one"
+    return f"{symbol} is wrong by no simple rule; derive it again, or check the parts of the function one at a time"
 
 
 def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy: tuple[np.ndarray, ...]) -> str:
-    """Where the wrong elements are, in terms of a value; "" if there is no simple condition."""
+    """The condition on a value, such as x < 0, under which elements are wrong; "" if there is no simple condition."""
     wrong = report.wrong
     fine = np.isfinite(report.numeric) & ~wrong & ~report.kinks
-    telling = fine & ((report.numeric != 0) | (report.analytic != 0))  # zero on both branches shows nothing
+    telling = fine & ((report.numeric != 0) | (report.analytic != 0))  # both gradients zero: the element proves nothing
     if not wrong.any() or not fine.any():
         return ""
     found = [
-        _parted(name, z[wrong], z[right], ways)
+        _separation(name, z[wrong], z[right], ways)
         for right in ((fine, telling) if telling.any() else ()) for name, z, ways in _values(report, arrays, y, dy)
     ]
-    if any(found):  # the plainest number is the likeliest
-        return min(filter(None, found), key=lambda words: len(words.split()[-1].lstrip("-")))
+    if any(found):  # the shortest number is the most likely one
+        return min(filter(None, found), key=lambda condition: len(condition.split()[-1].lstrip("-")))
     return ""
 
 
 def at_one_value(report: ArgumentReport, arrays: Arrays) -> str:
-    """The one value at which the gradient is wrong, or the array that it equals there; nothing if there is none."""
+    """The one value at which the gradient is wrong, or the array that the argument equals there; else ""."""
     own, wrong = arrays[report.name], report.wrong
     fine = np.isfinite(report.numeric) & ~wrong & ~report.kinks
     if not wrong.any() or wrong.all():
@@ -154,14 +155,14 @@ def _values(
             yield name, value, OTHER
 
 
-def _parted(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
+def _separation(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> str:
     """The condition that separates the values where the gradient is wrong from those where it is right."""
     for special in (0, 1, -1):
         if np.all(wrong == special) and np.any(right > special) and np.any(right < special):
             return "" if np.any(right == special) else f"{name} is {special}"
-    words = _threshold(name, wrong, right) or _threshold(f"|{name}|", np.abs(wrong), np.abs(right))
-    decimals = len(words.partition(".")[2])  # of more numbers one is more easily right by chance
-    return words if math.comb(wrong.size + right.size, wrong.size) >= ways * 5**min(decimals, 2) else ""
+    condition = _threshold(name, wrong, right) or _threshold(f"|{name}|", np.abs(wrong), np.abs(right))
+    decimals = len(condition.partition(".")[2])  # a number with many digits fits more easily by chance
+    return condition if math.comb(wrong.size + right.size, wrong.size) >= ways * 5**min(decimals, 2) else ""
 
 
 def _threshold(name: str, wrong: np.ndarray, right: np.ndarray) -> str:
@@ -173,19 +174,19 @@ def _threshold(name: str, wrong: np.ndarray, right: np.ndarray) -> str:
 
 
 def _below(low: float, high: float) -> float:
-    """The plainest number from low on that is below high."""
-    number = plain(low, high)
+    """The shortest number in [low, high)."""
+    number = shortest(low, high)
     return number if number < high else low
 
 
 def _above(low: float, high: float) -> float:
-    """The plainest number above low, up to high."""
-    number = plain(low, high)
+    """The shortest number in (low, high]."""
+    number = shortest(low, high)
     return number if number > low else high
 
 
-def plain(low: float, high: float) -> float:
-    """The plainest number between two: 0, or the one with the fewest digits."""
+def shortest(low: float, high: float) -> float:
+    """The shortest number in [low, high]: 0, or the number with the fewest digits."""
     if low <= 0 <= high:
         return 0.0
     for digits in range(17):

@@ -1,20 +1,20 @@
-"""What is checked, in one form: a function of named arrays, and the analytic gradients that its backward returns.
+"""A problem to check, in one form: a function of named arrays, and the analytic gradients from its backward.
 
     OpProblem          y, cache = op(x, w)                   dx, dw = op_backward(dy, cache)
     FunctionProblem    y = f(x, w)                           dx, dw = vjp(dy, x, w)
     LayerProblem       y, cache = layer.forward(x)           dx, gradients by name = layer.backward(dy, cache)
                        loss, cache = model.loss(ids)         gradients by name = model.backward(cache)
 
-Inputs and outputs may be trees of arrays (`trees`): a problem has names for all leaves, `params.w`, and puts the trees
-together again whenever the function is called.
+Inputs and outputs may be trees of arrays (`trees`). A problem has a name for each leaf, such as `params.w`, and puts
+the trees together again for every call of the function.
 
-A layer becomes a function of its inputs and all its parameters: a copy of the layer computes with the arrays at hand,
-which the differences may move, and the layer itself does not change. Its other arrays, such as frozen parameters, are
-inputs without a gradient, so they too are converted to float64 or moved to a GPU.
+A layer becomes a function of its inputs and all its parameters. The check computes with a copy of the layer whose
+arrays it may move, so the layer itself does not change. The other arrays of the layer, such as frozen parameters, are
+inputs without a gradient, so they are converted to float64 or copied to a GPU too.
 
-Options are passed to the function unchanged, and never differentiated. A function may have an option with the name of a
-checker's option, such as `seed` or `rtol`. Then the keyword sets the checker's option, and `options={"seed": 3}` sets
-the function's.
+Options are passed to the function unchanged, and never differentiated. The function and the checker may have options of
+the same name, such as `seed` or `rtol`. Then the keyword sets the option of the checker, and `options={"seed": 3}` sets
+the option of the function.
 """
 
 import copy
@@ -52,11 +52,11 @@ __all__ = [
 Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
 Options = Mapping[str, Any]
 
-OWN = {"seed": 0, "witness": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # the checker's, when not given
-WITNESSES = ("both", "complex", "differences")
+OWN = {"seed": 0, "reference": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # defaults of the checker
+REFERENCES = ("both", "complex", "differences")
 
 
-def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
+def checked(name: str, seed: Any, reference: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
     """The seed and the two tolerances as plain numbers; `name` is for messages.
 
     Raises: TypeError or ValueError, in one line, for a value that is not valid.
@@ -67,8 +67,8 @@ def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[i
             error = ValueError if kind else TypeError
             raise error(f"gradcheck {name}: {option} must be {expected}, got {reprlib.repr(value)}")
 
-    known = isinstance(witness, str) and witness in WITNESSES
-    require("witness", witness, f"one of {', '.join(WITNESSES)}", True, known)
+    known = isinstance(reference, str) and reference in REFERENCES
+    require("reference", reference, f"one of {', '.join(REFERENCES)}", True, known)
     whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
     require("seed", seed, "a whole number, 0 or more", whole, whole and seed >= 0)
     for option, value in {"rtol": rtol, "atol": atol}.items():
@@ -80,9 +80,9 @@ def checked(name: str, seed: Any, witness: Any, rtol: Any, atol: Any) -> tuple[i
 def split_options(
     f: Callable[..., Any], options: Options | None, more: Options, own: Options | None = None
 ) -> dict[str, Any]:
-    """The options of f: those given by keyword, `more`, and those in `options`. `own` are the checker's, as given.
+    """The options of f: the keywords in `more`, and the dict `options`. `own` are the options of the checker.
 
-    Raises: TypeError for an option given twice, and for one that may be meant for f or for the checker.
+    Raises: TypeError for an option that is given twice, and for an option that f and the checker both have.
     """
     name = name_of(f)
     if options is not None and not isinstance(options, Mapping):
@@ -95,25 +95,25 @@ def split_options(
     for option, value in (own or {}).items():
         if value != OWN[option] and option not in found and option in parameters_of(f):
             raise TypeError(
-                f"gradcheck {name}: {option}={value!r} is the checker's own, but {name} takes a {option} too; "
-                f"say which {name} gets: options={{{option!r}: ...}}"
+                f"gradcheck {name}: {option}={value!r} sets the checker's option, but {name} has an option {option} "
+                f"too; pass this one as options={{{option!r}: ...}}"
             )
     return found
 
 
 def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for one call: generators copied, so that every call draws the same dropout mask, and arrays of
-    floats in the dtype of the inputs, which is float64 for the differences."""
+    """The options for one call. Generators are copied, so every call draws the same dropout mask. Arrays of floats get
+    the dtype of the inputs, which is float64 for differences."""
     if not options:
         return {}
     numbers = [array for array in arrays.values() if getattr(getattr(array, "dtype", None), "kind", "") in ("f", "c")]
-    dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first with axes
+    dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first that is no scalar
     copied = with_own_generators(options)
     return {name: value.astype(dtype) if is_float(value) else value for name, value in copied.items()}
 
 
 def with_own_generators(options: Options) -> dict[str, Any]:
-    """The options with copies of the generators, each in its present state."""
+    """The options with copies of the generators, each in its current state."""
     return {
         name: copy.deepcopy(value) if isinstance(value, (np.random.Generator, np.random.RandomState)) else value
         for name, value in options.items()
@@ -121,8 +121,8 @@ def with_own_generators(options: Options) -> dict[str, Any]:
 
 
 def parameters_of(f: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters of a function by name; none where it has no signature, as some functions in C."""
-    if isinstance(f, np.ufunc):  # before NumPy 2.4 inspect.signature refuses them
+    """The parameters of a function by name; empty for a function without a signature, as some functions in C."""
+    if isinstance(f, np.ufunc):  # before NumPy 2.4, inspect.signature raises an error for these
         names = ["x"] if f.nin == 1 else [f"x{i + 1}" for i in range(f.nin)]
         return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names}
     try:
@@ -137,7 +137,7 @@ def name_of(f: Any) -> str:
 
 
 class Problem:
-    """A function of named arrays and its backward. A subclass says how they are called: `call` and `backward`.
+    """A function of named arrays and its backward. A subclass defines `call` and `backward`.
 
     `arguments` are trees; `inputs` holds copies of their leaves by name, so the caller's arrays never change.
     """
@@ -148,9 +148,9 @@ class Problem:
         for argument, value in arguments.items():
             for one, leaf in taken_apart(value, argument).items():
                 self.inputs[one] = leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
-        self.parameters: frozenset[str] = frozenset()  # those of a layer
-        self.without = _without(name, self.inputs, no_gradient)  # arrays of floats that have no gradient
-        # Complex numbers among the inputs or, known once the function has run, among the outputs.
+        self.parameters: frozenset[str] = frozenset()  # the parameters of a layer
+        self.without = _without(name, self.inputs, no_gradient)  # names of arrays of floats without a gradient
+        # Whether inputs or outputs hold complex numbers; the outputs are known after the first call.
         self.complex = any(has_complex(value) for value in arguments.values())
         _require_floats(name, self.inputs, self.without)
 
@@ -159,7 +159,7 @@ class Problem:
         raise NotImplementedError
 
     def backward(self, dy: Any, cache: Any) -> Any:
-        """The gradients in the form in which the backward returns them."""
+        """The gradients, as the backward returns them."""
         raise NotImplementedError
 
     @property
@@ -167,25 +167,25 @@ class Problem:
         """The names of the arrays of floats."""
         return [name for name, value in self.inputs.items() if is_float(value)]
 
-    def but(self, **changes: Any) -> "Problem":
-        """The same problem with other attributes or methods."""
+    def with_changes(self, **changes: Any) -> "Problem":
+        """A copy of the problem with other attributes or methods."""
         other = copy.copy(self)
         vars(other).update(changes)
         return other
 
     def with_options(self, options: Options) -> "Problem":
-        """The same problem with other options."""
-        return self.but(options=options)
+        """A copy of the problem with other options."""
+        return self.with_changes(options=options)
 
     def run(self, arrays: Arrays) -> tuple[Outputs, Any]:
         """The outputs at these arrays, and a cache for `pull_back`."""
         y, cache = self.call(put_together_each(self.arguments, arrays), fresh(self.options, arrays))
-        real = are_real(arrays)  # the arrays of a problem are real, only a complex step makes others
+        real = are_real(arrays)  # arrays are complex only in a complex step
         outputs = outputs_of(y, split=real)
         self.complex |= real and has_complex(y)
         if not outputs:
             kinds = ", ".join(_kind(leaf) for _, leaf in leaves(y)) or "nothing"
-            raise TypeError(f"gradcheck {self.name}: it must return floats to be differentiated, got {kinds}")
+            raise TypeError(f"gradcheck {self.name}: the function must return arrays of floats, got {kinds}")
         return outputs, (y, real, cache)
 
     def pull_back(self, dy: Outputs, cache: Any) -> Gradients:
@@ -200,15 +200,15 @@ class Problem:
         return self.pull_back(dy, self.run(arrays)[1])
 
     def bind(self, arrays: Arrays) -> Evaluate:
-        """A call without arguments that computes the outputs from the arrays as they are at that moment."""
+        """A function without arguments that computes the outputs from the current values of the arrays."""
         return lambda: self.run(arrays)[0]
 
     def returned(self, cache: Any) -> list[np.ndarray]:
-        """The very arrays that the function returned with this cache."""
+        """The arrays (not copies) that the function returned together with this cache."""
         return [leaf for _, leaf in leaves(cache[0]) if isinstance(leaf, np.ndarray)]
 
     def use_again(self, cache: Any, arrays: Arrays) -> None:
-        """Another forward of the layer that made this cache; `run` makes a new copy of the layer each time."""
+        """Run the forward of the same layer object again; `run` makes a new copy of the layer each time."""
 
 
 class OpProblem(Problem):
@@ -249,7 +249,7 @@ class FunctionProblem(Problem):
 
     def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
         given = [arguments.pop(one) for one in self.in_order]
-        kept = with_own_generators(options)  # what the function draws, its product must draw again
+        kept = with_own_generators(options)  # f and vjp must draw the same random numbers
         return self.f(*given, **arguments, **options), (given, arguments, kept)
 
     def backward(self, dy: Any, cache: Any) -> Any:
@@ -292,17 +292,17 @@ class LayerProblem(Problem):
 
 
 def is_float(value: object) -> bool:
-    """Whether this input is an array of floats, which alone are differentiated."""
+    """Whether this input is an array of floats; only these are differentiated."""
     return kind_of(value) == "f" and not is_scalar(value)
 
 
 def is_number(value: object) -> bool:
-    """The same for floats and complex numbers."""
+    """Whether this input is an array of floats or complex numbers."""
     return kind_of(value) in ("f", "c") and not is_scalar(value)
 
 
 def in_float64(arrays: Mapping[str, Any]) -> Arrays:
-    """Copies of the arrays of floats in float64 and C order, to be changed in place; all else unchanged."""
+    """Copies of the arrays of floats in float64 and C order, which may be changed in place; other values unchanged."""
     return {
         name: np.array(value, np.float64, order="C") if is_float(value) or isinstance(value, np.floating) else value
         for name, value in arrays.items()
@@ -310,30 +310,30 @@ def in_float64(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def _without(name: str, flat: Arrays, no_gradient: Sequence[str]) -> frozenset[str]:
-    """The names of the arrays that `no_gradient` names."""
+    """The names of the arrays that `no_gradient` lists."""
     names = [no_gradient] if isinstance(no_gradient, str) else no_gradient
     for one in names:
         if not any(is_meant(leaf, one) for leaf in flat):
-            raise ValueError(f"gradcheck {name}: no_gradient names {one!r}, but the inputs are {', '.join(flat)}")
+            raise ValueError(f"gradcheck {name}: no_gradient lists {one!r}, but the inputs are {', '.join(flat)}")
     return frozenset(leaf for leaf in flat if any(is_meant(leaf, one) for one in names))
 
 
 def is_meant(leaf: str, name: str) -> bool:
-    """Whether this is the name of the leaf, or of a branch that holds the leaf."""
+    """Whether `name` is the leaf, or a branch of the tree that contains the leaf."""
     return leaf == name or leaf.startswith((f"{name}.", f"{name}["))
 
 
 def _require_floats(name: str, flat: Arrays, without: frozenset[str]) -> None:
-    """Refuse arrays of another library, and inputs that hold nothing to differentiate."""
+    """Refuse arrays of another library, and inputs without an array to differentiate."""
     for one, leaf in flat.items():
         library = type(leaf).__module__.partition(".")[0]
         numbers = not str(getattr(leaf, "dtype", "key")).startswith("key")  # JAX's random keys are passed through
         if library in ("torch", "jax", "jaxlib", "cupy") and numbers:
             check = f"numpy_attention.gradcheck.adapters.check_{library.removesuffix('lib')}"
-            raise TypeError(f"gradcheck {name}: {one} is an array of {library}'s; use {check}, or pass one of NumPy's")
+            raise TypeError(f"gradcheck {name}: {one} is a {library} array; use {check}, or pass a NumPy array")
     if not any(is_float(leaf) and one not in without for one, leaf in flat.items()):
         kinds = ", ".join(f"{one} is {_kind(leaf)}" for one, leaf in flat.items()) or "there are none"
-        fix = "" if without else "; convert what is to be differentiated: x.astype(float)"
+        fix = "" if without else "; convert an input to floats: x.astype(float)"
         raise ValueError(f"gradcheck {name}: the inputs hold no floats that have a gradient ({kinds}){fix}")
 
 
@@ -342,21 +342,21 @@ def _kind(leaf: Any) -> str:
 
 
 def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str]]:
-    """The inputs by argument name, and the names of those that are passed by position."""
+    """The inputs by argument name, and the names of the inputs that are passed by position."""
     parameters = parameters_of(f)
     kinds = {parameter.kind for parameter in parameters.values()}
     names = [
         one for one, parameter in parameters.items()
         if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     ]
-    if isinstance(inputs, Mapping):  # gradients come in argument order
+    if isinstance(inputs, Mapping):  # gradients are returned in argument order
         named = {name: inputs[name] for name in [*names, *inputs] if name in inputs}
         unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds]
         if not unknown:
             return named, list(itertools.takewhile(named.__contains__, names))
         if names:
             known = ", ".join(parameters)
-            raise TypeError(f"gradcheck {name_of(f)}: it has no argument called {unknown[0]!r}; it takes {known}")
+            raise TypeError(f"gradcheck {name_of(f)}: it has no argument {unknown[0]!r}; its arguments are {known}")
         return named, list(named)
     if not isinstance(inputs, (tuple, list)):
         raise TypeError(
@@ -369,7 +369,7 @@ def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str
 
 
 def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., tuple[Any, Any]], Callable[..., Any]]:
-    """A layer in the contract of an op whose arguments are its inputs and all its arrays, by name.
+    """A layer as an op and its backward; the arguments of the op are the inputs and all arrays of the layer, by name.
 
     The backward returns its gradients as a dict by argument name. The layer itself is not changed.
     """
@@ -382,7 +382,7 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., tupl
 
     def op_backward(dy: Any, cache: Any) -> dict[str, Any]:
         bound, inner, given = cache
-        if hasattr(bound, "loss"):  # nothing follows the loss: its cotangent is a factor
+        if hasattr(bound, "loss"):  # the loss is the last step: dy is a factor of all gradients
             return {name: grad * dy.astype(grad.dtype) for name, grad in bound.backward(inner).items()}
         *of_inputs, of_parameters = bound.backward(dy, inner)
         by_argument, _ = match_gradients(type(layer).__name__, tuple(of_inputs), given)
@@ -392,7 +392,7 @@ def layer_as_op(layer: Any, inputs: tuple[str, ...]) -> tuple[Callable[..., tupl
 
 
 def arrays_of(layer: Any) -> Arrays:
-    """The parameters of a layer by name, then its other arrays, if it has a method `arrays`."""
+    """The parameters of a layer by name, and its other arrays if it has a method `arrays`."""
     found: Arrays = dict(layer.parameters())
     known = {id(p) for p in found.values()}
     others = layer.arrays() if hasattr(layer, "arrays") else ()
@@ -401,8 +401,8 @@ def arrays_of(layer: Any) -> Arrays:
 
 
 def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
-    """A copy of the layer on other arrays, which it shares with the caller."""
-    # deepcopy looks an object up in its memo before it copies: here it finds the new array for each old one.
+    """A copy of the layer with other arrays; the copy and the caller share these arrays."""
+    # deepcopy looks up each object in its memo first; this memo holds the new array for each old one.
     return copy.deepcopy(layer, {id(old): arrays[name] for name, old in arrays_of(layer).items()})
 
 

@@ -1,22 +1,22 @@
-"""A plugin for pytest: a gradient check over many examples, each one a test.
+"""A plugin for pytest: a gradient check on many random examples; each example is a test.
 
     @pytest.mark.gradcheck("x: ... d, w: d", examples=25)
     def test_my_op(gradcheck, drawn):
         gradcheck(my_op, my_op_backward, drawn)
 
-The marker runs the test on examples of a spec (`spec.py`), 25 by default: `drawn` holds the arrays by
-argument name, `gradcheck` checks them and keeps its report for the summary (`pytest -rA` shows those of tests that
-passed). The seeds are 0, 1, 2, ... and the same on every run. A failed example prints the command that repeats it:
+The marker runs the test on examples of a spec (`spec.py`), by default 25. `drawn` holds the arrays by argument name;
+`gradcheck` checks them and adds its report to the summary (`pytest -rA` also shows the reports of passed tests). The
+seeds are 0, 1, 2, ... in every run. A failed example prints the command that repeats it:
 
     pytest "test_mine.py::test_my_op[seed7-d3]" --gradcheck-seed 7
 
-and the example of any other seed is run in the same way. A check that takes longer says so every five seconds, where a
-terminal or `-v` asks for it. Hypothesis is not needed; with it, `strategies.py` shrinks what fails.
+Any other seed works in the same way. On a terminal or with `-v`, a long check prints its time every five seconds.
+Hypothesis is not needed; with Hypothesis, `strategies.py` also shrinks failing examples.
 
-The checks of one test run one after the other: Python's lock lets no two threads compute on small arrays at once, and
-two were slower than one. pytest-xdist runs examples on several cores (`pytest -n auto`).
+The checks of one test run one after the other: Python's lock lets only one thread compute on small arrays at a time,
+and two threads were slower than one. pytest-xdist runs examples on several cores (`pytest -n auto`).
 
-pytest imports this file when it starts, wherever the package is installed, so all else is imported by its first use.
+pytest imports this file when it starts, so every other module of the package is imported at its first use.
 
 PYTEST_DONT_REWRITE
 """
@@ -34,14 +34,14 @@ from typing import Any
 
 import pytest
 
-EVERY = 5.0  # seconds between two signs of life
+EVERY = 5.0  # seconds between two lines about a long check
 EXAMPLES = 25
 OPTIONS = ("examples", "seed", "fixed", "at_least", "largest", "dtype", "special")  # of the marker
 
 
 @dataclass(frozen=True)
 class Example:
-    """What makes the arrays of one test: the spec, the seed, and what the marker says about the sizes."""
+    """The origin of the arrays of one test: the spec, the seed, and the options of the marker."""
 
     spec: str
     seed: int
@@ -58,26 +58,26 @@ class Example:
 
 
 class Checker:
-    """What the fixture `gradcheck` is: the three checks, with the seed of the example unless another one is given."""
+    """The value of the fixture `gradcheck`: the three checks; the default seed is the seed of the example."""
 
-    def __init__(self, node: pytest.Item, seed: int, say: Callable[[str], None] | None) -> None:
-        self._node, self._seed, self._say = node, seed, say
+    def __init__(self, node: pytest.Item, seed: int, print_line: Callable[[str], None] | None) -> None:
+        self._node, self._seed, self._print_line = node, seed, print_line
 
     def __repr__(self) -> str:
         return f"<gradcheck, seed {self._seed}>"
 
     def __call__(self, op: Any, op_backward: Any, inputs: Any, **more: Any) -> Any:
-        """As `numpy_attention.gradcheck.gradcheck`."""
+        """Calls `numpy_attention.gradcheck.gradcheck`."""
         __tracebackhide__ = True
         return self._run("gradcheck", op, op_backward, inputs, **more)
 
     def vjp(self, f: Any, vjp: Any, inputs: Any, **more: Any) -> Any:
-        """As `numpy_attention.gradcheck.gradcheck_vjp`."""
+        """Calls `numpy_attention.gradcheck.gradcheck_vjp`."""
         __tracebackhide__ = True
         return self._run("gradcheck_vjp", f, vjp, inputs, **more)
 
     def layer(self, layer: Any, inputs: Any, **more: Any) -> Any:
-        """As `numpy_attention.gradcheck.gradcheck_layer`."""
+        """Calls `numpy_attention.gradcheck.gradcheck_layer`."""
         __tracebackhide__ = True
         return self._run("gradcheck_layer", layer, inputs, **more)
 
@@ -85,25 +85,25 @@ class Checker:
         __tracebackhide__ = True
         checks = _of("check")
         try:
-            with signs_of_life(f"gradcheck {self._node.name}", self._say):
+            with reporting_time(f"gradcheck {self._node.name}", self._print_line):
                 report = getattr(checks, name)(*what, **{"seed": self._seed, **more})
         except _of("report").GradientError as error:
-            raise error.with_traceback(None) from error.__cause__  # the way through the checker says nothing
+            raise error.with_traceback(None) from error.__cause__  # a traceback through the checker does not help
         self._node.add_report_section("call", "gradcheck", f"{report}\n")
         return report
 
 
 @contextlib.contextmanager
-def signs_of_life(name: str, say: Callable[[str], None] | None) -> Iterator[None]:
-    """While this lasts, say so every few seconds."""
-    if say is None:
+def reporting_time(name: str, print_line: Callable[[str], None] | None) -> Iterator[None]:
+    """Print the time every few seconds while the `with` block runs."""
+    if print_line is None:
         yield
         return
     over, begin = threading.Event(), time.monotonic()
 
     def watch() -> None:
         while not over.wait(EVERY):
-            say(f"{name}: {time.monotonic() - begin:.0f} s so far")
+            print_line(f"{name}: {time.monotonic() - begin:.0f} s so far")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -118,7 +118,7 @@ def signs_of_life(name: str, say: Callable[[str], None] | None) -> Iterator[None
 def gradcheck(request: pytest.FixtureRequest) -> Checker:
     """Check gradients: gradcheck(op, op_backward, inputs), or gradcheck.vjp(f, vjp, inputs), .layer(layer, inputs)."""
     example = _example(request.node)
-    return Checker(request.node, example.seed if example else 0, _voice(request.config))
+    return Checker(request.node, example.seed if example else 0, _line_printer(request.config))
 
 
 @pytest.fixture
@@ -131,14 +131,14 @@ def drawn(request: pytest.FixtureRequest) -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What the command line takes."""
+    """Add the options of the command line."""
     group = parser.getgroup("numpy_attention", "gradient checks")
-    group.addoption("--gradcheck-seed", type=_natural, metavar="N", help="run the example of this seed alone")
-    group.addoption("--gradcheck-examples", type=_natural, metavar="N", help="so many of each test, whatever it says")
+    group.addoption("--gradcheck-seed", type=_natural, metavar="N", help="run only the example of this seed")
+    group.addoption("--gradcheck-examples", type=_natural, metavar="N", help="run this many examples of each test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "gradcheck(spec, examples=25, seed=0, fixed, at_least, largest, dtype, special): run the test on `drawn` "
@@ -153,7 +153,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     name = metafunc.function.__name__
     if "drawn" not in metafunc.fixturenames:
-        pytest.fail(f"{name}: @pytest.mark.gradcheck draws inputs; take them: def {name}(gradcheck, drawn)", False)
+        pytest.fail(f"{name}: @pytest.mark.gradcheck draws inputs; use them: def {name}(gradcheck, drawn)", False)
     try:
         found = _examples(metafunc.config, marker)
     except ValueError as error:
@@ -163,7 +163,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Say below a failure how to repeat it."""
+    """Print below a failure how to repeat it."""
     report = (yield).get_result()
     example = _example(item)
     if report.failed and example:
@@ -172,7 +172,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 def _examples(config: pytest.Config, marker: pytest.Mark) -> list[Example]:
-    """The examples that a marker asks for, or those that the command line does."""
+    """The examples of a marker; options of the command line replace its seeds and their number."""
     if len(marker.args) != 1 or not isinstance(marker.args[0], str):
         raise ValueError(f"takes one spec, as in 'x: B T d, w: d', got {marker.args}")
     for name in marker.kwargs:
@@ -188,7 +188,7 @@ def _examples(config: pytest.Config, marker: pytest.Mark) -> list[Example]:
 
 
 def _name(spec: str, seed: int, how: Mapping[str, Any]) -> str:
-    """Such as seed7-B2-T3: `-k seed7-` finds it."""
+    """A name such as seed7-B2-T3, which `-k seed7-` selects."""
     known = {name: value for name, value in how.items() if name not in ("dtype", "special")}
     sizes = _of("spec").example_sizes(spec, seed, **known)
     leading = "x".join(re.findall(r"\d+", str(sizes.pop("...", ""))))
@@ -202,19 +202,19 @@ def _example(node: Any) -> Example | None:
     return example if isinstance(example, Example) else None
 
 
-def _voice(config: pytest.Config) -> Callable[[str], None] | None:
-    """How to say something while a test runs and its output is captured; None where no one watches."""
+def _line_printer(config: pytest.Config) -> Callable[[str], None] | None:
+    """A function that prints a line while pytest captures output; None without a terminal and without -v."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")  # none in the workers of pytest-xdist
     capture = config.pluginmanager.get_plugin("capturemanager")
     if reporter is None or not (reporter.isatty or config.getoption("verbose") > 0):
         return None
 
-    def say(line: str) -> None:
+    def print_line(line: str) -> None:
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             reporter.ensure_newline()
             reporter.write_line(line)
 
-    return say
+    return print_line
 
 
 def _of(module: str) -> Any:

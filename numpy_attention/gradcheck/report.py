@@ -1,21 +1,22 @@
-"""The result of a check, as text: at most a screen.
+"""The result of a check as text, at most a screen.
 
     gradcheck softmax: dx wrong (relative to the gradient's size: 1.2e+00)
-    dx (3, 5): 15 of 15 elements wrong: the sign                              how many, and what they have in common
-      dx[0, 3]   backward says -0.2   differences say 0.2   ratio -1 ...      the worst of them in numbers
+    dx (3, 5): 15 of 15 elements wrong: the sign                              how many elements, and their pattern
+      dx[0, 3]   analytic -0.2   differences 0.2   ratio -1 ...                the worst element
     second opinion: the Taylor remainder falls with slope 1.00 ...            another method
     likely mistake: dx: the sign is wrong                                     the diagnosis
     60 calls of softmax; repeat with seed=0
 """
 
 import math
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 
 
 class GradientError(AssertionError):
-    """A backward is wrong; the message is the report, `report` holds its numbers (None if it stopped early)."""
+    """A gradient is wrong. The message is the report as text; `report` holds its numbers (None if it stopped early)."""
 
     def __init__(self, message: str, report: "Report | None" = None) -> None:
         super().__init__(message)
@@ -26,7 +27,7 @@ class GradientError(AssertionError):
 class ArgumentReport:
     """One argument's gradient: the analytic gradient, the reference derivative, and the tolerance.
 
-    Elements that were not visited one by one (in a large array) are NaN in `numeric`.
+    In a large array most elements are not compared one by one; these are NaN in `numeric`.
     """
 
     name: str
@@ -36,26 +37,32 @@ class ArgumentReport:
     wrong: np.ndarray
     kinks: np.ndarray
     calls: int
-    size: float = 1.0  # the gradient's size, to which errors are relative
+    size: float = 1.0  # the size of the gradient; errors are relative to this
     pattern: str = ""
     notes: list[str] = field(default_factory=list)
-    by_direction: float | None = None  # the relative disagreement along a direction, of a large array
-    doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # how far the reference derivative may be off
+    by_direction: float | None = None  # for a large array: the relative error along a direction
+    doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # the possible error of the reference derivative
     unresolved: np.ndarray = field(default_factory=lambda: np.zeros((), dtype=bool))
-    witness: str = "differences"
-    tie: str = ""  # what is wrong about a tie
+    reference: str = "differences"
+    tie: str = ""  # the mistake at a tie, if any
 
     @classmethod
     def unseen(cls, name: str, analytic: np.ndarray) -> "ArgumentReport":
-        """A gradient that has not been compared yet, flattened."""
+        """The report of a gradient that has not been compared yet, flattened."""
         nan, no = np.full(analytic.size, np.nan), np.zeros(analytic.size, dtype=bool)
         return cls(name, analytic.reshape(-1), nan, nan.copy(), no, no.copy(), 0, doubt=np.zeros(analytic.size))
 
     def shaped(self, shape: tuple[int, ...]) -> "ArgumentReport":
-        """The same in the shape of the argument."""
+        """The report with all arrays in the shape of the argument."""
         for one in ("analytic", "numeric", "resolution", "wrong", "kinks", "doubt"):
             setattr(self, one, getattr(self, one).reshape(shape))
         return self
+
+    @property
+    def witness(self) -> str:
+        """The old name of `reference`."""
+        warnings.warn("ArgumentReport.witness is now called reference", DeprecationWarning, stacklevel=2)
+        return self.reference
 
     @property
     def symbol(self) -> str:
@@ -67,38 +74,38 @@ class ArgumentReport:
 
     @property
     def largest(self) -> float:
-        """The largest element of the gradient, by differences where they were taken."""
+        """The largest element: of the numerical derivative if it is known, else of the analytic gradient."""
         seen = np.where(np.isnan(self.numeric), self.analytic, self.numeric)
         return float(np.max(np.abs(seen), initial=0.0))
 
     @property
     def error(self) -> float:
-        """The worst disagreement outside kinks, relative to the gradient's size."""
+        """The largest error outside kinks, relative to the size of the gradient."""
         off = np.where(self.kinks | np.isnan(self.numeric), 0.0, np.abs(self.analytic - self.numeric))
         return max(float(np.max(off, initial=0.0)) / self.size, self.by_direction or 0.0)
 
-    def fits(self, claimed: np.ndarray | None) -> bool:
-        """Whether another gradient is right, wherever the differences were taken."""
-        if claimed is None or claimed.shape != self.shape:
+    def fits(self, gradient: np.ndarray | None) -> bool:
+        """Whether another gradient is right in all elements that were compared."""
+        if gradient is None or gradient.shape != self.shape:
             return False
         seen = np.isfinite(self.numeric)
-        return bool(seen.any()) and np.allclose(claimed[seen], self.numeric[seen], rtol=1e-6, atol=1e-6 * self.size)
+        return bool(seen.any()) and np.allclose(gradient[seen], self.numeric[seen], rtol=1e-6, atol=1e-6 * self.size)
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """The index of the wrong element that is furthest beyond the resolution."""
+        """The index of the wrong element with the largest error."""
         with np.errstate(all="ignore"):
             off = np.abs(self.analytic - self.numeric)
         score = np.where(self.wrong, off, -1.0)
         return tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), self.shape))
 
     def open_question(self) -> str:
-        """One line: which derivatives are known too badly, and what to do."""
+        """One line: which derivatives are known to too few digits, and what to do."""
         count, of = int(self.unresolved.sum()), self.analytic.size
         doubt = float(np.max(np.where(self.unresolved, self.doubt, 0.0)))
         return (
-            f"{self.symbol} {self.shape}: {count} of {of} elements known to {doubt:.1e} only, where the gradient's "
-            f"size is {self.size:.1e}: the function is noisy or singular there; move the inputs away, or allow "
+            f"{self.symbol} {self.shape}: {count} of {of} derivatives have an error of up to {doubt:.1e}, for a "
+            f"gradient of size {self.size:.1e}: the function is noisy or singular there; change the inputs, or allow "
             "for it: rtol=..."
         )
 
@@ -108,9 +115,8 @@ class ArgumentReport:
         analytic, numeric = float(self.analytic[index]), float(self.numeric[index])
         ratio = f"{analytic / numeric:.6g}" if numeric else "-"
         where = f"{self.symbol}[{', '.join(map(str, index))}]"
-        says = "say" if self.witness == "differences" else "says"
         return (
-            f"  {where:<22} backward says {analytic:<14.9g} {self.witness} {says} {numeric:<14.9g} ratio {ratio:<10} "
+            f"  {where:<22} analytic {analytic:<14.9g} {self.reference} {numeric:<14.9g} ratio {ratio:<10} "
             f"resolution {float(self.resolution[index]):.1e}"
         )
 
@@ -125,7 +131,7 @@ class Report:
     calls: int
     diagnosis: str = ""
     slope: float | None = None
-    why_not: str = ""  # the complex step was not used
+    why_not: str = ""  # the reason why no complex step was used
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -139,17 +145,17 @@ class Report:
 
     @property
     def unresolved(self) -> list[ArgumentReport]:
-        """The arguments with elements whose derivative is known too badly to call them right."""
+        """The arguments with elements whose derivative is known to too few digits to call them right."""
         return [argument for argument in self.arguments.values() if argument.unresolved.any()]
 
     @property
     def error(self) -> float:
-        """The worst relative disagreement over all arguments."""
+        """The largest relative error of all arguments."""
         return max((argument.error for argument in self.arguments.values()), default=0.0)
 
     @property
     def kinks(self) -> int:
-        """How many elements sit on a kink, where the derivative does not exist."""
+        """The number of elements at a kink, where the derivative does not exist."""
         return sum(int(argument.kinks.sum()) for argument in self.arguments.values())
 
     def __str__(self) -> str:
@@ -158,9 +164,9 @@ class Report:
         if bad:
             lines = [f"gradcheck {self.name}: {names} wrong (relative to the gradient's size: {self.error:.1e})"]
         elif vague:
-            lines = [f"gradcheck {self.name}: {names} not resolved: neither right nor wrong can be told"]
+            lines = [f"gradcheck {self.name}: {names} not resolved: the derivative is known to too few digits"]
         else:
-            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._witness()}"]
+            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._reference()}"]
         for argument in bad[:6]:
             count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
             of = f"{visited} visited of {argument.analytic.size}" if visited < argument.analytic.size else f"{visited}"
@@ -179,7 +185,7 @@ class Report:
         if self.kinks:
             lines.append(
                 f"{self.kinks} element{'s' * (self.kinks > 1)} at a kink (a corner of relu, a tie in a max): "
-                "no derivative there, any slope between the two sides is accepted"
+                "there is no derivative there, so any slope between the two sides is accepted"
             )
         lines += [*(note for argument in self.arguments.values() for note in argument.notes), *self.notes][:4]
         if bad and self.error < 1e-4:
@@ -189,13 +195,13 @@ class Report:
             verdict = "about 2 is right, about 1 is wrong" if bad else "2 is right"
             lines.append(f"second opinion: the Taylor remainder falls with slope {self.slope:.2f} ({verdict})")
         if self.why_not:
-            lines.append(f"judged by differences where the complex step cannot be used: {self.why_not}"[:150])
+            lines.append(f"compared with differences, since the complex step cannot be used: {self.why_not}"[:150])
         if self.diagnosis:
             lines.append("likely mistake: " + self.diagnosis)
         lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)
 
-    def _witness(self) -> str:
-        witnesses = {argument.witness for argument in self.arguments.values()}
+    def _reference(self) -> str:
+        references = {argument.reference for argument in self.arguments.values()}
         names = {"complex step": "the complex step", "differences": "differences"}
-        return f" from {' and '.join(names[one] for one in sorted(witnesses))}" if witnesses else ""
+        return f" from {' and '.join(names[one] for one in sorted(references))}" if references else ""

@@ -1,8 +1,8 @@
-"""A small language for the inputs of a function: kinds and shapes that agree by name; and arrays drawn from it.
+"""A small language for the inputs of a function, and random arrays for it. Axes with the same name have one length.
 
     q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v, mask: bool T_q T_k
     x: ... d, gamma: d, b?: d                      `...` is any number of leading axes, `b?` may be absent
-    ids: int<V> B T, targets: int<V|-100> B T      integers below V, with repeats; a few of them -100
+    ids: int<V> B T, targets: int<V|-100> B T      integers below V, with repeats; some targets are -100
     q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or a sum of others
 
     >>> example = draw_example("x: B T d, w: d", seed=3)
@@ -12,20 +12,20 @@
 A kind is one of
 
     float        normal numbers (the default)                positive     their exponentials
-    distinct     all different, none near another or zero    sorted       rows that rise
+    distinct     all different, also from zero               sorted       rows in ascending order
     simplex      rows of positive numbers that sum to one    unit         rows of length one
     orthogonal   square matrices, Q Q^T = 1                  spd          Q diag(positive) Q^T
-    complex      real and imaginary part like float          bool         masks, some rows all False
+    complex      real and imaginary part like float          bool         masks; some rows are all False
     int<limit>, int<limit|extra>                             ids
 
-A row lies along the last axis. In front of sizes a word of four or more small letters is a kind, and an error if no
-kind has that name: a misspelt kind must not become a size. A size of such a name needs its kind in front:
-`x: float batch time d`.
+A row is a slice along the last axis. A word of four or more small letters before the sizes is a kind. If there is no
+kind of this name, it is an error, so a misspelt kind does not become a size. A size with such a name needs a kind
+before it: `x: float batch time d`.
 
-Normal numbers are never zero, never one, never equal and hardly ever beyond three, and a backward that errs only there
-would pass. So there are special values: whole rows of small integers, of zeros of both signs, of a few values again and
-again, of one sign, large rows and small ones, each mixed with usual ones. Kinds made from others (spd from positive and
-orthogonal) become special with them: diagonal, or the identity.
+Normal numbers are never zero, never one, never equal and rarely larger than three. A backward with a mistake only at
+such values would pass. So there are special values: rows of small integers, of zeros of both signs, of a few repeated
+values, of one sign, large rows and small rows, mixed with normal rows. Kinds that are made from others (spd from
+positive and orthogonal) get special values too: diagonal matrices, or the identity.
 """
 
 import difflib
@@ -54,9 +54,9 @@ _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = 
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
-_LONG = re.compile(r"[a-z]{4,}")  # what reads as a word rather than as a size
+_LONG = re.compile(r"[a-z]{4,}")  # a word, rather than the name of a size
 _OF_ROWS, _OF_MATRICES = ("sorted", "simplex", "unit"), ("spd", "orthogonal")
-FEW = 400  # numbers altogether, where sizes can be so small
+FEW = 400  # elements of all arrays together, if the sizes allow so few
 
 
 def _floats(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
@@ -64,7 +64,7 @@ def _floats(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray
     if special and x.size:
         rows = x.reshape(-1, shape[-1] if shape else 1)
         chosen = rng.integers(len(_SPECIAL), size=len(rows))
-        if rng.random() < 0.4:  # what is wrong only where the whole array is small, or all zeros
+        if rng.random() < 0.4:  # one kind of row in the whole array, such as all zeros
             chosen[:] = chosen[0]
         for row, index in zip(rows, chosen):
             row[:] = _SPECIAL[index](row, rng)
@@ -81,7 +81,7 @@ def _positive(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarr
 
 
 def _distinct(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
-    """Half a step from zero and a step apart, each moved by at most a fifth of a step."""
+    """Evenly spaced values, half a step away from zero, each moved by at most a fifth of a step; in random order."""
     count = int(np.prod(shape))
     step = 4.0 / max(count, 4)
     places = rng.permutation(count) - count // 2 + 0.5 + rng.uniform(-0.2, 0.2, count)
@@ -93,7 +93,7 @@ def _sorted(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray
 
 
 def _simplex(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
-    weights = np.exp(_floats(shape, rng, special))  # of numbers far below a hundred: nothing overflows
+    weights = np.exp(_floats(shape, rng, special))  # the numbers are far below 100, so exp does not overflow
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
@@ -105,7 +105,7 @@ def _unit(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
 
 def _orthogonal(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
     q, r = np.linalg.qr(rng.standard_normal(shape))
-    q = q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # all rotations and reflections alike
+    q = q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # all rotations equally likely
     if not special or rng.random() < 0.5:
         return np.asarray(q)
     simple = rng.permutation(np.eye(shape[-1])) if rng.random() < 0.5 else np.eye(shape[-1])
@@ -131,18 +131,18 @@ NUMBERS: dict[str, Callable[[Shape, np.random.Generator, bool], np.ndarray]] = {
 def draw_numbers(
     kind: str, shape: Shape, rng: np.random.Generator, dtype: np.typing.DTypeLike, special: bool = False
 ) -> np.ndarray:
-    """An array of one of the kinds of `NUMBERS`; complex numbers have two parts of this dtype."""
+    """An array of a kind in `NUMBERS`; real and imaginary part of complex numbers have this dtype."""
     values = NUMBERS[kind](shape, rng, special)
     return np.asarray(values, dtype=np.result_type(dtype, np.complex64) if kind == "complex" else dtype)
 
 
 def draw_mask(shape: Shape, rng: np.random.Generator, special: bool = False) -> np.ndarray:
-    """True where one may look; where there are several rows, one of them sees nothing."""
+    """A mask, True where attention is allowed. If there are several rows, one row is all False."""
     mask = np.asarray(rng.random(shape) < 0.65)
     rows = mask.reshape(-1, shape[-1]) if shape and mask.size else mask.reshape(1, -1)
     if len(rows) > 1:
         rows[rng.integers(len(rows))] = False
-    elif mask.size:  # a single row is hidden whole only now and then
+    elif mask.size:  # a single row is rarely all False
         rows[0, rng.integers(rows.shape[1])] = rng.random() < 0.9
     if special and rng.random() < 0.3:
         mask[...] = rng.random() < 0.5
@@ -152,14 +152,14 @@ def draw_mask(shape: Shape, rng: np.random.Generator, special: bool = False) -> 
 def draw_ids(
     shape: Shape, limit: int, extra: int | None, rng: np.random.Generator, special: bool = False
 ) -> np.ndarray:
-    """Integers below the limit, one of them twice, and `extra` in some places."""
+    """Integers below the limit, with at least one repeat, and with `extra` in some places."""
     ids = np.asarray(rng.integers(0, limit, shape))
     flat = ids.reshape(-1)
     if special and rng.random() < 0.3:
         flat[:] = rng.choice([flat[0] if flat.size else 0, 0, limit - 1], 1 if rng.random() < 0.5 else flat.size)
     if extra is not None and flat.size:
         flat[rng.random(flat.size) < 0.3] = extra
-    if flat.size > 1:  # a repeat for certain
+    if flat.size > 1:  # ensure one repeat
         first, second = rng.choice(flat.size, 2, replace=False)
         flat[second] = flat[first]
     return ids
@@ -182,7 +182,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Spec:
-    """A parsed spec: arguments in order, and the sizes that are defined by others."""
+    """A parsed spec: arguments in order, and sizes that are defined by other sizes."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -190,7 +190,7 @@ class Spec:
 
     @property
     def size_names(self) -> tuple[str, ...]:
-        """The names to choose sizes for, in order of appearance; `...` stands for the leading axes."""
+        """The names of the sizes to choose, in order of appearance; `...` means the leading axes."""
         defined = dict(self.definitions)
         found: dict[str, None] = {}
         for argument in self.arguments:
@@ -234,9 +234,9 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """The spec that a text stands for.
+    """Parse the text of a spec.
 
-    Raises: ValueError that quotes the place of a mistake.
+    Raises: ValueError; the message quotes the wrong part.
     """
     head, *tails = text.split(";")
     arguments = tuple(_argument(part.strip(), text) for part in head.split(",") if part.strip())
@@ -251,7 +251,7 @@ def parse(text: str) -> Spec:
         name, equals, expression = (piece.strip() for piece in tail.partition("="))
         expression = expression.replace(" ", "")
         if not equals or not _NAME.fullmatch(name) or not _is_expression(expression):
-            raise ValueError(f"spec: {tail.strip()!r} in {text!r} must read 'size = product', as in 'H = G*H_kv'")
+            raise ValueError(f"spec: {tail.strip()!r} in {text!r} must be 'size = product', as in 'H = G*H_kv'")
         definitions.append((name, expression))
     return Spec(text, arguments, tuple(definitions))
 
@@ -260,7 +260,7 @@ def draw_sizes(
     spec: Spec | str, rng: np.random.Generator, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5,
 ) -> Sizes:
-    """Draw sizes that are all different (equal sizes hide transposes), one in four times with a single 1 among them."""
+    """Draw different sizes (equal sizes hide a wrong transpose); every fourth draw contains a size of 1."""
     spec = parse(spec) if isinstance(spec, str) else spec
     names = [name for name in spec.size_names if name not in (fixed or {})]
     leading = int(rng.integers(0, 4)) if "..." in names else 0
@@ -281,10 +281,10 @@ def draw_inputs(
     spec: Spec | str, sizes: Mapping[str, Size], seed: int | np.random.Generator = 0,
     dtype: np.typing.DTypeLike = np.float64, *, special: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Draw one array per argument: normal floats, masks with rows that see nothing, ids with repeats.
+    """Draw one array per argument: normal floats, masks with rows that are all False, ids with repeats.
 
-    With `special` there are zeros, ties, exact integers, large rows and small ones among them, and arrays of one shape
-    that agree here and there.
+    With `special`, the values include zeros, ties, exact integers, large rows and small rows, and arrays of equal shape
+    have some equal elements.
     """
     spec = parse(spec) if isinstance(spec, str) else spec
     rng = np.random.default_rng(seed)
@@ -299,12 +299,12 @@ def draw_inputs(
         else:
             inputs[argument.name] = draw_numbers(argument.kind, shape, rng, dtype, special)
     if special:
-        _agree_here_and_there(spec, inputs, rng)
+        _copy_some_elements(spec, inputs, rng)
     return inputs
 
 
-def _agree_here_and_there(spec: Spec, inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:
-    """Copy some elements of an array to the next of its kind and shape: what is wrong where x == y must show."""
+def _copy_some_elements(spec: Spec, inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    """Copy some elements to another array of the same kind and shape, to find mistakes where x == y."""
     before: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
     for argument in spec.arguments:
         array = inputs[argument.name]
@@ -318,26 +318,26 @@ def _argument(part: str, text: str) -> Argument:
     optional = name.endswith("?")
     name = name.rstrip("?")
     if not colon or not _NAME.fullmatch(name):
-        raise ValueError(f"spec: {part!r} in {text!r} must read 'name: [kind] sizes', as in 'x: B T d'")
+        raise ValueError(f"spec: {part!r} in {text!r} must be 'name: [kind] sizes', as in 'x: B T d'")
     dims = rest.split()
     kind, limit, extra = _kind(dims, text)
     dims = dims[1:] if kind else dims
     for expression in dims:
         if expression != "..." and not _is_expression(expression):
-            raise ValueError(f"spec: {expression!r} in {text!r} is no size; write a name, a number, 2*d or T+1")
+            raise ValueError(f"spec: {expression!r} in {text!r} is not a size; write a name, a number, 2*d or T+1")
     if dims.count("...") > 1:
         raise ValueError(f"spec: {name} has '...' twice in {text!r}")
     if kind in _OF_ROWS and (not dims or dims[-1] == "..."):
         raise ValueError(f"spec: {part!r} in {text!r} has no rows; {kind} needs a size last, as in 'p: {kind} B d'")
     if kind in _OF_MATRICES and (len(dims) < 2 or dims[-1] != dims[-2]):
         raise ValueError(
-            f"spec: {part!r} in {text!r} is no square matrix; {kind} needs one size twice, as in 'a: {kind} B n n'"
+            f"spec: {part!r} in {text!r} is not a square matrix; {kind} needs one size twice, as in 'a: {kind} B n n'"
         )
     return Argument(name, kind or "float", tuple(dims), limit, extra, optional)
 
 
 def _kind(dims: list[str], text: str) -> tuple[str, str, int | None]:
-    """The kind that the first word says ("" if it is a size), with the limit and the extra value of ids."""
+    """The kind in the first word ("" if the word is a size), with the limit and the extra value of ids."""
     first = dims[0] if dims else ""
     if found := _INT.fullmatch(first):
         return "int", found[1].replace(" ", ""), int(found[2]) if found[2] else None
@@ -349,8 +349,8 @@ def _kind(dims: list[str], text: str) -> tuple[str, str, int | None]:
     if _LONG.fullmatch(first) and (near or len(dims) > 1):
         meant = f"did you mean {near[0]}? " if near else ""
         raise ValueError(
-            f"spec: {first!r} in {text!r} is no kind; {meant}There are {', '.join(NUMBERS)}, bool and int<limit>. "
-            f"If it is a size, say the kind first: 'float {' '.join(dims)}'"
+            f"spec: {first!r} in {text!r} is not a kind; {meant}The kinds are {', '.join(NUMBERS)}, bool and "
+            f"int<limit>. If {first!r} is a size, write the kind before it: 'float {' '.join(dims)}'"
         )
     return "", "", None
 
@@ -370,7 +370,7 @@ def _free_names(expression: str, defined: Mapping[str, str]) -> list[str]:
 
 
 class DrawnInputs(dict[str, Any]):
-    """The drawn arrays by argument name; `sizes`, `seed` and `special` made them, and are what a failure prints."""
+    """The drawn arrays by argument name. A failure prints `sizes`, `seed` and `special`, which repeat the draw."""
 
     def __init__(self, spec: Spec, sizes: Sizes, seed: int, arrays: Mapping[str, Any], special: bool = False) -> None:
         super().__init__(arrays)
@@ -386,7 +386,7 @@ def example_sizes(
     spec: Spec | str, seed: int, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5,
 ) -> Sizes:
-    """The sizes of the example of this seed: the first of twelve draws with few numbers, or else the smallest."""
+    """The sizes of the example of this seed: the first of twelve draws with few elements, else the smallest draw."""
     spec = parse(spec) if isinstance(spec, str) else spec
     rng = np.random.default_rng([seed, 17])
     draws = [draw_sizes(spec, rng, fixed=fixed, at_least=at_least, largest=largest) for _ in range(12)]
@@ -399,7 +399,7 @@ def draw_example(
     spec: Spec | str, seed: int, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5, dtype: Any = np.float64, special: bool = True,
 ) -> DrawnInputs:
-    """The example of this seed. Three in four hold special values; an optional argument is None in one of three."""
+    """The example of this seed. 3 of 4 examples have special values; 1 of 3 optional arguments is None."""
     spec = parse(spec) if isinstance(spec, str) else spec
     sizes = example_sizes(spec, seed, fixed=fixed, at_least=at_least, largest=largest)
     special = special and seed % 4 != 0

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for anyone's property tests: arrays whose sizes agree by name.
+"""Hypothesis strategies for property tests: arrays for a spec; axes with the same name have one length.
 
     from hypothesis import given
     from numpy_attention import gradcheck
@@ -8,10 +8,10 @@
     def test_my_norm(drawn):
         gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
 
-The language of the specs is that of `spec.py`. Sizes are mostly all different, masks have rows that see nothing,
-ids repeat, and three in four examples hold special values: zeros, ties, exact integers, large rows and small ones. A
-failure shrinks to the smallest sizes and the smallest seed that still fail, without special values if it can do
-without, and prints all three.
+`spec.py` defines the language of the specs. Sizes are mostly all different, masks have rows that are all False, ids
+repeat, and three of four examples have special values: zeros, ties, exact integers, large rows and small rows. A
+failure shrinks to the smallest sizes and the smallest seed that still fail, without special values if possible, and
+prints all three.
 """
 
 from collections.abc import Mapping
@@ -32,13 +32,13 @@ def sizes_of(
     draw: st.DrawFn, spec: Spec | str, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5, most: int = 400,
 ) -> Sizes:
-    """Sizes for a spec, mostly all different; arrays of more than `most` numbers together are made smaller."""
+    """Sizes for a spec, mostly all different; they shrink until all arrays together have at most `most` elements."""
     spec = parse(spec) if isinstance(spec, str) else spec
     low = {name: (at_least or {}).get(name, 1) for name in spec.size_names}
     names = [name for name in spec.size_names if name not in (fixed or {})]
     leading = draw(st.integers(0, 3)) if "..." in names else 0
     keys: list[tuple[str, int]] = [(name, i) for name in names for i in range(leading if name == "..." else 1)]
-    # Shrinking first lets sizes be equal, with the same numbers, and then finds its way down from twos to ones.
+    # Hypothesis shrinks this to False first, which allows equal sizes and sizes of 1.
     different = draw(st.sampled_from([False, True, True, True]))
     chosen = {}
     for key in keys:
@@ -47,7 +47,7 @@ def sizes_of(
     if different:
         span, taken = max(len(keys), largest - 1), set()
         for key, size in chosen.items():
-            while size in taken:  # 2, 3, ..., span + 1 in turn
+            while size in taken:  # the next of 2, 3, ..., span + 1
                 size = 2 + (size - 1) % span
             taken.add(size)
             chosen[key] = max(size, low[key[0]])
@@ -73,10 +73,10 @@ def inputs(
     at_least: Mapping[str, int] | None = None, largest: int = 5, most: int = 400, dtype: Any = np.float64,
     special: bool = True,
 ) -> DrawnInputs:
-    """Arrays for a spec, by argument name; an optional argument (`b?: d`) is None now and then.
+    """Arrays for a spec, by argument name; an optional argument (`b?: d`) is sometimes None.
 
-    `fixed` sets sizes, `at_least` bounds them from below, `largest` from above unless more are needed to differ.
-    `special=False` leaves out zeros, ties and the like, for a function that is not defined there.
+    `fixed` sets sizes, `at_least` is a lower bound, and `largest` an upper bound, which is exceeded only if there are
+    too many sizes to be different. Use `special=False` for a function that is not defined at zeros, ties and the like.
     """
     spec = parse(spec) if isinstance(spec, str) else spec
     sizes = draw(sizes_of(spec, fixed=fixed, at_least=at_least, largest=largest, most=most))

@@ -1,35 +1,35 @@
-"""The tolerance: what round-off is in the analytic gradients, and how far each element may be off.
+"""The tolerance: measure the round-off in the analytic gradients, and compute the allowed error of each element.
 
 dy is drawn at random for every output: a dy of ones would hide a gradient that sums to zero, such as that of a softmax.
-Before any number is compared, the gradients must be in order: no NaN, inputs and dy unchanged, the same result when the
-backward is called twice, and each gradient in the shape of its argument.
+Before the comparison, the gradients must be valid: no NaN, inputs and dy unchanged, two calls of the backward with
+equal results, and each gradient in the shape of its argument.
 
 Then every element may differ from the derivative by
 
     tolerance = 8 (error of the derivative + round-off of the gradient) + floor
 
-    error        of a difference, which comes with an estimate (`line`); 0 for a complex step
-    floor        32 last bits of the terms |dy y|: the round-off of the sum L, which no derivative of L can see through
+    error        the estimated error of a difference (`line`); 0 for a complex step
+    floor        32 last bits of the terms |dy y|: the round-off of the sum L, which limits every derivative of L
 
 The round-off of an unknown function cannot be derived, so it is measured:
 
-    jitter       for each element: its change when inputs and dy are moved by a few last bits
-    base         for all: eps sqrt(K) max|dx|, for K terms of a sum rounded each on its own; K is the longest axis of
-                 any input; and the caller's rtol and atol
-    lenient      eps sqrt(K) |dy y| / |x|, for large terms that cancel; allowed in low precision
+    jitter       one number for each element: its change when inputs and dy move by a few last bits
+    base         one number for all elements: eps sqrt(K) max|dx|, for K terms of a sum that are rounded independently,
+                 where K is the longest axis of any input; plus rtol and atol of the caller
+    lenient      eps sqrt(K) |dy y| / |x|, for large terms that cancel; used only in low precision
 
-Two kinds of wrong gradients have a jitter that would excuse the error. A gradient that is wrong at a single point, at
-zero or where two inputs are equal, jumps as soon as the inputs move. And where a function is a stair, as 1 - p is for p
-near 1, a few last bits move nothing, so the round-off looks smaller than it is. So for an element in doubt `RoundOff`
-compares gradient and derivative again, at places near and not so near. There a right gradient minus the derivative
-scatters as the round-off of both. A wrong one is off by the same number everywhere, or is right everywhere but here:
-next to no scatter.
+The jitter alone can mislead in two ways. A gradient that is wrong at a single point, at zero or where two inputs are
+equal, jumps as soon as the inputs move: the jitter is as large as the error. And a function may be a staircase, as
+1 - p is for p near 1: then a few last bits change nothing, so the jitter is too small. So for an element in doubt,
+`RoundOff` compares gradient and derivative again, at points nearby and farther away. For a right gradient the
+difference scatters with the round-off of both. For a wrong gradient the difference is the same number everywhere, or
+zero everywhere except at the point itself: almost no scatter.
 
-A gradient in float32 or float16 must be close to what the same backward returns in float64, which differences and
-complex steps have checked to the last digits (`hold_to_float64`). The tolerance is the round-off of the dtype, measured
-and, in an array of many elements, no more than most of them need, so one wrong element of 100,000 is seen.
+A gradient in float32 or float16 must be close to the gradient of the same backward in float64, which differences and
+complex steps have checked to the last digits (`compare_with_float64`). The tolerance is the measured round-off of the
+dtype. In an array of many elements it is at most what most elements need, so one wrong element of 100,000 is found.
 
-Two answers of the same backward, at other layouts or after other calls, have looser limits of their own (`robustness`).
+Results of the same backward for other layouts or after other calls have larger limits (`robustness`).
 """
 
 import contextlib
@@ -44,20 +44,20 @@ from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError
 from numpy_attention.gradcheck.trees import Arrays
 
-SAFETY = 8.0  # errors and round-off are estimates: a right gradient is off by at most so many of them
-JUMP = 1e-9  # a jitter that is a larger share of the gradient is measured again
-RESOLVED = 1e-4  # of the gradient's size: an element whose derivative is known less well is not called right
-MANY = 64  # elements of an array that show what most of them need
+SAFETY = 8.0  # errors and round-off are estimates: allow this multiple
+JUMP = 1e-9  # relative to the gradient: a larger jitter is measured again
+RESOLVED = 1e-4  # relative to the gradient: with a larger error of the derivative, no element is called right
+MANY = 64  # elements from which the tolerance that most of them need can be estimated
 
 FURTHER = (2**16, 2**16, 2**26, 2**26)  # last bits
-FAR = (2**38, 2**38, 2**41, 2**41)  # for what is as small as round-off can be, and may lie on a long stair
-FARTHEST = (2**46,) * 8  # for a longer one; an error moves too, so here the scatter must be as large
+FAR = (2**38, 2**38, 2**41, 2**41)  # for errors as small as round-off, on a long stair
+FARTHEST = (2**46,) * 8  # for a longer stair; a real error changes too, so the scatter must be as large as the error
 
-DerivativeOf = Callable[[int], tuple[float, int]]  # of one element, and the calls that it took
+DerivativeOf = Callable[[int], tuple[float, int]]  # element -> derivative, number of calls
 
 
 class Move(NamedTuple):
-    """The gradients when inputs and dy are moved by a few last bits."""
+    """Inputs and dy, moved by a few last bits, and the gradients there."""
 
     arrays: Arrays
     dy: Outputs
@@ -65,20 +65,20 @@ class Move(NamedTuple):
 
 
 @dataclass
-class Claim:
-    """The analytic gradient of one argument, and the round-off to allow in it."""
+class AnalyticGradient:
+    """The analytic gradient of one argument, and the round-off that is allowed in it."""
 
     name: str
-    gradient: np.ndarray  # in float64, whatever it came in
-    eps: float  # the last bit of a 1 in the dtype it came in
-    base: float  # for all elements
-    jitter: np.ndarray  # for each
+    gradient: np.ndarray  # converted to float64
+    eps: float  # the last bit of 1 in its original dtype
+    base: float  # one number for all elements
+    jitter: np.ndarray  # one number for each element
     lenient: float
 
 
 @dataclass
 class Point:
-    """Where a problem is checked: its arrays in float64, L there, and the gradients at arrays close by."""
+    """The point of the check: the arrays of a problem in float64, L there, and the gradients at points nearby."""
 
     problem: Problem
     exact: Arrays
@@ -89,7 +89,7 @@ class Point:
 def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
     """Run forward and backward with a random dy; return dy and the gradients.
 
-    Raises: GradientError for gradients that are not in order
+    Raises: GradientError for gradients that are not valid
     """
     arrays = problem.inputs
     for name in problem.differentiable:
@@ -103,25 +103,24 @@ def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
     dy = random_cotangent(y, seed)
     kept = tuple(one.copy() for one in dy)
     try:
-        claimed = problem.pull_back(dy, cache)
+        returned = problem.pull_back(dy, cache)
     except (ValueError, IndexError) as error:
         raise _refusal(
             problem, f"the backward raised {type(error).__name__}: {error}\nlikely mistake: a factor that should be "
             f"transposed, or axes of the wrong argument; repeat with seed={seed}"
         ) from error
-    grads = {name: None if grad is None else np.array(grad) for name, grad in claimed.items()}
+    grads = {name: None if grad is None else np.array(grad) for name, grad in returned.items()}
     _require_names(problem, grads)
     _require_unchanged(problem, before, "backward")
     if not all(np.array_equal(a, b) for a, b in zip(dy, kept, strict=True)):
         raise _refusal(
-            problem, "backward changed dy in place; a residual branch that reads the same dy would then read "
-            "something else"
+            problem, "backward changed dy in place; a residual branch that uses dy too would then get a wrong dy"
         )
     for name, again in problem.pull_back(dy, cache).items():
         first = grads[name]
         if first is not None and again is not None and not _same(first, np.asarray(again)):
             raise _refusal(
-                problem, f"backward called twice gives two different d{name}; does it change its cache in place?"
+                problem, f"two calls of backward return different d{name}; does backward change its cache in place?"
             )
     for name in problem.differentiable:
         grad = grads.get(name)
@@ -130,27 +129,27 @@ def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
             _require_finite(problem, f"d{name}", grad, seed)
         elif name not in problem.without:
             kind = "parameter" if name in problem.parameters else "argument"
-            fix = f"; if it has none, say so: no_gradient=[{name!r}]" if kind == "argument" else ""
+            fix = f"; if {name} has no gradient, pass no_gradient=[{name!r}]" if kind == "argument" else ""
             raise _refusal(problem, f"backward returned no gradient for the {kind} {name}{fix}")
     return dy, grads
 
 
-def _require_unchanged(problem: Problem, before: Arrays, who: str) -> None:
+def _require_unchanged(problem: Problem, before: Arrays, caller: str) -> None:
     for name, value in before.items():
         if not np.array_equal(problem.inputs[name], value, equal_nan=value.dtype.kind == "f"):
-            raise _refusal(problem, f"the input {name} was changed in place; work on a new array in the {who}")
+            raise _refusal(problem, f"the input {name} was changed in place; use a new array in the {caller}")
 
 
 def _require_function(problem: Problem, y: Outputs) -> None:
-    """The same arrays must give the same result."""
+    """Two calls with the same arrays must return the same result."""
     again = problem.run(problem.inputs)[0]
     if len(y) != len(again) or not all(map(_same, y, again)):
-        fix = "pass a seeded np.random.Generator as an option, which is copied for every call, or seed one inside"
-        raise _refusal(problem, f"two calls with the same arrays give different results: it is no function; {fix}")
+        fix = "pass a seeded np.random.Generator as an option (it is copied for every call), or create one inside"
+        raise _refusal(problem, f"two calls with the same arrays return different results; {fix}")
 
 
 def _same(one: np.ndarray, again: np.ndarray) -> bool:
-    """Equal up to the round-off of a sum in another order; NaN is refused elsewhere."""
+    """Whether two arrays are equal up to the round-off of a sum in another order."""
     if one.shape != again.shape or one.dtype.kind != again.dtype.kind:
         return False
     few = 64 * float(np.finfo(one.dtype).eps) * largest(one) if one.dtype.kind in "fc" else 0.0
@@ -158,26 +157,26 @@ def _same(one: np.ndarray, again: np.ndarray) -> bool:
 
 
 def _require_names(problem: Problem, grads: Gradients) -> None:
-    """Each gradient must belong to an argument, and be of real floats where the argument is."""
+    """Each gradient must belong to an argument; the gradient of an array of floats must be an array of floats."""
     known = ", ".join(problem.differentiable)
     for name, grad in grads.items():
         if name not in problem.inputs:
             raise _refusal(
-                problem, f"backward returned a gradient called {name!r}; gradients go by the arguments: {known}"
+                problem, f"backward returned a gradient called {name!r}; the names must be those of arguments: {known}"
             )
         if grad is None or grad.dtype.kind == "f" or not is_float(problem.inputs[name]):
             continue
         if grad.dtype.kind == "c":
-            raise _refusal(problem, f"d{name} is complex, but {name} is real: take the real part, if that is meant")
-        whole = "; is it made like an array of integers, or a comparison without its dy?"
+            raise _refusal(problem, f"d{name} is complex, but {name} is real: do you mean the real part?")
+        whole = "; is the array created like an array of integers, or is a comparison not multiplied by dy?"
         raise _refusal(
-            problem, f"d{name} holds {grad.dtype}, but {name} holds {problem.inputs[name].dtype}: a gradient is made "
-            f"of floats{whole if grad.dtype.kind in 'iub' else ''}"
+            problem, f"d{name} holds {grad.dtype}, but {name} holds {problem.inputs[name].dtype}: a gradient must "
+            f"be floats{whole if grad.dtype.kind in 'iub' else ''}"
         )
 
 
 def random_cotangent(y: Outputs, seed: int) -> Outputs:
-    """A normal dy for each output, in its dtype."""
+    """A random normal dy for each output, in the dtype of the output."""
     rng = np.random.default_rng([seed, 7])
     return tuple(
         np.asarray(rng.standard_normal(one.shape), dtype=one.dtype if one.dtype.kind == "f" else np.float64)
@@ -187,24 +186,26 @@ def random_cotangent(y: Outputs, seed: int) -> Outputs:
 
 def measure_round_off(
     problem: Problem, dy: Outputs, grads: Gradients, rtol: float = 0.0, atol: float = 0.0
-) -> tuple[Point, list[Claim], list[Claim]]:
-    """The point in float64; the gradients there with their round-off; and those in a lower precision, if any."""
+) -> tuple[Point, list[AnalyticGradient], list[AnalyticGradient]]:
+    """The point in float64, the gradients there with their round-off, and the gradients in low precision, if any."""
     exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
     scalar = Scalar(evaluate, evaluate(), tuple(np.asarray(one, dtype=np.float64) for one in dy))
-    low: list[Claim] = []
+    low: list[AnalyticGradient] = []
     double = in_double(problem, exact, scalar.dy, grads)
     if double is not None:
         low, _ = with_round_off(problem, dy, grads, scalar.terms)
-        problem, dy, grads = problem.but(inputs=exact), scalar.dy, double
+        problem, dy, grads = problem.with_changes(inputs=exact), scalar.dy, double
     found, moves = with_round_off(problem, dy, grads, scalar.terms)
-    for claim in found:  # the caller's tolerances are added to ours, and not multiplied
-        claim.base += (atol + rtol * largest(claim.gradient)) / SAFETY
+    for analytic in found:  # tolerances of the caller are added, without the factor SAFETY
+        analytic.base += (atol + rtol * largest(analytic.gradient)) / SAFETY
     return Point(problem, exact, scalar, moves), found, low
 
 
-def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float) -> tuple[list[Claim], list[Move]]:
-    """Each gradient with the round-off to expect in it, and the moves by which that was measured; `terms` is |dy y|."""
+def with_round_off(
+    problem: Problem, dy: Outputs, grads: Gradients, terms: float
+) -> tuple[list[AnalyticGradient], list[Move]]:
+    """Each gradient with its expected round-off, and the moves that measured it; `terms` is the largest |dy y|."""
     arrays = problem.inputs
     given = {name: grad for name, grad in grads.items() if grad is not None and name in problem.differentiable}
     jitter = {name: np.zeros(grad.shape) for name, grad in given.items()}
@@ -216,26 +217,27 @@ def with_round_off(problem: Problem, dy: Outputs, grads: Gradients, terms: float
             jitter[name] = np.fmax(jitter[name], change)
     longest = max((max(x.shape, default=1) for x in arrays.values() if isinstance(x, np.ndarray)), default=1)
     sizes = {name: largest(grad.astype(np.float64)) for name, grad in given.items()}
-    # A gradient that is zero in theory (a key's bias) is left with the round-off of the terms that cancelled in it.
+    # A gradient that is zero in theory (a key's bias) consists of the round-off of terms that cancel.
     least = 0.02 * max(sizes.values(), default=0.0)
     found = []
     for name, grad in given.items():
         eps = float(np.finfo(grad.dtype).eps)
         unit = eps * longest**0.5
-        # Terms of the size |dy y / x| that cancel leave this much, and all elements may be rounded alike.
+        # Terms of the size |dy y / x| that cancel leave this much round-off, possibly the same in all elements.
         natural = terms / (min(1.0, rms(np.asarray(arrays[name], np.float64))) or 1.0) if grad.size else 0.0
         base = unit * max(sizes[name], least)
-        found.append(Claim(name, np.asarray(grad, np.float64), eps, base, jitter[name], 0.25 * unit * natural))
+        lenient = 0.25 * unit * natural
+        found.append(AnalyticGradient(name, np.asarray(grad, np.float64), eps, base, jitter[name], lenient))
     return found, moves
 
 
 def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) -> Gradients | None:
-    """The gradients of the same backward in float64; None if they are in float64 already, or it cannot run there."""
+    """The gradients of the same backward in float64; None if the inputs are float64 already, or float64 fails."""
     if all(np.array_equal(exact[name].dtype, problem.inputs[name].dtype) for name in problem.differentiable):
         return None
     try:
         again = problem.gradients(exact, dy)
-    except (TypeError, ValueError):  # written for one dtype only
+    except (TypeError, ValueError):  # the code supports only one dtype
         return None
     fits = all(
         grad is None or ((one := np.asarray(again.get(name))).shape, one.dtype.kind) == (grad.shape, "f")
@@ -247,12 +249,12 @@ def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) ->
 def moved_by(
     ulps: Iterable[int], problem: Problem, arrays: Arrays, dy: Outputs, rng: np.random.Generator
 ) -> list[Move]:
-    """Run the backward at arrays moved by up to `ulps` last bits, and dy by two; without the runs that fail."""
+    """Run the backward with arrays moved by up to `ulps` last bits, and dy by two; skip runs that fail."""
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
         dy_moved = tuple(_jittered(one, 2, rng) for one in dy)
-        with np.errstate(all="ignore"), contextlib.suppress(Exception):  # a last bit may leave the domain
+        with np.errstate(all="ignore"), contextlib.suppress(Exception):  # one last bit may leave the domain
             grads = problem.gradients(moved, dy_moved)
             given = [(arrays[name], grad) for name, grad in grads.items() if grad is not None]
             if all((grad.shape, grad.dtype.kind) == (x.shape, "f") for x, grad in given):
@@ -273,12 +275,12 @@ def _require_finite(problem: Problem, what: str, value: np.ndarray, seed: int) -
     index = tuple(int(i) for i in np.argwhere(bad)[0])
     mistake = ""
     if not what.startswith("the input"):
-        mistake = "\nlikely mistake: 0/0, log(0), inf - inf, or the exponential of a large number, at that place"
+        mistake = "\nlikely mistake: 0/0, log(0), inf - inf, or the exponential of a large number, at this index"
         kinds = {value.dtype.kind for value in problem.inputs.values() if isinstance(value, np.ndarray)}
         if "b" in kinds:
-            mistake += "; a row that is hidden whole must give zeros, and what is hidden stays hidden on the way back"
+            mistake += "; a row with a mask of all False must give zeros, and the backward must apply the mask too"
         elif kinds & set("iu"):
-            mistake += "; what is ignored must be left out: 0 times infinity is NaN"
+            mistake += "; ignored elements must be left out, not multiplied by 0: 0 times infinity is NaN"
     raise _refusal(
         problem, f"{what} holds {value[index]} at index {index} ({int(bad.sum())} of {value.size} elements are NaN or "
         f"infinite){mistake}; repeat with seed={seed}"
@@ -298,7 +300,7 @@ def _require_shape(problem: Problem, name: str, grad: np.ndarray) -> None:
 def explain_shape(
     got: tuple[int, ...], expected: tuple[int, ...], others: Mapping[str, tuple[int, ...]] | None = None
 ) -> str:
-    """The likely mistake behind a gradient of another shape; `others` are the shapes of the other arguments."""
+    """The likely mistake if a gradient has a wrong shape; `others` are the shapes of the other arguments."""
     for other, shape in (others or {}).items():
         if shape == got:
             return f"this is the shape of {other}: are the arguments, or the gradients, in the right order?"
@@ -317,8 +319,8 @@ def explain_shape(
     if int(np.prod(got)) == int(np.prod(expected)):
         return "the right number of elements: a reshape is missing"
     if extra < 0:
-        return "summed over too many axes, or not spread back over those that the forward summed"
-    return "a gradient has the shape of its argument"
+        return "summed over too many axes, or not broadcast back over the axes that the forward summed"
+    return "a gradient must have the shape of its argument"
 
 
 def _refusal(problem: Problem, text: str) -> GradientError:
@@ -326,7 +328,7 @@ def _refusal(problem: Problem, text: str) -> GradientError:
 
 
 def tolerance(error: Any, round_off: Any, floor: float = 0.0) -> Any:
-    """How far a gradient may be off a derivative that is known up to `error`."""
+    """The allowed difference between a gradient and a derivative that is known up to `error`."""
     return SAFETY * (error + round_off) + floor
 
 
@@ -341,33 +343,33 @@ def jumps(jitter: Any, size: float) -> Any:
 
 
 def judge(
-    found: ArgumentReport, claim: Claim, looked: np.ndarray, error: Any, jitter: np.ndarray, floor: float,
-    lost: Any = 0.0,
+    found: ArgumentReport, analytic: AnalyticGradient, compared: np.ndarray, error: Any, jitter: np.ndarray,
+    floor: float, lost: Any = 0.0,
 ) -> None:
-    """Mark the elements, of those that were looked at, that are further from the derivative than the tolerance."""
+    """Mark the compared elements whose difference from the derivative is larger than the tolerance."""
     found.doubt = tolerance(error, jitter, floor)
-    found.resolution = tolerance(error, claim.base + jitter, floor) + lost
-    found.wrong = looked & ~(np.abs(found.analytic - found.numeric) <= found.resolution) & ~found.kinks
+    found.resolution = tolerance(error, analytic.base + jitter, floor) + lost
+    found.wrong = compared & ~(np.abs(found.analytic - found.numeric) <= found.resolution) & ~found.kinks
 
 
 class RoundOff:
-    """How much gradient minus derivative scatters around the point; `derivative_at` a move gives derivatives there."""
+    """The scatter of gradient minus derivative around the point; `derivative_at(move)` computes derivatives there."""
 
     def __init__(self, point: Point, derivative_at: Callable[[Move], DerivativeOf | None]) -> None:
         self.point, self.derivative_at, self.calls = point, derivative_at, 0
         self.known: dict[tuple[int, ...], list[tuple[Move, DerivativeOf | None]]] = {}
 
-    def __call__(self, claim: Claim, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
-        """The spread for each of these elements, over the moves that moved it; infinite where it is unknown."""
-        if not elements.size:  # the moves run the backward
+    def __call__(self, analytic: AnalyticGradient, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
+        """The scatter for each of these elements, over all moves that changed the element; infinite if unknown."""
+        if not elements.size:  # avoid the moves, which run the backward
             return np.zeros(0)
-        x, moves = self.point.exact[claim.name], self._moves(ulps)
+        x, moves = self.point.exact[analytic.name], self._moves(ulps)
         off = np.full((len(moves) + 1, elements.size), np.nan)
         for k, (move, derivative) in enumerate(moves):
-            grad = move.grads.get(claim.name)
+            grad = move.grads.get(analytic.name)
             if grad is None or derivative is None:
                 continue
-            moved = (move.arrays[claim.name] != x).reshape(-1)[elements]
+            moved = (move.arrays[analytic.name] != x).reshape(-1)[elements]
             for n in np.flatnonzero(moved):
                 value, calls = derivative(int(elements[n]))
                 off[k, n] = float(grad.reshape(-1)[elements[n]]) - value
@@ -384,8 +386,8 @@ class RoundOff:
         return self.known.get(ulps, [])
 
 
-def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
-    """Compare the gradient in its own dtype with the one in float64; the report then shows the former."""
+def compare_with_float64(report: ArgumentReport, low: AnalyticGradient) -> None:
+    """Compare the gradient in low precision with the gradient in float64; the report then holds the former."""
     off = np.abs(low.gradient - report.analytic)
     base = low.base + low.lenient
     if off.size >= MANY:
@@ -393,7 +395,7 @@ def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
     allowed = tolerance(0.0, base + low.jitter)
     too_far = ~(off <= allowed) & ~report.kinks
     only_here = too_far & ~report.wrong
-    # Where no derivative was taken of an element, float64 is the reference.
+    # For an element without a derivative, the gradient in float64 is the reference.
     report.numeric = np.where(only_here & np.isnan(report.numeric), report.analytic, report.numeric)
     report.analytic, report.resolution = low.gradient, report.resolution + allowed
     report.wrong = report.wrong | too_far
@@ -402,12 +404,12 @@ def hold_to_float64(report: ArgumentReport, low: Claim) -> None:
 
 
 def mark_unresolved(
-    scalar: Scalar, found: list[Claim], reports: dict[str, ArgumentReport], rtol: float, atol: float
+    scalar: Scalar, found: list[AnalyticGradient], reports: dict[str, ArgumentReport], rtol: float, atol: float
 ) -> None:
-    """Set the size to which errors are relative, and mark the elements whose derivative is known to too few digits."""
+    """Set the size of each gradient, and mark the elements whose derivative is known to too few digits."""
     of_all = max((report.largest for report in reports.values()), default=0.0)
-    for claim in found:
-        report = reports[claim.name]
+    for analytic in found:
+        report = reports[analytic.name]
         report.size = max(report.largest, 1e-3 * of_all, 1e-6 * scalar.terms) or 1.0
-        vague = report.doubt > max(RESOLVED, rtol, 100 * claim.eps, 100 * scalar.eps) * report.size + atol
+        vague = report.doubt > max(RESOLVED, rtol, 100 * analytic.eps, 100 * scalar.eps) * report.size + atol
         report.unresolved = vague & ~report.wrong & ~report.kinks & np.isfinite(report.numeric)

@@ -1,29 +1,30 @@
 """Trees: inputs and outputs may be dicts, lists, tuples, NamedTuples and dataclasses of arrays.
 
-    {"w": w, "layers": [{"b": b}]}  called params          params.w, params.layers[0].b
+    {"w": w, "layers": [{"b": b}]}, argument params         params.w, params.layers[0].b
 
-The checker moves named arrays of floats and nothing else. So a tree is taken apart here, and put together again, in the
+The checker moves only named arrays of floats. So this module takes a tree apart, and puts it together again, in the
 same containers, for every call of the function:
 
     an array of floats           unchanged
-    a float, np.float64(...)     an array without axes; the function gets a float, or a NumPy scalar, as it came
+    a float, np.float64(...)     an array without axes; the function gets a float or a NumPy scalar again
     an array of complex z        two arrays, z.real and z.imag
-    anything else                unchanged: integers, masks, None, strings, functions; a random generator is copied
+    other values                 unchanged: integers, masks, None, strings, functions; a random generator is copied
 
-For complex numbers the gradient is that of L = Re sum(conj(dy) y), which is a real number:
+For complex numbers we use the gradient of the real number L = Re sum(conj(dy) y):
 
     dz = dL/dRe z + i dL/dIm z        so for an analytic y = f(z):  dz = conj(f'(z)) dy
 
-as in PyTorch. It points where L grows. JAX and autograd give its complex conjugate, to the conjugate of dy.
+as in PyTorch. L grows in the direction of dz. JAX and autograd return the complex conjugate of dz, for the conjugate of
+dy.
 
 The gradients that a backward returns are matched with the arguments:
 
-    dx, dw                                  in argument order; the gradient of a single argument may come alone
+    dx, dw                                  in argument order; a single gradient needs no tuple
     {"x": dx, "w": dw}                      by argument name
-    dx, {"w": dw, "layers": [{"b": db}]}    an argument that is a tree has a gradient of its form
+    dx, {"w": dw, "layers": [{"b": db}]}    the gradient of a tree is a tree of the same form
 
-None stands for an argument, or a branch of a tree, that has no gradient. A gradient that cannot be matched is refused;
-the message, one line, says where.
+None means that an argument, or a branch of a tree, has no gradient. A gradient that matches no argument is refused; the
+message is one line and contains the place.
 """
 
 import copy
@@ -38,12 +39,13 @@ from numpy_attention.gradcheck.report import GradientError
 
 Arrays = dict[str, Any]
 
-DEEPEST = 100  # containers within containers
+RULE = "the names must be those of arguments"
+DEEPEST = 100  # the largest depth of nested containers
 Gradients = dict[str, np.ndarray | None]
 
 
 def children(value: Any) -> dict[str, Any] | None:
-    """The parts of a container, by the suffix that each adds to its name; None for a leaf."""
+    """The parts of a container, by the suffix that is added to its name for each part; None for a leaf."""
     if type(value) is np.ndarray:
         return None
     if isinstance(value, dict):
@@ -62,7 +64,7 @@ def _step(key: Any) -> str:
 
 
 def with_children(value: Any, parts: list[Any]) -> Any:
-    """A container of the same kind that holds these parts."""
+    """A container of the same kind with other parts."""
     if isinstance(value, dict):
         new = copy.copy(value)
         new.update(zip(value, parts, strict=True))
@@ -71,16 +73,16 @@ def with_children(value: Any, parts: list[Any]) -> Any:
         return value._make(parts)
     if isinstance(value, (tuple, list)):
         return type(value)(parts)
-    new = copy.copy(value)  # a dataclass, frozen or not; __post_init__ has run already
+    new = copy.copy(value)  # a dataclass, also a frozen one; __post_init__ does not run again
     for field, part in zip(dataclasses.fields(value), parts, strict=True):
         object.__setattr__(new, field.name, part)
     return new
 
 
 def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", depth: int = 0) -> Any:
-    """The same containers with every leaf replaced by `change(name, leaf)`.
+    """The same containers, with every leaf replaced by `change(name, leaf)`.
 
-    Raises: ValueError for a tree that holds itself.
+    Raises: ValueError for a tree that contains itself.
 
     >>> tree_map(lambda name, leaf: name, {"w": 1, "layers": [2, (3, 4)]}, "params")
     {'w': 'params.w', 'layers': ['params.layers[0]', ('params.layers[1][0]', 'params.layers[1][1]')]}
@@ -95,7 +97,7 @@ def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", dept
 def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Every leaf with its name, in order.
 
-    Raises: ValueError for a tree that holds itself.
+    Raises: ValueError for a tree that contains itself.
     """
     inner = children(value)
     if inner is None:
@@ -109,11 +111,11 @@ def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
 def _require_an_end(name: str, depth: int) -> None:
     if depth > DEEPEST:
         where = f"{name[:60]}..." if len(name) > 60 else name
-        raise ValueError(f"gradcheck: {where} holds itself, or is nested more than {DEEPEST} deep: no tree of arrays")
+        raise ValueError(f"gradcheck: {where} contains itself, or is nested more than {DEEPEST} deep")
 
 
 def kind_of(leaf: Any) -> str:
-    """ "f" for an array of floats or a float, "c" for complex numbers, "" for all else."""
+    """ "f" for a float or an array of floats, "c" for complex numbers, "" for other values."""
     if isinstance(leaf, (float, complex)) and not isinstance(leaf, np.generic):
         return "f" if isinstance(leaf, float) else "c"
     kind = getattr(getattr(leaf, "dtype", None), "kind", "")
@@ -136,7 +138,7 @@ def names_in(value: Any, name: str) -> list[str]:
 
 
 def taken_apart(value: Any, name: str) -> Arrays:
-    """The leaves of a tree by name; numbers become arrays, so that they can be changed in place."""
+    """The leaves of a tree by name; numbers become arrays, which can be changed in place."""
     found: Arrays = {}
     for one, leaf in leaves(value, name):
         if kind_of(leaf) == "c":
@@ -147,12 +149,12 @@ def taken_apart(value: Any, name: str) -> Arrays:
 
 
 def put_together_each(trees: Arrays, arrays: Mapping[str, Any]) -> Arrays:
-    """Several trees, by their names, with other arrays."""
+    """Several trees with their leaves replaced by other arrays."""
     return {name: put_together(value, name, arrays) for name, value in trees.items()}
 
 
 def put_together(value: Any, name: str, arrays: Mapping[str, Any]) -> Any:
-    """The same tree with other arrays."""
+    """The tree with its leaves replaced by other arrays."""
     if type(value) is np.ndarray and value.dtype.kind != "c":
         return arrays[name]
     return tree_map(lambda one, leaf: _leaf(one, leaf, arrays), value, name)
@@ -165,27 +167,27 @@ def _leaf(name: str, leaf: Any, arrays: Mapping[str, Any]) -> Any:
     value = in_complex_plane(arrays[f"{name}.real"], arrays[f"{name}.imag"]) if kind == "c" else arrays[name]
     if kind and is_scalar(leaf):
         value = np.asarray(value)[()]
-        # A float that steps into the complex plane stays NumPy's: those can be compared, as floats can.
+        # A complex step of a float stays a NumPy scalar, since NumPy can compare complex numbers.
         return value.item() if type(leaf) in (float, complex) and value.dtype.kind == kind else value
     return value
 
 
 def is_scalar(leaf: Any) -> bool:
-    """Whether a leaf is a number, and no array."""
+    """Whether a leaf is a number, not an array."""
     return isinstance(leaf, (float, complex, np.generic))
 
 
 def in_complex_plane(real: Any, imag: Any) -> np.ndarray:
-    """real + i imag, set part by part: `real + 1j * imag` has a NaN for its real part where imag is infinite."""
+    """real + i imag, set part by part: for an infinite imag, `real + 1j * imag` is NaN in the real part."""
     z = np.empty(np.shape(real), np.result_type(real, np.complex64))
     z.real, z.imag = real, imag
     return z
 
 
 def outputs_of(y: Any, split: bool = True) -> tuple[np.ndarray, ...]:
-    """Copies of the arrays of floats in y, since a function may return a view of an array that the checker moves next.
+    """Copies of the arrays of floats in y; a function may return a view of an array that the checker moves later.
 
-    A complex array gives two arrays; or one, without `split`.
+    With `split`, a complex array becomes two arrays.
     """
     found: list[np.ndarray] = []
     for _, leaf in leaves(y, "y"):
@@ -197,7 +199,7 @@ def outputs_of(y: Any, split: bool = True) -> tuple[np.ndarray, ...]:
 
 
 def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
-    """dy in the containers of y, with None where y holds no floats."""
+    """dy in the containers of y; None for leaves of y without floats."""
     rest = iter(dy)
 
     def one(name: str, leaf: Any) -> Any:
@@ -209,13 +211,13 @@ def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
 
 
 class TreeError(ValueError):
-    """A gradient does not have the form of its argument; the message says where."""
+    """A gradient does not have the form of its argument; the message contains the place."""
 
 
 def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
-    """What a backward returned: the gradient of each argument, and of each array.
+    """Match the gradients that a backward returned with arguments; return them by argument, and by array.
 
-    Formula: the first of these readings that fits: by name, in order without the Nones, one for each input, a tree
+    Formula: the first interpretation that fits: by name, in order without the Nones, one for each input, a tree
 
     Raises: GradientError
     """
@@ -226,7 +228,7 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
         unknown = [key for key in returned if key not in arguments]
         if unknown:
             known = ", ".join(floats)
-            trouble = f"backward returned a gradient called {unknown[0]!r}; gradients go by the arguments: {known}"
+            trouble = f"backward returned a gradient called {unknown[0]!r}; {RULE}: {known}"
         else:
             meanings.append(returned)
     else:
@@ -239,7 +241,7 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
         else:
             trouble = (
                 f"backward returned {len(given)} gradients for {len(floats)} arrays "
-                f"of floats ({', '.join(floats) or 'none'}); return one each, in argument order"
+                f"of floats ({', '.join(floats) or 'none'}); return one for each, in argument order"
             )
     if len(floats) == 1 and children(arguments[floats[0]]) is not None:
         meanings.append({floats[0]: returned})
@@ -255,9 +257,9 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
 
 
 def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
-    """The gradient of a tree, which must have its form, taken apart by the names of its arrays.
+    """The gradient of a tree, which must have the form of the tree, by the names of the arrays.
 
-    None may stand for a whole branch. Keys of a dict may be missing here; `run_backward` refuses them.
+    None may replace a whole branch. Keys of a dict may be missing here; `run_backward` refuses this.
 
     Raises: TreeError
     """
@@ -268,11 +270,11 @@ def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
         return dict.fromkeys(names_in(value, name))
     theirs = children(grad)
     if theirs is None:
-        raise TreeError(f"d{name} is {_kind(grad)}, where {name} is {_kind(value)}")
+        raise TreeError(f"d{name} is {_kind(grad)}, but {name} is {_kind(value)}")
     in_order = isinstance(value, (tuple, list))
     if in_order and type(grad) in (tuple, list):
         if len(theirs) != len(mine):
-            raise TreeError(f"d{name} has {len(theirs)} entries, {name} has {len(mine)}")
+            raise TreeError(f"d{name} has {len(theirs)} entries, but {name} has {len(mine)}")
         theirs = dict(zip(mine, theirs.values(), strict=True))
     for step in theirs:
         if step not in mine:
@@ -291,14 +293,14 @@ def _gradients_of_leaf(leaf: Any, grad: Any, name: str) -> Gradients:
     if grad is None:
         return dict.fromkeys(names_in(leaf, name))
     if children(grad) is not None:
-        raise TreeError(f"d{name} is {_kind(grad)}, where {name} is {_kind(leaf)}")
+        raise TreeError(f"d{name} is {_kind(grad)}, but {name} is {_kind(leaf)}")
     if kind == "c":
         return {f"{name}.real": np.real(grad), f"{name}.imag": np.imag(grad)}
     return {name: grad if hasattr(grad, "dtype") else np.asarray(grad)}
 
 
 def _kind(value: Any) -> str:
-    """What something is, for a message."""
+    """A description of a value, for a message."""
     if children(value) is not None:
         return f"a {type(value).__name__} of {len(children(value) or ())}"
     return f"an array of shape {np.shape(value)}" if hasattr(value, "dtype") else f"a {type(value).__name__}"

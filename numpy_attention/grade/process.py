@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Self, cast
 import numpy as np
 
 from numpy_attention.catalogue.exercise import Exercise
-from numpy_attention.errors import InputError, printable
+from numpy_attention.errors import InputError, escaped
 from numpy_attention.files import temporary_folder
 from numpy_attention.grade.guard import NotYours
 from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
@@ -290,7 +290,7 @@ class Process:
 
     def garbled(self, error: Exception) -> Ended:
         """The exception to raise at a reply that makes no sense."""
-        said = printable(str(error)[:LONGEST])
+        said = escaped(str(error)[:LONGEST])
         self.broken = f"{self.file.name} wrote where the grader listens, so that no answer can be read: {said}"
         return Ended()
 
@@ -307,13 +307,13 @@ def stopped(reply: Mapping[str, Any], file: str) -> Exception:
 
     Its name and its message may be anything, and are made fit to print. `place` is the line of the file.
     """
-    message = printable(str(reply.get("message", ""))[:LONGEST])
+    message = escaped(str(reply.get("message", ""))[:LONGEST])
     if reply.get("refused"):
         return NotYours(message)
     kinds = [str(kind) for kind in reply["error"]] if isinstance(reply["error"], list) else []
     base: type[Exception] = next((one for kind in kinds for one in KINDS if one.__name__ == kind), Exception)
     name = kinds[0] if kinds and kinds[0].isidentifier() else "Exception"
-    line, text = reply.get("line"), printable(str(reply.get("text", ""))[:200])
+    line, text = reply.get("line"), escaped(str(reply.get("text", ""))[:200])
     place = f" ({file}, line {line}: {text})" if isinstance(line, int) and line > 0 else ""
     error: Exception = type(name, (base,), {"__str__": lambda _: message, "place": place})(message)
     return error

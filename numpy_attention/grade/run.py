@@ -17,7 +17,7 @@ from typing import TextIO
 
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.errors import printable, typed
+from numpy_attention.errors import escaped, shell_path
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process
@@ -81,7 +81,7 @@ def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -
         try:
             reply = module.load()
             if "failed" in reply:
-                text = printable(str(reply["failed"])[:LONGEST])
+                text = escaped(str(reply["failed"])[:LONGEST])
                 state = "wrong" if reply.get("refused") else "broken"
                 grade = Grade(exercise.name, state, lines=["  " + text], summary=text)
             else:
@@ -113,7 +113,7 @@ def _printed(data: bytes) -> list[str]:
     said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
     if not said:
         return []
-    shown = [printable(line)[:WIDEST] for line in said[:PRINTED]]
+    shown = [escaped(line)[:WIDEST] for line in said[:PRINTED]]
     if len(data) >= SHOWN:
         shown.append("... and much more")
     elif len(said) > PRINTED:
@@ -123,7 +123,7 @@ def _printed(data: bytes) -> list[str]:
 
 def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
     lines = [f"{exercise.name}: {page_of(exercise.name).title}", *grade.lines]
-    command = f"python -m numpy_attention grade {typed(file)}"
+    command = f"python -m numpy_attention grade {shell_path(file)}"
     if grade.state == "right":
         lines.append(f"All {grade.of} properties hold. Checked: {page_of(exercise.name).claim}")
         lines.append(f"A worked solution, to compare with: {command} --solution {exercise.name}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import on_host
-from numpy_attention.errors import shown, value_error
+from numpy_attention.errors import short_repr, value_error
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.layers.layer import Layer
 from numpy_attention.layers.multi_head_attention import MultiHeadAttentionCache
@@ -29,7 +29,7 @@ def unknown_place(op: str, argument: str, name: object, places: Collection[str])
     few = [*places] if len(places) <= MAX_NAMES else [*[*places][: MAX_NAMES // 2], "...", [*places][-1]]
     near = difflib.get_close_matches(str(name)[:80], places, 1)
     fix = f"did you mean {near[0]!r}?" if near else ""
-    return value_error(op, argument, f"named after places of the model: {', '.join(few)}", shown(name), fix)
+    return value_error(op, argument, f"named after places of the model: {', '.join(few)}", short_repr(name), fix)
 
 
 class Place:

@@ -33,8 +33,8 @@ import numpy as np
 from numpy_attention.backend import NumPyBackend
 from numpy_attention.errors import (
     FLOATS,
-    differences,
     dtype_error,
+    mismatches,
     require_array,
     require_generator,
     several,
@@ -91,7 +91,7 @@ class Layer:
         """
         _check_loaded(type(self).__name__, new)
         own = self.parameters()
-        if wrong := differences(own, new, "layer"):
+        if wrong := mismatches(own, new, "layer"):
             raise ValueError(f"{type(self).__name__}: the parameters do not fit: {several(wrong)}")
         for name, p in own.items():
             p[...] = np.asarray(new[name], like=p)

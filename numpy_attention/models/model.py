@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from numpy_attention.errors import InputError, differences, several, value_error
+from numpy_attention.errors import InputError, mismatches, several, value_error
 from numpy_attention.layers.layer import Layer, Parameters
 from numpy_attention.models.head import LOGITS_AT_ONCE, LossByRows, LossOfHead
 from numpy_attention.models.stack import Stream
@@ -86,7 +86,7 @@ class Model(Layer):
             raise ValueError(f"{op}: {left_out} arrays are frozen and would be left out; {fix}")
         parameters = self.parameters()
         anew = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros: no memory is touched
-        if wrong := differences(anew.parameters(), parameters, "model that its configuration builds"):
+        if wrong := mismatches(anew.parameters(), parameters, "model that its configuration builds"):
             raise ValueError(f"{op}: the parameters must be those of the configuration, got others: {several(wrong)}")
         require_finite_parameters(op, parameters)
         arrays = {f"parameters.{name}": p for name, p in parameters.items()}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import InputError, dtype_error, shown
+from numpy_attention.errors import InputError, dtype_error, short_repr
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
@@ -72,7 +72,7 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     name = values.get("general.architecture" if gguf else "model_type")
     known = GGUF if gguf else FOLDERS
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"{path} holds a model of the kind {shown(name)}; known kinds are {', '.join(known)}")
+        raise InputError(f"{path} holds a model of the kind {short_repr(name)}; known kinds are {', '.join(known)}")
     kind, settings = known[name], Settings(str(path), values)
     config = kind.config(settings, arrays.keys())
     tokenizer = None

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import MAX_SAID, InputError, differences, several
+from numpy_attention.errors import MAX_SAID, InputError, mismatches, several
 from numpy_attention.files import atomic_write, config_from, open_regular, read_into
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
@@ -151,7 +151,7 @@ def _add_changes(
     sides = {f"{name}.a": (w, (w.shape[0], rank)) for name, _, _, w in matrices(model)}
     sides |= {f"{name}.b": (w, (rank, w.shape[1])) for name, _, _, w in matrices(model)}
     expected = {name: np.broadcast_to(np.zeros((), w.dtype), shape) for name, (w, shape) in sides.items()}
-    if wrong := differences(expected, arrays, "model"):
+    if wrong := mismatches(expected, arrays, "model"):
         raise InputError(f"{path}: its low-rank changes do not fit the model: {several(wrong)}")
     if "learned_on" in about and about["learned_on"] != _checksum(model):
         fix = "load the model that they were learned on"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
-from numpy_attention.errors import MAX_SAID, InputError, several, shown
+from numpy_attention.errors import MAX_SAID, InputError, several, short_repr
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.text_encoder import TextEncoderConfig
 
@@ -34,7 +34,7 @@ class Settings:
         value = default if value is None else value
         if value is None or (type(value) in (int, kind) and 0 < value <= (LARGEST if kind is int else 1e12)):
             return value
-        self.wrong.append(f"{name} is {'missing' if value is MISSING else shown(value)}")
+        self.wrong.append(f"{name} is {'missing' if value is MISSING else short_repr(value)}")
         self.guessed = True
         return 1
 
@@ -43,7 +43,7 @@ class Settings:
         value = self.values.get(name)
         if value is None or any(type(value) is type(one) and value == one for one in allowed):
             return allowed[0] if value is None else value
-        self.wrong.append(f"{name} is {shown(value)}, supported is {' or '.join(map(repr, allowed))}")
+        self.wrong.append(f"{name} is {short_repr(value)}, supported is {' or '.join(map(repr, allowed))}")
         return allowed[0]
 
     def config(self, kind: type[Config], **fields: Any) -> Config:
@@ -130,7 +130,7 @@ def bert_folder(s: Settings, tensors: Collection[str]) -> TextEncoderConfig:
     s.only("is_decoder", False)
     pad = s.values.get("pad_token_id", 0)
     if not (pad is None or (type(pad) is int and 0 <= pad <= LARGEST)):
-        s.wrong.append(f"pad_token_id is {shown(pad)}")
+        s.wrong.append(f"pad_token_id is {short_repr(pad)}")
     return s.config(
         TextEncoderConfig, vocab_size=s.number("vocab_size"), context_length=s.number("max_position_embeddings"),
         d_model=s.number("hidden_size"), num_heads=s.number("num_attention_heads"),
@@ -156,7 +156,7 @@ def _rotary_base(s: Settings) -> float:
     rope = s.values.get("rope_parameters") or s.values.get("rope_scaling") or {}
     scaling = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, Mapping) else rope
     if scaling != "default":
-        s.wrong.append(f"its rope scaling is {shown(scaling)}, which is not supported")
+        s.wrong.append(f"its rope scaling is {short_repr(scaling)}, which is not supported")
         return 1.0
     base = Settings(s.where, {"rope_theta": 1e4} | dict(s.values) | dict(rope))
     base.wrong = s.wrong

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import MAX_SAID, InputError, shown
+from numpy_attention.errors import MAX_SAID, InputError, short_repr
 from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
 from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.training.data import Vocabulary
@@ -119,7 +119,7 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
     kind, rule = setting("model"), setting("pre") or "gpt-2"
     if kind != "gpt2" or not isinstance(rule, str) or rule not in RULES:
         known = f"supported is 'gpt2' with one of {', '.join(RULES)}"
-        raise InputError(f"its tokenizer is {shown(kind)} with the rule {shown(rule)}, {known}")
+        raise InputError(f"its tokenizer is {short_repr(kind)} with the rule {short_repr(rule)}, {known}")
     tokens, merges = setting("tokens"), setting("merges")
     if not isinstance(tokens, list) or not isinstance(merges, list):
         raise InputError("its tokenizer has no list of tokens or no list of merges")

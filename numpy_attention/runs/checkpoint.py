@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import files
-from numpy_attention.errors import InputError, typed
+from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import atomic_write, save_arrays, sweep, writing
 
 NAME = "checkpoint.npz"
@@ -108,4 +108,4 @@ def _advice(path: Path) -> str:
     previous = path.with_name(PREVIOUS)
     if path.name != NAME or not previous.exists():
         return ""
-    return f"; the previous checkpoint is {previous}: to continue from it, mv {typed(previous)} {typed(path)}"
+    return f"; the previous checkpoint is {previous}: to continue from it, mv {shell_path(previous)} {shell_path(path)}"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import NAMES
-from numpy_attention.errors import InputError, shown
+from numpy_attention.errors import InputError, short_repr
 from numpy_attention.layers.feed_forward import ACTIVATIONS
 from numpy_attention.models.config import ATTENTION, NORMS
 from numpy_attention.models.gpt_config import POSITIONS
@@ -130,7 +130,7 @@ class TrainConfig:
         values = {"from_" if key == "from" else key: value for key, value in values.items()}
         for key in values:
             if key not in names:
-                raise InputError(f"{source}: there is no setting {shown(key)}{_nearest(key, names)}")
+                raise InputError(f"{source}: there is no setting {short_repr(key)}{_nearest(key, names)}")
         try:
             return cls(**values)
         except InputError as error:
@@ -181,14 +181,14 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
         return
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-        raise InputError(f"{name} must be {_NAMES[kind]}, got {shown(value)}")
+        raise InputError(f"{name} must be {_NAMES[kind]}, got {short_repr(value)}")
     if isinstance(value, str) and limits["choices"] is None and not _can_be_a_name(value):
-        raise InputError(f"{name} must be a possible file name, got {shown(value)}")
+        raise InputError(f"{name} must be a possible file name, got {short_repr(value)}")
     if limits["choices"] is not None and value not in limits["choices"]:
         hint = _nearest(str(value), limits["choices"])
-        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {shown(value)}{hint}")
+        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {short_repr(value)}{hint}")
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise InputError(f"{name} must be below 2**63, got {shown(value)}")
+        raise InputError(f"{name} must be below 2**63, got {short_repr(value)}")
     number: Any = value
     low, below = limits["low"], limits["below"]
     if low is not None and not (low <= number < (math.inf if below is None else below)):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.errors import InputError, typed
+from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import exists, reading
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.fetch import located
@@ -34,7 +34,7 @@ class Start:
         self.config = config
         self.path = located(config.from_ or "")
         if exists(self.path / checkpoint.NAME):
-            fix = f"continue it with --resume {typed(self.path)}, or name a pretrained model"
+            fix = f"continue it with --resume {shell_path(self.path)}, or name a pretrained model"
             raise InputError(f"--from {self.path} is the output of a training run; {fix}")
         self.sha256 = fingerprint(self.path)
         self._loaded: Pretrained | None = self._load()

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError, shown
+from numpy_attention.errors import InputError, short_repr
 from numpy_attention.files import reading
 
 HELP_TOPICS = Path(__file__).with_name("help_topics") / "text.gz"
@@ -126,7 +126,7 @@ class CharVocabulary(Vocabulary):
         if (ids < 0).any():
             unknown = sorted(set(text) - set(self.characters))
             few = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-            raise InputError(f"characters unknown to the model: {few}; its characters are {shown(self.characters)}")
+            raise InputError(f"characters unknown to the model: {few}; known are {short_repr(self.characters)}")
         return ids.astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.cli import main
-from numpy_attention.errors import typed
+from numpy_attention.errors import shell_path
 from numpy_attention.pretrained.shipped import NO_MODEL_NAMED
 from tests.cli.commands import refused, text
 from tests.pretrained import tiny
@@ -78,10 +78,10 @@ def test_refuses_value_that_argparse_would_drop(capsys: pytest.CaptureFixture[st
 
 def test_printed_paths_are_quoted_for_the_shell() -> None:
     for name in ("run", "my run", "it's", "a;b", "$HOME", "→"):
-        assert shlex.split(typed(Path(name))) == [name]
-    assert typed("-my run") == "'./-my run'"
-    assert typed("run") == "run"
-    assert typed("caf\udce9") == "'caf\udce9'"
+        assert shlex.split(shell_path(Path(name))) == [name]
+    assert shell_path("-my run") == "'./-my run'"
+    assert shell_path("run") == "run"
+    assert shell_path("caf\udce9") == "'caf\udce9'"
 
 
 def test_error_for_invalid_character_names_its_option(

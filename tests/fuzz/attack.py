@@ -1,20 +1,20 @@
-"""How this package is attacked: a few tries in every run of the tests, more in the slow one, an hour by a marker.
+"""Attacks on this package: a few tries in every run of the tests, more in the slow tests, an hour with a marker.
 
-    python -m pytest tests/fuzz                          every attack a few times
-    python -m pytest tests/fuzz -m slow                  with as many examples as each says
-    python -m pytest tests/fuzz -m hour -s               all of them in turn, for an hour; every seed is printed
-    FUZZ_SECONDS=600 FUZZ_SEED=3 python -m pytest ...    for ten minutes, from that seed on
-    FUZZ_TALLY=tests/fuzz/tally.json python -m pytest ...       what was tried is written there
+    python -m pytest tests/fuzz                          a few examples of every attack
+    python -m pytest tests/fuzz -m slow                  the full number of examples
+    python -m pytest tests/fuzz -m hour -s               all attacks in turn, for an hour; prints every seed
+    FUZZ_SECONDS=600 FUZZ_SEED=3 python -m pytest ...    for ten minutes, starting with this seed
+    FUZZ_TALLY=tests/fuzz/tally.json python -m pytest ...       writes the number of tries to this file
 
-An attack is a Hypothesis test or state machine that makes something up, tries it, and judges the outcome:
+An attack is a Hypothesis test or state machine that draws an example, runs it, and judges the outcome:
 
     @attack(count=20)
     @given(file=hostile_files())
-    def test_a_file_that_is_no_checkpoint_is_refused(file: bytes) -> None:
+    def test_an_invalid_checkpoint_is_refused(file: bytes) -> None:
         ...
         tally("checkpoints", "refused")
 
-What has once found something stays, as an `@example` of its attack.
+An example that found a mistake stays, as an `@example` of its attack.
 """
 
 import itertools
@@ -31,9 +31,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-LINE = 500  # characters of a refusal, with the name of the program before it
-FEW = 4  # of so many examples one is tried in every run of the tests
-AT_ONCE = 5  # times as many examples in a round of the hour as in the slow tests
+LINE = 500  # characters of an error message, with the name of the program
+FEW = 4  # every run of the tests tries one of so many examples
+AT_ONCE = 5  # factor: examples in a round of the hour / in the slow tests
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 ATTACKS: dict[str, "Attack"] = {}
@@ -41,21 +41,21 @@ TRIED: Counter[tuple[str, str]] = Counter()
 
 
 def tally(kind: str, outcome: str) -> None:
-    """One more try of that kind, with that outcome: "refused", "right", "killed"."""
+    """Count one try of this kind with this outcome: "refused", "right", "killed"."""
     TRIED[kind, outcome] += 1
 
 
 class Attack:
-    """One attack, and how many examples it has in the slow tests."""
+    """An attack, and its number of examples in the slow tests."""
 
     def __init__(self, try_: Callable[..., Any], count: int, dear: bool = False) -> None:
         self.try_, self.count, self.dear = try_, count, dear
         self.phases = [phase for phase in Phase if not dear or phase not in (Phase.shrink, Phase.explain)]
 
     def round(self, seed: int) -> None:
-        """Many examples drawn from this seed.
+        """Run many examples from this seed.
 
-        Raises: what the attack raises when it finds something, with the example.
+        Raises: the error of the attack with the example, if there is a finding.
         """
         many = settings(
             max_examples=AT_ONCE * self.count, deadline=None, database=None, derandomize=False, print_blob=True,
@@ -64,11 +64,11 @@ class Attack:
         run_with(hypothesis.seed(seed)(self.try_), many)
 
     def once(self, few: bool = False) -> None:
-        """Its examples, as the profile has them drawn; few of them, and of a dear one no stored ones, in every run.
+        """Run the examples according to the profile: in every run only a few, and for a dear attack no stored examples.
 
-        Raises: what the attack raises when it finds something, with the example.
+        Raises: the error of the attack with the example, if there is a finding.
         """
-        least = 1 if self.dear else 2  # the first that is drawn is the simplest
+        least = 1 if self.dear else 2  # Hypothesis draws the simplest example first
         count = max(least, self.count // FEW) if few else self.count
         phases = [phase for phase in self.phases if not (few and self.dear and phase is Phase.explicit)]
         some = settings(
@@ -82,14 +82,16 @@ def run_with(try_: Callable[..., Any], chosen: settings) -> None:
     if isinstance(try_, type) and issubclass(try_, RuleBasedStateMachine):
         run_state_machine_as_test(try_, settings=chosen)
     else:
-        vars(try_).pop("_hypothesis_internal_settings_applied", None)  # for another round, with settings of its own
+        vars(try_).pop("_hypothesis_internal_settings_applied", None)  # for another round, with other settings
         chosen(try_)()
 
 
 def attack(count: int, dear: bool = False) -> Callable[[Callable[..., Any]], Callable[[bool], None]]:
-    """Make a test of a Hypothesis test, or of a state machine, and remember it for the hour. It is `dear` if an example
-    takes a second or hangs on the moment: then the stored ones are tried in the slow tests, and what it finds is given
-    as it is, not made smaller, try by try."""
+    """Turn a Hypothesis test or a state machine into a test, and add it to the attacks of the hour.
+
+    An attack is `dear` if an example takes a second or depends on timing. Then stored examples run only in the slow
+    tests, and findings are not shrunk.
+    """
 
     def made(try_: Callable[..., Any]) -> Callable[[bool], None]:
         one = ATTACKS[f"{try_.__module__}.{try_.__name__}"] = Attack(try_, count, dear)
@@ -105,7 +107,7 @@ def attack(count: int, dear: bool = False) -> Callable[[Callable[..., Any]], Cal
 
 
 def all_in_turn(seconds: float, seed: int) -> list[str]:
-    """Each attack once, and on and on until the time is over, always with new seeds; what they found."""
+    """Run all attacks again and again until the time is over, each time with new seeds; return the findings."""
     found, end = [], time.monotonic() + seconds
     for turn in itertools.count():
         for name, one in ATTACKS.items():
@@ -123,13 +125,13 @@ def all_in_turn(seconds: float, seed: int) -> list[str]:
 
 
 def told(error: BaseException) -> str:
-    """An error with its notes, which hold the example; of a group, as when a second try went well, each."""
+    """The text of an error with its notes, which contain the example; for a group of errors, of each error."""
     within = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", []), *map(told, within)])
 
 
 def write_tally(path: Path, seconds: float, seed: int, found: list[str]) -> None:
-    """What was tried, for the page on reliability."""
+    """Write the number of tries, for the page on reliability."""
     kinds: dict[str, dict[str, int]] = {}
     for (kind, outcome), times in sorted(TRIED.items()):
         kinds.setdefault(kind, {})[outcome] = times
@@ -138,5 +140,5 @@ def write_tally(path: Path, seconds: float, seed: int, found: list[str]) -> None
 
 
 def asked(name: str, default: int) -> int:
-    """A number from the environment."""
+    """A number from an environment variable."""
     return int(os.environ.get(name, default))

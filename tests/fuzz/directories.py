@@ -1,4 +1,4 @@
-"""A directory of runs, and what can be done to what lies in it; the attacks of `test_runs.py` are made of this."""
+"""A directory with a run, and actions on the files in it; `test_runs.py` builds its attacks from these."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ RUN = ["--layers=1", "--heads=2", "--d-model=8", "--batch=4", "--warmup=3", f"--
 RUN += ["--workers=1", "--log-every=1", "--eval-every=6", f"--save-every={SAVE_EVERY}", "--context=8"]
 RUN += ["--text=text.txt"]
 TEXT = "one fish two fish red fish blue fish. " * 10
-LETTER = "nobody's but mine\n"  # a file outside the directory of the run
+LETTER = "private\n"  # a file outside the directory of the run
 ODD_LINES: tuple[object, ...] = (
     [], 7, "step", *({"step": step, "loss": 1.0} for step in (10**400, 2**63, -5, True, "6", None, 0, 3)), {"step": 4},
     *({"step": 3, "loss": loss} for loss in ("x", None, [1], {"a": 1}, 10**400, 1e308, -1e308, float("nan"), True)),
@@ -35,12 +35,12 @@ FILES = ("checkpoint.npz", "checkpoint.previous.npz", "checkpoint.best.npz", "lo
 
 
 def short_texts() -> None:
-    """Keep the ids of short texts in a file, too, as those of long ones are."""
+    """Store the ids of short texts in a file too, as for long texts."""
     text.IN_MEMORY = 100
 
 
-def deadly_save(number: int, line: int) -> Callable[[], None]:
-    """A child dies by its own hand on that line of that save."""
+def kill_during_save(number: int, line: int) -> Callable[[], None]:
+    """A child kills itself at this line of this save."""
 
     def prepare() -> None:
         Trainer.save = deadly(Trainer.save, number, line)  # type: ignore[method-assign]
@@ -48,8 +48,8 @@ def deadly_save(number: int, line: int) -> Callable[[], None]:
     return prepare
 
 
-def quick_neighbour(target: Path) -> Callable[[], None]:
-    """Somebody who may write in the directory, guesses each temporary name, and is just in time with a link."""
+def link_in_time(target: Path) -> Callable[[], None]:
+    """Another user of the directory guesses each temporary name, and creates a link of this name in time."""
 
     def prepare() -> None:
         unlink = Path.unlink
@@ -64,8 +64,8 @@ def quick_neighbour(target: Path) -> Callable[[], None]:
     return prepare
 
 
-def slow_machine() -> None:
-    """What comes before a run has its directory takes a while, so that others come in between."""
+def slow_start() -> None:
+    """Slow down the code before a run has its directory, so that other runs can interfere."""
     make = Trainer.__init__
 
     def slowly(self: Trainer, *arguments: Any) -> None:
@@ -86,12 +86,12 @@ class Directory:
         self.children: list[Child] = []
 
     def arguments(self) -> list[str]:
-        """Those of a new run, or of one that goes on."""
+        """The arguments of a new or a resumed run."""
         begun = os.path.lexists(self.run / checkpoint.NAME)
         return ["train", "--resume", "run"] if begun else ["train", "--out", "run", *RUN]
 
     def start(self, prepare: Callable[[], None] = nothing, arguments: list[str] | None = None) -> Child:
-        """A new run, one that goes on, or whatever the arguments say."""
+        """Start a new run, a resumed run, or a run with the given arguments."""
 
         def both() -> None:
             short_texts()
@@ -111,7 +111,7 @@ class Directory:
             assert (self.top / name).read_bytes() == content.encode(), f"{name} has been overwritten"
 
     def leave(self) -> None:
-        """End and remove all."""
+        """Stop all processes and remove all files."""
         for child in self.children:
             if child.found is None:
                 child.send(signal.SIGKILL)
@@ -124,7 +124,7 @@ class Directory:
 
 @functools.cache
 def whole() -> Any:
-    """What a run comes to that nobody disturbs."""
+    """The result of an undisturbed run."""
     directory = Directory()
     ended = command(["train", "--out", "run", *RUN], directory.top, short_texts)
     assert ended.code == 0, ended.said()
@@ -133,8 +133,8 @@ def whole() -> Any:
     return found
 
 
-def same_as_whole(run: Path, log: bool = True) -> bool:
-    """Whether a run has come to the same, bit for bit; without its log only in the last checkpoint."""
+def same_as_undisturbed(run: Path, log: bool = True) -> bool:
+    """Whether the result of a run is equal, bit for bit; without a log, only in the last checkpoint."""
     if log:
         return same(result(run), whole())
     ours, theirs = (checkpoint.load_arrays(run / checkpoint.NAME), whole()[0][checkpoint.NAME])
@@ -142,7 +142,7 @@ def same_as_whole(run: Path, log: bool = True) -> bool:
 
 
 def damage(path: Path, kind: int, seed: int) -> None:
-    """Other bytes in a file that is there."""
+    """Change bytes of an existing file."""
     kinds = corruptions.OF_A_CHECKPOINT if path.suffix == ".npz" else corruptions.OF_ANY_FILE
     if path.is_file() and (data := path.read_bytes()):
         os.unlink(path)  # it may have other names
@@ -150,7 +150,7 @@ def damage(path: Path, kind: int, seed: int) -> None:
 
 
 def other_ids(path: Path, seed: int) -> None:
-    """Ids of the same vocabulary in the place of others, as a disk may lose a page."""
+    """Replace ids by other ids of the vocabulary, as after the loss of a disk page."""
     data = bytearray(path.read_bytes())
     rng = np.random.default_rng(seed)
     for i in rng.integers(len(TEXT) // 2, size=60):
@@ -159,14 +159,14 @@ def other_ids(path: Path, seed: int) -> None:
 
 
 def fewer_ids(path: Path) -> None:
-    """A header that claims half of them."""
+    """A header with half of the number of ids."""
     found = np.load(path)
     data = path.read_bytes()
     path.write_bytes(data.replace(b"(%d,)" % len(found), b"(%d,) " % (len(found) // 2), 1)[: len(data)])
 
 
 def odd_line(path: Path, line: object) -> None:
-    """A line of a log that no run has written."""
+    """Add a line to a log that no run has written."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -185,7 +185,7 @@ REPLACEMENTS: dict[str, Callable[[Path], None]] = {
 
 
 def replace(path: Path, by: str) -> None:
-    """Something else under a name in the directory."""
+    """Replace a file in the directory by something else."""
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)

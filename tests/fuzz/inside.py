@@ -1,4 +1,4 @@
-"""What happens in a child that was forked: it becomes a process like one that a shell starts, and runs a command."""
+"""The code of a forked child: it becomes like a process that a shell starts, and runs a command."""
 
 import contextlib
 import faulthandler
@@ -16,27 +16,27 @@ import pytest
 
 from numpy_attention.cli import main
 
-resource = pytest.importorskip("resource")  # where there is none, there is no fork either
-LIMIT = 2**30  # bytes that a child may take beyond what it has: only this machine's own protection
-WORK = 20  # seconds that it may compute; the machine's own protection, too
-FILE = 10**8  # bytes of a file that it writes
+resource = pytest.importorskip("resource")  # without this module there is no fork either
+LIMIT = 2**30  # additional bytes that a child may use: protects only this machine
+WORK = 20  # CPU seconds of a child; protects this machine too
+FILE = 10**8  # bytes of a file of a child
 STOPS = (signal.SIGINT, signal.SIGTERM)
-QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python has it
+QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # the default of Python
 
 
 class Held(NamedTuple):
-    """What a process holds of memory, in bytes, in the order of /proc/self/statm."""
+    """The memory of a process in bytes, in the order of /proc/self/statm."""
 
     addresses: int
     resident: int
-    shared: int  # of what is resident: pages of files
+    shared: int  # resident pages of files
     text: int
     libraries: int  # always 0
     data: int
 
 
 def held() -> Held:
-    """Of this process."""
+    """The memory of this process."""
     pages = Path("/proc/self/statm").read_text("utf-8").split()[:6]
     return Held(*(int(number) * resource.getpagesize() for number in pages))
 
@@ -44,16 +44,16 @@ def held() -> Held:
 def in_child(
     arguments: list[str], cwd: Path, prepare: Callable[[], None], ends: Callable[[], None], pipes: tuple[int, int]
 ) -> NoReturn:
-    """What happens in a child, from the fork to its end."""
+    """Run a child, from the fork to its end."""
     code = 99
     try:
         os.setsid()
-        for number in STOPS:  # one that comes before the command has begun has come too early
+        for number in STOPS:  # an interrupt before the command has begun is too early
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         sys.settrace(None)
-        gc.callbacks.clear()  # of Hypothesis: an interrupt in one of them would be lost
-        faulthandler.disable()  # of pytest: it would speak where nobody here hears it
+        gc.callbacks.clear()  # callbacks of Hypothesis: an interrupt inside would be lost
+        faulthandler.disable()  # of pytest: its output would be lost here
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, pipe in enumerate(pipes, 1):
             os.dup2(pipe, number)
@@ -79,7 +79,7 @@ def in_child(
 
 
 def standard_streams(encoding: str = "utf-8", closed: Collection[int] = ()) -> None:
-    """Make the three of them as Python does; there are none for numbers that the shell has closed."""
+    """Create the three standard streams as Python does; no stream for a descriptor that the shell has closed."""
     made: list[Any] = [None] * 3
     for number in {0, 1, 2}.difference(closed):
         errors = "backslashreplace" if number == 2 else "strict"
@@ -88,7 +88,7 @@ def standard_streams(encoding: str = "utf-8", closed: Collection[int] = ()) -> N
 
 
 def _own_warnings() -> None:
-    """Those of a program, not those of the tests."""
+    """Set the warning filters of a program, not those of the tests."""
     warnings.resetwarnings()
     for kind in QUIET:
         warnings.simplefilter("ignore", kind)
@@ -96,7 +96,7 @@ def _own_warnings() -> None:
 
 
 def _at_exit(code: int) -> int:
-    """What Python does with its streams at its end."""
+    """Flush the streams as Python does at exit."""
     for one, alone in ((sys.stdout, True), (sys.stderr, False)):
         try:
             if one is not None and not one.closed:
@@ -108,12 +108,12 @@ def _at_exit(code: int) -> int:
 
 
 def _aside(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody hears
+    with contextlib.suppress(OSError):  # nobody reads
         os.write(2, text.encode("utf-8", "backslashreplace"))
 
 
-def nobody() -> None:
-    """Give up the rights of root, who may write everywhere."""
+def drop_root() -> None:
+    """Give up root rights, which would allow writing everywhere."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)
@@ -121,5 +121,5 @@ def nobody() -> None:
 
 
 def disk_of(size: int) -> Callable[[], None]:
-    """A disk on which no file can be longer than that."""
+    """A disk on which no file can be longer than this."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -1,7 +1,7 @@
-"""What came of a try: a result, a refusal in our own words, or a finding.
+"""Judge a try: a result, a refusal by one of our errors, or a finding.
 
-Our own words are one line that names the function or the argument, raised by a `raise` of this package: not by NumPy,
-and not by whatever Python says when a text is added to a number.
+Our errors are one line with the name of the function or the argument, raised by a `raise` statement of this package,
+not by NumPy, and not by Python (as when a text is added to a number).
 """
 
 import contextlib
@@ -31,21 +31,21 @@ PUBLIC = {name.lower() for name in na.__all__}
 
 
 class Finding(AssertionError):
-    """A try that neither gives what it should nor says why not."""
+    """A try with a wrong result, or without a proper error."""
 
 
 @contextlib.contextmanager
 def bounded(seconds: float, megabytes: int = 3000) -> Iterator[None]:
-    """Within it a try that goes on for longer, or takes more memory, is broken off.
+    """Stop the code inside after a time limit, or above a memory limit.
 
     Raises: Finding, when the time is over.
     """
 
     def over(*_: Any) -> None:
-        raise Finding(f"no answer after {seconds:g} seconds")
+        raise Finding(f"no result after {seconds:g} seconds")
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again, if whoever was interrupted went on
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again, if the interrupted code continued
     try:
         with less_memory(megabytes):
             yield
@@ -56,7 +56,7 @@ def bounded(seconds: float, megabytes: int = 3000) -> Iterator[None]:
 
 @contextlib.contextmanager
 def less_memory(megabytes: int) -> Iterator[None]:
-    """Within it this process may take so much more memory than it has now."""
+    """Limit the additional memory of this process inside the context."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (held().addresses + megabytes * 10**6, limits[1]))
     try:
@@ -65,26 +65,26 @@ def less_memory(megabytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-def own_words(error: BaseException, names: set[str]) -> bool:
-    """Whether the error is one line, names one of these, and was raised by us; what is wrong with it otherwise.
+def require_our_error(error: BaseException, names: set[str]) -> bool:
+    """Require that the error is one line, contains one of these names, and was raised by this package.
 
-    Raises: Finding, which says what is wrong with it.
+    Raises: Finding, with the broken rule.
     """
     said, kind = str(error), type(error).__name__
     if not isinstance(error, (TypeError, ValueError)):
         raise Finding(f"{kind}: {said[:200]} at {place(error)}") from error
     if not raised_by_us(error):
-        raise Finding(f"not in our own words: {kind}: {said[:200]} at {place(error)}") from error
+        raise Finding(f"not one of our errors: {kind}: {said[:200]} at {place(error)}") from error
     if "\n" in said or len(said) > LINE:
-        raise Finding(f"no single line of at most {LINE} characters: {said[:200]!r}") from error
+        raise Finding(f"not a single line of at most {LINE} characters: {said[:200]!r}") from error
     words = set(re.findall(r"[a-z_][a-z_0-9]*", said.lower()))
     if not words & ({name.lower() for name in names} | PUBLIC):
-        raise Finding(f"names neither the function nor an argument: {said!r}") from error
+        raise Finding(f"without the name of the function or of an argument: {said!r}") from error
     return True
 
 
 def raised_by_us(error: BaseException) -> bool:
-    """Whether the innermost frame is one of this package, at a `raise`."""
+    """Whether the innermost frame is a `raise` statement of this package."""
     if error.__traceback__ is None:
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -96,23 +96,23 @@ def raised_by_us(error: BaseException) -> bool:
 
 
 def place(error: BaseException) -> str:
-    """The innermost frame of ours."""
+    """The innermost frame of this package."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(PACKAGE)]
     return f"{Path(frames[-1].filename).relative_to(PACKAGE)}:{frames[-1].lineno}" if frames else "nowhere in ours"
 
 
-def quietly(use: Callable[..., Any], strictly: bool, **arguments: Any) -> Any:
-    """Call it; a warning is an error, but RuntimeWarnings only `strictly`: infinity less infinity may warn."""
+def call_without_warnings(use: Callable[..., Any], strictly: bool, **arguments: Any) -> Any:
+    """Call a function. Warnings are errors; RuntimeWarnings only with `strictly`, since inf - inf may warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", PendingDeprecationWarning)  # of np.matrix, which is one of the odd things
+        warnings.simplefilter("ignore", PendingDeprecationWarning)  # of np.matrix, which is one of the odd values
         if not strictly:
             warnings.simplefilter("ignore", RuntimeWarning)
         return use(**arguments)
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Equal but for rounding, through tuples, lists and dicts; the same dtype but for the order of bytes."""
+    """Whether values are equal up to rounding, also in tuples, lists and dicts; dtypes up to byte order."""
     if isinstance(a, (tuple, list)):
         return isinstance(b, (tuple, list)) and len(a) == len(b) and all(map(alike, a, b))
     if isinstance(a, dict):
@@ -131,7 +131,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def numbers_in(thing: Any) -> Iterator[Any]:
-    """Every array and number, through tuples, lists and dicts."""
+    """All arrays and numbers, also in tuples, lists and dicts."""
     if isinstance(thing, dict):
         thing = list(thing.values())
     if isinstance(thing, (np.ndarray, np.generic)):
@@ -144,12 +144,12 @@ def numbers_in(thing: Any) -> Iterator[Any]:
 
 
 def finite(thing: Any) -> bool:
-    """Whether all floats in it are numbers."""
+    """Whether all floats are finite."""
     return all(bool(np.isfinite(np.asarray(a)).all()) for a in numbers_in(thing) if a.dtype.kind in "fc")
 
 
 def moderate(thing: Any) -> bool:
-    """Whether no float in it is so large that its square or cube cannot be held."""
+    """Whether squares and cubes of all floats are finite."""
     with np.errstate(all="ignore"):
         return finite(thing) and all(
             bool(np.max(np.abs(np.asarray(a)), initial=0) < np.finfo(a.dtype).max ** 0.3)
@@ -158,5 +158,5 @@ def moderate(thing: Any) -> bool:
 
 
 def foreign(thing: Any) -> bool:
-    """Whether an array in it is none of NumPy's own."""
+    """Whether there is an array that is not a plain NumPy array."""
     return any(isinstance(a, np.ndarray) and type(a) not in (np.ndarray, np.memmap) for a in numbers_in(thing))

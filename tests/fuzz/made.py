@@ -1,4 +1,4 @@
-"""Subjects of the attack on arrays that are in no catalogue: masks, makers of layers and models, optimizers, files."""
+"""Subjects of the attack on arrays that are not in the catalogue: masks, layers and models, optimizers, files."""
 
 import contextlib
 import copy
@@ -37,7 +37,7 @@ def classifier() -> na.SequenceClassifier:
 
 
 def _layer(cls: type, *inputs: np.ndarray) -> Callable[..., Any]:
-    """Make one, run it, and back."""
+    """Create a layer, run forward and backward."""
 
     def use(**sizes: Any) -> Any:
         layer = cls(**renewed(sizes))
@@ -84,7 +84,7 @@ def _attributed(ids: Any, other_ids: Any, dy: Any, order: Any) -> Any:
 
 
 def _optimizer(cls: type) -> Callable[..., Any]:
-    """Two steps; the parameter that was given stays as it is."""
+    """Two steps of an optimizer; the given parameter does not change."""
 
     def use(parameter: Any, gradient: Any, **rates: Any) -> Any:
         parameter = copy.deepcopy(parameter)
@@ -243,7 +243,7 @@ def _table() -> dict[str, Callable[[], Subject]]:
 
 
 MADE = _table()
-COVERED_BY = {  # public names that another subject's name does not hold
+COVERED_BY = {  # public names that no other subject covers
     "GPT": "GPTConfig", "Seq2Seq": "Seq2SeqConfig", "SequenceClassifier": "SequenceClassifierConfig",
     "TextEncoder": "TextEncoderConfig", "merge_low_rank": "add_low_rank", "Layer": "Linear",
     "Edit": "with_edits", "backward_with": "forward_with",

@@ -1,7 +1,7 @@
-"""Odd things to hand to a function: arrays of other dtypes, shapes, layouts and kinds, and what is no array at all.
+"""Odd arguments for a function: arrays of other dtypes, shapes, layouts and kinds, and values that are not arrays.
 
-Each has a name, so that a try is a few words that can be kept: `("x", "big-endian")`. What is made of an array depends
-on nothing but the array and the name.
+Each odd value has a name, so a try can be stored as a few words: `("x", "big-endian")`. The odd value depends only on
+the array and the name.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ KINDS = {
 
 
 class Subclass(np.ndarray):
-    """An array of another class that behaves as an array does."""
+    """A subclass of np.ndarray without other behaviour."""
 
 
 def _cast(dtype: Any) -> Callable[[np.ndarray], Any]:
@@ -33,7 +33,7 @@ def _cast(dtype: Any) -> Callable[[np.ndarray], Any]:
 
 
 def _put(value: Any, everywhere: bool = False) -> Callable[[np.ndarray], Any]:
-    """The array with the value in one place, or everywhere, where its dtype can hold it."""
+    """The array with a value in one place or everywhere, if its dtype can hold the value."""
 
     def put(a: np.ndarray) -> np.ndarray:
         a = a.copy()
@@ -47,7 +47,7 @@ def _put(value: Any, everywhere: bool = False) -> Callable[[np.ndarray], Any]:
 
 
 def _limit(a: np.ndarray, least: bool = False) -> Any:
-    """The largest number of the dtype, or the least."""
+    """The largest or smallest number of the dtype."""
     if a.dtype.kind == "b":
         return 0
     about: Any = np.finfo(a.dtype) if a.dtype.kind == "f" else np.iinfo(a.dtype)
@@ -57,7 +57,7 @@ def _limit(a: np.ndarray, least: bool = False) -> Any:
 def _memmap(a: np.ndarray) -> np.ndarray:
     if a.size == 0:
         return a
-    with tempfile.TemporaryFile() as file:  # the memory lives on without it
+    with tempfile.TemporaryFile() as file:  # the memory outlives the original array
         mapped = np.memmap(file, dtype=a.dtype, shape=a.shape, mode="w+")
     mapped[...] = a
     return mapped
@@ -90,7 +90,7 @@ def _if_it_has_axes(change: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray
     return lambda a: change(a) if a.ndim and a.shape[0] else a
 
 
-LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {  # the same numbers
+LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {  # equal values
     "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
     "Fortran order": lambda a: np.asarray(a, order="F"),
     "negative strides": _reversed,
@@ -105,7 +105,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {  # the same numbers
     "tuple": lambda a: tuple(a.tolist()) if a.ndim else a.item(),
     "list of arrays": lambda a: list(a) if a.ndim else [a],
 }
-VALUES: dict[str, Callable[[np.ndarray], Any]] = {  # the same shape and dtype
+VALUES: dict[str, Callable[[np.ndarray], Any]] = {  # equal shape and dtype
     "nan": _put(np.nan), "inf": _put(np.inf), "-inf": _put(-np.inf), "all nan": _put(np.nan, True),
     "all -inf": _put(-np.inf, True), "zeros": _put(0, True), "denormal": _put(1e-310, True), "-1": _put(-1),
     "largest": _put(_limit), "all largest": _put(_limit, True), "least": _put(lambda a: _limit(a, True)),
@@ -150,14 +150,14 @@ ANY_NUMBER: dict[str, Any] = {
 }
 HUGE = {"2**63", "-2**63", "10**400"}
 BUILT_ONE_BY_ONE = {"num_layers", "num_decoder_layers"}  # until the memory is full
-# What no type checker lets pass: Python itself may refuse these in its own words. A list or None instead of an array is
-# none of them, since everyone forgets np.array or a return now and then.
+# A type checker would refuse these, so errors from Python itself are allowed. A list or None instead of an array is not
+# included, since users often forget np.array or a return.
 WILD = {
     "text 'x'", "text '3'", "None", "[2]", "complex", "Fraction", "an object", "True", "np.bool_",
     *(f"junk {name}" for name in ("text 'x'", "a dict", "an object", "a type", "a generator", "[[1, 2], [3]]")),
     "junk array of None", "junk ()",
 }
-ALL = "every array"  # in place of the name of one
+ALL = "every array"  # instead of a name
 TEXTS: dict[str, Any] = {
     "empty": "", "NUL": "a\0b", "surrogate": "\udc80", "long": "x" * 300, "unicode": "ほ\u202e", "None": None, "3": 3,
     "bytes": b"half", "a list": ["half"], "np.str_": np.str_("half"), "nan": float("nan"), "a folder": "/", "dot": ".",
@@ -170,7 +170,7 @@ OTHERS: dict[str, Any] = {
 
 
 def odd_names(kind: str, value: Any, argument: str = "") -> list[str]:
-    """The oddities that an argument of this kind can have."""
+    """The names of odd values for an argument of this kind."""
     if argument in BUILT_ONE_BY_ONE:
         return [name for name in ANY_NUMBER if name not in HUGE]
     if kind == ALL:
@@ -181,7 +181,7 @@ def odd_names(kind: str, value: Any, argument: str = "") -> list[str]:
 
 
 def make_odd(kind: str, value: Any, name: str) -> Any:
-    """The odd thing of that name in the place of a good one."""
+    """The odd value of this name, made from a good one."""
     if kind == "array":
         with warnings.catch_warnings(action="ignore"):
             return JUNK[name.removeprefix("junk ")] if name.startswith("junk ") else ARRAYS[name](value)
@@ -189,9 +189,9 @@ def make_odd(kind: str, value: Any, name: str) -> Any:
 
 
 def plain(odd: Any, good: Any) -> Any:
-    """The same, plainly: an array of its own, native and in C order; a number of Python's."""
+    """A plain version of a value: an array in native byte order and C order, or a Python number."""
     if isinstance(odd, (list, tuple)) and isinstance(good, np.ndarray):
-        with contextlib.suppress(ValueError):  # prompts of several lengths are no array
+        with contextlib.suppress(ValueError):  # prompts of different lengths are not an array
             return np.array(odd, dtype=good.dtype)
     if isinstance(odd, np.ndarray) and isinstance(good, np.ndarray):
         return np.array(odd, dtype=odd.dtype.newbyteorder("="), order="C", subok=False)

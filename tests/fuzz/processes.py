@@ -1,7 +1,7 @@
-"""Commands in children that this process forks, and what every one of them must keep, whatever was done to it.
+"""Run commands in forked children, and check the rules that every command must follow.
 
-A new Python takes half a second to begin, a child that was forked takes none: it has all modules. Its group of
-processes is its own, so that nobody in it can be forgotten. What happens in it stands in `inside.py`.
+A new Python process needs half a second to start, a forked child starts at once, since all modules are loaded. A child
+has a separate process group, so all processes in it can be found. `inside.py` has the code of the child.
 """
 
 import atexit
@@ -27,32 +27,32 @@ from numpy_attention.cli import main
 from tests.fuzz.attack import LINE
 from tests.fuzz.inside import LIMIT, STOPS, held, in_child
 
-SECONDS = 20.0  # of standing still, for what takes half a second: a machine that has other work may be slow
-MEGABYTES = 300  # for what takes ten
+SECONDS = 20.0  # seconds without CPU time, for a command of half a second: a busy machine may be slow
+MEGABYTES = 300  # for a command of ten seconds
 ENDINGS = {0: "right", 1: "stopped", 2: "refused", 130: "interrupted", 143: "stopped", -9: "killed", -15: "killed"}
 
 here = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks into /proc")
 
 
 def nothing() -> None:
-    """What a child does before its command, if nobody asks for more."""
+    """The default preparation of a child: nothing."""
 
 
 class Outcome(NamedTuple):
-    """How a command has ended: by a signal if `code` is negative, not by itself if it is None."""
+    """The end of a command: `code` is negative for a signal, None if the command had to be stopped."""
 
     code: int | None
     out: bytes
     err: bytes
     seconds: float
-    megabytes: float  # at most at once, beyond what a child has at its beginning
+    megabytes: float  # at most at once, in addition to the memory at the start
 
     def said(self) -> str:
         return self.err.decode("utf-8", "replace")
 
 
 class Child:
-    """A command in a process of its own. `prepare` is called in it; `ends` takes the place of its standard streams."""
+    """A command in a separate process, which first calls `prepare`; `ends` replace its standard streams."""
 
     def __init__(
         self, arguments: list[Any], cwd: Path, prepare: Callable[[], None] = nothing, ends: Callable[[], None] = nothing
@@ -65,7 +65,7 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, where the parent has threads
             self.pid = os.fork()
         if self.pid == 0:
-            os.close(out[0])  # else its own words would always have a reader
+            os.close(out[0])  # otherwise the error stream would always have a reader
             os.close(err[0])
             in_child(self.arguments, cwd, prepare, ends, (out[1], err[1]))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
@@ -78,19 +78,19 @@ class Child:
         self.before = own.resident - own.shared  # a fork leaves the pages of files behind
 
     def send(self, number: int) -> None:
-        """A signal to the command itself, not to those that it has started."""
+        """Send a signal to the command, not to its children."""
         if self.found is None:
-            os.kill(self.pid, number)  # it is there, dead or alive, until somebody waits for it
+            os.kill(self.pid, number)  # the process exists until it is waited for
 
     def ends(self) -> bool:
-        """Whether it has come to its end, though nobody has asked for its outcome."""
+        """Whether the command has ended, even if its outcome was not read."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def outcome(self, hear: int | None = None, seconds: float = SECONDS) -> Outcome:
-        """Wait for its end, and for that of all who hold its streams; `hear` so many bytes of the output only.
+        """Wait for the end of the command and of all processes with its streams; read at most `hear` bytes of output.
 
-        It is ended when it has stood still for so many seconds, for a busy machine may be slow; or after many times as
-        many, for it may look every now and then for what does not come.
+        The command is stopped if it used no CPU for some seconds, since a busy machine may be slow; or after many times
+        this limit, since it may poll forever.
         """
         open_, status, worked, since = set(self.order), None, 0, time.monotonic()
         while time.monotonic() < min(since + seconds, self.start + 6 * seconds):
@@ -113,7 +113,7 @@ class Child:
             os.close(pipe)
         if status is not None and not open_ and not lives(self.pid):
             code, peak = status
-        else:  # it hangs, or somebody lives on
+        else:  # the command hangs, or a child still runs
             with contextlib.suppress(ProcessLookupError):  # the child may not have its own process group yet
                 os.killpg(self.pid, signal.SIGKILL)
             code, peak = None, 0
@@ -126,12 +126,12 @@ class Child:
 
 
 def work_of(pid: int) -> int:
-    """What a process and those of its children that have ended have worked, in hundredths of a second."""
+    """The CPU time of a process and its ended children, in hundredths of a second."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:15]))
 
 
 def lives(group: int) -> bool:
-    """Whether anybody of a group of processes is still there; the dead whom nobody has asked for are not."""
+    """Whether a process of a group still runs; zombies do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -141,16 +141,17 @@ def lives(group: int) -> bool:
 
 
 def command(arguments: list[Any], cwd: Path, prepare: Callable[[], None] = nothing) -> Outcome:
-    """A command from its beginning to its end."""
+    """Run a command to its end."""
     return Child(arguments, cwd, prepare).outcome()
 
 
 def judge(
     outcome: Outcome, allowed: set[int], heard: bool = True, asides: bool = False, asked: bool = False
 ) -> str:
-    """What may never be: a traceback, a warning, a hang, memory without bounds, a refusal of many words or of letters
-    that steer a terminal. The outcome in a word. `heard` is whether the error stream came to us; `asides` whether the
-    command speaks there when all is well; `asked` whether the user may have asked for more memory than there is.
+    """Refuse a traceback, a warning, a hang, unbounded memory, and a long error message or one with control characters.
+
+    Return the outcome in a word. `heard`: the error stream was read; `asides`: the command may write to it without an
+    error; `asked`: the user may have requested more memory than exists.
     """
     code, said = outcome.code, outcome.said()
     assert code not in (None, -signal.SIGXCPU), f"still there after {outcome.seconds:.0f} s, said {said[-300:]!r}"
@@ -168,7 +169,7 @@ def judge(
         assert len(line) <= LINE, f"a line of {len(line)} characters: {line[:200]} ..."
     if heard and code == 2:
         assert said.rpartition("\n")[0].rpartition("\n")[2].startswith("numpy-attention: "), f"no refusal: {said[:600]}"
-    if heard and not asides:  # one line for a refusal, and one for what was noticed before
+    if heard and not asides:  # one line for the error, and one for a notice before it
         assert (code in (1, 2)) <= len(lines) <= 2, f"{len(lines)} lines: {said[:600]}"
     return ENDINGS[code]
 
@@ -183,7 +184,7 @@ def folder() -> Path:
 
 @functools.cache
 def ground() -> Path:
-    """Where all of it lies, until this process ends."""
+    """The directory for all files, until this process ends."""
     path = Path(tempfile.mkdtemp(prefix="attack-")).resolve()
     path.chmod(0o755)
     atexit.register(shutil.rmtree, path, ignore_errors=True)
@@ -192,7 +193,7 @@ def ground() -> Path:
 
 @functools.cache
 def warm() -> None:
-    """Do once what a child would do for the first time: it may have no right to read modules then, and takes longer."""
+    """Load everything once before the fork: a child may have no right to read modules, and would be slower."""
     importlib.import_module("mmap")
     with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
         (Path(place) / "text").write_text("one two " * 20)

@@ -1,7 +1,7 @@
-"""What the attack on arrays calls: every public function and class, with good arguments, and what it gives for them.
+"""The subjects of the attack on arrays: every public function and class, with good arguments and their results.
 
-Most come from the catalogue, which can draw inputs for every op, layer and model; what has no gradient, and what makes
-a layer or a model, stands in `made.py`.
+Most subjects come from the catalogue, which can draw inputs for every op, layer and model. `made.py` adds functions
+without a gradient, and constructors of layers and models.
 """
 
 import copy
@@ -21,7 +21,7 @@ MADE = "made from the result"  # instead of dy
 
 @dataclass(frozen=True)
 class Subject:
-    """`use(**good)` gives all that comes out, gradients too; `names` may be called by their names in a refusal."""
+    """`use(**good)` returns all results, also gradients; an error message may contain one of `names`."""
 
     use: Callable[..., Any]
     good: dict[str, Any]
@@ -45,7 +45,7 @@ def kind_of(value: Any, annotation: Any) -> str:
 
 
 def subject_of(call: Callable[..., Any], use: Callable[..., Any], good: dict[str, Any], *names: str) -> Subject:
-    """With the defaults of the signature where nothing is given."""
+    """A subject whose missing arguments have the defaults of the signature."""
     parameters = inspect.signature(call).parameters
     given = {name: p.default for name, p in parameters.items() if p.default is not p.empty} | good
     annotations = {name: parameters[name].annotation if name in parameters else "" for name in given}
@@ -55,7 +55,7 @@ def subject_of(call: Callable[..., Any], use: Callable[..., Any], good: dict[str
 
 
 def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward, and its backward for a dy that is given or made; generators begin anew each time."""
+    """Run the forward, and the backward for a given or drawn dy; generators restart for each call."""
 
     def use(dy: Any = MADE, **arguments: Any) -> Any:
         y, cache = forward(**renewed(arguments))
@@ -65,20 +65,20 @@ def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> 
 
 
 def cotangent(y: Any) -> Any:
-    """Numbers of the shape and dtype of a result."""
+    """A random array of the shape and dtype of a result."""
     if isinstance(y, np.ndarray) and y.ndim:
         return np.random.default_rng(7).standard_normal(y.shape).astype(y.dtype)
     return np.ones((), getattr(y, "dtype", np.float64))
 
 
 def renewed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The same with generators of their own."""
+    """The arguments with copies of generators."""
     made = (np.random.Generator, np.random.RandomState)
     return {name: copy.deepcopy(value) if isinstance(value, made) else value for name, value in arguments.items()}
 
 
 def of_catalogue(name: str, seed: int, size: str = "", dtype: Any = np.float64) -> Subject:
-    """An entry, with the arrays of a draw; one of its sizes may be 0."""
+    """The subject of an entry, with drawn arrays; one of the sizes may be 0."""
     entry, rng = CATALOGUE[name], np.random.default_rng(seed)
     sizes = entry.sizes(rng)
     if size:
@@ -97,6 +97,6 @@ def of_catalogue(name: str, seed: int, size: str = "", dtype: Any = np.float64) 
 
 
 def sizes_of(name: str) -> list[str]:
-    """The names of an entry's sizes that stand for themselves."""
+    """The names of the sizes of an entry that are not defined by other sizes."""
     sizes = CATALOGUE[name].sizes(np.random.default_rng(0))
     return [size for size, value in sizes.items() if isinstance(value, int)]

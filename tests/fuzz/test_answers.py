@@ -1,6 +1,6 @@
-"""Answers to exercises that no student means to hand in: the grader ends in time, alone, and praises nothing wrong.
+"""Hostile answers to exercises: the grader ends in time, leaves no process, and accepts no wrong answer.
 
-A file is put together: what stands before the exercise, in the place of the answer, and after it.
+A file has three parts: code before the exercise, the answer, and code after it.
 """
 
 import os
@@ -23,8 +23,8 @@ from tests.fuzz.judging import Finding
 from tests.grade.hand_in import FOLDER, UNWRITTEN
 
 LIMIT = 3.0  # seconds for a file
-START = 40.0  # for the grader itself, on a busy machine
-ANSWERS = [  # all wrong
+START = 40.0  # seconds for the grader, on a busy machine
+ANSWERS = [  # all are wrong
     "return np.zeros_like(y)", "return dy", "return y * dy", "return None", "return 1 / 0", "while True: pass",
     "return (dy, dy)",
     "return softmax_backward(dy, cache)", "return y * (dy - (dy * y).sum())", "return np.full_like(y, np.nan)",
@@ -83,7 +83,7 @@ RAW = [
 
 @st.composite
 def answers(draw: st.DrawFn) -> bytes:
-    """The exercise on the softmax with a wrong answer and other things in it; now and then no Python at all."""
+    """The exercise on softmax with a wrong answer and other code in it; sometimes it is not Python."""
     if draw(st.integers(0, 7)) == 0:
         return draw(st.sampled_from(RAW) | st.binary(max_size=50))
     return handed_in(draw(st.sampled_from(ANSWERS)), draw(st.sampled_from(AROUND)), draw(st.sampled_from(AROUND)))
@@ -100,7 +100,7 @@ def handed_in(answer: str, before: str = "", after: str = "") -> bytes:
 @example(handed_in("while True: print('x' * 10**5)"))
 @example(handed_in("return dy", "import sys; sys.modules.clear()"))
 @example(handed_in("return dy", "", "import sys; sys.modules.clear()"))
-def test_no_wrong_answer_is_praised_and_none_keeps_the_grader(answer: bytes) -> None:
+def test_no_wrong_answer_passes_or_blocks_the_grader(answer: bytes) -> None:
     judge(answer)
 
 
@@ -115,7 +115,7 @@ def judge(answer: bytes) -> None:
         patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", folder)
         file = Path(folder, "softmax.py")
         file.write_bytes(answer)
-        with ThreadPoolExecutor(1) as pool:  # the grader uses Hypothesis itself, which minds being called by itself
+        with ThreadPoolExecutor(1) as pool:  # the grader uses Hypothesis, which complains about nested calls
             grade = pool.submit(grade_file, file, EXERCISES["softmax"], LIMIT).result()
     took = time.monotonic() - started
     tally("answers", grade.state)
@@ -124,22 +124,22 @@ def judge(answer: bytes) -> None:
     if took > LIMIT + START:
         raise Finding(f"graded after {took:.0f} seconds, with a limit of {LIMIT:g}")
     if "Traceback" in grade.text or len(grade.text) > 20_000 or any(ord(c) < 32 and c != "\n" for c in grade.text):
-        raise Finding(f"no words for a student ({len(grade.text)} letters): {grade.text[:500]!r}")
+        raise Finding(f"not a text for a student ({len(grade.text)} characters): {grade.text[:500]!r}")
     left = still_running(mark)
     if left:
         subprocess.run(["kill", "-9", *map(str, left)], check=False)
-        raise Finding(f"{len(left)} processes of the answer go on after the grading")
+        raise Finding(f"{len(left)} processes of the answer still run after the grading")
 
 
 def still_running(mark: str) -> list[int]:
-    """The processes that were started with this in their environment; those that are ending have a moment for it."""
+    """The processes with this text in their environment; ending processes get a moment to end."""
     for _ in range(20):
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if mark.encode() in (process / "environ").read_bytes() and int(process.name) != os.getpid():
                     found.append(int(process.name))
-            except OSError:  # it has just ended
+            except OSError:  # the process has just ended
                 continue
         if not found:
             return []

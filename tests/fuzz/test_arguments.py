@@ -1,6 +1,6 @@
-"""Lists of arguments, grown from the parsers themselves: a command does what it is told, or refuses in one line.
+"""Lists of arguments, generated from the parsers: a command runs, or refuses in one line.
 
-Each is run in a child process, in a small world of its own (`worlds`).
+Each list runs in a child process with a separate copy of some files (`worlds`).
 """
 
 import argparse
@@ -39,12 +39,12 @@ GOOD = {"gradcheck": "linear", "grade": "softmax.py", "fetch": "minilm", "embed"
 
 
 class Built(Exception):
-    """The parser is there."""
+    """Raised when the parser has been built."""
 
 
 @cache
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command, from main itself."""
+    """The parser of each command, as main builds it."""
     found: list[argparse.ArgumentParser] = []
 
     def parse_args(self: argparse.ArgumentParser, *_: Any) -> NoReturn:
@@ -60,7 +60,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def values(action: argparse.Action) -> st.SearchStrategy[str]:
-    """Good ones and odd ones for an option or a place."""
+    """Good and odd values for an option or a positional argument."""
     kind: Callable[[str], Any] | str | None = action.type
     pool = {int: WHOLE, float: NUMBER, Path: PATHS}.get(kind, TEXTS)  # type: ignore[arg-type]
     return st.sampled_from([*(str(choice) for choice in action.choices or ()), *pool])
@@ -68,13 +68,13 @@ def values(action: argparse.Action) -> st.SearchStrategy[str]:
 
 @st.composite
 def arguments(draw: st.DrawFn) -> list[str]:
-    """A command with small sizes, and over them some options with any values, in any order."""
+    """A command with small sizes, which some options with any values override, in any order."""
     command = draw(st.sampled_from(sorted(parsers())))
     actions = [one for one in parsers()[command]._actions if not isinstance(one, argparse._HelpAction)]
     places = [one for one in actions if not one.option_strings]
     options = [one for one in actions if one.option_strings]
     argv = []
-    for place in places:  # mostly a good one, for it is looked at first
+    for place in places:  # mostly a good value, since it is tested first
         how = draw(st.sampled_from(["good"] * 3 + ["odd", "none"]))
         if how == "odd" or not options:
             argv.append(draw(values(place)))
@@ -91,7 +91,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
         argv += [f"{name}={value[0]}"] if joined else [name, *value]
     if draw(st.integers(0, 5)) == 0:
         argv.insert(draw(st.integers(0, len(argv))), draw(st.sampled_from(STRAY)))
-    run = OPTIONS[2:] if any(one.startswith("--task") for one in argv) else OPTIONS  # other tasks take no text
+    run = OPTIONS[2:] if any(one.startswith("--task") for one in argv) else OPTIONS  # other tasks have no text
     small = {"train": run, "sample": ["--tokens", "3"], "chat": ["--tokens", "3"], "embed": ["--query", "x"]}
     return [command, *small.get(command, []), *argv]
 
@@ -119,7 +119,7 @@ def arguments(draw: st.DrawFn) -> list[str]:
 @example(["attend"])
 @example(["fetch", "x" * 5000])
 @example(["grade", "x" * 5000])
-def test_a_command_does_what_it_is_told_or_refuses_in_one_line(argv: list[str]) -> None:
+def test_a_command_runs_or_refuses_in_one_line(argv: list[str]) -> None:
     with worlds.copy_of_the_world() as top:
         outcome = worlds.tried(argv, top)
     assert outcome != "right" or "--resume" not in argv or not START & {*argv}, "what begins a run is ignored"

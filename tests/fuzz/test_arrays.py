@@ -1,4 +1,4 @@
-"""Every public function and class with one or two odd arguments: refused in our own words, or right."""
+"""Every public function and class with one or two odd arguments: refused by our errors, or right."""
 
 import copy
 import itertools
@@ -15,7 +15,17 @@ from numpy_attention import inside
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.problem import is_float
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.judging import Finding, alike, bounded, finite, foreign, moderate, own_words, place, quietly
+from tests.fuzz.judging import (
+    Finding,
+    alike,
+    bounded,
+    call_without_warnings,
+    finite,
+    foreign,
+    moderate,
+    place,
+    require_our_error,
+)
 from tests.fuzz.made import COVERED_BY, MADE
 from tests.fuzz.odd_values import ALL, HUGE, LAYOUTS, NATIVE, WILD, make_odd, odd_names, plain
 from tests.fuzz.subjects import MADE as MADE_OF_Y
@@ -27,8 +37,8 @@ NEVER_NEGATIVE = {
     "dropout", "label_smoothing", "temperature", "window", "rotary_base", "base", "num_tokens", "length_penalty",
     "peak", "minimum", "warmup", "steps", "step", "length", "num_heads", "T_q", "T_k", "T", "capacity", "block_size",
 }
-ANYTHING = {"ignore_index", "stop_token", "pad_token", "out", "like"}  # no token is any number; NumPy refuses the last
-FORMULAS = {"warmup_cosine"}  # takes parts of a step as well
+ANYTHING = {"ignore_index", "stop_token", "pad_token", "out", "like"}  # tokens may be any number; NumPy refuses `like`
+FORMULAS = {"warmup_cosine"}  # also takes fractions of a step
 BY_PYTHON = (TypeError, ValueError, AttributeError, LookupError, OverflowError, OSError)
 ELSEWHERE = {"gradcheck": "test_checker.py", "plots": "tests/plots", "load_pretrained": "tests/pretrained",
              "inside": "here, name by name"}
@@ -45,7 +55,7 @@ def subject(name: str) -> Subject:
 
 @st.composite
 def odd_calls(draw: st.DrawFn) -> tuple[str, Changes]:
-    """A subject, and an oddity for one or two of its arguments."""
+    """A subject, and an odd value for one or two of its arguments."""
     name = draw(st.sampled_from(MADE_NAMES) | st.sampled_from(sorted(VARIANTS)).flatmap(a_variant))
     one = subject(name)
     chosen = draw(st.lists(st.sampled_from(open_to(one)), min_size=1, max_size=2, unique=True))
@@ -57,12 +67,12 @@ def odd_calls(draw: st.DrawFn) -> tuple[str, Changes]:
 
 
 def open_to(one: Subject) -> list[str]:
-    """The arguments that can be odd, and all arrays together."""
+    """The arguments that can be odd; one more name means all arrays together."""
     return [*(argument for argument, kind in one.kinds.items() if kind != "flag"), ALL]
 
 
 MADE_NAMES = sorted(MADE)
-VARIANTS: dict[str, list[str]] = {}  # of each op, layer and model; of what is public, so not a stack of blocks
+VARIANTS: dict[str, list[str]] = {}  # of each public op, layer and model, so not of a stack of blocks
 for _name, _entry in CATALOGUE.items():
     if _entry.covers in PUBLIC and "directions" not in _name:
         VARIANTS.setdefault(_entry.covers, []).append(_name)
@@ -77,7 +87,7 @@ def test_every_public_name_is_attacked() -> None:
     attacked |= {f"{name}_backward" for name in attacked}
     assert PUBLIC <= attacked
     for name in MADE:
-        quietly(MADE[name]().use, True, **MADE[name]().good)
+        call_without_warnings(MADE[name]().use, True, **MADE[name]().good)
 
 
 @attack(count=400)
@@ -115,12 +125,12 @@ def test_every_public_name_is_attacked() -> None:
 @example(("GPT.generate", (("prompt_ids", "junk [[1, 2], [3]]"),)))
 @example(("dropout", (("x", "NumPy scalar"),)))
 @example(("tiled_attention: one tile", (("scale", "2**63"), (ALL, "Fortran order"))))
-def test_odd_arguments_are_refused_in_our_own_words_or_taken_rightly(call: tuple[str, Changes]) -> None:
+def test_odd_arguments_are_refused_by_our_errors_or_give_right_results(call: tuple[str, Changes]) -> None:
     judge(*call)
 
 
 @pytest.mark.hour
-def test_every_oddity_by_itself_is_refused_in_our_own_words_or_taken_rightly() -> None:
+def test_every_odd_argument_alone_is_refused_or_gives_right_results() -> None:
     found = []
     for name in [*MADE_NAMES, *itertools.chain(*VARIANTS.values())]:
         one = subject(name)
@@ -176,30 +186,30 @@ def judge(name: str, changes: Changes) -> None:
     )
     arrays_before = {key: copy.deepcopy(value) for key, value in arguments.items() if is_array(value)}
     names = {*one.names, *(str(odd[key]) for key in odd if one.kinds[key] == "text")}
-    result = tried(names, lambda: quietly(one.use, strictly, **arguments), bool(HUGE & oddities), wild)
+    result = tried(names, lambda: call_without_warnings(one.use, strictly, **arguments), bool(HUGE & oddities), wild)
     if result is None:
         return
     for argument, how in changes:
         if argument != ALL:
-            _accepted(one, argument, how, odd[argument])
+            _require_valid_number(one, argument, how, odd[argument])
     if not alike({key: arguments[key] for key in arrays_before}, arrays_before):
         raise Finding("an argument was changed")
     twin = {**arguments, **{argument: plain(value, one.good[argument]) for argument, value in odd.items()}}
     try:
-        right = quietly(one.use, strictly, **twin)
+        right = call_without_warnings(one.use, strictly, **twin)
     except Exception as error:
-        raise Finding(f"taken, but plainly written refused: {error}") from error
-    if not alike(result, right) and (not LAYOUTS.keys() & oddities or _steady(arguments)):
-        raise Finding("another result than for the same numbers plainly written")
+        raise Finding(f"accepted, but refused as a plain array: {error}") from error
+    if not alike(result, right) and (not LAYOUTS.keys() & oddities or _small_round_off(arguments)):
+        raise Finding("a different result than for a plain array of equal values")
     if foreign(result):
-        raise Finding("an array of a foreign class came out")
+        raise Finding("the result contains an array of another class")
     if strictly and not finite(result):
-        raise Finding("finite numbers in, NaN or infinity out")
+        raise Finding("NaN or infinity for finite inputs")
     tally("arrays", "right")
 
 
 def judge_empty(name: str, size: str) -> None:
-    """Try an entry of the catalogue with one of its sizes 0.
+    """Try an entry of the catalogue with one size of 0.
 
     Raises: Finding.
     """
@@ -207,19 +217,19 @@ def judge_empty(name: str, size: str) -> None:
         one = of_catalogue(name, 0, size)
     except Exception as error:
         if place(error).startswith(("catalogue", "gradcheck")):
-            return  # the entry itself cannot be drawn so
-        own_words(error, {CATALOGUE[name].covers})
+            return  # the entry cannot be drawn with this size
+        require_our_error(error, {CATALOGUE[name].covers})
         tally("arrays: zero sizes", "refused")
         return
-    result = tried(one.names, lambda: quietly(one.use, True, **one.good), kind="arrays: zero sizes")
+    result = tried(one.names, lambda: call_without_warnings(one.use, True, **one.good), kind="arrays: zero sizes")
     if result is not None and not finite(result):
-        raise Finding("an empty array in, NaN out")
+        raise Finding("NaN for an empty array")
 
 
 def tried(
     names: set[str], call: Callable[[], Any], huge: bool = False, wild: bool = False, kind: str = "arrays"
 ) -> Any:
-    """The result; None where it was refused as it should be, or for want of memory if it is huge, or by Python if wild.
+    """The result; None after a proper refusal, a MemoryError for a huge value, or an error of Python for a wild value.
 
     Raises: Finding.
     """
@@ -238,28 +248,27 @@ def tried(
         elif wild and isinstance(error, BY_PYTHON):
             tally(kind, "refused, by Python perhaps")
         else:
-            own_words(error, names)
+            require_our_error(error, names)
             tally(kind, "refused")
     return None
 
 
-def _steady(arguments: dict[str, Any]) -> bool:
-    """Whether the last bits, which depend on where the numbers lie, stay the last: a softmax of scores times 1e18 is
-    decided by them."""
+def _small_round_off(arguments: dict[str, Any]) -> bool:
+    """Whether round-off, which depends on the memory layout, stays small: it decides a softmax of scores times 1e18."""
     numbers = [value for value in arguments.values() if isinstance(value, (int, float))]
     return moderate(arguments) and all(abs(value) <= 1e6 for value in numbers)
 
 
-def _accepted(one: Subject, argument: str, how: str, odd: Any) -> None:
-    """Nonsense for a number may not be taken, whatever comes out."""
+def _require_valid_number(one: Subject, argument: str, how: str, odd: Any) -> None:
+    """Require that an invalid number is refused, whatever the result is."""
     kind = one.kinds[argument]
     if kind not in ("whole", "number") or argument in ANYTHING or (odd is None and argument in one.optional):
         return
     value = float(odd) if isinstance(odd, np.longdouble) else plain(odd, 0)
     whole = kind == "whole" and not one.names & FORMULAS
     if not isinstance(value, int if whole else (int, float)) and how != "Fraction":
-        raise Finding(f"{argument} = {odd!r} is taken for a {kind} number")
+        raise Finding(f"{argument} = {odd!r} is accepted as a {kind} number")
     if value != value:
-        raise Finding(f"{argument} = nan is taken")
+        raise Finding(f"{argument} = nan is accepted")
     if value < 0 and argument in NEVER_NEGATIVE:
-        raise Finding(f"{argument} = {odd!r} is taken, though it is below 0")
+        raise Finding(f"{argument} = {odd!r} is accepted, although it is below 0")

@@ -1,6 +1,6 @@
-"""The checker with odd functions, odd backwards, odd inputs and odd options: it reports, or refuses in its own words.
+"""The checker with odd functions, backwards, inputs and options: it reports, or refuses with one of its errors.
 
-What the function itself raises comes through as it is; a backward that is wrong is never called right.
+Errors of the function are passed on unchanged. A wrong backward is never called right.
 """
 
 import copy
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from numpy_attention.gradcheck import GradientError, Report, gradcheck
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.judging import PACKAGE, Finding, alike, bounded, own_words
+from tests.fuzz.judging import PACKAGE, Finding, alike, bounded, require_our_error
 from tests.fuzz.odd_values import KINDS, LAYOUTS, SHAPES, VALUES, Subclass, make_odd
 
 X = np.random.default_rng(2).standard_normal((2, 3))
@@ -26,7 +26,7 @@ CALLS = [0]
 
 
 class Theirs(Exception):
-    """What a function under check raises itself."""
+    """An error of the function under check."""
 
 
 def fails(*_: Any) -> Any:
@@ -135,7 +135,7 @@ INPUTS: dict[str, Any] = {
 }
 INPUTS["cyclic"]["x"].append(INPUTS["cyclic"]["x"])
 OPTIONS: dict[str, dict[str, Any]] = {
-    "none": {}, **{f"witness {one!r}": {"witness": one} for one in ("complex", "differences", "nope", None, 3, [])},
+    "none": {}, **{f"reference {one!r}": {"reference": one} for one in ("complex", "differences", "nope", None, 3, [])},
     **{f"seed {one!r}": {"seed": one} for one in (1, -1, 1.5, 2**64, "x", None, np.int64(3), True, float("nan"))},
     **{f"no_gradient {one!r}": {"no_gradient": one} for one in ("x", ["x"], "nope", [3], 3, None, [[]], "")},
     **{f"rtol {one!r}": {"rtol": one} for one in (-1.0, float("nan"), float("inf"), "x", None, 1j)},
@@ -143,19 +143,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     **{f"options {one!r}": {"options": one} for one in ({}, {"a": 1}, {1: 2}, 3, "x", [], {"x": 1})},
     "more": {"nope": 1},
 }
-WILD = {  # what no type checker lets pass
+WILD = {  # a type checker would refuse these
     *(name for name in OPTIONS if name.startswith(("options", "more"))), "seed 1.5", "seed 'x'", "seed None",
     "seed nan", "no_gradient 3", "no_gradient None",
     *(f"{name} {one}" for name in ("rtol", "atol") for one in ("'x'", "None", "1j")),
     "two in order", "three arguments", "no arguments",
 }
 LENIENT = ("rtol", "atol", "no_gradient")
-NAMES = {"gradcheck", "witness", "seed", "no_gradient", "rtol", "atol", "options", "inputs", "x"}
+NAMES = {"gradcheck", "reference", "seed", "no_gradient", "rtol", "atol", "options", "inputs", "x"}
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[str, str, str, str]:
-    """The names of a forward, a backward, inputs and options; at least two of them as they should be."""
+    """The names of a forward, a backward, inputs and options; at least two of the four are good."""
     tables: list[Any] = [FORWARDS, BACKWARDS, INPUTS, OPTIONS]
     odd = draw(st.sets(st.integers(0, 3), min_size=1, max_size=2))
     forward, backward, inputs, options = (
@@ -175,15 +175,15 @@ def problems(draw: st.DrawFn) -> tuple[str, str, str, str]:
 @example(("in place", "right", "right", "none"))
 @example(("right", "right", "right", "atol nan"))
 @example(("right", "right", "right", "seed -1"))
-def test_the_checker_reports_or_refuses_in_its_own_words(problem: tuple[str, str, str, str]) -> None:
+def test_the_checker_reports_or_refuses_odd_problems(problem: tuple[str, str, str, str]) -> None:
     given = copy.deepcopy(INPUTS[problem[2]])
     judge(*problem, given)
     if problem[2] != "cyclic" and not alike(given, INPUTS[problem[2]]):
-        raise Finding("the caller's arrays are not as they were")
+        raise Finding("the arrays of the caller have changed")
 
 
 def judge(forward: str, backward: str, inputs: str, options: str, given: Any) -> None:
-    """Check one odd thing, whose inputs are `given`.
+    """Check one odd problem, whose inputs are `given`.
 
     Raises: Finding.
     """
@@ -193,7 +193,7 @@ def judge(forward: str, backward: str, inputs: str, options: str, given: Any) ->
             report = gradcheck(FORWARDS[forward], BACKWARDS[backward], given, **OPTIONS[options])
     except GradientError as error:
         if not str(error).startswith("gradcheck"):
-            raise Finding(f"a report that does not begin with its name: {str(error)[:200]!r}") from error
+            raise Finding(f"a report that does not begin with gradcheck and a name: {str(error)[:200]!r}") from error
         tally("the checker", "reported")
     except Theirs:
         tally("the checker", "raised what the function raised")
@@ -202,13 +202,13 @@ def judge(forward: str, backward: str, inputs: str, options: str, given: Any) ->
     except (Exception, SystemExit) as error:
         places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
         ours = [place for place in places if place == __file__ or place.startswith(PACKAGE)]
-        if ours[-1] == __file__:  # a function of this file, or what it called
+        if ours[-1] == __file__:  # a function of this file, or a function that it called
             tally("the checker", "raised what the function raised")
             return
         if isinstance(error, (TypeError, ValueError)) and WILD & {options, inputs, backward}:
             tally("the checker", "refused, by Python perhaps")
             return
-        own_words(error, NAMES)
+        require_our_error(error, NAMES)
         tally("the checker", "refused")
     else:
         if not isinstance(report, Report) or not report.ok:

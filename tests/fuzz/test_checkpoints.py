@@ -1,4 +1,4 @@
-"""Hostile checkpoints: each is refused in one line or right, in seconds and a little memory, whatever it claims."""
+"""Hostile checkpoints: each is refused in one line or loaded correctly, in seconds and with little memory."""
 
 import functools
 import io
@@ -35,7 +35,7 @@ WHOLE = {"nan": 2**62, "inf": 2**40, "-inf": -(2**40), "negative": -1, "huge": 2
 
 @functools.cache
 def honest() -> tuple[bytes, dict[str, bytes]]:
-    """A checkpoint in the midst of a run, and what each command prints of it."""
+    """A checkpoint in the middle of a run, and the output of each command for it."""
     place = Directory()
     ended = command(["train", "--out", "run", *RUN], place.top, stops_soon)
     assert ended.code == 143, ended.said()
@@ -47,7 +47,7 @@ def honest() -> tuple[bytes, dict[str, bytes]]:
 
 
 def stops_soon() -> None:
-    """A run stops after its next step: what training costs is not the file's affair."""
+    """Stop a run after its next step, since the cost of training does not depend on the file."""
     step = Trainer.one_step
 
     def last(self: Trainer) -> Any:
@@ -58,14 +58,14 @@ def stops_soon() -> None:
 
 
 def looked_at(kind: str, data: bytes, look: str, right: Callable[[bytes], bool] = lambda out: True) -> str:
-    """A command looks at a checkpoint of these bytes; the outcome in a word."""
+    """Run a command on a checkpoint of these bytes; return the outcome in a word."""
     place = Directory()
     try:
         place.run.mkdir()
         (place.run / checkpoint.NAME).write_bytes(data)
         place.children.append(child := Child(LOOKS[look], place.top, stops_soon))
         outcome = child.outcome()
-        ended = judge(outcome, {0, 1, 2, 143} if look == "resume" else {0, 2})  # 1: numbers too large to go on with
+        ended = judge(outcome, {0, 1, 2, 143} if look == "resume" else {0, 2})  # 1: the numbers are too large to resume
         place.assert_all_is_well_outside()
         assert outcome.code == 2 or right(outcome.out), f"neither refused nor right: {outcome.out[:300]!r}"
     finally:
@@ -78,7 +78,7 @@ def looked_at(kind: str, data: bytes, look: str, right: Callable[[bytes], bool] 
 @given(kind=st.sampled_from(corruptions.OF_A_CHECKPOINT), seed=st.integers(0, 2**32), look=LOOK)
 def test_a_spoiled_checkpoint_is_refused_or_right(kind: Callable[..., bytes], seed: int, look: str) -> None:
     data, printed = honest()
-    other = kind is corruptions.wrong_description  # it may honestly say something else, another seed for example
+    other = kind is corruptions.wrong_description  # another value, for example another seed, may be valid
 
     def right(out: bytes) -> bool:
         return other or look == "resume" or out == printed[look]
@@ -87,7 +87,7 @@ def test_a_spoiled_checkpoint_is_refused_or_right(kind: Callable[..., bytes], se
 
 
 def forged(place: list[str], value: object) -> bytes:
-    """The checkpoint with another value in its description, and checksums that agree."""
+    """The checkpoint with another value in its description, and valid checksums."""
     members = dict(corruptions.members_of(honest()[0]))
     meta = json.loads(corruptions.array_of(members["meta.npy"]).tobytes())
     inner = meta
@@ -100,7 +100,7 @@ def forged(place: list[str], value: object) -> bytes:
 
 @functools.cache
 def places() -> list[list[str]]:
-    """Every place of the description."""
+    """All paths to values in the description."""
     meta = json.loads(corruptions.array_of(dict(corruptions.members_of(honest()[0]))["meta.npy"]).tobytes())
 
     own = [[key] for key in meta if key not in ("format", "version", "checksums")]
@@ -121,18 +121,18 @@ def places() -> list[list[str]]:
 @example(place=["config", "learning_rate"], value=1e308, look="resume")
 @example(place=["best"], value="n" * 300, look="resume")
 @example(place=["model", "activation"], value="n" * 5000, look="sample")
-def test_an_odd_claim_of_a_description_is_refused_or_right(place: list[str], value: object, look: str) -> None:
+def test_an_odd_value_in_a_description_is_refused_or_right(place: list[str], value: object, look: str) -> None:
     looked_at(f"odd {place[0]}", forged(place, value), look)
 
 
 @functools.cache
 def names() -> list[str]:
-    """The members of the checkpoint that are arrays."""
+    """The names of arrays in the checkpoint."""
     return [name for name, _ in corruptions.members_of(honest()[0]) if name != "meta.npy"]
 
 
 def with_array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> bytes:
-    """The checkpoint with another array of this name, and checksums that agree."""
+    """The checkpoint with another array of this name, and valid checksums."""
     members = dict(corruptions.members_of(honest()[0]))
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, change(corruptions.array_of(members[name]).copy()))
@@ -150,8 +150,8 @@ NAMES = st.deferred(lambda: st.sampled_from(names()))
 @example(name="parameters.token_embedding.table.npy", kind="huge", look="resume")
 @example(name="parameters.token_embedding.table.npy", kind="inf", look="resume")
 @example(name="optimizer.steps.npy", kind="negative", look="resume")
-def test_arrays_of_odd_numbers_are_refused_or_right(name: str, kind: str, look: str) -> None:
-    """What is not finite is refused; other numbers are what they are."""
+def test_checkpoints_with_odd_values_are_refused_or_right(name: str, kind: str, look: str) -> None:
+    """Values that are not finite are refused; other values are loaded unchanged."""
 
     def change(array: np.ndarray) -> np.ndarray:
         array.reshape(-1)[:5] = (WHOLE if array.dtype.kind in "iu" else FLOATS)[kind]
@@ -164,5 +164,5 @@ def test_arrays_of_odd_numbers_are_refused_or_right(name: str, kind: str, look: 
 
 @attack(count=6)
 @given(name=NAMES, dtype=st.sampled_from(["<f2", "<f8", ">f4", "<i4", "|b1", "<c8", "<f4"]), look=LOOK)
-def test_arrays_of_other_types_are_refused_or_right(name: str, dtype: str, look: str) -> None:
+def test_checkpoints_with_other_dtypes_are_refused_or_right(name: str, dtype: str, look: str) -> None:
     looked_at(f"arrays as {dtype}", with_array(name, lambda array: array.astype(dtype)), look)

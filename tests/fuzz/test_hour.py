@@ -1,4 +1,4 @@
-"""The attacks of this folder for an hour, and that they can find something at all."""
+"""The attacks of this folder for an hour; and tests that they can find a mistake."""
 
 import importlib
 import os
@@ -15,7 +15,7 @@ from tests.fuzz.attack import ATTACKS, TRIED, Attack, all_in_turn, asked, write_
 HERE = Path(__file__).parent
 
 
-def test_a_round_finds_a_mistake_and_says_with_which_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_finds_a_mistake_and_prints_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     @given(st.integers(0, 10**6))
     def wrong_beyond_a_thousand(n: int) -> None:
         assert n <= 1000

@@ -1,4 +1,4 @@
-"""Two real ranks: one is killed or told to stop at any time, or both get odd arguments; they end together."""
+"""Two real ranks: one is killed or interrupted at any time, or both get odd arguments; they end together."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ ODD = (
 
 
 class Ranks:
-    """Two ranks that train in the directory of a story, each of whom has told its process id."""
+    """Two ranks that train in the directory of a story, and their process ids."""
 
     def __init__(self, place: Directory, *arguments: str) -> None:
         program, pids = place.top / "program.py", place.top / "rank"
@@ -41,22 +41,22 @@ class Ranks:
         )  # fmt: skip
 
     def pids(self) -> list[int]:
-        """The ranks' processes, once both have begun."""
+        """The processes of both ranks, after both have started."""
         while not all(file.exists() and file.read_text("utf-8") for file in self.files) and self.job.poll() is None:
             time.sleep(0.01)
         return [int(file.read_text("utf-8")) for file in self.files if file.exists()]
 
     def kill(self) -> None:
-        """End both, and all that belongs to them."""
+        """Kill both ranks and their children."""
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """The exit code and what was said, when nobody is left.
+        """The exit code and the output, after all processes have ended.
 
-        Raises: TimeoutExpired or AssertionError when they hang.
+        Raises: TimeoutExpired or AssertionError when the ranks hang.
         """
         pids = self.pids()
         try:
@@ -76,7 +76,7 @@ class Ranks:
 
 
 def ours(said: str) -> list[str]:
-    """What the program has said, without what MPI adds when a rank is lost."""
+    """The output of the program, without the lines that MPI adds when a rank is lost."""
     assert "Traceback" not in said, said[-1500:]
     lines = [line for line in said.splitlines() if line.startswith("numpy-attention: ")]
     assert all(len(line) <= LINE for line in lines), lines
@@ -85,7 +85,7 @@ def ours(said: str) -> list[str]:
 
 @functools.cache
 def whole() -> Any:
-    """What two ranks come to that nobody disturbs: other sums, rounded otherwise, than one process."""
+    """The result of two undisturbed ranks: their sums are rounded differently than in one process."""
     place = Directory()
     assert Ranks(place, "train", "--out", "run", *RUN).ended()[0] == 0
     found = result(place.run)
@@ -95,7 +95,7 @@ def whole() -> Any:
 
 @attack(count=2, dear=True)
 @given(rank=st.integers(0, 1), name=st.sampled_from(["SIGKILL", "SIGTERM", "SIGINT"]), seconds=st.floats(0, 1.5))
-def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, name: str, seconds: float) -> None:
+def test_ranks_resume_after_one_was_killed(rank: int, name: str, seconds: float) -> None:
     place = Directory()
     try:
         first = Ranks(place, "train", "--out", "run", *RUN)
@@ -108,7 +108,7 @@ def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, nam
         tally("ranks: killed", "right" if code == 0 else "killed")
         code, said = Ranks(place, *place.arguments()).ended()
         assert code == 0, said
-        assert same(result(place.run), whole()), "another run than the one that nobody disturbed"
+        assert same(result(place.run), whole()), "the result differs from an undisturbed run"
         tally("ranks: go on", "right")
     finally:
         place.leave()
@@ -117,7 +117,7 @@ def test_ranks_of_whom_one_is_killed_go_on_as_if_nothing_had_been(rank: int, nam
 @attack(count=2, dear=True)
 @given(argument=st.sampled_from(ODD))
 @example(argument=ODD[0])
-def test_ranks_with_odd_arguments_say_so_once(argument: tuple[str, str]) -> None:
+def test_ranks_report_odd_arguments_once(argument: tuple[str, str]) -> None:
     place = Directory()
     try:
         ranks = Ranks(place, "train", "--out", "run", *RUN, argument[0])
@@ -133,7 +133,7 @@ def test_ranks_with_odd_arguments_say_so_once(argument: tuple[str, str]) -> None
 
 @attack(count=2, dear=True)
 @given(seconds=st.floats(0, 0.5))
-def test_who_comes_second_to_two_ranks_is_told(seconds: float) -> None:
+def test_a_second_run_is_refused_while_two_ranks_train(seconds: float) -> None:
     place = Directory()
     try:
         first = Ranks(place, "train", "--out", "run", *RUN, "--steps=1000000")

@@ -1,4 +1,4 @@
-"""Hostile files of pretrained models, in GGUF, safetensors and JSON: refused in one line, or a model that can run."""
+"""Hostile files of pretrained models, in GGUF, safetensors and JSON: refused in one line, or a model that runs."""
 
 import contextlib
 import functools
@@ -31,13 +31,13 @@ SEEDS = st.integers(0, 2**32)
 
 @functools.cache
 def honest(name: str) -> Path:
-    """A tiny model of each kind, written once."""
+    """A tiny model in each format, written once."""
     return tiny.write(folder(), name)
 
 
 @contextlib.contextmanager
 def copied(name: str) -> Iterator[Path]:
-    """A copy of the model, to be spoiled, beside a letter of somebody else's."""
+    """A copy of the model, which will be damaged, in a folder with an unrelated file."""
     top = folder()
     path = top / honest(name).name
     try:
@@ -53,7 +53,7 @@ def copied(name: str) -> Iterator[Path]:
 
 
 def tried(kind: str, name: str, spoil: Callable[[Path], None]) -> bool:
-    """Spoil a copy of the model and load it; whether it was refused."""
+    """Damage a copy of the model and load it; return whether it was refused."""
     usual = peak(name)
     with copied(name) as path:
         spoil(path)
@@ -63,20 +63,20 @@ def tried(kind: str, name: str, spoil: Callable[[Path], None]) -> bool:
 
 
 def told(kind: str, path: Path, command: str = "sample") -> None:
-    """What the command line says of a spoiled model."""
+    """The output of the command line for a damaged model."""
     outcome = Child([command, path.name, "--tokens=1"], path.parent).outcome()
     tally(f"pretrained: {kind}", judge(outcome, {0, 2}))
 
 
 @functools.cache
 def peak(name: str) -> float:
-    """What loading the honest file takes, the modules once imported."""
+    """The memory for loading the original file, after all imports."""
     hostile.outcome(honest(name))
     return hostile.outcome(honest(name))[-1]
 
 
 def rewrite(path: Path, corrupt: Callable[..., bytes], seed: int, beginning: int | None = None) -> None:
-    """Other bytes at the beginning of a file, or in all of it."""
+    """Change bytes at the beginning of a file, or anywhere."""
     data = path.read_bytes()
     end = len(data) if beginning is None else beginning
     path.write_bytes(corrupt(data[:end], np.random.default_rng(seed)) + data[end:])
@@ -113,7 +113,7 @@ def test_a_spoiled_safetensors_file_is_refused_or_loads(
 
 @attack(count=40)
 @given(name=st.sampled_from(FOLDERS), file=st.sampled_from(JSON), kind=st.sampled_from(hostile.OF_JSON), seed=SEEDS)
-def test_spoiled_json_is_refused_or_means_what_it_says(
+def test_spoiled_json_is_refused_or_loads(
     name: str, file: str, kind: Callable[..., bytes], seed: int
 ) -> None:
     def spoil(path: Path) -> None:
@@ -126,7 +126,7 @@ def test_spoiled_json_is_refused_or_means_what_it_says(
 @attack(count=15)
 @given(name=st.sampled_from(FOLDERS), which=st.integers(0, 40), value=st.sampled_from(SIZES))
 @example(name="llama", which=17, value=2)
-def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, which: int, value: Any) -> None:
+def test_an_extreme_setting_is_refused_or_the_model_runs(name: str, which: int, value: Any) -> None:
     def spoil(path: Path) -> None:
         settings = json.loads((path / "config.json").read_text("utf-8"))
         settings[sorted(settings)[which % len(settings)]] = value
@@ -141,7 +141,7 @@ def test_a_setting_beyond_all_bounds_is_refused_or_the_model_can_run(name: str, 
 @attack(count=4)
 @given(at=st.integers(0, 10**6), number=st.sampled_from([math.nan, math.inf, -math.inf]))
 @example(at=0, number=math.nan)
-def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
+def test_a_weight_that_is_not_finite_is_refused(at: int, number: float) -> None:
     def spoil(path: Path) -> None:
         file = path / "model.safetensors"
         data = bytearray(file.read_bytes())
@@ -164,7 +164,7 @@ def test_a_weight_that_is_no_number_is_refused(at: int, number: float) -> None:
 @example(name="llama", by="a pipe", file="model.safetensors", command="sample")
 @example(name="llama gguf", by="a pipe", file="", command="sample")
 @example(name="llama gguf", by="a link to /dev/zero", file="", command="sample")
-def test_a_file_of_a_model_that_is_no_file_is_refused(name: str, by: str, file: str, command: str) -> None:
+def test_a_model_path_that_is_not_a_file_is_refused(name: str, by: str, file: str, command: str) -> None:
     with copied(name) as path:
         replace(path / file if path.is_dir() else path, by)
         told("no file", path, command)

@@ -1,4 +1,4 @@
-"""The judge of the attacks: what a child does wrong is seen."""
+"""The judge of the attacks finds everything that a child does wrong."""
 
 import mmap
 import os
@@ -15,7 +15,7 @@ from tests.fuzz.inside import resource
 from tests.fuzz.processes import MEGABYTES, SECONDS, Child, command, judge
 
 pytestmark = processes.here
-HINT = ["sample", "nowhere"]  # refused in one line, unless something is done before
+HINT = ["sample", "nowhere"]  # refused in one line, unless the preparation changes this
 
 
 def hang() -> None:
@@ -70,7 +70,7 @@ def end_oddly() -> None:
     sys.exit(77)
 
 
-def test_what_is_right_passes(tmp_path: Path) -> None:
+def test_the_judge_accepts_correct_children(tmp_path: Path) -> None:
     outcome = command(HINT, tmp_path)
     assert judge(outcome, {2}) == "refused"
     assert outcome.said().startswith("numpy-attention: there is no file")
@@ -83,7 +83,7 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
      (fail, "RuntimeError: by itself"), (warn, "RuntimeWarning: of something"), (end_oddly, "ended with 77"),
      (say_much, "a line of 1017 characters"), (say_it_in_red, "a control character")],
 )  # fmt: skip
-def test_what_is_wrong_is_found(tmp_path: Path, wrong: Callable[[], None], said: str) -> None:
+def test_the_judge_finds_faulty_children(tmp_path: Path, wrong: Callable[[], None], said: str) -> None:
     start = time.monotonic()
     seconds = 0.1 if wrong is compute else 0.5 if said == "still there" and wrong is not compute_too_long else SECONDS
     outcome = Child(HINT, tmp_path, wrong).outcome(seconds=seconds)
@@ -92,8 +92,8 @@ def test_what_is_wrong_is_found(tmp_path: Path, wrong: Callable[[], None], said:
     assert time.monotonic() - start < 10
 
 
-def test_memory_is_counted_without_the_files_of_the_parent(tmp_path: Path) -> None:
-    """A fork does not copy pages of files: a parent that has read many of them hides nothing that its child takes."""
+def test_memory_is_counted_without_file_pages_of_the_parent(tmp_path: Path) -> None:
+    """A fork does not copy pages of files, so the file pages of a parent must not hide the memory of its child."""
     with open(tmp_path / "read", "w+b") as file:
         file.truncate(350_000_000)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
@@ -101,13 +101,13 @@ def test_memory_is_counted_without_the_files_of_the_parent(tmp_path: Path) -> No
             assert command(HINT, tmp_path, eat).megabytes > MEGABYTES
 
 
-def test_a_child_hears_the_signal_that_it_is_sent(tmp_path: Path) -> None:
+def test_a_child_receives_a_signal(tmp_path: Path) -> None:
     child = Child(HINT, tmp_path, hang)
     child.send(9)
     assert child.outcome().code == -9
 
 
-def test_what_a_command_leaves_behind_is_found() -> None:
+def test_files_that_a_command_leaves_are_found() -> None:
     with worlds.copy_of_the_world() as top:
         assert worlds.tried(["attend", "run", "--text", "The", "--out", "picture.png"], top) == "right"
         (top / "work" / "run" / "log.jsonl.7.tmp").touch()
@@ -115,6 +115,6 @@ def test_what_a_command_leaves_behind_is_found() -> None:
         assert worlds.left_behind(top) == ["log.jsonl.7.tmp", "made"]
 
 
-def test_a_long_training_ends_when_it_has_begun() -> None:
+def test_a_long_training_is_stopped_after_its_start() -> None:
     with worlds.copy_of_the_world() as top:
         assert worlds.tried(["train", *worlds.OPTIONS, "--steps", "1000000000", "--out", "long"], top) == "right"

@@ -1,4 +1,4 @@
-"""A run is started twice, killed, interrupted, spoiled and looked at, in any order; it goes on, or says why not."""
+"""A run is started twice, killed, interrupted, damaged and inspected, in any order; it resumes, or gives a reason."""
 
 import os
 import shutil
@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from numpy_attention.runs import checkpoint
 from tests.fuzz import directories, processes
 from tests.fuzz.attack import attack, tally
-from tests.fuzz.directories import FILES, ODD_LINES, REPLACEMENTS, RUN, STEPS, Directory, same_as_whole
-from tests.fuzz.inside import disk_of, nobody
+from tests.fuzz.directories import FILES, ODD_LINES, REPLACEMENTS, RUN, STEPS, Directory, same_as_undisturbed
+from tests.fuzz.inside import disk_of, drop_root
 from tests.fuzz.processes import Child, Outcome, judge
 
 pytestmark = processes.here
 ENDS = {0, 2}
-ENDED_ITSELF = {0, 2, 130, 143}  # and was not killed between two lines of a save
-HARMLESS = {"loss.png", "lines"}  # a run goes on without these
+ENDED_ITSELF = {0, 2, 130, 143}  # not killed between two lines of a save
+HARMLESS = {"loss.png", "lines"}  # a run can resume without these
 
 
 class Story:
-    """One directory; `spoiled` is what in it is no longer what the program wrote."""
+    """One directory; `spoiled` are the files in it that were changed after the program wrote them."""
 
     def __init__(self) -> None:
         self.place = Directory()
@@ -49,7 +49,7 @@ class Story:
         self.ended(child, "killed at any time", {0, 2, -9} if self.spoiled else {0, -9})
 
     def killed_in_a_save(self, save: int, line: int) -> None:
-        child = self.place.start(directories.deadly_save(save, line))
+        child = self.place.start(directories.kill_during_save(save, line))
         self.ended(child, "killed in a save", {0, 2, -9} if self.spoiled else {0, -9})
 
     def told_to_stop(self, name: str, again: bool, seconds: float) -> None:
@@ -61,7 +61,7 @@ class Story:
         self.ended(child, "told to stop", {0, 130, 143, -15} | ({2} if self.spoiled else set()))
 
     def interrupted_late(self, seconds: float) -> None:
-        """Ctrl-C after the last step, while the report and the picture are made."""
+        """Ctrl-C after the last step, while report and picture are created."""
         child = self.place.start()
         end = time.monotonic() + 5
         while STEPS not in self.place.steps_in_log() and time.monotonic() < end and not child.ends():
@@ -71,10 +71,10 @@ class Story:
         self.ended(child, "interrupted late", {0, 130} | ({2} if self.spoiled else set()))
 
     def at_once(self, count: int, seconds: float) -> None:
-        """Several of one directory: the others are told, and the first does not notice."""
+        """Several runs in one directory: the others are refused, and the first run is not disturbed."""
         new, arguments, children = self.is_new(), self.place.arguments(), []
         for _ in range(count):
-            children.append(self.place.start(directories.slow_machine, arguments))
+            children.append(self.place.start(directories.slow_start, arguments))
             time.sleep(seconds)
         ended = [self.ended(child, "at once", ENDS) for child in children]
         codes = [outcome.code for outcome in ended]
@@ -82,23 +82,23 @@ class Story:
             for outcome in ended:
                 assert "cannot write" not in outcome.said(), f"one run is in the other's way: {outcome.said()}"
             assert codes.count(0) == 1 or (codes.count(0) and not new), f"of {count} runs in one directory {codes}"
-            assert same_as_whole(self.run), "two runs at once have come to something else than one"
+            assert same_as_undisturbed(self.run), "two runs at once differ from one run"
 
     def at_once_without_a_name(self, seconds: float) -> None:
-        """Two in the same second: each has a directory."""
+        """Two runs without a name in the same second: each gets a directory."""
         children = []
         for _ in range(2):
-            children.append(self.place.start(directories.slow_machine, ["train", *RUN]))
+            children.append(self.place.start(directories.slow_start, ["train", *RUN]))
             time.sleep(seconds)
         for child in children:
             self.ended(child, "at once without a name", {0})
         found = list((self.place.top / "runs").iterdir())
         assert len(found) == 2, "two runs in one directory"
-        assert all(map(same_as_whole, found))
+        assert all(map(same_as_undisturbed, found))
         shutil.rmtree(self.place.top / "runs")
 
     def begun(self) -> None:
-        """Let there be something that can be spoiled."""
+        """Ensure that there is a file to damage."""
         if self.is_new():
             self.killed_in_a_save(4, 60)
 
@@ -108,7 +108,7 @@ class Story:
     def goes_on(self) -> None:
         outcome = self.ended(self.place.start(), "goes on", ENDS if self.spoiled - HARMLESS else {0})
         if outcome.code == 0:
-            assert same_as_whole(self.run, log=not self.spoiled), "another run than the one that nobody disturbed"
+            assert same_as_undisturbed(self.run, log=not self.spoiled), "the result differs from an undisturbed run"
 
     def disk_full(self, room: int) -> None:
         self.ended(self.place.start(disk_of(room)), "full disk", ENDS)
@@ -117,14 +117,14 @@ class Story:
         self.run.mkdir(exist_ok=True)
         before = self.run.stat().st_mode
         self.run.chmod(mode)
-        child = self.place.start(nobody)
+        child = self.place.start(drop_root)
         try:
             self.ended(child, "no permission", ENDS)
         finally:
             self.run.chmod(before)
 
     def links_in_time(self) -> None:
-        self.ended(self.place.start(directories.quick_neighbour(self.place.top / "letter")), "links", ENDS)
+        self.ended(self.place.start(directories.link_in_time(self.place.top / "letter")), "links", ENDS)
 
     def damaged(self, name: str, kind: int, seed: int) -> None:
         self.begun()
@@ -163,7 +163,7 @@ class Story:
             time.sleep(0.001)
 
     def ends(self) -> None:
-        """To the last step, whatever came before."""
+        """Run to the last step, whatever happened before."""
         self.goes_on()
         left = [path.name for path in self.run.iterdir() if ".tmp" in path.name] if self.run.is_dir() else []
         assert left == [] or self.spoiled, left
@@ -208,7 +208,7 @@ DEEDS = st.one_of(
 @example(steps=[("links_in_time",)])
 @example(steps=[("killed_in_a_save", 3, 60), ("disk_full", 5000)])
 @example(steps=[("interrupted_late", 0.1)])
-def test_a_run_goes_on_or_says_why_not(steps: list[tuple[Any, ...]]) -> None:
+def test_a_run_resumes_or_gives_a_reason(steps: list[tuple[Any, ...]]) -> None:
     story = Story()
     try:
         for name, *details in steps:

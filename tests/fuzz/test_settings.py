@@ -1,4 +1,4 @@
-"""Settings files: real keys with all values that TOML knows, and what is hardly TOML; taken, or refused in one line."""
+"""Settings files: real keys with all kinds of TOML values, and nearly invalid TOML; used, or refused in one line."""
 
 import json
 from dataclasses import fields
@@ -43,13 +43,13 @@ RAW = [
 
 
 def good(given: dict[str, str]) -> dict[str, str]:
-    """The small sizes, and a text unless another task may be given."""
+    """The small sizes, and a text unless another task may be chosen."""
     return {name: one for name, one in GOOD.items() if name != "text" or "task" not in given}
 
 
 @st.composite
 def settings_files(draw: st.DrawFn) -> bytes:
-    """Small sizes, with some of them or others in their place set oddly, and now and then a line of anything."""
+    """Small sizes, some replaced by odd values, and sometimes an arbitrary line."""
     value = st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.sampled_from(OTHERS) | st.integers().map(str)
     given = draw(st.dictionaries(st.sampled_from(NAMES) | st.sampled_from(KEYS), value, max_size=2))
     lines = [f"{name} = {one}" for name, one in {**good(given), **given}.items()]
@@ -63,7 +63,7 @@ def settings_files(draw: st.DrawFn) -> bytes:
 
 
 def written(**given: str) -> bytes:
-    """A settings file with small sizes, and over them what is given as TOML writes it."""
+    """A settings file with small sizes; the given values in TOML replace some of them."""
     return "\n".join(f"{name} = {one}" for name, one in {**good(given), **given}.items()).encode()
 
 
@@ -72,7 +72,7 @@ def written(**given: str) -> bytes:
 @example(written(text='"a\\u0000b"'))
 @example(written(weight_decay="1e308"))
 @example(written(**{".".join("a" * 300_000): "1"}))
-def test_a_settings_file_is_followed_or_refused_in_one_line(file: bytes) -> None:
+def test_a_settings_file_is_used_or_refused_in_one_line(file: bytes) -> None:
     with worlds.copy_of_the_world() as top:
         (top / "work" / "odd.toml").write_bytes(file)
         tally("settings", worlds.tried(["train", "--config", "odd.toml", "--out", "new"], top))

@@ -1,4 +1,4 @@
-"""Every command with standard streams that are closed, full, of another encoding, or left by their reader."""
+"""Every command with standard streams that are closed, full, in another encoding, or without a reader."""
 
 import dataclasses
 import functools
@@ -33,12 +33,12 @@ COMMANDS: dict[str, list[Any]] = {
     "help": ["train", "--help"],
     "refusal": ["sample", "nowhere ☃"],
 }
-SPEAKS = ("chat", "embed", "help")  # on the error stream too: asides, or help that nobody would hear otherwise
+SPEAKS = ("chat", "embed", "help")  # on the error stream too: notices, or help that would otherwise be lost
 
 
 @dataclasses.dataclass(frozen=True)
 class Streams:
-    """What the standard streams of a command are; `hear` is how many bytes a reader takes before it goes away."""
+    """The standard streams of a command; a reader takes `hear` bytes and then closes its end."""
 
     stdin: str = "nothing"  # of SAID, or "closed"
     out: str = "open"  # or "closed", "full", "left"
@@ -47,7 +47,7 @@ class Streams:
     encoding: str = "utf-8"
 
     def ends(self) -> None:
-        """In the child, with pipes for output and error already there."""
+        """Set up the streams in the child, which already has pipes for output and error."""
         if self.stdin != "closed":
             there, here = os.pipe()
             os.write(here, SAID[self.stdin])
@@ -65,7 +65,7 @@ class Streams:
 
 @functools.cache
 def materials() -> Path:
-    """A finished run, a text and two models of other programs."""
+    """A finished run, a text and two models from other programs."""
     top = folder()
     (top / "text.txt").write_text(TEXT, encoding="utf-8")
     (top / "words.txt").write_text("the rain\nbread ☃\n\nbad bread\n", encoding="utf-8")
@@ -96,13 +96,13 @@ STREAMS = st.builds(
 @example(name="sample", streams=Streams(encoding="latin-1"))
 @example(name="refusal", streams=Streams(err="closed"))
 @example(name="help", streams=Streams(out="full"))
-def test_no_state_of_the_streams_gives_a_traceback_or_ends_a_training(name: str, streams: Streams) -> None:
+def test_no_state_of_the_streams_causes_a_traceback(name: str, streams: Streams) -> None:
     top = folder()
     try:
         shutil.copytree(materials(), top, dirs_exist_ok=True)
         child = Child(COMMANDS[name], top, ends=streams.ends)
         outcome = child.outcome(hear=streams.hear if streams.out == "left" else None)
-        product = streams.out == "open" or name == "train"  # the command can do what it is for
+        product = streams.out == "open" or name == "train"  # the command can do its work
         allowed = {2} if name == "refusal" else {0} if product and name != "chat" else {0, 2}
         tally(f"streams: {name}", judge(outcome, allowed, streams.err == "open", name in SPEAKS))
         assert b"Exception ignored" not in outcome.err

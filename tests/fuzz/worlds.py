@@ -1,6 +1,6 @@
-"""A small world for each try: files that a user might have by mistake in the place of the right ones.
+"""A folder of files for each try: also files that a user might choose by mistake instead of the right ones.
 
-A command stands in its folder `work`; what it leaves behind there and beside it is looked at when it has ended.
+A command runs in the folder `work`. After its end, the new files in `work` and next to it are examined.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ OPTIONS = [part for name, value in SMALL.items() for part in (f"--{name.replace(
 
 @cache
 def world() -> Path:
-    """A folder with everything that a command could be pointed at; made once."""
+    """A folder with all kinds of files that a command can get; created once."""
     top = folder()
     work = top / "work"
     for name in ("work", "tmp", "home", "work/folder"):
@@ -49,7 +49,7 @@ def world() -> Path:
 
 @contextlib.contextmanager
 def copy_of_the_world() -> Iterator[Path]:
-    """Its folder `work` is for the command, and what else is in it for what the command needs besides."""
+    """A copy of the world: `work` is for the command, the other folders for its caches and temporary files."""
     top = folder()
     try:
         shutil.copytree(world(), top, symlinks=True, dirs_exist_ok=True)
@@ -60,9 +60,9 @@ def copy_of_the_world() -> Iterator[Path]:
 
 
 def tried(argv: list[str], top: Path) -> str:
-    """Run a command there, and judge what it says and leaves; the outcome in a word.
+    """Run a command there, and judge its output and its files; return the outcome in a word.
 
-    Whoever asks for sizes in so many words may be told that there is no memory for them.
+    If the arguments set sizes explicitly, a refusal for lack of memory is allowed.
     """
 
     def prepare() -> None:
@@ -76,14 +76,14 @@ def tried(argv: list[str], top: Path) -> str:
 
 
 def at_home(top: Path) -> None:
-    """A child has its own places for what is kept between commands and for what is not."""
+    """Give the child separate folders for caches and for temporary files."""
     os.environ.update(TMPDIR=str(top / "tmp"), HOME=str(top / "home"), MPLCONFIGDIR=str(top / "home"))
     os.environ["NUMPY_ATTENTION_CACHE"] = str(top / "home" / "cache")
     tempfile.tempdir = None
 
 
 def guard() -> None:
-    """End what takes long when it has begun as it should: long trainings, all checks, gradings, downloads."""
+    """Stop long work after a correct start: long trainings, full checks, gradings, downloads."""
     train, check, checked = Trainer.run, cli.gradcheck.importlib.import_module, []
 
     def some_steps(self: Trainer) -> str:
@@ -119,7 +119,7 @@ def guard() -> None:
 
 
 def left_behind(top: Path) -> list[str]:
-    """Files that were meant to be there for a moment only."""
+    """Temporary files that were not removed."""
     unfinished = [path for path in (top / "work").rglob("*.tmp*") if stat.S_ISREG(path.lstat().st_mode)]
     beside = [path for path in top.iterdir() if path.name not in ("work", "home", "tmp")]
     return sorted(path.name for path in [*unfinished, *beside, *(top / "tmp").iterdir()])

@@ -1,4 +1,4 @@
-"""Plant an error in a backward, and see the report that must come."""
+"""Plant a mistake in a backward, and return the report of the check."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Backward = Callable[..., Any]
 
 
 def caught(op: Backward, backward: Backward, inputs: Any, **options: Any) -> tuple[str, Report]:
-    """The message and the report of the failure that must come."""
+    """The message and the report; the check must fail."""
     with pytest.raises(GradientError) as failure:
         gradcheck(op, backward, inputs, **options)
     assert failure.value.report is not None
@@ -22,16 +22,16 @@ def caught(op: Backward, backward: Backward, inputs: Any, **options: Any) -> tup
     return message, failure.value.report
 
 
-def told(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) -> str:
-    """The diagnosis of the failure that must come."""
+def diagnosis_of(f: Callable[..., Any], vjp: Callable[..., Any], *inputs: np.ndarray) -> str:
+    """The diagnosis; the check must fail."""
     with pytest.raises(GradientError) as failure:
         gradcheck_vjp(f, vjp, inputs)
     assert failure.value.report is not None
     return failure.value.report.diagnosis
 
 
-def spoilt(backward: Backward, spoil: Callable[[np.ndarray], np.ndarray], which: int = 0) -> Backward:
-    """A backward whose gradient number `which` is spoilt."""
+def with_mistake(backward: Backward, spoil: Callable[[np.ndarray], np.ndarray], which: int = 0) -> Backward:
+    """A backward with a mistake in gradient number `which`."""
 
     def wrong(dy: np.ndarray, cache: Any) -> Any:
         grads = backward(dy, cache)

@@ -1,7 +1,7 @@
-"""Functions of JAX and autograd are checked as they are, and complaints about their own checkers are judged right.
+"""Functions of JAX and autograd are checked without changes, also in cases where their own checkers fail.
 
-Those on CuPy's arrays are in tests/backend, on the stand-in or on a real GPU; PyTorch's are in test_torch_adapter.
-The way to another library and back is tested with one made up for this: it holds NumPy's arrays.
+Functions of CuPy arrays are tested in tests/backend, with a stand-in or a real GPU; PyTorch in test_torch_adapter.
+The copy to another library and back is tested with an artificial library whose arrays contain NumPy arrays.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from numpy_attention.gradcheck import GradientError, Report, gradcheck_vjp
 from numpy_attention.gradcheck.adapters import (
     check_autograd,
     check_jax,
-    check_there,
+    check_library,
     leaves_of,
     names_of,
     with_dy,
@@ -32,8 +32,8 @@ def test_nothing_is_imported_until_it_is_used() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_step_that_must_not_be_guessed(rng: np.random.Generator) -> None:
-    """No eps suits inputs of 2e4 beside inputs of 1 and a solver that stops at 1e-9.
+def test_inputs_of_very_different_sizes_need_no_step_size(rng: np.random.Generator) -> None:
+    """No single eps fits inputs of 2e4 and inputs of 1 with a solver that stops at 1e-9.
 
     Source: https://github.com/pasteurlabs/tesseract-core/issues/740 and 706
     """
@@ -61,7 +61,7 @@ def test_a_step_that_must_not_be_guessed(rng: np.random.Generator) -> None:
 
 @pytest.mark.slow
 class TestJax:
-    """Needs JAX, which is no part of what the tests install."""
+    """Needs JAX, which the tests do not install."""
 
     @pytest.fixture
     def jax(self) -> Any:
@@ -113,7 +113,7 @@ class TestJax:
             check_jax(double, (np.ones(3),))
 
     def test_tolerances_that_grow_with_the_size_of_the_outputs(self, jax: Any, rng: np.random.Generator) -> None:
-        """A sum over 3,000 inputs of one output, and 3,000 outputs of which one is off by 1e-5.
+        """One output that is a sum over 3,000 inputs; and 3,000 outputs, one of them wrong by 1e-5.
 
         Source: https://github.com/jax-ml/jax/issues/3130
         """
@@ -137,7 +137,7 @@ class TestJax:
 
 @pytest.mark.slow
 class TestAutograd:
-    """Needs autograd, which is no part of what the tests install."""
+    """Needs autograd, which the tests do not install."""
 
     def test_a_primitive(self, rng: np.random.Generator) -> None:
         extend = pytest.importorskip("autograd.extend")
@@ -167,7 +167,7 @@ ENTERED: list[str] = []
 
 
 class Theirs:
-    """An array of the library, with which NumPy can do nothing."""
+    """An array of the artificial library, which NumPy cannot use."""
 
     def __init__(self, array: Any) -> None:
         self.held = array
@@ -205,12 +205,12 @@ def check(factor: float = 1.0, raises: bool = False, **options: Any) -> Report:
         grads = {"p.a": Theirs(d * power * a ** (power - 1) * b), "p.b": Theirs(factor * d * a**power)}
         return {name: grads[name] for name in arrays}
 
-    def there(name: str, leaf: Any) -> Any:
+    def to_library(name: str, leaf: Any) -> Any:
         return Theirs(leaf) if name.startswith("p.") else leaf
 
     inputs = {"p": {"a": A, "b": B}, "ids": np.arange(3)}
     without = options.pop("no_gradient", ())
-    return check_there(product, inputs, held, there, pull, at_work, without, options)
+    return check_library(product, inputs, held, to_library, pull, at_work, without, options)
 
 
 A, B = np.array([0.5, -1.5, 2.5]), np.array([1.25, 0.75, -2.0])
@@ -223,13 +223,13 @@ def test_a_right_gradient_by_name_in_its_tree() -> None:
     assert not ENTERED
 
 
-def test_a_wrong_one_and_one_that_is_not_asked_for() -> None:
+def test_a_wrong_gradient_and_an_excluded_argument() -> None:
     with pytest.raises(GradientError, match=r"gradcheck product: dp\.b wrong"):
         check(factor=1.001)
     assert check(factor=1.001, no_gradient="p.b").arguments.keys() == {"p.a"}
 
 
-def test_what_the_library_raises_on_the_way_back_is_the_backwards() -> None:
+def test_an_error_in_the_library_backward_is_reported() -> None:
     with pytest.raises(GradientError, match="gradcheck product: the backward raised RuntimeError: no such thing"):
         check(raises=True)
     assert not ENTERED

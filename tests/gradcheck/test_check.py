@@ -1,4 +1,4 @@
-"""The checker as a whole: what it takes, what it says, and no false alarm."""
+"""The whole checker: its arguments, its reports, and no false alarms."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def test_the_package_is_the_function_and_holds_the_parts() -> None:
     assert issubclass(na.gradcheck.GradientError, AssertionError)
 
 
-def test_samples_look_at_so_many_elements_and_find_what_is_wrong_among_them(rng: np.random.Generator) -> None:
+def test_a_sample_compares_so_many_elements_and_finds_mistakes(rng: np.random.Generator) -> None:
     def backward(dy: np.ndarray, cache: Any) -> Any:
         dx, dw, db = ops.linear_backward(dy, cache)
         dw[1, 2] *= 1.001
@@ -41,10 +41,10 @@ def test_samples_look_at_so_many_elements_and_find_what_is_wrong_among_them(rng:
         except GradientError as error:
             alarm = error.report
             found += alarm is not None and alarm.arguments["w"].worst == (1, 2)
-    assert 0 < found < 20  # one in four is to be expected: 8 of 32 elements
+    assert 0 < found < 20  # one of four is expected: 8 of 32 elements
 
 
-def test_a_vjp_is_caught_too(rng: np.random.Generator) -> None:
+def test_a_wrong_vjp_is_found(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, x.T @ dy), (x, w))
     with pytest.raises(GradientError, match="dw: the sign is wrong"):
@@ -64,7 +64,7 @@ def test_badly_scaled_inputs_raise_no_alarm() -> None:
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
-def test_solves_raise_no_alarm_and_hide_no_error(condition: float) -> None:
+def test_linear_solves_are_judged_correctly(condition: float) -> None:
     def vjp(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> Any:
         db = np.linalg.solve(a.T, dy)
         return -db @ np.linalg.solve(a, b).T, db
@@ -78,7 +78,7 @@ def test_solves_raise_no_alarm_and_hide_no_error(condition: float) -> None:
             gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (1.001 * vjp(dy, a, b)[0], vjp(dy, a, b)[1]), (a, b))
 
 
-def test_a_forward_that_refuses_what_is_outside_its_domain() -> None:
+def test_a_forward_may_raise_outside_its_domain() -> None:
     def logarithm(x: np.ndarray) -> np.ndarray:
         assert (x > 0).all(), "positive"
         return np.log(x)
@@ -114,7 +114,7 @@ def test_an_iteration_that_stops_at_a_tolerance_is_allowed_for() -> None:
 
 
 def test_noise_is_allowed_for_relative_to_the_gradient_or_absolutely() -> None:
-    """The same noise at every call: the derivative is known to a hundredth."""
+    """Noise that is equal in every call: the derivative is known to 1 %."""
     def noisy(x: np.ndarray) -> np.ndarray:
         return np.sin(x) + 1e-4 * np.modf(np.abs(np.real(x)) * 1e7)[0]
 
@@ -137,24 +137,24 @@ def test_unless_a_seed_is_given_it_is_zero(seed: dict[str, int]) -> None:
         assert report.seed == seed.get("seed", 0)
 
 
-def test_noise_between_two_calls_is_no_function(rng: np.random.Generator) -> None:
-    with pytest.raises(GradientError, match="two calls with the same arrays give different results: it is no function"):
+def test_noise_between_two_calls_is_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(GradientError, match="two calls with the same arrays return different results"):
         gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))
 
 
-@pytest.mark.parametrize(("claim", "words"), [
-    (lambda dy, x: None, r"no gradient for the argument x; if it has none, say so: no_gradient=\['x'\]"),
-    (lambda dy, x: {"dx": dy}, "a gradient called 'dx'; gradients go by the arguments: x"),
+@pytest.mark.parametrize(("vjp", "text"), [
+    (lambda dy, x: None, r"no gradient for the argument x; if x has no gradient, pass no_gradient=\['x'\]"),
+    (lambda dy, x: {"dx": dy}, "a gradient called 'dx'; the names must be those of arguments: x"),
     (lambda dy, x: {}, "no gradient for the argument x"),
     (lambda dy, x: dy * (1 + 1j), "dx is complex, but x is real"),
 ], ids=["none", "name", "missing", "complex"])
-def test_a_check_of_nothing_is_no_check(claim: Any, words: str) -> None:
-    with pytest.raises(GradientError, match=words):
-        gradcheck_vjp(lambda x: x * 1.0, claim, (np.arange(3.0),))
+def test_missing_gradients_are_refused(vjp: Any, text: str) -> None:
+    with pytest.raises(GradientError, match=text):
+        gradcheck_vjp(lambda x: x * 1.0, vjp, (np.arange(3.0),))
 
 
 def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[int, int]:
-    """How often the op was called, and how often the report says that it was."""
+    """The number of calls of the op, counted and according to the report."""
     calls = 0
 
     def counting(x: np.ndarray) -> Any:
@@ -166,21 +166,21 @@ def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[i
     return calls, report.calls
 
 
-def uncounted(op: str, width: int, exhaustive: int, witness: str) -> int:
-    """The calls that the report does not count: those for the backward, and for its round-off."""
+def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
+    """The number of calls that the report does not count: for the backward and its round-off."""
     x = np.random.default_rng(width).standard_normal((3, width))
     x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
     forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
-    calls, told = counted(forward, backward, x, exhaustive=exhaustive, witness=witness)
-    assert 0 < told < calls
-    return calls - told
+    calls, reported = counted(forward, backward, x, exhaustive=exhaustive, reference=reference)
+    assert 0 < reported < calls
+    return calls - reported
 
 
-@pytest.mark.parametrize("witness", ["complex", "differences", "both"])
-def test_every_call_that_the_numbers_take_is_counted(witness: str) -> None:
-    """By elements or by directions, for few numbers or for many: what comes on top is always the same."""
-    softmax = {uncounted("softmax", width, exhaustive, witness) for width in (2, 7) for exhaustive in (1, 1000)}
+@pytest.mark.parametrize("reference", ["complex", "differences", "both"])
+def test_all_calls_for_derivatives_are_counted(reference: str) -> None:
+    """By elements or by directions, for small and large arrays: the number of uncounted calls is constant."""
+    softmax = {uncounted("softmax", width, exhaustive, reference) for width in (2, 7) for exhaustive in (1, 1000)}
     assert len(softmax) == 1
-    if witness != "complex":  # which finds no corner
-        assert {uncounted("relu", width, 1, witness) for width in (2, 7)} == softmax
-        assert len({uncounted("relu", width, 1000, witness) for width in (2, 7)}) == 1
+    if reference != "complex":  # the complex step finds no corner
+        assert {uncounted("relu", width, 1, reference) for width in (2, 7)} == softmax
+        assert len({uncounted("relu", width, 1000, reference) for width in (2, 7)}) == 1

@@ -1,4 +1,4 @@
-"""Complex steps give derivatives to the last digits, and say where they cannot be taken."""
+"""Complex steps give derivatives to the last digits; an impossible complex step gives a reason."""
 
 import contextlib
 from typing import Any
@@ -35,26 +35,26 @@ def test_one_element_and_a_direction_through_all_arrays(rng: np.random.Generator
 
 
 @pytest.mark.parametrize("power", [-90, -30, 30, 90])
-def test_no_step_is_too_large_and_none_too_small(power: int) -> None:
+def test_the_size_of_the_complex_step_does_not_matter(power: int) -> None:
     x = np.array([3.0 * 10.0**power])
     step = step_of(lambda x: np.sqrt(1 * x), x=x)
     expected = float(step.dy[0][0] / (2 * np.sqrt(x[0])))
     assert step.along("x", slice(0, 1), np.ones(1))[0] == pytest.approx(expected, rel=1e-14)
 
 
-@pytest.mark.parametrize(("f", "words"), [
+@pytest.mark.parametrize(("f", "text"), [
     (lambda x: np.floor(2 * x), "TypeError"),
     (lambda x: x.astype(np.float32), "ComplexWarning"),
-    (lambda x: np.sqrt(x) if np.isrealobj(x) else np.sqrt(x) + 1, "another result"),
-    (lambda x: x if np.isrealobj(x) else x + 0.5j, "makes complex numbers of real ones"),
-    (lambda x: x[:2] if np.isrealobj(x) else x, "another result"),
+    (lambda x: np.sqrt(x) if np.isrealobj(x) else np.sqrt(x) + 1, "a different result"),
+    (lambda x: x if np.isrealobj(x) else x + 0.5j, "returns complex numbers for real inputs"),
+    (lambda x: x[:2] if np.isrealobj(x) else x, "a different result"),
 ], ids=["floor", "cast", "branch", "imaginary", "shape"])
-def test_where_it_cannot_be_taken_it_says_so(f: Any, words: str) -> None:
-    with pytest.raises(NoComplexStep, match=words):
+def test_an_impossible_complex_step_gives_a_reason(f: Any, text: str) -> None:
+    with pytest.raises(NoComplexStep, match=text):
         step_of(f, x=np.array([1.0, 2.0, 3.0]))
 
 
-def test_the_ops_take_complex_numbers_within_and_nowhere_else(rng: np.random.Generator) -> None:
+def test_ops_take_complex_numbers_only_inside_the_context(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3)) + 0j
     with pytest.raises(TypeError, match="array of floats"):
         na.softmax(x)
@@ -65,7 +65,7 @@ def test_the_ops_take_complex_numbers_within_and_nowhere_else(rng: np.random.Gen
         na.softmax(x)
 
 
-def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differences(rng: np.random.Generator) -> None:
+def test_a_function_that_fails_for_a_complex_step_is_compared_with_differences(rng: np.random.Generator) -> None:
     def f(x: np.ndarray) -> np.ndarray:
         if x.imag.any():
             raise RuntimeError("only real numbers, please")
@@ -73,14 +73,14 @@ def test_a_function_that_takes_a_complex_array_but_no_step_is_judged_by_differen
 
     x = rng.standard_normal((2, 3))
     report = na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,))
-    assert report.arguments["x"].witness == "differences"
+    assert report.arguments["x"].reference == "differences"
     assert "only real numbers" in report.why_not
     with pytest.raises(RuntimeError, match="only real numbers"):
-        na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,), witness="complex")
+        na.gradcheck.gradcheck_vjp(f, lambda dy, x: dy * np.cos(x), (x,), reference="complex")
 
 
 @pytest.mark.parametrize("size", [6, 2000])
-def test_what_the_function_raises_now_and_then_is_its_own(size: int) -> None:
+def test_errors_of_the_function_are_passed_on(size: int) -> None:
     for last in range(1, 24):
         left = [last]
 

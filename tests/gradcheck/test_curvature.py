@@ -1,4 +1,4 @@
-"""The complex step of a backward: it is the Hessian times a direction, and its symmetry tells some mistakes."""
+"""The complex step of a backward is the Hessian times a direction; its symmetry shows some mistakes."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from numpy_attention.models import GPT, GPTConfig
 
 Arrays = dict[str, np.ndarray]
 
-# No difference can see these: weights of 1 - 1e-100, and a slope that jumps.
+# Differences fail for these: weights of 1 - 1e-100, and a slope that jumps.
 SATURATED = {"softmax: scores of 500", "cross_entropy: logits of 1e4"}
 CORNER = {"relu: on the corner"}
 
@@ -33,7 +33,7 @@ def a_direction(problem: Problem, dy: Any, rng: np.random.Generator) -> Arrays:
 
 
 def by_differences(problem: Problem, v: Arrays, dy: Any, h: float) -> Arrays:
-    """The same by Richardson's differences of the backward."""
+    """H v by Richardson's differences of the backward."""
 
     def at(t: float) -> Any:
         moved = {name: x + t * v[name] if name in v else x for name, x in problem.inputs.items()}
@@ -48,7 +48,7 @@ def by_differences(problem: Problem, v: Arrays, dy: Any, h: float) -> Arrays:
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - SATURATED - CORNER))
-def test_it_is_the_difference_of_the_backward(name: str, rng: np.random.Generator) -> None:
+def test_hvp_agrees_with_differences_of_the_backward(name: str, rng: np.random.Generator) -> None:
     problem = CATALOGUE[name].case(1).problem()
     y, _ = problem.run(problem.inputs)
     dy = random_cotangent(y, 1)
@@ -69,7 +69,7 @@ def test_every_entry_of_the_catalogue_is_symmetric(seed: int) -> None:
     assert np.median(list(apart.values())) < 1e-15
 
 
-def test_all_columns_together_are_the_hessian_of_a_plain_function(rng: np.random.Generator) -> None:
+def test_hvp_of_unit_vectors_gives_the_hessian(rng: np.random.Generator) -> None:
     A = rng.standard_normal((4, 4))
     x = rng.standard_normal(4)
 
@@ -84,7 +84,7 @@ def test_all_columns_together_are_the_hessian_of_a_plain_function(rng: np.random
     np.testing.assert_allclose(H, f(x) * (np.outer(g, g) + (A + A.T) / 10), rtol=1e-13)
 
 
-def test_an_op_is_called_as_gradcheck_calls_it_with_options_and_a_dy(rng: np.random.Generator) -> None:
+def test_hvp_of_an_op_takes_options_and_dy(rng: np.random.Generator) -> None:
     x, v, dy = rng.standard_normal((3, 2, 5))
     moved = hvp(ops.softmax, ops.softmax_backward, {"x": x}, {"x": v}, dy=dy, axis=0)["x"]
     again = hvp(ops.softmax, ops.softmax_backward, (x,), (v,), dy=dy, options={"axis": 0})["x"]
@@ -97,7 +97,7 @@ def test_an_op_is_called_as_gradcheck_calls_it_with_options_and_a_dy(rng: np.ran
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_model_of_either_dtype_is_left_as_it_is_and_answers_in_float64(dtype: Any, rng: np.random.Generator) -> None:
+def test_hvp_does_not_change_a_model_and_returns_float64(dtype: Any, rng: np.random.Generator) -> None:
     model, batch = tiny_gpt(rng, dtype)
     before = {name: p.copy() for name, p in model.parameters().items()}
     v = {"head.b": np.ones(5)} if "head.b" in before else {"blocks.0.feed_forward.w_1": np.ones((4, 3))}
@@ -108,7 +108,7 @@ def test_a_model_of_either_dtype_is_left_as_it_is_and_answers_in_float64(dtype: 
     assert all(np.array_equal(p, before[name]) and p.dtype == dtype for name, p in model.parameters().items())
 
 
-def test_dropout_draws_the_same_mask_for_every_direction(rng: np.random.Generator) -> None:
+def test_dropout_draws_one_mask_for_every_direction(rng: np.random.Generator) -> None:
     layer = na.FeedForward(3, 4, rng, "gelu", dropout=0.5, dtype=np.float64)
     x, dy = rng.standard_normal((2, 5, 3))
     v = {"x": rng.standard_normal((5, 3))}
@@ -117,7 +117,7 @@ def test_dropout_draws_the_same_mask_for_every_direction(rng: np.random.Generato
     assert not np.array_equal(first["w_1"], hvp_layer(layer, {"x": x}, v, dy=dy)["w_1"])
 
 
-def test_trees_go_by_the_names_of_their_leaves(rng: np.random.Generator) -> None:
+def test_trees_use_the_names_of_their_leaves(rng: np.random.Generator) -> None:
     class Weights(NamedTuple):
         a: np.ndarray
         b: np.ndarray
@@ -138,10 +138,10 @@ def test_trees_go_by_the_names_of_their_leaves(rng: np.random.Generator) -> None
 
 def test_a_direction_that_does_not_fit_is_refused(rng: np.random.Generator) -> None:
     model, batch = tiny_gpt(rng)
-    with pytest.raises(ValueError, match=r"hvp GPT: v must be by the names of .*, got 'head.z'"):
+    with pytest.raises(ValueError, match=r"hvp GPT: the names in v must be among .*, got 'head.z'"):
         hvp_layer(model, batch, {"head.z": np.ones(3)})
     name, p = next(iter(model.parameters().items()))
-    with pytest.raises(ValueError, match=r"hvp GPT: v\[.*\] must be \(5, 4\), as .* is, got \(4,\)"):
+    with pytest.raises(ValueError, match=r"hvp GPT: v\[.*\] must be \(5, 4\), the shape of .*, got \(4,\)"):
         hvp_layer(model, batch, {name: p[0]})
 
 
@@ -153,23 +153,23 @@ def test_an_output_of_several_numbers_needs_a_dy(rng: np.random.Generator) -> No
         hvp(ops.softmax, ops.softmax_backward, (x,), (x,), dy=np.ones(3))
 
 
-def test_what_complex_numbers_cannot_pass_is_said(rng: np.random.Generator) -> None:
+def test_functions_without_complex_arrays_are_refused(rng: np.random.Generator) -> None:
     x = rng.standard_normal(3)
 
     def f(x: np.ndarray) -> Any:
         return (x * np.floor(x)).sum()
 
-    with pytest.raises(NoComplexStep, match="hvp f: it does not take complex arrays: ufunc 'floor'"):
+    with pytest.raises(NoComplexStep, match="hvp f: it rejects complex arrays: ufunc 'floor'"):
         hvp_vjp(f, lambda dy, x: dy * np.floor(x), (x,), (x,))
-    with pytest.raises(NoComplexStep, match="it does not take complex arrays: Casting complex values to real"):
+    with pytest.raises(NoComplexStep, match="it rejects complex arrays: Casting complex values to real"):
         hvp_vjp(lambda x: (x * x).sum(), lambda dy, x: (2 * dy * x).astype(np.float64), (x,), (x,))
-    with pytest.raises(NoComplexStep, match="dx comes back real"):
+    with pytest.raises(NoComplexStep, match="dx is real"):
         hvp_vjp(lambda x: (x * x).sum(), lambda dy, x: 2 * x.real, (x,), (x,))
-    with pytest.raises(NoComplexStep, match="its numbers are complex"):
+    with pytest.raises(NoComplexStep, match="its arrays are complex already"):
         hvp_vjp(lambda x, w: (x * w).real.sum(), lambda dy, x, w: (dy * w.real, dy * x), (x, 1j * x), (x,))
 
 
-def test_outside_our_ops_still_refuse_complex_arrays(rng: np.random.Generator) -> None:
+def test_ops_refuse_complex_arrays_after_hvp(rng: np.random.Generator) -> None:
     model, batch = tiny_gpt(rng)
     hvp_layer(model, batch, {})
     with pytest.raises(TypeError, match="softmax: x must be an array of floats, got complex128"):

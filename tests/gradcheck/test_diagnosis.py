@@ -1,4 +1,4 @@
-"""The diagnosis names a sign, a factor, a transpose or a term, and takes the most telling of all that is found."""
+"""The diagnosis names a sign, a factor, a transpose or a term; of several findings it takes the most specific."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_
 from numpy_attention.gradcheck.diagnosis import diagnose
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.layers import Embedding, LayerNorm, Linear
-from tests.gradcheck.planted import caught, spoilt, times
+from tests.gradcheck.planted import caught, times, with_mistake
 
 
 def test_only_the_last_row(rng: np.random.Generator) -> None:
     x = rng.standard_normal((4, 5))
     factors = np.concatenate([np.ones((3, 5)), np.exp(rng.standard_normal((1, 5)))])
-    message, report = caught(ops.softmax, spoilt(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
+    message, report = caught(ops.softmax, with_mistake(ops.softmax_backward, lambda dx: dx * factors), {"x": x})
     assert report.arguments["x"].worst[0] == 3
-    assert "only the last along axis 0" in message
-    assert "stop one short" in message
+    assert "only the last place along axis 0" in message
+    assert "end one place early" in message
 
 
 def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None:
@@ -32,7 +32,7 @@ def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None
         gradcheck_layer(Forgetful(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
 
 
-def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Generator) -> None:
+def test_exchanged_gradients_are_recognized(rng: np.random.Generator) -> None:
     q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
 
     def backward(dy: np.ndarray, cache: Any) -> Any:
@@ -45,7 +45,7 @@ def test_two_gradients_under_each_others_name_are_exchanged(rng: np.random.Gener
 
 
 @pytest.mark.parametrize("error", [5e-6, 1e-4])
-def test_gradients_that_only_resemble_each_others_are_not_called_exchanged(
+def test_similar_gradients_are_not_called_exchanged(
     error: float, rng: np.random.Generator
 ) -> None:
     q, k, v = (rng.standard_normal((4, 3)) for _ in range(3))
@@ -59,30 +59,30 @@ def test_gradients_that_only_resemble_each_others_are_not_called_exchanged(
     assert "exchanged" not in message
 
 
-def test_an_input_beside_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
+def test_a_wrong_input_with_right_parameters_has_lost_a_path(rng: np.random.Generator) -> None:
     class Uneven(LayerNorm):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
             return dx * np.linspace(1, 2, dx.size).reshape(dx.shape), grads
 
-    with pytest.raises(GradientError, match=r"every parameter's gradient is right, only dx is wrong"):
+    with pytest.raises(GradientError, match=r"the gradients of all parameters are right, only dx is wrong"):
         gradcheck_layer(Uneven(5, dtype=np.float64), {"x": rng.standard_normal((2, 3, 5))})
 
 
-def test_the_first_of_two_outputs_ignored_is_not_called_a_mean(rng: np.random.Generator) -> None:
+def test_an_ignored_output_is_not_called_a_mean(rng: np.random.Generator) -> None:
     def vjp(dy: Any, x: np.ndarray) -> np.ndarray:
         return np.asarray(2 * x * dy[1])
 
     with pytest.raises(GradientError) as failure:
         gradcheck_vjp(lambda x: (x.sum(0), x * x), vjp, (rng.standard_normal((4, 3)),))
-    assert "dx takes nothing from dy of output 0 (of 2, counted from 0)" in str(failure.value)
+    assert "dx ignores dy of output 0 (of 2, counted from 0)" in str(failure.value)
     assert "mean" not in str(failure.value)
 
 
-def test_a_sum_that_is_not_reversed_is_told_to_run_from_the_other_end(rng: np.random.Generator) -> None:
+def test_a_sum_that_is_not_reversed_is_recognized(rng: np.random.Generator) -> None:
     with pytest.raises(GradientError, match="the sum from the other end"):
         gradcheck_vjp(np.cumsum, lambda dy, x: np.cumsum(dy), (rng.standard_normal(6),))
-    with pytest.raises(GradientError, match="runs the wrong way along axis 1 of x"):
+    with pytest.raises(GradientError, match="runs in the wrong direction along axis 1 of x"):
         gradcheck_vjp(
             lambda x: np.cumsum(np.sin(x), axis=1), lambda dy, x: np.cumsum(dy, axis=1) * np.cos(x),
             (rng.standard_normal((3, 6)),)
@@ -113,7 +113,7 @@ def test_the_diagnosis_takes_few_calls(rng: np.random.Generator, monkeypatch: py
         gradcheck_vjp(f, vjp, (rng.standard_normal((3, 4)), rng.standard_normal((4, 5))))
     report = failure.value.report
     assert report is not None
-    assert "dw is wrong by no simple rule" in report.diagnosis or "dw is wrong in" in report.diagnosis
+    assert "dw is wrong by no simple rule" in report.diagnosis or "dw is wrong only in" in report.diagnosis
     assert 0 < calls - before < 100
 
 
@@ -122,57 +122,57 @@ def uneven(grad: np.ndarray) -> np.ndarray:
     return grad * np.linspace(1, 2, grad.size).reshape(grad.shape)
 
 
-OF_ONE = "all other gradients are right: the mistake stands where "
-OF_AN_INPUT = "every parameter's gradient is right"
+OF_ONE = "all other gradients are right: the mistake is in the step that computes "
+OF_AN_INPUT = "the gradients of all parameters are right"
 
 
-def told_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
-    """The diagnosis of a Linear with some of dx, dw, db wrong."""
+def diagnosis_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> str:
+    """The diagnosis of a Linear layer in which some of dx, dw, db are wrong."""
 
-    class Slipped(Linear):
+    class Mistaken(Linear):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
             grads = {name: uneven(grad) if name in wrong else grad for name, grad in grads.items()}
             return uneven(dx) if "x" in wrong else dx, grads
 
     with pytest.raises(GradientError) as failure:
-        gradcheck_layer(Slipped(3, 4, rng, bias, np.float64), {"x": rng.standard_normal((4, 3))})
+        gradcheck_layer(Mistaken(3, 4, rng, bias, np.float64), {"x": rng.standard_normal((4, 3))})
     assert failure.value.report is not None
     return failure.value.report.diagnosis
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_only_wrong_gradient_of_a_layer_is_put_together_wrongly(bias: bool, rng: np.random.Generator) -> None:
-    said = told_of_a_layer("w", bias, rng)
-    assert OF_ONE + "dw is put together" in said
-    assert OF_AN_INPUT not in said
+def test_the_only_wrong_gradient_of_a_layer_is_named(bias: bool, rng: np.random.Generator) -> None:
+    message = diagnosis_of_a_layer("w", bias, rng)
+    assert OF_ONE + "dw" in message
+    assert OF_AN_INPUT not in message
 
 
-def test_of_several_wrong_gradients_no_place_is_named(rng: np.random.Generator) -> None:
-    said = told_of_a_layer("w, b", True, rng)
-    assert OF_ONE not in said
-    assert OF_AN_INPUT not in said
+def test_several_wrong_gradients_of_a_layer_get_no_common_diagnosis(rng: np.random.Generator) -> None:
+    message = diagnosis_of_a_layer("w, b", True, rng)
+    assert OF_ONE not in message
+    assert OF_AN_INPUT not in message
 
 
 @pytest.mark.parametrize("wrong", ["x, w", "x, w, b"])
-def test_an_input_beside_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
-    said = told_of_a_layer(wrong, True, rng)
-    assert OF_AN_INPUT not in said
-    assert OF_ONE not in said
+def test_a_wrong_input_with_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
+    message = diagnosis_of_a_layer(wrong, True, rng)
+    assert OF_AN_INPUT not in message
+    assert OF_ONE not in message
 
 
-def test_the_only_gradient_of_a_layer_has_no_others_that_are_right(rng: np.random.Generator) -> None:
-    class Slipped(Embedding):
+def test_a_layer_with_one_gradient_has_no_other_right_gradients(rng: np.random.Generator) -> None:
+    class Mistaken(Embedding):
         def backward(self, dy: np.ndarray, cache: Any) -> Any:
             dx, grads = super().backward(dy, cache)
             return dx, {name: uneven(grad) for name, grad in grads.items()}
 
     with pytest.raises(GradientError, match="dtable is wrong") as failure:
-        gradcheck_layer(Slipped(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
+        gradcheck_layer(Mistaken(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
     assert OF_ONE not in str(failure.value)
 
 
-def test_of_an_op_that_has_no_parameters_no_guess_of_a_layer_is_made(rng: np.random.Generator) -> None:
+def test_an_op_without_parameters_gets_no_diagnosis_of_a_layer(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
         return dy @ w.T, uneven(x.T @ dy)
 
@@ -190,7 +190,7 @@ def test_sign(rng: np.random.Generator) -> None:
 
 def test_transposed_square_matrix(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((2, 4)), rng.standard_normal((4, 4))
-    message, report = caught(ops.linear, spoilt(ops.linear_backward, lambda dw: dw.T, 1), {"x": x, "w": w})
+    message, report = caught(ops.linear, with_mistake(ops.linear_backward, lambda dw: dw.T, 1), {"x": x, "w": w})
     assert [argument.symbol for argument in report.arguments.values() if argument.wrong.any()] == ["dw"]
     assert "dw: transposed" in message
 
@@ -203,13 +203,13 @@ def test_factor_two(rng: np.random.Generator) -> None:
 
 def test_mean_in_place_of_the_batch_sum(rng: np.random.Generator) -> None:
     x, w, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 5)), rng.standard_normal(5)
-    message, _ = caught(ops.linear, spoilt(ops.linear_backward, times(1 / 3), 2), {"x": x, "w": w, "b": b})
+    message, _ = caught(ops.linear, with_mistake(ops.linear_backward, times(1 / 3), 2), {"x": x, "w": w, "b": b})
     assert "divided by 3 (axis 0 of x) once too often" in message
 
 
 def test_the_softmax_without_its_sum(rng: np.random.Generator) -> None:
     message, _ = caught(ops.softmax, lambda dy, cache: dy * cache.y, {"x": rng.standard_normal((3, 5))})
-    assert "`- sum(dy * w)` go missing" in message
+    assert "is the softmax's `- sum(dy * w)` missing" in message
 
 
 def test_the_softmax_with_an_unweighted_sum(rng: np.random.Generator) -> None:
@@ -232,15 +232,15 @@ def test_a_factor_of_each_row(rng: np.random.Generator) -> None:
 
     inputs = {"x": rng.standard_normal((4, 5)), "gamma": rng.standard_normal(5), "beta": rng.standard_normal(5)}
     message, _ = caught(ops.layer_norm, backward, inputs)
-    assert "every row along axis 1 has the right direction and another length" in message
+    assert "every row along axis 1 has the right direction and a wrong length" in message
 
 
-def test_a_mean_over_places_that_do_not_count(rng: np.random.Generator) -> None:
+def test_a_mean_over_ignored_places(rng: np.random.Generator) -> None:
     inputs = {"logits": rng.standard_normal((7, 4)), "targets": np.array([0, 3, -100, 2, 1, 1, 0])}
     message, _ = caught(
         ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(dy, cache) * (6 / 7), inputs, ignore_index=-100
     )
-    assert "a mean over all 7 of targets, where only 6 count?" in message
+    assert "a mean over all 7 of targets, but only 6 count?" in message
 
 
 def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
@@ -248,7 +248,7 @@ def test_a_single_dy_left_out(rng: np.random.Generator) -> None:
     message, _ = caught(
         ops.cross_entropy, lambda dy, cache: ops.cross_entropy_backward(np.ones_like(dy), cache), inputs,
     )
-    assert "dy itself, a single number here, is left out" in message
+    assert "dy, a single number here, is left out" in message
 
 
 def test_the_variance_path_of_a_norm(rng: np.random.Generator) -> None:
@@ -267,12 +267,12 @@ def test_the_variance_path_of_a_norm(rng: np.random.Generator) -> None:
 
 def test_the_scale_left_out(rng: np.random.Generator) -> None:
     q, k, v = rng.standard_normal((3, 4)), rng.standard_normal((5, 4)), rng.standard_normal((5, 6))
-    wrong = spoilt(ops.scaled_dot_product_attention_backward, times(2.0), 1)  # d_k = 4, so 1/scale is 2
+    wrong = with_mistake(ops.scaled_dot_product_attention_backward, times(2.0), 1)  # d_k = 4, so 1/scale is 2
     message, report = caught(ops.scaled_dot_product_attention, wrong, {"q": q, "k": k, "v": v})
     assert report.arguments["k"].wrong.any()
     assert not report.arguments["q"].wrong.any()
     assert "constant factor 2" in message
-    message, _ = caught(ops.scaled_dot_product_attention, spoilt(wrong, times(0.3), 0), (q, k, v), scale=0.3)
+    message, _ = caught(ops.scaled_dot_product_attention, with_mistake(wrong, times(0.3), 0), (q, k, v), scale=0.3)
     assert "scale is applied once too often" in message
 
 
@@ -289,7 +289,7 @@ def test_a_reshape_without_its_transpose(rng: np.random.Generator) -> None:
     assert "a reshape without its transpose" in message
 
 
-def test_the_gelu_with_the_other_forms_gradient(rng: np.random.Generator) -> None:
+def test_the_gradient_of_the_other_form_of_gelu(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     other = ops.gelu(x, approximate="none")[1]
     message, _ = caught(ops.gelu, lambda dy, cache: ops.gelu_backward(dy, other), {"x": x})
@@ -305,7 +305,7 @@ def test_a_gradient_at_ignored_places(rng: np.random.Generator) -> None:
 
     message, report = caught(ops.cross_entropy, backward, {"logits": logits, "targets": targets})
     assert np.array_equal(report.arguments["logits"].wrong.all(-1), targets == -100)
-    assert "what is hidden or ignored still gets a gradient" in message
+    assert "hidden or ignored elements still get a gradient" in message
 
 
 def f(z: np.ndarray, x: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""After a failure the backward and the differences can be asked again."""
+"""After a failed check, backward and differences can be computed again."""
 
 import numpy as np
 
@@ -17,11 +17,11 @@ def evidence_of_softmax(x: np.ndarray) -> Evidence:
     return Evidence(problem, problem.inputs, scalar, Report("softmax", {}, 0, 0))
 
 
-def test_the_backward_answers_another_dy(rng: np.random.Generator) -> None:
+def test_evidence_runs_the_backward_with_another_dy(rng: np.random.Generator) -> None:
     evidence = evidence_of_softmax(rng.standard_normal((2, 3)))
     alone = evidence.gradients()["x"]
     assert alone is not None
-    assert np.allclose(alone, 0.0, atol=1e-15)  # rows sum to one, whatever x is
+    assert np.allclose(alone, 0.0, atol=1e-15)  # rows sum to one for every x
     dy = (np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),)
     other = evidence.gradients(dy)["x"]
     assert other is not None
@@ -29,7 +29,7 @@ def test_the_backward_answers_another_dy(rng: np.random.Generator) -> None:
     assert not np.any(other[1])
 
 
-def test_an_output_moves_only_with_what_it_depends_on(rng: np.random.Generator) -> None:
+def test_evidence_finds_arguments_that_an_output_depends_on(rng: np.random.Generator) -> None:
     evidence = evidence_of_softmax(rng.standard_normal((2, 3)))
     first_row = (np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),)
     v = rng.standard_normal((2, 3))
@@ -38,7 +38,7 @@ def test_an_output_moves_only_with_what_it_depends_on(rng: np.random.Generator) 
     assert evidence.wrong == []
 
 
-def test_an_output_that_moves_by_its_eighth_digit_moves() -> None:
+def test_evidence_finds_a_change_in_the_eighth_digit() -> None:
     inputs = {"x": np.array([1.0, -2.0])}
     problem = OpProblem(lambda x: (1 + 1e-8 * x, x), lambda dy, x: 1e-8 * dy, inputs, {})
     y, _ = problem.run(problem.inputs)
@@ -47,7 +47,7 @@ def test_an_output_that_moves_by_its_eighth_digit_moves() -> None:
     assert not evidence.moves("x", (np.array([1.0, 0.0]),), np.array([0.0, 1.0]))
 
 
-def test_at_other_arrays_a_backward_may_be_right_or_wrong_or_tell_nothing(rng: np.random.Generator) -> None:
+def test_evidence_tests_a_backward_at_other_arrays(rng: np.random.Generator) -> None:
     def op(x: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         return np.sin(x) * t, (x, t)
 
@@ -63,10 +63,10 @@ def test_at_other_arrays_a_backward_may_be_right_or_wrong_or_tell_nothing(rng: n
     assert not evidence.right_at(["x"], inputs)
     assert evidence.right_at(["t"], inputs)
     assert evidence.right_at(["x"], {**inputs, "t": np.ones(5)})
-    assert not evidence.right_at(["x"], {"x": np.full(5, np.pi / 2), "t": np.ones(5)})  # where nothing moves
+    assert not evidence.right_at(["x"], {"x": np.full(5, np.pi / 2), "t": np.ones(5)})  # zero derivative
 
 
-def test_claim_and_difference_disagree_along_a_direction(rng: np.random.Generator) -> None:
+def test_evidence_compares_gradient_and_difference_along_a_direction(rng: np.random.Generator) -> None:
     inputs = {"x": rng.standard_normal(4)}
     problem = OpProblem(lambda x: (np.sin(x), x), lambda dy, x: 2 * dy * np.cos(x), inputs, {})
     y, _ = problem.run(problem.inputs)

@@ -1,7 +1,7 @@
-"""A backward that is right only where nothing is masked, repeated or scaled: the diagnosis says what it left out.
+"""A backward that is right only without a mask, repeats or a scale: the diagnosis names the missing part.
 
-So it does for a backward that is right at ones or at a symmetric matrix, with a control against chance; and for one
-that ignores part of dy, or mixes what the forward keeps apart.
+The same for a backward that is right at ones or at a symmetric matrix, with a control against chance; and for a
+backward that ignores part of dy, or mixes places that the forward does not mix.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import gradcheck
-from tests.gradcheck.planted import caught, told
+from tests.gradcheck.planted import caught, diagnosis_of
 
 
 def leaking(dy: np.ndarray, cache: Any) -> Any:
-    """The gradient of an attention that was never masked: the forward's mask is forgotten."""
+    """The gradient of attention without the mask of the forward."""
     scores = cache.scale * cache.q @ cache.k.swapaxes(-1, -2)
     weights = ops.softmax(scores)[0]
     return ops.scaled_dot_product_attention_backward(dy, cache._replace(weights=weights, dropped=weights))
@@ -27,7 +27,7 @@ def test_mask_leak(rng: np.random.Generator) -> None:
     mask[0, 1] = False
     message, report = caught(ops.scaled_dot_product_attention, leaking, {"q": q, "k": k, "v": v, "mask": mask})
     assert report.arguments["q"].wrong.any()
-    assert "leaks through what mask hides" in message
+    assert "leaks through elements that mask hides" in message
 
 
 def test_right_at_gamma_of_one_only(rng: np.random.Generator) -> None:
@@ -55,7 +55,7 @@ def test_only_repeated_ids(rng: np.random.Generator) -> None:
     gradcheck(ops.embedding, backward, {"ids": np.array([4, 1, 2]), "table": table})
     message, report = caught(ops.embedding, backward, {"ids": np.array([4, 1, 4, 2]), "table": table})
     assert np.flatnonzero(report.arguments["table"].wrong.any(axis=1)).tolist() == [4]
-    assert "rows of repeated ids get only one of their contributions" in message
+    assert "a row for repeated ids must get the sum of all contributions" in message
     assert "np.add.at" in message
 
 
@@ -74,19 +74,19 @@ def test_a_mean_over_repeated_ids_is_not_called_a_lost_term(rng: np.random.Gener
         assert "only one of their contributions" not in message
 
 
-def test_a_backward_that_forgets_dy(rng: np.random.Generator) -> None:
+def test_a_backward_that_ignores_dy(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     message, _ = caught(lambda x: (np.sin(x), x), lambda dy, x: np.cos(x), {"x": x})
     assert "does not depend on dy" in message
 
 
-def test_a_rotation_turned_forward_again(rng: np.random.Generator) -> None:
+def test_a_rotation_by_the_angle_of_the_forward(rng: np.random.Generator) -> None:
     inputs = {"x": rng.standard_normal((2, 3, 6)), "positions": np.array([4, 0, 9])}
     message, _ = caught(ops.rotary, lambda dy, cache: ops.rotary(dy, inputs["positions"])[0], inputs)
     assert "dx is the forward applied to dy" in message
 
 
-def test_the_straight_paths_of_two_residuals_left_out(rng: np.random.Generator) -> None:
+def test_missing_residual_paths(rng: np.random.Generator) -> None:
     gamma, beta = rng.standard_normal((2, 5))
 
     def forward(x: np.ndarray) -> Any:
@@ -101,11 +101,11 @@ def test_the_straight_paths_of_two_residuals_left_out(rng: np.random.Generator) 
         return dh + dx
 
     message, _ = caught(forward, branches, (rng.standard_normal((3, 5)),))
-    assert "is dy left out, the straight path of a residual?" in message
+    assert "is the residual path, the term dy, missing?" in message
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_a_gradient_behind_a_softmax_must_sum_to_zero_at_any_scale(scale: float, rng: np.random.Generator) -> None:
+def test_a_gradient_at_the_input_of_a_softmax_must_sum_to_zero(scale: float, rng: np.random.Generator) -> None:
     v = scale * rng.standard_normal((5, 2))
 
     def backward(dy: np.ndarray, cache: Any) -> np.ndarray:
@@ -116,7 +116,7 @@ def test_a_gradient_behind_a_softmax_must_sum_to_zero_at_any_scale(scale: float,
         return weights @ v, cache
 
     message, _ = caught(attend, backward, {"x": rng.standard_normal((3, 5))})
-    assert "dx must sum to zero along axis 1, as behind every softmax, and does not" in message
+    assert "dx must sum to zero along axis 1, as at the input of every softmax, but does not" in message
 
 
 def test_a_backward_that_uses_dy_twice(rng: np.random.Generator) -> None:
@@ -125,13 +125,13 @@ def test_a_backward_that_uses_dy_twice(rng: np.random.Generator) -> None:
     assert "grows with the square of dy" in message
 
 
-def test_an_option_that_the_backward_forgets(rng: np.random.Generator) -> None:
+def test_an_option_that_the_backward_ignores(rng: np.random.Generator) -> None:
     def power(x: np.ndarray, n: int = 2) -> Any:
         return x**n, x
 
     inputs = {"x": np.abs(rng.standard_normal((3, 4)))}
     message, _ = caught(power, lambda dy, x: dy * 2 * x, inputs, n=3)
-    assert "right without the option n: does the backward forget n=3?" in message
+    assert "right without the option n: does the backward ignore n=3?" in message
 
 
 def test_a_vector_of_ones_is_named_only_if_other_constants_are_not_right(rng: np.random.Generator) -> None:
@@ -144,11 +144,11 @@ def test_a_vector_of_ones_is_named_only_if_other_constants_are_not_right(rng: np
         sums = np.flip(np.cumsum(np.flip(dy * t, 1), 1), 1)
         return sums * np.cos(x), (dy * np.cumsum(np.sin(x) * t, axis=1) + sums * np.sin(x)).sum(0)
 
-    words = told(scaled, missing, x, t)
-    assert "t is left out" in words or "right when t is all ones, and not when it is all 1.37" in words
+    diagnosis = diagnosis_of(scaled, missing, x, t)
+    assert "t is left out" in diagnosis or "right when t is all ones, wrong when it is all 1.37" in diagnosis
 
 
-def test_a_vector_that_is_right_at_every_constant_comes_in_at_the_wrong_place(rng: np.random.Generator) -> None:
+def test_a_vector_applied_at_the_wrong_place(rng: np.random.Generator) -> None:
     def after(x: np.ndarray, t: np.ndarray) -> np.ndarray:
         return np.asarray(np.tanh(np.cumsum(x, axis=1)) * t)
 
@@ -157,18 +157,18 @@ def test_a_vector_that_is_right_at_every_constant_comes_in_at_the_wrong_place(rn
         inner = np.flip(np.cumsum(np.flip(dy * (1 - y * y), 1), 1), 1)
         return inner * t, (dy * y).sum(0)
 
-    words = told(after, before, rng.standard_normal((3, 5)), rng.standard_normal(5))
-    assert "right when t is the same everywhere, wrong when it is not: t comes in at the wrong place" in words
+    diagnosis = diagnosis_of(after, before, rng.standard_normal((3, 5)), rng.standard_normal(5))
+    assert "right when t has one value everywhere, else wrong: t is applied at the wrong place" in diagnosis
 
 
-def test_nothing_is_said_of_ones_where_the_mistake_is_at_a_branch(rng: np.random.Generator) -> None:
+def test_a_wrong_branch_is_not_explained_by_ones(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.asarray(dy * 2 * x * np.where(x < 0, np.sin(7 * x), 1))
 
-    assert "all ones" not in told(lambda x: x * x, vjp, rng.standard_normal(9))
+    assert "all ones" not in diagnosis_of(lambda x: x * x, vjp, rng.standard_normal(9))
 
 
-def test_a_transpose_that_is_missing_within_a_function(rng: np.random.Generator) -> None:
+def test_a_missing_transpose_inside_a_function(rng: np.random.Generator) -> None:
     def f(x: np.ndarray, w: np.ndarray) -> np.ndarray:
         return np.asarray(np.tanh(x @ w))
 
@@ -176,8 +176,8 @@ def test_a_transpose_that_is_missing_within_a_function(rng: np.random.Generator)
         d = dy * (1 - np.tanh(x @ w) ** 2)
         return d @ w, x.T @ d
 
-    words = told(f, vjp, rng.standard_normal((3, 4)), rng.standard_normal((4, 4)))
-    assert "right when w is symmetric, wrong when it is not: a transpose of w is missing" in words
+    diagnosis = diagnosis_of(f, vjp, rng.standard_normal((3, 4)), rng.standard_normal((4, 4)))
+    assert "right when w is symmetric, else wrong: is a transpose of w missing" in diagnosis
 
 
 def test_a_kernel_that_is_not_reversed(rng: np.random.Generator) -> None:
@@ -190,11 +190,11 @@ def test_a_kernel_that_is_not_reversed(rng: np.random.Generator) -> None:
             dx[:, j:j + 6] += k[2 - j] * dy
         return dx, np.stack([(dy * x[:, j:j + 6]).sum() for j in range(3)])
 
-    words = told(f, vjp, rng.standard_normal((2, 8)), rng.standard_normal(3))
-    assert "right when k reads the same in both directions along axis 0" in words
+    diagnosis = diagnosis_of(f, vjp, rng.standard_normal((2, 8)), rng.standard_normal(3))
+    assert "right when k is the same forwards and backwards along axis 0" in diagnosis
 
 
-def test_a_mask_that_is_upside_down_in_the_backward(rng: np.random.Generator) -> None:
+def test_a_mask_that_is_inverted_in_the_backward(rng: np.random.Generator) -> None:
     keep = rng.random((3, 5)) < 0.5
 
     def f(x: np.ndarray, keep: np.ndarray) -> np.ndarray:
@@ -203,11 +203,11 @@ def test_a_mask_that_is_upside_down_in_the_backward(rng: np.random.Generator) ->
     def upside_down(dy: np.ndarray, x: np.ndarray, keep: np.ndarray) -> np.ndarray:
         return np.where(keep, 0.0, dy * np.cos(x))
 
-    said = told(f, upside_down, rng.standard_normal((3, 5)), keep)
-    assert "right with ~keep in the place of keep: the backward takes keep the other way round" in said
+    message = diagnosis_of(f, upside_down, rng.standard_normal((3, 5)), keep)
+    assert "right with ~keep in place of keep: the backward inverts keep" in message
 
 
-def test_a_mask_that_hides_a_term_that_it_does_not_hide_in_the_function(rng: np.random.Generator) -> None:
+def test_a_mask_that_hides_a_term_only_in_the_backward(rng: np.random.Generator) -> None:
     keep = rng.random((3, 5)) < 0.5
 
     def f(x: np.ndarray, add: np.ndarray, keep: np.ndarray) -> np.ndarray:
@@ -216,8 +216,8 @@ def test_a_mask_that_hides_a_term_that_it_does_not_hide_in_the_function(rng: np.
     def too_much(dy: np.ndarray, x: np.ndarray, add: np.ndarray, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.where(keep, dy, 0.0), np.where(keep, dy * np.cos(add), 0.0)
 
-    said = told(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
-    assert "the backward gives zero where keep hides, and there it must not be zero" in said
+    message = diagnosis_of(f, too_much, *rng.standard_normal((2, 3, 5)), keep)
+    assert "the backward returns zero where keep is False, but the gradient is not zero there" in message
 
 
 @pytest.mark.parametrize(("row", "word"), [(-1, "last"), (0, "first")])
@@ -233,7 +233,7 @@ def test_missing_batch_sum_that_keeps_one_row(rng: np.random.Generator, row: int
     assert f"uses only the {word} row of dy" in message
 
 
-def test_the_last_of_three_uses_alone(rng: np.random.Generator) -> None:
+def test_only_the_last_of_three_uses(rng: np.random.Generator) -> None:
     def forward(x: np.ndarray, w: np.ndarray) -> Any:
         return (x @ w, x @ w**2, x @ w**3), (x, w)
 
@@ -244,10 +244,10 @@ def test_the_last_of_three_uses_alone(rng: np.random.Generator) -> None:
     inputs = {"x": rng.standard_normal((4, 3)), "w": rng.standard_normal((3, 2))}
     message, report = caught(forward, backward, inputs)
     assert not report.arguments["w"].wrong.any()
-    assert "dx takes nothing from dy of outputs 0, 1 (of 3, counted from 0)" in message
+    assert "dx ignores dy of outputs 0, 1 (of 3, counted from 0)" in message
 
 
-def test_places_that_only_the_backward_mixes_and_places_that_only_the_forward_mixes(rng: np.random.Generator) -> None:
+def test_places_that_only_backward_or_only_forward_mixes(rng: np.random.Generator) -> None:
     def rows(x: np.ndarray) -> Any:
         y, cache = ops.softmax(x, axis=-1)
         return y, cache
@@ -256,7 +256,7 @@ def test_places_that_only_the_backward_mixes_and_places_that_only_the_forward_mi
         return np.asarray(cache.y * (dy - (dy * cache.y).sum(axis=0, keepdims=True)))
 
     message, _ = caught(rows, columns, {"x": rng.standard_normal((3, 4))})
-    assert "the backward mixes the places along axis 0 of x, which the forward keeps apart" in message
+    assert "the backward mixes the places along axis 0 of x, but the forward does not" in message
 
     def centred(x: np.ndarray) -> Any:
         return x * x.mean(axis=1, keepdims=True), x
@@ -265,7 +265,7 @@ def test_places_that_only_the_backward_mixes_and_places_that_only_the_forward_mi
         return np.asarray(dy * x.mean(axis=1, keepdims=True) * (1 + np.sin(x)))
 
     message, _ = caught(centred, apart, {"x": rng.standard_normal((3, 4))})
-    assert "the forward mixes the places along axis 1 of x, the backward keeps them apart" in message
+    assert "the forward mixes the places along axis 1 of x, but the backward does not" in message
 
 
 def test_a_sum_over_part_of_an_axis(rng: np.random.Generator) -> None:
@@ -276,24 +276,24 @@ def test_a_sum_over_part_of_an_axis(rng: np.random.Generator) -> None:
         return dy, dy[[0, 2]].sum(axis=0)
 
     message, _ = caught(shared, backward, {"x": rng.standard_normal((4, 3)), "b": rng.standard_normal(3)})
-    assert "db takes nothing from places 1, 3 along axis 0 of dy" in message
+    assert "db ignores places 1, 3 along axis 0 of dy" in message
 
 
 @pytest.mark.parametrize("rows", [1, 20])
-def test_axes_of_one_place_or_of_many_do_not_hide_the_next(rows: int, rng: np.random.Generator) -> None:
+def test_very_short_and_very_long_axes_are_skipped(rows: int, rng: np.random.Generator) -> None:
     def backward(dy: np.ndarray, x: np.ndarray) -> Any:
         return dy, dy[:, [0, 2]].sum(axis=(0, 1))
 
     inputs = {"x": rng.standard_normal((rows, 4, 3)), "b": rng.standard_normal(3)}
     message, _ = caught(lambda x, b: (x + b, x), backward, inputs)
-    assert "db takes nothing from places 1, 3 along axis 1 of dy" in message
+    assert "db ignores places 1, 3 along axis 1 of dy" in message
 
 
-def test_the_second_of_two_wrong_gradients_alone_is_deaf(rng: np.random.Generator) -> None:
+def test_only_the_second_of_two_wrong_gradients_ignores_places(rng: np.random.Generator) -> None:
     def backward(dy: np.ndarray, x: np.ndarray) -> Any:
         return dy, dy.sum(axis=0) * [1.1, 0.7, 1.9], dy[[0, 2]].sum(axis=0)
 
     inputs = {"x": rng.standard_normal((4, 3)), "a": rng.standard_normal(3), "b": rng.standard_normal(3)}
     message, _ = caught(lambda x, a, b: (x + a + b, x), backward, inputs)
-    assert "db takes nothing from places 1, 3 along axis 0 of dy" in message
+    assert "db ignores places 1, 3 along axis 0 of dy" in message
     assert "da takes nothing" not in message

@@ -1,4 +1,4 @@
-"""L along a line: moves what it should, and puts everything back; differences along it estimate their own error."""
+"""L along a line: moves the right elements, and restores them; differences along a line estimate their error."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def squares(x: np.ndarray) -> Scalar:
     return Scalar(lambda: (x * x,), (x * x,), (np.ones(x.shape),))
 
 
-def test_the_change_is_that_of_the_weighted_sum_of_the_outputs() -> None:
+def test_a_line_returns_the_change_of_the_weighted_sum() -> None:
     x, dy = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, -1.0], [0.5, 2.0]])
     line = Scalar(lambda: (x * x,), (x * x,), (dy,)).line(x, slice(1, 3), np.array([1.0, 10.0]))
     moved = x + 0.1 * np.array([[0.0, 1.0], [10.0, 0.0]])
@@ -34,7 +34,7 @@ def test_the_change_is_that_of_the_weighted_sum_of_the_outputs() -> None:
     assert line.calls == 1
 
 
-def test_the_array_is_put_back_and_a_strided_one_refused() -> None:
+def test_a_line_restores_the_array_and_refuses_strides() -> None:
     x = np.array([1.0, 2.0])
     line = squares(x).line(x, slice(0, 2), np.ones(2))
     line(0.5)
@@ -43,7 +43,7 @@ def test_the_array_is_put_back_and_a_strided_one_refused() -> None:
         squares(x).line(np.ones((4, 4))[::2, ::2], slice(0, 1), np.ones(1))
 
 
-def test_where_the_function_stops_it_is_nan_and_the_array_is_put_back() -> None:
+def test_a_line_is_nan_outside_the_domain() -> None:
     x = np.array([1.0, 2.0])
 
     def stops() -> tuple[np.ndarray, ...]:
@@ -54,7 +54,7 @@ def test_where_the_function_stops_it_is_nan_and_the_array_is_put_back() -> None:
     assert x.tolist() == [1.0, 2.0]
 
 
-def test_several_outputs_count_and_those_that_stay_still_bring_no_change() -> None:
+def test_several_outputs_are_summed() -> None:
     x = np.array([0.5])
     still = np.array([1e9])
     scalar = Scalar(lambda: (x * 2, still.copy()), (x * 2, still), (np.array([3.0]), np.array([7.0])))
@@ -63,7 +63,7 @@ def test_several_outputs_count_and_those_that_stay_still_bring_no_change() -> No
     assert scalar.noise == pytest.approx(EPS * 7e9)
 
 
-def test_a_line_runs_through_several_arrays_at_once() -> None:
+def test_a_line_moves_several_arrays_at_once() -> None:
     x, w = np.array([1.0, 2.0]), np.array([[3.0]])
     scalar = Scalar(lambda: (x * w[0],), (x * w[0],), (np.ones(2),))
     line = scalar.through([x, w], [np.array([1.0, -1.0]), np.array([[2.0]])])
@@ -71,21 +71,21 @@ def test_a_line_runs_through_several_arrays_at_once() -> None:
     assert (x.tolist(), w.tolist()) == ([1.0, 2.0], [[3.0]])
 
 
-def test_outputs_in_float32_bring_their_own_last_bits() -> None:
+def test_outputs_in_float32_have_the_round_off_of_float32() -> None:
     x = np.array([0.5])
     y = (x * 2).astype(np.float32)
     assert Scalar(lambda: (y,), (y,), (np.ones(1),)).eps == float(np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize(("at", "height", "last_bit"), [(0.5, 0.25, 3.0), (50.0, 0.25, 150.0), (0.5, 800.0, 2400.0)])
-def test_the_last_bit_is_that_of_the_largest_of_a_one_the_inputs_and_the_outputs(
+def test_the_last_bit_is_that_of_the_largest_number(
     at: float, height: float, last_bit: float
 ) -> None:
     x, y = np.array([at]), (np.array([height]),)
     assert Scalar(lambda: y, y, (np.array([-3.0]),)).line(x, slice(0, 1), np.ones(1)).last_bit == EPS * last_bit
 
 
-def test_sizes_of_nothing_are_zero() -> None:
+def test_sizes_of_empty_arrays_are_zero() -> None:
     assert (largest(np.zeros((0, 3))), rms(np.zeros(0))) == (0.0, 0.0)
     assert (largest(np.array([-3.0, 2.0])), rms(np.array([-3.0, 4.0]))) == (3.0, 12.5**0.5)
 
@@ -107,13 +107,13 @@ def line_of(f: Callable[[np.ndarray], np.ndarray], at: float) -> Line:
 
 @pytest.mark.parametrize(("f", "slope", "at"), SMOOTH)
 @pytest.mark.parametrize("method", [quick, refined])
-def test_the_true_slope_lies_within_the_error_bar(f: Callable, slope: Callable, at: float, method: Callable) -> None:
+def test_the_true_slope_is_within_the_error(f: Callable, slope: Callable, at: float, method: Callable) -> None:
     found = method(line_of(f, at), 2.0**-9)
     assert abs(found.value - slope(np.float64(at))) <= 8 * found.error + 1e-12 * abs(found.value)
 
 
 @pytest.mark.parametrize(("f", "slope", "at"), SMOOTH)
-def test_the_error_bar_is_small_enough_to_see_one_percent(f: Callable, slope: Callable, at: float) -> None:
+def test_the_estimated_error_is_below_one_percent(f: Callable, slope: Callable, at: float) -> None:
     found = refined(line_of(f, at), 2.0**-9)
     assert 8 * found.error < 0.01 * abs(slope(np.float64(at)))
 
@@ -136,9 +136,9 @@ def test_the_taylor_remainder_falls_with_slope_two_if_the_gradient_is_right(at: 
     assert wrong == pytest.approx(1, abs=0.05)
 
 
-def test_a_remainder_that_is_soon_lost_in_round_off_tells_no_slope() -> None:
+def test_a_remainder_below_round_off_gives_no_slope() -> None:
     def line_with(bend: float) -> Line:
-        """1 + x, and a bend: so much at the first step, an eighth, and a quarter of it at each further one."""
+        """1 + x plus a bend: `bend` at the first step, 1/8, and a quarter of it at each next step."""
         return line_of(lambda x: 1.0 + x + bend * (8 * x) ** 2, 0.0)
 
     noise = line_with(1.0).noise
@@ -147,13 +147,13 @@ def test_a_remainder_that_is_soon_lost_in_round_off_tells_no_slope() -> None:
 
 
 @pytest.mark.parametrize("height", [2.0**-16, 2.0**-20, 2.0**-23])
-def test_the_height_of_stairs_is_learned_as_round_off(height: float) -> None:
+def test_the_height_of_a_staircase_is_measured_as_round_off(height: float) -> None:
     line = line_of(lambda x: height * np.round(x / height), 0.0)
     measure_stairs(line)
     assert 0.1 * height < line.noise < height
 
 
-def test_what_is_no_stair_keeps_its_round_off() -> None:
+def test_without_a_staircase_the_round_off_does_not_change() -> None:
     for f in (np.sin, np.ones_like):
         line = line_of(f, 0.3)
         before = line.noise
@@ -166,7 +166,7 @@ def test_an_error_at_an_infinite_value_is_infinite() -> None:
         assert math.isinf(quick(line_of(np.log, 1e-5), 2.0**-9).error)
 
 
-def test_a_first_step_is_small_beside_the_value_and_never_lost_in_it() -> None:
+def test_a_first_step_is_small_but_above_round_off() -> None:
     for value, usual in [(1e-12, 1e-12), (1e-12, 1.0), (1.0, 1.0), (1e6, 1.0), (0.0, 0.0), (-30.0, 2.0)]:
         step = first_step(value, usual)
         assert value + step != value

@@ -1,4 +1,4 @@
-"""The place of the wrong elements is named where no rule explains them: an index, or a plain condition on a value."""
+"""If no rule explains the wrong elements, the diagnosis names their place: an index, or a simple condition."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
-from numpy_attention.gradcheck.places import branch, indices_in_words, place, place_in_words, plain
+from numpy_attention.gradcheck.places import branch, indices_in_words, place, place_in_words, shortest
 from numpy_attention.gradcheck.report import ArgumentReport
-from tests.gradcheck.planted import told
+from tests.gradcheck.planted import diagnosis_of
 
 
-@pytest.mark.parametrize(("index", "words"), [
-    ((slice(None),), "every element"), (((1,), (2,)), "a single element"), ((3,), "only the last along axis 0"),
-    ((slice(None), 0), "only the first along axis 1"), ((2,), "only number 2 along axis 0"),
+@pytest.mark.parametrize(("index", "text"), [
+    ((slice(None),), "every element"), (((1,), (2,)), "a single element"), ((3,), "only the last place along axis 0"),
+    ((slice(None), 0), "only the first place along axis 1"), ((2,), "only place 2 along axis 0"),
     (np.eye(4, dtype=bool), "the diagonal"), (~np.eye(4, dtype=bool), "all but the diagonal"),
     (np.tri(4, k=-1, dtype=bool), "only below the diagonal"),
     (np.tri(4, k=-1, dtype=bool).T, "only above the diagonal"),
@@ -21,72 +21,72 @@ from tests.gradcheck.planted import told
     ((slice(0, 2), slice(2, 4)), "only places 0 to 1 along axis 0 and places 2 to 3 along axis 1"),
     (([0, 0, 2], [0, 1, 3]), ""),
 ])
-def test_the_place_of_what_is_wrong_is_said_in_a_few_words(index: Any, words: str) -> None:
+def test_the_place_of_wrong_elements_in_words(index: Any, text: str) -> None:
     wrong = np.zeros((4, 4), dtype=bool)
     wrong[index] = True
-    assert place(wrong, np.ones((4, 4), dtype=bool)) == words
+    assert place(wrong, np.ones((4, 4), dtype=bool)) == text
 
 
 def test_the_edges_of_a_picture() -> None:
     wrong = np.ones((2, 5, 6), dtype=bool)
     wrong[:, 1:-1, 1:-1] = False
-    words = place(wrong, np.ones((2, 5, 6), dtype=bool))
-    assert words == "only the edges: all but places 1 to 3 along axis 1 and places 1 to 4 along axis 2"
+    text = place(wrong, np.ones((2, 5, 6), dtype=bool))
+    assert text == "only the edges: all but places 1 to 3 along axis 1 and places 1 to 4 along axis 2"
 
 
-@pytest.mark.parametrize(("indices", "n", "words"), [
-    ([4], 5, "the last"), ([0], 5, "the first"), ([0, 4], 5, "the first and the last"),
-    ([1, 4, 7], 9, "every 3th place from 1"),
+@pytest.mark.parametrize(("indices", "n", "text"), [
+    ([4], 5, "the last place"), ([0], 5, "the first place"), ([0, 4], 5, "the first and the last place"),
+    ([1, 4, 7], 9, "places 1, 4, ... in steps of 3"),
     ([0, 1, 3, 4, 6, 8, 9], 12, "places 0, 1, 3, 4, 6, 8 ..."),
 ])
-def test_places_along_an_axis(indices: list[int], n: int, words: str) -> None:
-    assert indices_in_words(np.array(indices), n) == words
+def test_places_along_an_axis(indices: list[int], n: int, text: str) -> None:
+    assert indices_in_words(np.array(indices), n) == text
 
 
 @pytest.mark.parametrize(("rows", "loop"), [(2, False), (4, True)])
-def test_a_loop_is_suspected_only_where_there_is_something_to_loop_over(rows: int, loop: bool) -> None:
+def test_a_loop_is_suspected_only_for_long_axes(rows: int, loop: bool) -> None:
     wrong = np.zeros((rows, 3), dtype=bool)
     wrong[-1] = True
     report = ArgumentReport("x", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
     report.pattern = place(wrong, np.ones_like(wrong))
-    words = place_in_words(report)
-    assert "dx is wrong in the last along axis 0" in words
-    assert ("stop one short" in words) == loop
+    text = place_in_words(report)
+    assert "dx is wrong only in the last place along axis 0" in text
+    assert ("end one place early" in text) == loop
 
 
-def test_a_triangle_reads_as_a_sentence() -> None:
+def test_a_triangle_in_words() -> None:
     wrong = np.tri(5, k=-1, dtype=bool)
     report = ArgumentReport("a", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
     report.pattern = "only below the diagonal"
     assert place_in_words(report) == "da is wrong only below the diagonal, by no simple rule"
 
 
-def test_a_threshold_on_the_own_value_and_what_is_wrong_beyond_it(rng: np.random.Generator) -> None:
+def test_a_threshold_on_the_value_of_the_argument(rng: np.random.Generator) -> None:
     x = 3 * rng.standard_normal((4, 6))
-    words = told(np.sin, lambda dy, x: dy * np.where(x > 3, -1, 1) * np.cos(x), x)
-    assert words == "dx: wrong just where x > 3, and there the sign is wrong"
+    text = diagnosis_of(np.sin, lambda dy, x: dy * np.where(x > 3, -1, 1) * np.cos(x), x)
+    assert text == "dx: wrong just where x > 3, and there the sign is wrong"
 
 
-def test_a_size_is_a_threshold_too(rng: np.random.Generator) -> None:
+def test_a_threshold_on_the_absolute_value(rng: np.random.Generator) -> None:
     x = 2 * rng.standard_normal((5, 6))
-    words = told(lambda x: np.clip(x, -1, 1), lambda dy, x: dy, x)
-    assert words == "dx: wrong just where |x| > 1: the gradient must be zero there"
+    text = diagnosis_of(lambda x: np.clip(x, -1, 1), lambda dy, x: dy, x)
+    assert text == "dx: wrong just where |x| > 1: the gradient must be zero there"
 
 
 def test_a_single_value(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
     x[0, 2] = x[2, 1] = 0.0
-    words = told(lambda x: x**3, lambda dy, x: dy * np.where(x == 0, 5.0, 3 * x * x), x)
-    assert "wrong only where x is exactly 0" in words
+    text = diagnosis_of(lambda x: x**3, lambda dy, x: dy * np.where(x == 0, 5.0, 3 * x * x), x)
+    assert "wrong only where x is exactly 0" in text
 
 
 def test_the_value_of_another_argument(rng: np.random.Generator) -> None:
     x, t = rng.standard_normal((4, 6)), rng.choice([-1.0, 1.0], (4, 6))
-    words = told(lambda x, t: t * np.exp(x), lambda dy, x, t: (dy * np.exp(x), dy * np.exp(x)), x, t)
-    assert words.startswith("dx: wrong just where t < 0, and there the sign is wrong")
+    text = diagnosis_of(lambda x, t: t * np.exp(x), lambda dy, x, t: (dy * np.exp(x), dy * np.exp(x)), x, t)
+    assert text.startswith("dx: wrong just where t < 0, and there the sign is wrong")
 
 
-def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Generator) -> None:
+def test_few_elements_give_no_threshold(rng: np.random.Generator) -> None:
     x = np.sort(rng.standard_normal(12))
     wrong = np.zeros(12, dtype=bool)
     wrong[-1] = True
@@ -97,26 +97,26 @@ def test_a_few_elements_that_chance_may_part_are_not_parted(rng: np.random.Gener
 @pytest.mark.parametrize(("low", "high", "number"), [
     (-0.3, 2.0, 0.0), (2.7, 3.2, 3.0), (0.41, 0.52, 0.5), (-1.2, -0.9, -1.0), (0.1234, 0.1236, 0.1234),
 ])
-def test_the_plainest_number_between_two(low: float, high: float, number: float) -> None:
-    assert plain(low, high) == pytest.approx(number)
+def test_the_shortest_number_between_two(low: float, high: float, number: float) -> None:
+    assert shortest(low, high) == pytest.approx(number)
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(0.0, "x is exactly 0"), (1.0, "x is exactly 1"), (2.5, "x and t are equal")]
+    ("value", "text"), [(0.0, "x is exactly 0"), (1.0, "x is exactly 1"), (2.5, "x and t are equal")]
 )
-def test_a_point_of_its_own_is_named(value: float, words: str, rng: np.random.Generator) -> None:
+def test_a_single_wrong_value_is_named(value: float, text: str, rng: np.random.Generator) -> None:
     x, t = rng.standard_normal((3, 5)), rng.standard_normal((3, 5))
     x[1, 2], t[1, 2] = value, 2.5
 
     def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> Any:
         return dy * t * np.where(x == value, 7.0, np.cos(x)), dy * np.sin(x)
 
-    with pytest.raises(GradientError, match=f"wrong only where {words}: is that a case of its own"):
+    with pytest.raises(GradientError, match=f"wrong only where {text}: does the backward treat this case separately"):
         gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
 
 
-def test_of_zeros_and_ones_the_words_are_true_of_the_zeros() -> None:
-    """A bound between 0 and 1 that is rounded to 0 would say keep < 0, of numbers that are 0."""
+def test_a_threshold_between_zero_and_one_is_not_rounded_to_zero() -> None:
+    """A threshold between 0 and 1 that is rounded to 0 would give keep < 0, which is false for 0."""
     from numpy_attention.gradcheck.places import _threshold
 
     zeros, ones = np.zeros(20), np.ones(20)

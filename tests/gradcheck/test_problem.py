@@ -1,6 +1,7 @@
 """Ops, functions and layers in one form: inputs by name or place, gradients in order, trees, complex numbers, options.
 
-Options reach the function whatever their names are. A layer is checked for every input and parameter, and not changed.
+The function gets its options, whatever their names are. Every input and parameter of a layer is checked; the layer does
+not change.
 """
 
 import copy
@@ -41,16 +42,16 @@ def test_options_by_keyword_and_by_dict_reach_the_function() -> None:
     assert split_options(np.sin, None, {}, {"seed": 5, "rtol": 1e-3, "no_gradient": ("x",)}) == {}
 
 
-def test_an_option_twice_or_of_two_meanings_is_refused() -> None:
+def test_duplicate_or_ambiguous_options_are_refused() -> None:
     with pytest.raises(TypeError, match="the option power was given twice"):
         split_options(f, {"power": 2}, {"power": 2})
-    with pytest.raises(TypeError, match=r"seed=5 is the checker's own, but f takes a seed too.*options=\{'seed': "):
+    with pytest.raises(TypeError, match=r"seed=5 sets the checker's option, but f has an option seed too"):
         split_options(f, None, {}, {"seed": 5})
     with pytest.raises(TypeError, match="gradcheck f: options must be a dict by name, got list"):
         split_options(f, [1], {})
 
 
-def test_every_call_gets_generators_of_its_own_and_arrays_in_the_dtype_of_the_inputs(rng: np.random.Generator) -> None:
+def test_every_call_gets_copies_of_generators_and_arrays_in_the_dtype_of_the_inputs(rng: np.random.Generator) -> None:
     options = {"rng": rng, "table": rng.standard_normal(3).astype(np.float32), "mask": np.ones(2, bool), "p": 0.5}
     arrays = {"scale": np.array(0.5, np.float32), "ids": np.arange(2), "x": np.ones(3)}
     first, again = fresh(options, arrays), fresh(options, arrays)
@@ -61,7 +62,7 @@ def test_every_call_gets_generators_of_its_own_and_arrays_in_the_dtype_of_the_in
     assert fresh(options, {"scale": arrays["scale"]})["table"].dtype == np.float32
 
 
-def test_a_function_goes_by_its_name() -> None:
+def test_the_name_of_a_function() -> None:
     class Twice:
         def __call__(self, x: np.ndarray) -> np.ndarray:
             return 2 * x
@@ -69,7 +70,7 @@ def test_a_function_goes_by_its_name() -> None:
     assert [name_of(one) for one in (f, np.sin, functools.partial(f, power=2), Twice())] == ["f", "sin", "f", "Twice"]
 
 
-def test_a_product_draws_the_mask_that_its_function_drew(rng: np.random.Generator) -> None:
+def test_a_vjp_draws_the_mask_of_its_function(rng: np.random.Generator) -> None:
     def drop(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return x * (rng.random(x.shape) < 0.6)
 
@@ -81,10 +82,10 @@ def test_a_product_draws_the_mask_that_its_function_drew(rng: np.random.Generato
     assert rng.bit_generator.state == before
 
 
-GOOD: dict[str, Any] = {"seed": 0, "witness": "both", "rtol": 0.0, "atol": 0.0}
+GOOD: dict[str, Any] = {"seed": 0, "reference": "both", "rtol": 0.0, "atol": 0.0}
 
 
-@pytest.mark.parametrize(("option", "value", "kind", "words"), [
+@pytest.mark.parametrize(("option", "value", "kind", "text"), [
     ("seed", -1, ValueError, "seed must be a whole number, 0 or more, got -1"),
     ("seed", "x", TypeError, "seed must be a whole number, 0 or more, got 'x'"),
     ("seed", True, TypeError, "seed must be a whole number, 0 or more, got True"),
@@ -95,18 +96,18 @@ GOOD: dict[str, Any] = {"seed": 0, "witness": "both", "rtol": 0.0, "atol": 0.0}
     ("atol", float("inf"), ValueError, "atol must be a finite number, 0 or more, got inf"),
     ("atol", "y" * 5000, TypeError, "atol must be a finite number, 0 or more, got 'yyyy"),
     ("atol", 1j, TypeError, "atol must be a finite number, 0 or more, got 1j"),
-    ("witness", "both of them", ValueError, "witness must be one of both, complex, differences, got 'both of them'"),
-    ("witness", ["both"], ValueError, "witness must be one of both, complex, differences, got ['both']"),
+    ("reference", "two", ValueError, "reference must be one of both, complex, differences, got 'two'"),
+    ("reference", ["both"], ValueError, "reference must be one of both, complex, differences, got ['both']"),
 ])
-def test_what_can_be_no_option_of_the_check_is_refused_in_one_line(
-    option: str, value: Any, kind: type[Exception], words: str
+def test_invalid_options_are_refused_in_one_line(
+    option: str, value: Any, kind: type[Exception], text: str
 ) -> None:
-    with pytest.raises(kind, match=re.escape(f"gradcheck f: {words}")) as error:
+    with pytest.raises(kind, match=re.escape(f"gradcheck f: {text}")) as error:
         checked("f", **{**GOOD, option: value})
     assert len(str(error.value)) < 120
 
 
-def test_every_door_refuses_before_anything_is_called() -> None:
+def test_every_check_refuses_invalid_options_before_any_call() -> None:
     class Layer:
         def parameters(self) -> dict[str, np.ndarray]:
             return {"w": np.ones(2)}
@@ -117,23 +118,23 @@ def test_every_door_refuses_before_anything_is_called() -> None:
     def called(*_: Any) -> Any:
         raise AssertionError("it is not to be called")
 
-    bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"witness": None}]
+    bad: list[dict[str, Any]] = [{"seed": -1}, {"rtol": float("nan")}, {"atol": -1.0}, {"reference": None}]
     for wrong in bad:
-        words = f"gradcheck .*: {next(iter(wrong))} must be"
-        with pytest.raises(ValueError, match=words):
+        text = f"gradcheck .*: {next(iter(wrong))} must be"
+        with pytest.raises(ValueError, match=text):
             gradcheck(called, called, {"x": np.ones(2)}, **wrong)
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=text):
             gradcheck_vjp(called, called, {"x": np.ones(2)}, **wrong)
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=text):
             gradcheck_layer(Layer(), {"x": np.ones(2)}, **wrong)
 
 
-def test_numbers_of_numpys_are_options_as_well() -> None:
+def test_numpy_numbers_are_valid_options() -> None:
     assert checked("f", np.int8(127), "both", np.float32(0.5), 1) == (127, 0.5, 1.0)
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(2),), seed=np.int8(127)).seed == 127
 
 
-def test_names_and_positions_mean_the_same(rng: np.random.Generator) -> None:
+def test_inputs_by_name_and_by_position_agree(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((2, 3)), rng.standard_normal((3, 4))
     by_name = gradcheck(ops.linear, ops.linear_backward, {"w": w, "x": x})
     by_position = gradcheck(ops.linear, ops.linear_backward, (x, w))
@@ -166,7 +167,7 @@ def test_a_generator_draws_the_same_mask_in_every_call(rng: np.random.Generator)
     gradcheck(ops.dropout, ops.dropout_backward, {"x": rng.standard_normal((3, 4))}, rate=0.5, rng=rng)
 
 
-def test_a_function_that_is_no_op_is_pointed_to_gradcheck_vjp() -> None:
+def test_the_error_for_a_plain_function_names_gradcheck_vjp() -> None:
     with pytest.raises(TypeError, match="gradcheck_vjp"):
         gradcheck(lambda x: np.sin(x) + 1, lambda dy, cache: dy, {"x": np.ones(3)})
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(3),)).ok
@@ -224,11 +225,11 @@ def best_vjp(dy: Best, x: np.ndarray, params: Params, *, temperature: float) -> 
     return dhidden @ params.w.T, dparams, -dfactor * params.scale / temperature**2
 
 
-@pytest.mark.parametrize("witness", ["both", "differences", "complex"])
-def test_trees_numbers_integer_outputs_and_keyword_only_arguments(witness: str, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("reference", ["both", "differences", "complex"])
+def test_trees_numbers_integer_outputs_and_keyword_only_arguments(reference: str, rng: np.random.Generator) -> None:
     params = Params(rng.standard_normal((4, 5)), 1.5, [{"b": rng.standard_normal(5)}])
     inputs = {"temperature": np.float64(2.0), "x": rng.standard_normal((3, 4)), "params": params}
-    report = gradcheck_vjp(best, best_vjp, inputs, witness=witness)
+    report = gradcheck_vjp(best, best_vjp, inputs, reference=reference)
     assert list(report.arguments) == ["x", "params.w", "params.scale", "params.layers[0].b", "temperature"]
     assert report.name == "best"
 
@@ -238,12 +239,12 @@ def test_trees_numbers_integer_outputs_and_keyword_only_arguments(witness: str, 
         return dx, dparams, dtemperature
 
     with pytest.raises(GradientError, match=r"gradcheck best: dparams\.layers\[0\]\.b wrong") as caught:
-        gradcheck_vjp(best, forgets_the_row, inputs, witness=witness)
+        gradcheck_vjp(best, forgets_the_row, inputs, reference=reference)
     assert caught.value.report is not None
     assert caught.value.report.arguments["params.layers[0].b"].worst == (4,)
 
 
-def test_a_python_float_is_moved_and_stays_one(rng: np.random.Generator) -> None:
+def test_a_python_float_is_differentiated_and_stays_a_float(rng: np.random.Generator) -> None:
     kinds = set()
 
     def f(x: np.ndarray, t: float) -> np.ndarray:
@@ -254,7 +255,7 @@ def test_a_python_float_is_moved_and_stays_one(rng: np.random.Generator) -> None
         return dy * math.exp(t), float((dy * x).sum()) * math.exp(t)
 
     x = rng.standard_normal(3)
-    assert gradcheck_vjp(f, vjp, (x, 0.3), witness="differences").arguments.keys() == {"x", "t"}
+    assert gradcheck_vjp(f, vjp, (x, 0.3), reference="differences").arguments.keys() == {"x", "t"}
     assert kinds == {float}
     with pytest.raises(GradientError, match="dt"):
         gradcheck_vjp(f, lambda dy, x, t: (dy * math.exp(t), float((dy * x).sum())), (x, 0.3))
@@ -291,7 +292,7 @@ def test_complex_outputs_of_real_inputs(rng: np.random.Generator) -> None:
         gradcheck_vjp(np.fft.fft, lambda dy, x: 6 * np.fft.ifft(np.conj(dy)).real, (x,))
 
 
-def test_what_is_said_to_have_no_gradient_is_not_asked_for(rng: np.random.Generator) -> None:
+def test_excluded_arguments_need_no_gradient(rng: np.random.Generator) -> None:
     def f(p: dict[str, np.ndarray], eps: float) -> np.ndarray:
         return p["w"] * p["frozen"] + eps
 
@@ -302,18 +303,18 @@ def test_what_is_said_to_have_no_gradient_is_not_asked_for(rng: np.random.Genera
     problem = FunctionProblem(f, lambda dy, p, eps: ({"w": dy, "frozen": dy}, 1.0), (p, 0.1), {}, ["p.frozen"])
     assert problem.without == {"p.frozen"}
     assert problem.gradients(problem.inputs, (np.ones(3),))["p.frozen"] is None
-    with pytest.raises(ValueError, match=r"no_gradient names 'p\.x', but the inputs are p\.w, p\.frozen, eps"):
+    with pytest.raises(ValueError, match=r"no_gradient lists 'p\.x', but the inputs are p\.w, p\.frozen, eps"):
         FunctionProblem(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p.x"])
     with pytest.raises(ValueError, match="the inputs hold no floats that have a gradient"):
         FunctionProblem(f, lambda dy, p, eps: None, (p, 0.1), {}, ["p", "eps"])
 
 
-def test_a_function_of_nothing_that_can_be_differentiated_is_refused() -> None:
+def test_inputs_without_floats_are_refused() -> None:
     with pytest.raises(ValueError, match=r"gradcheck sin: the inputs hold no floats .*\(x is int64\); convert"):
         gradcheck_vjp(np.sin, lambda dy, x: dy, (np.arange(3),))
     with pytest.raises(ValueError, match=r"gradcheck sin: .*\(there are none\)"):
         gradcheck_vjp(np.sin, lambda dy: dy, ())
-    with pytest.raises(TypeError, match="gradcheck argmax: it must return floats to be differentiated, got int64"):
+    with pytest.raises(TypeError, match="gradcheck argmax: the function must return arrays of floats, got int64"):
         gradcheck_vjp(np.argmax, lambda dy, x: dy, (np.ones(3),))
 
 
@@ -328,11 +329,11 @@ def test_arguments_may_be_left_out_and_unknown_ones_are_named(rng: np.random.Gen
     inputs = {"w": rng.standard_normal(3), "x": rng.standard_normal(3)}
     assert gradcheck_vjp(f, vjp, inputs).arguments.keys() == {"x", "w"}
     assert gradcheck(lambda **all: (f(**all), all), lambda dy, all: vjp(dy, **all)[::-1], inputs).ok
-    with pytest.raises(TypeError, match="gradcheck f: it has no argument called 'y'; it takes x, b, w"):
+    with pytest.raises(TypeError, match="gradcheck f: it has no argument 'y'; its arguments are x, b, w"):
         gradcheck_vjp(f, vjp, {**inputs, "y": 1.0})
 
 
-def test_a_functions_own_option_called_as_one_of_the_checkers_reaches_it(rng: np.random.Generator) -> None:
+def test_an_option_of_the_function_may_have_the_name_of_a_checker_option(rng: np.random.Generator) -> None:
     def scaled(x: np.ndarray, seed: int = 1) -> Any:
         assert seed == 3
         return x * seed, seed
@@ -341,13 +342,13 @@ def test_a_functions_own_option_called_as_one_of_the_checkers_reaches_it(rng: np
     assert gradcheck(scaled, lambda dy, seed: dy * seed, (x,), seed=5, options={"seed": 3}).seed == 5
 
 
-def test_arrays_of_another_library_are_pointed_to_its_adapter() -> None:
+def test_the_error_for_arrays_of_a_library_names_its_adapter() -> None:
     tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32"})()
-    with pytest.raises(TypeError, match=r"gradcheck linear: x is an array of torch's; use .*adapters\.check_torch"):
+    with pytest.raises(TypeError, match=r"gradcheck linear: x is a torch array; use .*adapters\.check_torch"):
         OpProblem(ops.linear, ops.linear_backward, (tensor, np.ones(3)), {})
 
 
-def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_they_are() -> None:
+def test_an_in_place_forward_is_refused_and_does_not_change_the_callers_arrays() -> None:
     def in_place(x: np.ndarray, ids: np.ndarray) -> Any:
         x *= x
         ids += 1
@@ -359,7 +360,7 @@ def test_a_forward_that_works_in_place_is_told_and_the_callers_arrays_stay_as_th
 
     given = {"x": np.arange(6.0).reshape(3, 2).T, "ids": np.arange(3)}
     before = {name: value.copy() for name, value in given.items()}
-    with pytest.raises(GradientError, match="the input x was changed in place; work on a new array in the forward"):
+    with pytest.raises(GradientError, match="the input x was changed in place; use a new array in the forward"):
         gradcheck(in_place, lambda dy, x: 2 * x * dy, given)
     assert all(np.array_equal(given[name], before[name]) for name in given)
     with pytest.raises(RuntimeError, match="after it has begun"):
@@ -381,7 +382,7 @@ def test_every_input_and_every_parameter_of_a_layer(rng: np.random.Generator) ->
         assert np.array_equal(value, before[name])
 
 
-def test_what_is_frozen_goes_along_and_has_no_gradient(rng: np.random.Generator) -> None:
+def test_frozen_arrays_are_passed_and_have_no_gradient(rng: np.random.Generator) -> None:
     layer = MultiHeadAttention(6, 3, rng, bias=True)  # float32, while the differences are in float64
     layer.frozen = ("w_q", "b_o")
     before = {name: getattr(owner, name).copy() for name, owner, _ in layer.arrays()}
@@ -397,7 +398,7 @@ def test_what_is_frozen_goes_along_and_has_no_gradient(rng: np.random.Generator)
         assert np.array_equal(getattr(layer, name), array)
 
 
-def test_a_layer_of_another_make_needs_only_parameters(rng: np.random.Generator) -> None:
+def test_a_third_party_layer_needs_only_parameters(rng: np.random.Generator) -> None:
     class Scaled:
         def __init__(self) -> None:
             self.scale, self.shift = np.array([2.0, 3.0]), np.array([1.0, 1.0])
@@ -423,7 +424,7 @@ def test_every_parameter_of_a_model(rng: np.random.Generator) -> None:
     assert report.arguments.keys() == model.parameters().keys()
 
 
-def test_an_input_and_a_parameter_of_one_name_are_refused(rng: np.random.Generator) -> None:
+def test_an_input_with_the_name_of_a_parameter_is_refused(rng: np.random.Generator) -> None:
     class Clash(Linear):
         def parameters(self) -> dict[str, np.ndarray]:
             return {"x": super().parameters()["w"]}

@@ -1,4 +1,4 @@
-"""The plugin for pytest, in a pytest of its own: examples become tests, and a failure says how to repeat it."""
+"""The plugin, tested in a separate pytest: examples become tests, and a failure prints how to repeat it."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numpy_attention.gradcheck.pytest_plugin import signs_of_life
+from numpy_attention.gradcheck.pytest_plugin import reporting_time
 
 pytest_plugins = ["pytester"]
 
@@ -34,9 +34,9 @@ SCALE = """
 
 @pytest.fixture
 def mine(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project that allows no warning and no unknown marker; what it starts finds the package."""
+    """A project without warnings and unknown markers, whose subprocesses find the package."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others that happen to be installed cost seconds
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other installed plugins cost seconds
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config\n")
     return pytester
@@ -65,13 +65,13 @@ def test_each_example_is_a_test_named_by_its_seed_and_sizes(mine: pytest.Pyteste
     mine.runpytest(*PLUGIN, "-k", "seed3-").assert_outcomes(passed=1, deselected=6)
 
 
-def test_the_report_of_what_passed_is_there_to_be_asked_for(mine: pytest.Pytester) -> None:
+def test_reports_of_passed_tests_can_be_shown(mine: pytest.Pytester) -> None:
     write(mine, RIGHT)
     result = mine.runpytest(*PLUGIN, "-rP", "-k", "seed1-")
     result.stdout.fnmatch_lines(["*Captured gradcheck*", "gradcheck scale: right, *", "*repeat with seed=1"])
 
 
-def test_a_failure_is_repeated_by_its_seed(mine: pytest.Pytester) -> None:
+def test_a_failure_prints_the_command_that_repeats_it(mine: pytest.Pytester) -> None:
     write(mine, WRONG)
     result = mine.runpytest(*PLUGIN)
     counts = result.parseoutcomes()
@@ -96,7 +96,7 @@ def test_the_command_line_chooses_seed_and_number(mine: pytest.Pytester) -> None
     assert "'-1' is not one of 0, 1, 2" in result.stderr.str()
 
 
-def test_the_marker_passes_on_what_it_is_told_about_sizes_and_types(mine: pytest.Pytester) -> None:
+def test_the_marker_passes_on_sizes_and_dtypes(mine: pytest.Pytester) -> None:
     write(mine, """
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.gradcheck(
@@ -139,22 +139,22 @@ def test_a_mistake_in_the_marker_is_one_line(mine: pytest.Pytester, marker: str,
     assert "During handling" not in result.stdout.str()
 
 
-def test_marker_and_argument_need_each_other(mine: pytest.Pytester) -> None:
+def test_marker_and_argument_are_needed_together(mine: pytest.Pytester) -> None:
     write(mine, '@pytest.mark.gradcheck("x: d")\ndef test_it(gradcheck): pass\n')
-    mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: *take them: def test_it(gradcheck, drawn)"])
+    mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: *use them: def test_it(gradcheck, drawn)"])
     write(mine, "def test_it(drawn): pass\n")
     mine.runpytest(*PLUGIN).stdout.fnmatch_lines(["test_it: drawn needs a marker with a spec: *"])
 
 
-def test_loaded_twice_it_is_one_plugin(mine: pytest.Pytester) -> None:
+def test_loading_the_plugin_twice_is_harmless(mine: pytest.Pytester) -> None:
     write(mine, RIGHT)
     mine.makeconftest('pytest_plugins = ["numpy_attention.gradcheck.pytest_plugin"]')
     mine.runpytest().assert_outcomes(passed=7)
     mine.runpytest(*PLUGIN, *PLUGIN).assert_outcomes(passed=7)
 
 
-def test_installed_it_is_there_and_may_be_named_besides(mine: pytest.Pytester) -> None:
-    """Beside the package lies what an installer writes: a folder with the entry points."""
+def test_an_installed_plugin_is_active_and_may_also_be_named(mine: pytest.Pytester) -> None:
+    """An installer writes a folder with the entry points next to the package."""
     info = mine.path / "site" / "numpy_attention-0.dist-info"
     info.mkdir(parents=True)
     info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: numpy-attention\nVersion: 0\n")
@@ -208,7 +208,7 @@ def test_a_start_imports_neither_the_catalogue_nor_hypothesis(mine: pytest.Pytes
     assert result.ret == 0, result.stderr.str()
 
 
-def test_a_long_check_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_check_prints_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numpy_attention.gradcheck.pytest_plugin.EVERY", 0.001)
     said, twice = [], threading.Event()
 
@@ -217,7 +217,7 @@ def test_a_long_check_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> 
         if len(said) == 2:
             twice.set()
 
-    with signs_of_life("gradcheck test_it", say):
+    with reporting_time("gradcheck test_it", say):
         assert twice.wait(60)
     count = len(said)
     assert re.fullmatch(r"gradcheck test_it: \d+ s so far", said[0])
@@ -247,7 +247,7 @@ def test_slow(gradcheck, request, monkeypatch):
 """
 
 
-def test_signs_of_life_are_shown_where_asked_for_and_never_captured(mine: pytest.Pytester) -> None:
+def test_times_are_printed_only_on_request_and_never_captured(mine: pytest.Pytester) -> None:
     write(mine, SLOW.replace("LOUD", "True"))
     result = mine.runpytest(*PLUGIN, "-v")
     result.assert_outcomes(passed=1)

@@ -1,7 +1,7 @@
-"""Specs: sizes agree by name, masks have rows that see nothing, ids repeat; a mistake in a spec is quoted.
+"""Specs: equal names give equal sizes, masks have rows of all False, ids repeat; a mistake in a spec is quoted.
 
-Arrays of each kind are what they are called, at every size, and special values come often enough. A seed makes the same
-example again, and one of 25 shows most mistakes at single values.
+Arrays of each kind have the property of their kind, at every size, and special values are frequent enough. A seed
+repeats its example, and 25 examples find most mistakes at single values.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class TestKinds:
         for x in drawn("unit", rng, dtype, special):
             np.testing.assert_allclose((x * x).sum(-1), 1, rtol=1e-5)
 
-    def test_distinct_values_are_apart_from_each_other_and_from_zero(
+    def test_distinct_values_differ_from_each_other_and_from_zero(
         self, rng: np.random.Generator, dtype: type, special: bool
     ) -> None:
         for x in drawn("distinct", rng, dtype, special):
@@ -74,28 +74,28 @@ def test_reflections_are_drawn_as_well_as_rotations(rng: np.random.Generator) ->
     assert signs == {-1, 1}
 
 
-def test_rows_and_numbers_of_no_size_are_drawn(rng: np.random.Generator) -> None:
+def test_empty_arrays_and_scalars_are_drawn(rng: np.random.Generator) -> None:
     for kind in NUMBERS:
         shape = (0, 2, 2) if kind in SHAPES else (0, 3)
         assert draw_numbers(kind, shape, rng, np.float64, special=True).shape == shape
     assert draw_numbers("float", (), rng, np.float64, special=True).shape == ()
 
 
-def test_special_masks_are_open_or_closed_now_and_then(rng: np.random.Generator) -> None:
+def test_special_masks_are_sometimes_constant(rng: np.random.Generator) -> None:
     masks = [draw_mask((3, 4), rng, special=True) for _ in range(60)]
     assert 3 < sum(mask.all() for mask in masks) < 30
     assert 3 < sum(not mask.any() for mask in masks) < 30
     assert not any(draw_mask((3, 4), rng).all() for _ in range(60))
 
 
-def test_special_ids_are_all_the_same_or_the_ends_now_and_then(rng: np.random.Generator) -> None:
+def test_special_ids_are_sometimes_equal_or_extreme(rng: np.random.Generator) -> None:
     ids = [draw_ids((2, 3), 50, None, rng, special=True) for _ in range(60)]
     assert all(((one >= 0) & (one < 50)).all() for one in ids)
     assert sum(len(np.unique(one)) == 1 for one in ids) > 2
     assert any(one.max() == 49 and one.min() == 0 for one in ids)
 
 
-# A place where a backward can be wrong, of which 25 examples must hold one.
+# Special values at which a backward can be wrong; 25 examples must contain each of them.
 PLACES = {
     "0.0": lambda x: ((x == 0) & ~np.signbit(x)).any(), "-0.0": lambda x: ((x == 0) & np.signbit(x)).any(),
     "1": lambda x: (x == 1).any(), "-1": lambda x: (x == -1).any(), "2": lambda x: (x == 2).any(),
@@ -110,7 +110,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_twenty_five_special_arrays_hold_every_place(place: str, rng: np.random.Generator) -> None:
+def test_twenty_five_special_arrays_contain_every_special_value(place: str, rng: np.random.Generator) -> None:
     met = 0
     for _ in range(100):
         met += any(PLACES[place](draw_numbers("float", (3, 4), rng, np.float64, special=True)) for _ in range(25))
@@ -123,7 +123,7 @@ def test_twenty_five_special_arrays_hold_every_place(place: str, rng: np.random.
 ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask: bool B 1 T_q T_k; H = G*H_kv"
 
 
-def test_sizes_agree_by_name_and_all_differ(rng: np.random.Generator) -> None:
+def test_equal_names_give_equal_sizes_and_different_names_differ(rng: np.random.Generator) -> None:
     spec = parse(ATTENTION)
     assert spec.size_names == ("B", "G", "H_kv", "T_q", "d_k", "T_k", "d_v")
     for _ in range(50):
@@ -146,7 +146,7 @@ def test_sizes_can_be_fixed_and_bounded(rng: np.random.Generator) -> None:
         assert shapes["x"] == (*np.atleast_1d(sizes["..."]), 9, sizes["d"])
 
 
-def test_every_mask_of_several_rows_hides_one_row_whole(rng: np.random.Generator) -> None:
+def test_every_mask_of_several_rows_has_a_row_of_all_false(rng: np.random.Generator) -> None:
     for _ in range(50):
         mask = draw_inputs("mask: bool B T_q T_k", {"B": 2, "T_q": 3, "T_k": 4}, rng)["mask"]
         assert mask.dtype == bool
@@ -154,7 +154,7 @@ def test_every_mask_of_several_rows_hides_one_row_whole(rng: np.random.Generator
         assert mask.any()
 
 
-def test_ids_lie_below_their_limit_and_repeat(rng: np.random.Generator) -> None:
+def test_ids_are_below_their_limit_and_repeat(rng: np.random.Generator) -> None:
     found = set()
     for _ in range(50):
         ids = draw_inputs("ids: int<V|-100> B T", {"V": 40, "B": 2, "T": 3}, rng)["ids"]
@@ -166,14 +166,14 @@ def test_ids_lie_below_their_limit_and_repeat(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_floats_have_the_dtype_asked_for(dtype: type) -> None:
+def test_floats_have_the_requested_dtype(dtype: type) -> None:
     arrays = draw_inputs("x: 3, s: positive 50, y:", {}, 1, dtype)
     assert {array.dtype for array in arrays.values()} == {np.dtype(dtype)}
     assert (arrays["s"] > 0).all()
     assert arrays["y"].shape == ()
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_one_seed_draws_equal_arrays() -> None:
     first, second = (draw_inputs("x: 3 4, ids: int<5> 3", {}, 7) for _ in range(2))
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
@@ -194,10 +194,10 @@ def test_a_mistake_in_a_spec_is_quoted(text: str, quoted: str) -> None:
 @pytest.mark.parametrize(("text", "meant"), [
     ("x: poistive d", "did you mean positive?"), ("x: positve", "did you mean positive?"),
     ("a: sdp n n, b: simplx n", "did you mean simplex?"), ("m: bools T T", "did you mean bool?"),
-    ("x: gaussian d", "There are float, positive"), ("x: rows cols", "'float rows cols'"),
+    ("x: gaussian d", "The kinds are float, positive"), ("x: rows cols", "'float rows cols'"),
 ])
-def test_a_misspelt_kind_is_no_size(text: str, meant: str) -> None:
-    with pytest.raises(ValueError, match="is no kind") as error:
+def test_a_misspelt_kind_is_not_a_size(text: str, meant: str) -> None:
+    with pytest.raises(ValueError, match="is not a kind") as error:
         parse(text)
     assert meant in str(error.value)
     assert "int<limit>" in str(error.value)
@@ -207,11 +207,11 @@ def test_a_misspelt_kind_is_no_size(text: str, meant: str) -> None:
     ("x: float batch time d", ("batch", "time", "d")), ("w: in out", ("in", "out")), ("x: B batch", ("B", "batch")),
     ("x: seq d, y: n_heads d", ("seq", "d", "n_heads")), ("b: width, m: bool width", ("width",)),
 ])
-def test_what_is_a_size_stays_one(text: str, names: tuple[str, ...]) -> None:
+def test_names_of_sizes_are_not_kinds(text: str, names: tuple[str, ...]) -> None:
     assert parse(text).size_names == names
 
 
-def test_usual_draws_stay_what_they_were() -> None:
+def test_draws_without_special_values_do_not_change() -> None:
     arrays = draw_inputs("x: 2, w: positive 2, ids: int<9|-100> 4, mask: bool 2 2", {}, 5)
     assert arrays["x"].tolist() == np.random.default_rng(5).standard_normal(2).tolist()
     assert arrays["w"].round(6).tolist() == [0.780078, 1.522639]
@@ -219,7 +219,7 @@ def test_usual_draws_stay_what_they_were() -> None:
     assert arrays["mask"].tolist() == [[False, False], [False, False]]
 
 
-def test_with_special_values_arrays_of_one_shape_agree_here_and_there() -> None:
+def test_special_arrays_of_equal_shape_have_some_equal_elements() -> None:
     agree = differ = 0
     for seed in range(20):
         x, y, _ = draw_inputs("x: 4 5, y: 4 5, z: 5 4", {}, seed, special=True).values()
@@ -232,7 +232,7 @@ def test_with_special_values_arrays_of_one_shape_agree_here_and_there() -> None:
 CROSS_ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask?: bool T_q T_k; H = G*H_kv"
 
 
-def test_a_seed_makes_the_same_example_again() -> None:
+def test_a_seed_repeats_its_example() -> None:
     first, second, other = (draw_example(CROSS_ATTENTION, seed) for seed in (3, 3, 5))
     assert first.sizes == second.sizes == example_sizes(CROSS_ATTENTION, 3)
     assert all(np.array_equal(first[name], second[name]) for name in first if first[name] is not None)
@@ -248,14 +248,14 @@ def test_sizes_differ_and_arrays_stay_small() -> None:
     assert all(sum(x.size for x in draw_example("x: A B C, y: C D", seed).values()) <= FEW for seed in range(40))
 
 
-def test_an_optional_argument_is_sometimes_absent_and_a_quarter_is_usual() -> None:
+def test_an_optional_argument_is_sometimes_absent_and_a_quarter_has_no_special_values() -> None:
     drawn = [draw_example("x: B d, b?: d", seed) for seed in range(40)]
     assert 5 < sum(example["b"] is None for example in drawn) < 25
     assert sum(example.special for example in drawn) == 30
     assert not any(draw_example("x: d", seed, special=False).special for seed in range(4))
 
 
-def test_what_made_an_example_is_printed() -> None:
+def test_an_example_prints_its_sizes_and_seed() -> None:
     assert repr(draw_example("x: B d, b?: d", 1, fixed={"B": 2, "d": 3}, dtype=np.float32)).startswith(
         "<sizes B=2, d=3; seed 1; special values; x: float32 (2, 3), b: "
     )
@@ -283,7 +283,7 @@ def at_the_top(x: np.ndarray) -> np.ndarray:
     return np.asarray(x == x.max(-1, keepdims=True))
 
 
-# Where the derivative of x + x^3 is wrong by a tenth.
+# Places at which the derivative of x + x^3 is wrong by 0.1.
 PLANTED: dict[str, Place] = {
     "at zero": lambda x: x == 0,
     "at minus zero": lambda x: (x == 0) & np.signbit(x),
@@ -304,7 +304,7 @@ PLANTED: dict[str, Place] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_mistake_about_a_value_shows_in_one_of_25_examples(name: str) -> None:
+def test_25_examples_find_a_mistake_at_a_single_value(name: str) -> None:
     def wrong(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.asarray(dy * (1 + 3 * x * x) * np.where(PLANTED[name](x), 1.1, 1.0))
 
@@ -319,7 +319,7 @@ def test_a_mistake_about_a_value_shows_in_one_of_25_examples(name: str) -> None:
     assert caught >= 2
 
 
-def test_a_mistake_where_two_arguments_agree_shows_too() -> None:
+def test_25_examples_find_a_mistake_at_equal_arguments() -> None:
     def wrong(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return dy * y, dy * x * np.where(x == y, 1.1, 1.0)
 

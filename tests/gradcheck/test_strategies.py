@@ -1,4 +1,4 @@
-"""Strategies for anyone's tests: arrays that agree, and failures that shrink to the smallest sizes."""
+"""Hypothesis strategies: sizes agree by name, and failures shrink to the smallest sizes."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_an_optional_argument_is_sometimes_absent() -> None:
 
 
 def seen_by(**options: Any) -> list[DrawnInputs]:
-    """What 100 examples hold."""
+    """All values that a function returns for 100 examples."""
     seen: list[DrawnInputs] = []
 
     @settings(max_examples=100, database=None, derandomize=True)
@@ -47,7 +47,7 @@ def seen_by(**options: Any) -> list[DrawnInputs]:
     return seen
 
 
-def test_special_values_are_drawn_unless_they_are_left_out() -> None:
+def test_special_values_can_be_switched_off() -> None:
     x = np.concatenate([drawn["x"].ravel() for drawn in seen_by()])
     assert {0.0, 1.0, -1.0} <= set(x.tolist())
     assert np.signbit(x[x == 0]).any()
@@ -75,7 +75,7 @@ def first_failure(vjp: Any) -> DrawnInputs:
     return failed[-1]
 
 
-def test_a_failure_has_special_values_only_where_it_needs_them() -> None:
+def test_a_failure_has_special_values_only_if_necessary() -> None:
     needed = first_failure(lambda dy, x: dy * np.where(x == 0, 2.0, 1 + 3 * x * x))
     assert needed.special
     assert "; special values; x: float64" in repr(needed)

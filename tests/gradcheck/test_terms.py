@@ -1,4 +1,4 @@
-"""A number, a factor or a term by which a gradient is off is named, and so are right numbers in wrong places."""
+"""The diagnosis names a wrong number, factor or term, and right numbers in wrong places."""
 
 import re
 
@@ -7,20 +7,20 @@ import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.terms import FUNCTIONS, POWERS, spread
-from tests.gradcheck.planted import caught, told
+from tests.gradcheck.planted import caught, diagnosis_of
 
 
 def test_another_function_of_the_output(rng: np.random.Generator) -> None:
-    words = told(np.tanh, lambda dy, x: dy * (1 - np.tanh(x)), rng.standard_normal((3, 4)))
-    assert "dx: it is dy times (1 - y), where dy times (1 - y**2) belongs" in words
+    text = diagnosis_of(np.tanh, lambda dy, x: dy * (1 - np.tanh(x)), rng.standard_normal((3, 4)))
+    assert "dx: it is dy times (1 - y), but must be dy times (1 - y**2)" in text
 
 
 def test_the_input_in_place_of_the_output(rng: np.random.Generator) -> None:
-    words = told(lambda x: 1 / (1 + np.exp(-x)), lambda dy, x: dy * x * (1 - x), rng.standard_normal((3, 4)))
-    assert "it is dy times x (1 - x), where dy times y (1 - y) belongs" in words
+    text = diagnosis_of(lambda x: 1 / (1 + np.exp(-x)), lambda dy, x: dy * x * (1 - x), rng.standard_normal((3, 4)))
+    assert "it is dy times x (1 - x), but must be dy times y (1 - y)" in text
 
 
-def test_a_factor_of_another_argument_that_is_spread_over_the_rows(rng: np.random.Generator) -> None:
+def test_a_factor_of_another_argument_that_is_broadcast(rng: np.random.Generator) -> None:
     x, t = rng.standard_normal((3, 4)), rng.uniform(0.5, 2, 3)
 
     def f(x: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -29,100 +29,103 @@ def test_a_factor_of_another_argument_that_is_spread_over_the_rows(rng: np.rando
     def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.flip(np.cumsum(np.flip(dy, 1), 1), 1) * np.exp(x), -(dy * f(x, t)).sum(1) / t
 
-    words = told(f, vjp, x, t)
-    assert "dx: the factor t stands there once too often, or a division by it is left out" in words
+    text = diagnosis_of(f, vjp, x, t)
+    assert "dx: the factor t is applied once too often, or a division by it is left out" in text
 
 
-def test_a_length_that_is_divided_by_once_too_often(rng: np.random.Generator) -> None:
+def test_a_division_by_a_length_once_too_often(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
 
-    words = told(lambda x: np.log((x * x).sum(1)), lambda dy, x: (2 * dy / (x * x).sum(1) ** 1.5)[:, None] * x, x)
-    assert "the length of x along axis 1 is left out, or it is divided by it once too often" in words
+    text = diagnosis_of(
+        lambda x: np.log((x * x).sum(1)), lambda dy, x: (2 * dy / (x * x).sum(1) ** 1.5)[:, None] * x, x
+    )
+    assert "the length of x along axis 1 is left out, or a division by it is applied once too often" in text
 
 
-def test_nothing_is_said_of_factors_that_follow_no_term(rng: np.random.Generator) -> None:
+def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
-    words = told(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
-    assert "by no simple rule" in words
+    text = diagnosis_of(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
+    assert "by no simple rule" in text
 
 
-@pytest.mark.parametrize("words", FUNCTIONS)
-def test_a_function_is_what_its_words_say(words: str, rng: np.random.Generator) -> None:
-    formula = re.sub(r"\|u\|", "abs(u)", words.format(u="u"))
+@pytest.mark.parametrize("text", FUNCTIONS)
+def test_functions_match_their_formulas(text: str, rng: np.random.Generator) -> None:
+    formula = re.sub(r"\|u\|", "abs(u)", text.format(u="u"))
     formula = re.sub(r"u (?=\(|abs)", "u * ", formula)  # u (1 - u), u |u|
     known = {name: getattr(np, name) for name in ("abs", "exp", "log", "sqrt", "sin", "cos")}
     u = np.append(rng.uniform(0.1, 2, 4), rng.uniform(-2, -0.1, 4))
     with np.errstate(invalid="ignore"):  # sqrt and log of the negative ones
         expected = eval(formula, known | {"u": u, "sigmoid": lambda u: 1 / (1 + np.exp(-u))})
-        np.testing.assert_allclose(FUNCTIONS[words](u), np.broadcast_to(expected, u.shape), rtol=1e-12)
+        np.testing.assert_allclose(FUNCTIONS[text](u), np.broadcast_to(expected, u.shape), rtol=1e-12)
 
 
 @pytest.mark.parametrize("power", POWERS)
-def test_a_power_is_what_its_words_say(power: float, rng: np.random.Generator) -> None:
+def test_powers_match_their_formulas(power: float, rng: np.random.Generator) -> None:
     z = rng.uniform(0.1, 2, 4)
     np.testing.assert_allclose(z**power, eval(POWERS[power].format(z="z"), {"z": z, "sqrt": np.sqrt}), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("shape", "ways"), [((3,), 1), ((4,), 2), ((3, 4), 2), ((1,), 3), ((5,), 0), ((4, 4), 1)])
-def test_an_array_is_spread_in_each_way_that_fits(shape: tuple[int, ...], ways: int) -> None:
+def test_an_array_is_broadcast_in_every_possible_way(shape: tuple[int, ...], ways: int) -> None:
     found = list(spread(np.ones(shape), (3, 4, 4)))
     assert len(found) == ways
     assert all(one.shape == (3, 4, 4) for one in found)
 
 
-@pytest.mark.parametrize(("factor", "words"), [
+@pytest.mark.parametrize(("factor", "text"), [
     (-1.0, "the sign is wrong"), (2.0, "twice what it should be"), (0.5, "half of what it should be"),
     (1 / 3, "divided by 3 (axis 0 of x) once too often"), (1 / 7, "1/7 of what it should be"),
-    (11.0, "11 times what it should be: is a division by 11 missing?"), (np.pi, "the factor pi is one too many"),
-    (4 / 5, "4 / 5 of what it should be: n for n - 1, of the 5 of axis 1 of x"),
-    (5 / 4, "5 / 4 of what it should be: n - 1 for n, of the 5 of axis 1 of x"),
+    (11.0, "11 times what it should be: is a division by 11 missing?"),
+    (np.pi, "the factor pi is applied once too often"),
+    (4 / 5, "4 / 5 of what it should be: n instead of n - 1, for the 5 of axis 1 of x"),
+    (5 / 4, "5 / 4 of what it should be: n - 1 instead of n, for the 5 of axis 1 of x"),
     (1 + 1e-3, "right up to a factor of 1 +1.0e-03: a rounded constant"), (0.777, "the constant factor 0.777"),
 ])
-def test_a_known_factor(rng: np.random.Generator, factor: float, words: str) -> None:
-    assert words in told(np.sin, lambda dy, x: factor * dy * np.cos(x), rng.standard_normal((3, 5)))
+def test_a_known_factor(rng: np.random.Generator, factor: float, text: str) -> None:
+    assert text in diagnosis_of(np.sin, lambda dy, x: factor * dy * np.cos(x), rng.standard_normal((3, 5)))
 
 
-@pytest.mark.parametrize(("factor", "words"), [
+@pytest.mark.parametrize(("factor", "text"), [
     (0.3, "rate is applied once too often"), (1 / 0.3, "rate is left out"),
     (0.7, "the factor 1/(1 - rate) is left out"), (1 / 0.7, "the factor 1/(1 - rate) is applied once too often"),
 ])
-def test_an_option_that_is_the_factor(factor: float, words: str, rng: np.random.Generator) -> None:
+def test_an_option_that_is_the_factor(factor: float, text: str, rng: np.random.Generator) -> None:
     message, _ = caught(
         lambda x, rate: (np.sin(x) / rate, (x, rate)), lambda dy, cache: factor * dy * np.cos(cache[0]) / cache[1],
         {"x": rng.standard_normal((3, 5))}, rate=0.3,
     )
-    assert f"likely mistake: dx: {words}" in message
+    assert f"likely mistake: dx: {text}" in message
 
 
-def test_a_scale_upside_down_is_thought_of(rng: np.random.Generator) -> None:
+def test_an_inverted_scale_is_recognized(rng: np.random.Generator) -> None:
     scale = 1 / np.sqrt(7)
-    words = told(lambda x: scale * np.sin(x), lambda dy, x: dy * np.cos(x) / scale, rng.standard_normal((5, 7)))
-    assert "a mean whose 1/n was forgotten, or a scale 1/sqrt(n) upside down?" in words
+    text = diagnosis_of(lambda x: scale * np.sin(x), lambda dy, x: dy * np.cos(x) / scale, rng.standard_normal((5, 7)))
+    assert "is the 1/n of a mean missing, or is a scale sqrt(n) instead of 1/sqrt(n)?" in text
 
 
-def test_the_elements_of_the_output_that_a_mean_was_taken_over(rng: np.random.Generator) -> None:
+def test_a_division_by_the_number_of_outputs_is_recognized(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return dy, dy.mean((0, 2))
 
     inputs = rng.standard_normal((3, 5, 7)), rng.standard_normal(5)
-    words = told(lambda x, b: x + b[:, None], vjp, *inputs)
-    assert "db: divided by 21 (axes (0, 2) of the output) once too often" in words
+    text = diagnosis_of(lambda x, b: x + b[:, None], vjp, *inputs)
+    assert "db: divided by 21 (axes (0, 2) of the output) once too often" in text
 
 
 def test_a_constant_of_ten_digits(rng: np.random.Generator) -> None:
-    words = told(np.sin, lambda dy, x: dy * np.cos(x) * (1 + 2e-11), rng.standard_normal((3, 4)))
-    assert words == "dx: right to 2.0e-11, and off by that factor everywhere: a constant of so few digits?"
+    text = diagnosis_of(np.sin, lambda dy, x: dy * np.cos(x) * (1 + 2e-11), rng.standard_normal((3, 4)))
+    assert text == "dx: right to 2.0e-11, and wrong by one factor everywhere: a constant with too few digits?"
 
 
-def test_what_is_off_without_a_rule_by_very_little_is_called_noise(rng: np.random.Generator) -> None:
+def test_a_tiny_error_without_a_rule_is_called_noise(rng: np.random.Generator) -> None:
     noise = 1e-11 * rng.standard_normal((3, 4))
-    words = told(np.sin, lambda dy, x: dy * (np.cos(x) + noise), rng.standard_normal((3, 4)))
-    assert "off without a rule: noise" in words
-    assert "rtol=" in words
-    assert "rounded constant" not in words
+    text = diagnosis_of(np.sin, lambda dy, x: dy * (np.cos(x) + noise), rng.standard_normal((3, 4)))
+    assert "the error follows no rule: is it noise" in text
+    assert "rtol=" in text
+    assert "rounded constant" not in text
 
 
-def test_one_stray_value_where_zero_belongs_is_no_factor(rng: np.random.Generator) -> None:
+def test_one_wrong_value_instead_of_zero_is_not_a_factor(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
     x[1, 2] = -0.7
 
@@ -139,21 +142,23 @@ def test_one_stray_value_where_zero_belongs_is_no_factor(rng: np.random.Generato
 
 def test_a_term_of_the_product_rule_that_is_left_out(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
-    words = told(lambda x: x * np.sin(x), lambda dy, x: dy * (x * np.cos(x) + np.sin(x) - x), x)
-    assert words == "dx: is short by dy * x: a term of the sum that is left out"
+    text = diagnosis_of(lambda x: x * np.sin(x), lambda dy, x: dy * (x * np.cos(x) + np.sin(x) - x), x)
+    assert text == "dx: is too small by dy * x: a term of the sum is left out"
 
 
 def test_a_term_with_the_wrong_sign(rng: np.random.Generator) -> None:
-    words = told(lambda x: x * x + np.cos(x), lambda dy, x: dy * (-2 * x - np.sin(x)), rng.standard_normal((3, 4)))
-    assert words == "dx: is short by 4 dy * x: a term with the wrong sign?"
+    text = diagnosis_of(
+        lambda x: x * x + np.cos(x), lambda dy, x: dy * (-2 * x - np.sin(x)), rng.standard_normal((3, 4))
+    )
+    assert text == "dx: is too small by 4 dy * x: a term with the wrong sign?"
 
 
-def test_a_one_that_is_forgotten_in_a_row(rng: np.random.Generator) -> None:
+def test_a_missing_one_in_a_row(rng: np.random.Generator) -> None:
     def f(p: np.ndarray) -> np.ndarray:
         return np.asarray((p * np.log(p)).sum(1))
 
-    words = told(f, lambda dy, p: dy[:, None] * np.log(p), rng.uniform(0.1, 1, (3, 5)))
-    assert "dp: is short by dy: a term of the sum that is left out" in words
+    text = diagnosis_of(f, lambda dy, p: dy[:, None] * np.log(p), rng.uniform(0.1, 1, (3, 5)))
+    assert "dp: is too small by dy: a term of the sum is left out" in text
 
 
 def test_a_padding_cut_at_the_wrong_side(rng: np.random.Generator) -> None:
@@ -161,30 +166,30 @@ def test_a_padding_cut_at_the_wrong_side(rng: np.random.Generator) -> None:
         dp = np.pad(dy * 3, 1)
         return dp[:-2, :-2]
 
-    words = told(lambda x: 3 * x, vjp, rng.standard_normal((4, 5)))
-    assert "shifted by one along axes 0, 1: an offset by one, a padding cut at the wrong side?" in words
+    text = diagnosis_of(lambda x: 3 * x, vjp, rng.standard_normal((4, 5)))
+    assert "shifted by one along axes 0, 1: an index off by one, or a padding cut at the wrong side?" in text
 
 
-def test_an_order_where_its_inverse_belongs(rng: np.random.Generator) -> None:
+def test_a_permutation_instead_of_its_inverse(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 7))
 
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.take_along_axis(dy, np.argsort(x, axis=1), 1))
 
-    words = told(lambda x: np.sort(x, axis=1), vjp, x)
-    assert "the right numbers stand in the wrong places along axis 1: an order where its inverse belongs" in words
+    text = diagnosis_of(lambda x: np.sort(x, axis=1), vjp, x)
+    assert "the right numbers are in the wrong places along axis 1: a permutation instead of its inverse" in text
 
 
 @pytest.mark.parametrize("factors", [np.full(5, 3.0), np.array([1.0, -1.0, 1.0, -1.0, 1.0])])
-def test_what_is_but_like_a_softmax_is_not_called_one(factors: np.ndarray, rng: np.random.Generator) -> None:
-    """Rows that sum to three; rows that sum to one, with negative numbers among them."""
+def test_rows_similar_to_a_softmax_are_not_called_a_softmax(factors: np.ndarray, rng: np.random.Generator) -> None:
+    """Rows that sum to three; rows that sum to one but contain negative numbers."""
     total = 1.0 if factors.min() > 0 else factors
 
     def shares(x: np.ndarray) -> np.ndarray:
         return np.asarray(factors * np.exp(x) / (total * np.exp(x)).sum(1, keepdims=True))
 
-    words = told(shares, lambda dy, x: dy * shares(x), rng.standard_normal((3, 5)))
-    assert "off by a multiple of the output: is the path through a sum along that axis missing?" in words
+    text = diagnosis_of(shares, lambda dy, x: dy * shares(x), rng.standard_normal((3, 5)))
+    assert "off by a multiple of the output: is the path through a sum along that axis missing?" in text
 
 
 def test_a_softmax_is_blamed_only_where_rows_sum_to_one(rng: np.random.Generator) -> None:
@@ -194,6 +199,6 @@ def test_a_softmax_is_blamed_only_where_rows_sum_to_one(rng: np.random.Generator
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.asarray(dy / np.sqrt((x * x).sum(1, keepdims=True)))
 
-    words = told(unit, vjp, rng.standard_normal((3, 5)))
-    assert "is the path through the length (or the mean square) missing" in words
-    assert "softmax" not in words
+    text = diagnosis_of(unit, vjp, rng.standard_normal((3, 5)))
+    assert "is the path through the length (or the mean square) missing" in text
+    assert "softmax" not in text

@@ -1,6 +1,6 @@
-"""What a backward returns is looked at before its numbers: NaN, shapes, changed arrays, and the round-off to allow.
+"""Before the comparison, gradients are validated: NaN, shapes, changed arrays. Then the round-off is measured.
 
-The tolerance excuses round-off, and not a gradient that is wrong at one point only and jumps there. A gradient in
+The tolerance allows round-off, but not a gradient that is wrong only at one point and jumps there. A gradient in
 float32 or float16 is compared with the same backward in float64, element by element.
 """
 
@@ -23,7 +23,7 @@ from numpy_attention.gradcheck.tolerance import (
     with_round_off,
 )
 from numpy_attention.layers import Linear
-from tests.gradcheck.planted import spoilt
+from tests.gradcheck.planted import with_mistake
 
 
 def test_missing_batch_sum_by_shape(rng: np.random.Generator) -> None:
@@ -37,7 +37,7 @@ def test_missing_batch_sum_by_shape(rng: np.random.Generator) -> None:
         gradcheck(ops.linear, backward, {"x": x, "w": w, "b": b})
 
 
-def test_nan_is_named_with_its_place(rng: np.random.Generator) -> None:
+def test_nan_is_reported_with_its_index(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
 
     def spoil(dx: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_nan_is_named_with_its_place(rng: np.random.Generator) -> None:
         return dx
 
     with pytest.raises(GradientError, match=re.escape("dx holds nan at index (2, 3)")):
-        gradcheck(ops.softmax, spoilt(ops.softmax_backward, spoil), {"x": x})
+        gradcheck(ops.softmax, with_mistake(ops.softmax_backward, spoil), {"x": x})
     x[1, 1] = np.inf
     with pytest.raises(GradientError, match=re.escape("the input x holds inf at index (1, 1)")):
         gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
@@ -55,14 +55,14 @@ def test_nan_is_named_with_its_place(rng: np.random.Generator) -> None:
     (np.zeros((3, 5), int), "int64"), (np.ones((3, 5), bool), "bool"), (np.zeros((3, 5), object), "object"),
     (np.array([["x"] * 5] * 3), "<U1"), ("text", "<U4"), (object(), "object"),
 ])
-def test_a_gradient_that_holds_no_floats_is_named_with_what_it_holds(
+def test_a_gradient_without_floats_is_reported_with_its_dtype(
     returned: Any, dtype: str, rng: np.random.Generator
 ) -> None:
     with pytest.raises(GradientError, match=re.escape(f"gradcheck softmax: dx holds {dtype}, but x holds float64")):
         gradcheck(ops.softmax, lambda dy, cache: returned, {"x": rng.standard_normal((3, 5))})
 
 
-def test_a_backward_that_answers_in_floats_once_only(rng: np.random.Generator) -> None:
+def test_a_backward_that_returns_floats_only_once(rng: np.random.Generator) -> None:
     for later in (np.zeros((3, 5), int), np.zeros((3, 5), object), "text", None, np.zeros((5, 3))):
         for times in range(1, 12):
             left = [times]
@@ -96,7 +96,7 @@ def test_backward_that_changes_dy_or_its_cache(rng: np.random.Generator) -> None
 
     with pytest.raises(GradientError, match="changed dy in place"):
         gradcheck(lambda x: (x.copy(), None), changes_dy, {"x": x})
-    with pytest.raises(GradientError, match="called twice gives two different dx"):
+    with pytest.raises(GradientError, match="two calls of backward return different dx"):
         gradcheck(lambda x: (x * x / 2, [x.copy()]), changes_cache, {"x": x})
 
 
@@ -115,11 +115,11 @@ def test_an_input_that_is_changed_in_place_is_named(rng: np.random.Generator) ->
         x *= 2
         return x.copy(), None
 
-    with pytest.raises(GradientError, match="the input x was changed in place; work on a new array"):
+    with pytest.raises(GradientError, match="the input x was changed in place; use a new array"):
         gradcheck(doubles, lambda dy, cache: 2 * dy, {"x": rng.standard_normal(3)})
 
 
-def test_dy_is_random_repeatable_and_of_the_outputs_dtype() -> None:
+def test_dy_is_random_and_repeatable_and_has_the_dtype_of_the_output() -> None:
     y = (np.zeros((2, 3), np.float32), np.zeros(4, np.int64))
     first, again, other = (random_cotangent(y, seed) for seed in (1, 1, 2))
     assert [one.dtype for one in first] == [np.float32, np.float64]
@@ -128,20 +128,20 @@ def test_dy_is_random_repeatable_and_of_the_outputs_dtype() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type, rng: np.random.Generator) -> None:
+def test_the_tolerance_is_a_few_last_bits_of_the_dtype(dtype: type, rng: np.random.Generator) -> None:
     x = rng.standard_normal((5, 7)).astype(dtype)
     problem = OpProblem(ops.silu, ops.silu_backward, {"x": x}, {})
     dy, grads = run_backward(problem, 0)
-    (claim,), moves = with_round_off(problem, dy, grads, terms=1.0)
-    last_bit = float(np.finfo(dtype).eps) * np.abs(claim.gradient).max()
-    assert last_bit < claim.base < 8 * last_bit
-    assert 0 < claim.jitter.max() < 200 * last_bit
-    assert claim.eps == float(np.finfo(dtype).eps)
+    (analytic,), moves = with_round_off(problem, dy, grads, terms=1.0)
+    last_bit = float(np.finfo(dtype).eps) * np.abs(analytic.gradient).max()
+    assert last_bit < analytic.base < 8 * last_bit
+    assert 0 < analytic.jitter.max() < 200 * last_bit
+    assert analytic.eps == float(np.finfo(dtype).eps)
     assert len(moves) == 6
     assert all(move.arrays["x"].dtype == dtype and not np.array_equal(move.arrays["x"], x) for move in moves)
 
 
-@pytest.mark.parametrize(("got", "expected", "words"), [
+@pytest.mark.parametrize(("got", "expected", "text"), [
     ((4, 3), (3, 4), "transposed"),
     ((2, 3, 4), (3, 4), "the sum over the batch axes (0,) is missing"),
     ((1, 1), (1,), "or a reshape to the shape of the argument"),
@@ -149,10 +149,10 @@ def test_the_allowance_is_a_few_last_bits_of_the_gradients_own_dtype(dtype: type
     ((3, 4), (3, 1), "the sum over axes (1,), along which the argument was broadcast"),
     ((6,), (2, 3), "a reshape is missing"),
     ((3,), (2, 3), "summed over too many axes"),
-    ((5, 7), (2, 3), "a gradient has the shape of its argument"),
+    ((5, 7), (2, 3), "a gradient must have the shape of its argument"),
 ])
-def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], words: str) -> None:
-    assert words in explain_shape(got, expected)
+def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], text: str) -> None:
+    assert text in explain_shape(got, expected)
 
 
 def test_a_reshape_loses_nothing_but_axes_of_length_one() -> None:
@@ -165,7 +165,7 @@ def test_errors_count_eight_times_and_the_floor_once() -> None:
     assert floor_of(0.25, 2.0, 3.0) == 24.0
 
 
-def test_what_the_caller_allows_is_added_to_the_tolerance_as_it_is() -> None:
+def test_rtol_and_atol_are_added_to_the_tolerance() -> None:
     problem = FunctionProblem(lambda x: x, lambda dy, x: dy, (np.array([1.0, -4.0]),), {})
     (dy,), grads = run_backward(problem, 0)
     (strict,), (allowed,) = (measure_round_off(problem, (dy,), grads, *more)[1] for more in ((), (0.25, 3.0)))
@@ -176,30 +176,30 @@ def test_what_the_caller_allows_is_added_to_the_tolerance_as_it_is() -> None:
 CUBE = np.array([0.0, 1.0, 2.0])
 
 
-@pytest.mark.parametrize("witness", ["both", "differences"])
+@pytest.mark.parametrize("reference", ["both", "differences"])
 @pytest.mark.parametrize("point", [0.0, 1.0])
-@pytest.mark.parametrize("claim", [1000.0, -0.5])
-def test_a_backward_that_is_wrong_at_exactly_one_point(witness: str, point: float, claim: float) -> None:
+@pytest.mark.parametrize("slope", [1000.0, -0.5])
+def test_a_backward_that_is_wrong_at_exactly_one_point(reference: str, point: float, slope: float) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return dy * np.where(x == point, claim, 3 * x * x)
+        return dy * np.where(x == point, slope, 3 * x * x)
 
     with pytest.raises(GradientError, match=rf"dx\[{int(point)}\]"):
-        gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), witness=witness)
+        gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), reference=reference)
 
 
-@pytest.mark.parametrize("witness", ["both", "differences"])
-def test_a_backward_that_is_wrong_where_two_inputs_are_equal(witness: str) -> None:
+@pytest.mark.parametrize("reference", ["both", "differences"])
+def test_a_backward_that_is_wrong_where_two_inputs_are_equal(reference: str) -> None:
     x, y = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 1.0])
 
     def vjp(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> Any:
         return dy * np.where(x == y, 7.0, y), dy * x
 
     with pytest.raises(GradientError, match=r"dx\[0\]"):
-        gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), witness=witness)
+        gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), reference=reference)
 
 
-def test_the_round_off_of_a_stair_is_seen_from_further_away() -> None:
-    """1 - p for a p of nearly 1: a few last bits of the logits move nothing, and yet half the digits are lost."""
+def test_the_round_off_of_a_staircase_is_measured_farther_away() -> None:
+    """1 - p for p near 1: a few last bits of the logits change nothing, although half of the digits are lost."""
     for gap in (20.0, 23.5, 24.0, 26.0):
         inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
         gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
@@ -208,7 +208,7 @@ def test_the_round_off_of_a_stair_is_seen_from_further_away() -> None:
         gradcheck(ops.cross_entropy, lambda dy, cache: 1.01 * ops.cross_entropy_backward(dy, cache), inputs)
 
 
-def test_a_solve_at_condition_1e7_is_no_alarm_and_an_error_in_it_is(rng: np.random.Generator) -> None:
+def test_a_solve_with_condition_1e7_is_judged_correctly(rng: np.random.Generator) -> None:
     scales = np.logspace(0, -7, 5)
     q, _ = np.linalg.qr(rng.standard_normal((5, 5)))
     a, b = q * scales @ q.T + 0.0, rng.standard_normal((5, 2))
@@ -222,16 +222,16 @@ def test_a_solve_at_condition_1e7_is_no_alarm_and_an_error_in_it_is(rng: np.rand
         gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (vjp(dy, a, b)[0], 1.0001 * vjp(dy, a, b)[1]), (a, b))
 
 
-def test_what_no_witness_resolves_is_not_called_right() -> None:
-    """A function whose digits are noise, the same noise at every call."""
+def test_a_derivative_known_to_few_digits_is_not_called_right() -> None:
+    """A function with noise in its digits; the noise is equal in every call."""
     x = np.random.default_rng(0).standard_normal(4)
 
     def noisy(x: np.ndarray) -> np.ndarray:
         return np.sin(x) + 0.1 * np.modf(np.abs(np.real(x)) * 1e7)[0]
 
-    for claim in (0.0, 1.0, 7.0):
+    for slope in (0.0, 1.0, 7.0):
         with pytest.raises(GradientError, match=r"dx (not resolved|wrong)"):
-            gradcheck_vjp(noisy, lambda dy, x, claim=claim: claim * dy * np.cos(x), (x,))
+            gradcheck_vjp(noisy, lambda dy, x, slope=slope: slope * dy * np.cos(x), (x,))
 
 
 @pytest.mark.parametrize(("size", "error"), [(2_000, 1e-3), (100_000, 1e-2), (100_000, 1e-3)])
@@ -250,7 +250,7 @@ def test_one_element_of_many(size: int, error: float, rng: np.random.Generator) 
 
 
 @pytest.mark.parametrize("size", [2_000, 100_000])
-def test_one_element_of_many_that_is_off_by_little_and_in_float32_only(size: int, rng: np.random.Generator) -> None:
+def test_one_slightly_wrong_element_in_float32(size: int, rng: np.random.Generator) -> None:
     x = rng.standard_normal(size).astype(np.float32)
     x[7] = 1.25
 
@@ -263,7 +263,7 @@ def test_one_element_of_many_that_is_off_by_little_and_in_float32_only(size: int
         gradcheck_vjp(lambda x: x * x, vjp, (x,))
 
 
-def test_what_is_wrong_in_float32_only_is_said_to_be_right_in_float64(rng: np.random.Generator) -> None:
+def test_a_mistake_only_in_float32_is_reported_as_right_in_float64(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5)).astype(np.float32)
 
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -280,7 +280,7 @@ def test_long_sums_that_cancel_raise_no_alarm(dtype: type, rng: np.random.Genera
     gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
 
 
-def test_a_backward_for_one_dtype_only_is_judged_as_it_is(rng: np.random.Generator) -> None:
+def test_a_backward_for_one_dtype_is_checked_in_this_dtype(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5)).astype(np.float32)
 
     def vjp(dy: np.ndarray, x: np.ndarray, factor: Any = 1) -> np.ndarray:
@@ -309,7 +309,7 @@ def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) ->
                 gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x))).astype(t), (x,))
 
 
-def test_a_backward_that_gives_no_floats_in_float64_is_judged_in_its_own_dtype() -> None:
+def test_a_backward_without_floats_in_float64_is_checked_in_its_dtype() -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         return 3 * dy if x.dtype == np.float32 else np.zeros(x.shape, int)
 

@@ -1,6 +1,6 @@
-"""Functions and Modules of PyTorch are checked as they are.
+"""Functions and Modules of PyTorch are checked without changes.
 
-Marked slow, since PyTorch is no part of what the tests install.
+The tests are marked slow, since they need PyTorch, which the tests do not install.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def power(torch: Any, factor: float = 1.0, forgets: bool = False) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_function_whose_first_outputs_have_no_gradient(torch: Any, dtype: str) -> None:
-    """Outputs of floats or integers that have no gradient, before one that is wrong: named, without a crash.
+    """Outputs without a gradient before an output whose gradient is wrong: the report names it, without a crash.
 
     Source: https://github.com/pytorch/pytorch/issues/194869
     """
@@ -56,7 +56,7 @@ def test_a_function_whose_first_outputs_have_no_gradient(torch: Any, dtype: str)
         check_torch(power(torch, forgets=True), (x, w))
 
 
-def test_only_what_requires_a_gradient_where_something_does(torch: Any, rng: np.random.Generator) -> None:
+def test_only_tensors_that_require_a_gradient_are_checked(torch: Any, rng: np.random.Generator) -> None:
     x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4)
     report = check_torch(lambda x, w, s: torch.tanh(x * w) * s, (x, w, 0.5))
     assert report.arguments.keys() == {"x"}
@@ -76,7 +76,7 @@ def test_a_module_with_all_its_parameters(torch: Any) -> None:
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
-def test_dropout_is_the_same_in_every_call_and_the_seed_of_others_is_left_alone(torch: Any) -> None:
+def test_dropout_is_equal_in_every_call_and_the_global_seed_is_restored(torch: Any) -> None:
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
@@ -91,7 +91,7 @@ def test_complex_tensors_and_trees(torch: Any) -> None:
     assert report.arguments.keys() == {"p.z.real", "p.z.imag"}
 
 
-def test_what_cannot_be_checked_is_said(torch: Any) -> None:
+def test_unsupported_tensors_are_refused(torch: Any) -> None:
     with pytest.raises(TypeError, match=r"NumPy has no bfloat16; convert the tensor: \.float\(\)"):
         check_torch(torch.tanh, (torch.ones(3, dtype=torch.bfloat16),))
 

@@ -1,6 +1,6 @@
 """Trees are taken apart by name and put together in the same containers, and numbers keep their kinds.
 
-Gradients may come in any of the usual forms; otherwise one line says where a form is wrong.
+Gradients may have any of the usual forms; for a wrong form, one line gives its place.
 """
 
 import re
@@ -49,7 +49,7 @@ def tree(rng: np.random.Generator) -> dict[Any, Any]:
     return {"w": rng.standard_normal((3, 4)), "layers": [pair, (Frozen(0.5), "relu")], 7: np.arange(5), "a b": 2.0 + 1j}
 
 
-def test_every_leaf_has_the_name_by_which_one_would_reach_it(tree: dict[Any, Any]) -> None:
+def test_the_name_of_a_leaf_is_the_expression_for_it(tree: dict[Any, Any]) -> None:
     assert [name for name, _ in leaves(tree, "p")] == [
         "p.w", "p.layers[0].first", "p.layers[0].second", "p.layers[1][0].w", "p.layers[1][0].n", "p.layers[1][1]",
         "p[7]", "p['a b']",
@@ -59,7 +59,7 @@ def test_every_leaf_has_the_name_by_which_one_would_reach_it(tree: dict[Any, Any
     assert taken_apart(tree, "p").keys() >= set(floats)
 
 
-def test_what_is_taken_apart_is_put_together_in_the_same_containers(tree: dict[Any, Any]) -> None:
+def test_a_tree_is_put_together_in_the_same_containers(tree: dict[Any, Any]) -> None:
     again = put_together(tree, "p", taken_apart(tree, "p"))
     kinds: list[type] = []
     for (name, leaf), (other, same) in zip(leaves(tree), leaves(again), strict=True):
@@ -75,7 +75,7 @@ def test_what_is_taken_apart_is_put_together_in_the_same_containers(tree: dict[A
     assert type(put_together(OrderedDict(b=1.0), "p", {"p.b": np.array(2.0)})) is OrderedDict
 
 
-def test_numbers_can_be_moved_in_place_and_come_back_as_they_came() -> None:
+def test_numbers_become_arrays_and_return_with_their_types() -> None:
     given = (0.5, np.float64(0.25), np.float32(2.0), 1 + 2j, np.complex64(3j), np.array(4.0), True, 3)
     arrays = taken_apart(given, "x")
     for name in names_in(given, "x"):
@@ -99,7 +99,7 @@ def test_a_generator_draws_the_same_in_every_call(rng: np.random.Generator) -> N
     assert draws[0] == draws[1]
 
 
-def test_the_parts_of_a_complex_number_do_not_touch_each_other() -> None:
+def test_infinite_parts_of_a_complex_number_stay_separate() -> None:
     z = in_complex_plane(np.array([1.0, -0.0]), np.array([np.inf, -0.0]))
     assert z.real.tolist() == [1.0, 0.0]
     assert np.signbit(z.imag[1])
@@ -115,7 +115,7 @@ def test_only_floats_and_complex_numbers_are_differentiated(leaf: Any, kind: str
     assert kind_of(leaf) == kind
 
 
-def test_outputs_are_copies_and_integers_are_none_of_them(rng: np.random.Generator) -> None:
+def test_outputs_are_copies_of_arrays_of_floats(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3))
     y = {"values": x[:1], "ids": np.arange(2), "z": x + 1j, "loss": 0.5}
     values, real, imag, loss = outputs_of(y)
@@ -137,24 +137,24 @@ def test_dy_has_the_form_of_y(rng: np.random.Generator) -> None:
     assert cotangent_of(y, dy[:2], split=False).second["z"] is dy[1]
 
 
-def test_a_map_keeps_what_it_was_given(tree: dict[Any, Any]) -> None:
+def test_tree_map_does_not_change_its_argument(tree: dict[Any, Any]) -> None:
     before = list(leaves(tree))
     doubled = tree_map(lambda name, leaf: leaf * 2 if kind_of(leaf) else leaf, tree)
     assert np.array_equal(doubled["w"], 2 * tree["w"])
     assert all(one is other for (_, one), (_, other) in zip(before, leaves(tree), strict=True))
 
 
-def test_a_tree_that_holds_itself_is_refused_by_its_name() -> None:
+def test_a_tree_that_contains_itself_is_refused() -> None:
     itself: list[Any] = [np.ones(2)]
     itself.append({"again": itself})
-    words = re.escape("gradcheck: params[1].again[1].again[1]") + ".* holds itself, or is nested more than 100 deep"
+    text = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is nested more than 100 deep"
     for use in (lambda: list(leaves(itself, "params")), lambda: tree_map(lambda name, leaf: leaf, itself, "params")):
-        with pytest.raises(ValueError, match=words) as error:
+        with pytest.raises(ValueError, match=text) as error:
             use()
         assert len(str(error.value)) < 200
-    with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* holds itself"):
+    with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* contains itself"):
         gradcheck_vjp(lambda x: itself, lambda dy, x: dy, (np.ones(2),))
-    with pytest.raises(ValueError, match=r"gradcheck: x\[1\].* holds itself"):
+    with pytest.raises(ValueError, match=r"gradcheck: x\[1\].* contains itself"):
         gradcheck_vjp(lambda x: x, lambda dy, x: dy, {"x": itself})
 
 
@@ -190,19 +190,19 @@ def test_in_order_or_by_name(returned: Any, expected: dict[str, Any]) -> None:
     assert grads_by_name("f", returned, {"x": X, "ids": IDS, "w": W}) == expected
 
 
-def test_one_for_each_input_even_where_that_is_as_many_none() -> None:
+def test_one_gradient_for_each_input_including_none() -> None:
     found, _ = match_gradients("f", (1, None, None), {"x": X, "ids": IDS, "w": W})
     assert found == {"x": 1, "ids": None, "w": None}
 
 
 @pytest.mark.parametrize("returned", [DTREE, (DTREE,), [DTREE], {"params": DTREE}])
-def test_a_single_tree_comes_alone_in_a_tuple_or_by_name(returned: Any) -> None:
+def test_a_single_tree_alone_or_in_a_tuple_or_by_name(returned: Any) -> None:
     found = grads_by_name("f", returned, {"params": TREE, "ids": IDS})
     assert found.keys() == {"params.w", "params.layers[0].b"}
     assert found["params.layers[0].b"] is DTREE["layers"][0]["b"]
 
 
-def test_a_dict_that_holds_a_key_called_as_the_argument() -> None:
+def test_a_dict_with_a_key_of_the_name_of_the_argument() -> None:
     found = grads_by_name("f", {"params": {"w": W}}, {"params": {"params": {"w": X}}})
     assert found == {"params.params.w": W}
 
@@ -215,13 +215,13 @@ def test_lists_and_named_tuples_of_gradients() -> None:
     assert grads_by_name("f", {"first": 1.0}, {"pair": TwoGradients(W, X)}) == {"pair.first": 1.0}
 
 
-def test_none_stands_for_a_branch_and_a_missing_key_for_nothing() -> None:
+def test_none_means_no_gradient_for_a_branch() -> None:
     assert gradients_of(TREE, {"layers": None, "w": W}, "p") == {"p.w": W, "p.layers[0].b": None}
     assert gradients_of(TREE, {"w": W}, "p") == {"p.w": W}
     assert gradients_of(TREE, None, "p") == {"p.w": None, "p.layers[0].b": None}
 
 
-def test_of_integers_nothing_is_asked() -> None:
+def test_integers_need_no_gradient() -> None:
     assert gradients_of({"w": W, "more": {"n": 3}}, {"w": W, "more": 0}, "p") == {"p.w": W}
 
 
@@ -233,17 +233,18 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
     assert gradients_of(z, None, "z") == {"z.real": None, "z.imag": None}
 
 
-@pytest.mark.parametrize(("returned", "words"), [
-    ((1, 2, 3), "backward returned 3 gradients for 1 arrays of floats (params); return one each, in argument order"),
-    ({"dparams": 1}, "backward returned a gradient called 'dparams'; gradients go by the arguments: params"),
+@pytest.mark.parametrize(("returned", "text"), [
+    ((1, 2, 3),
+     "backward returned 3 gradients for 1 arrays of floats (params); return one for each, in argument order"),
+    ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be those of arguments: params"),
     ({"params": DTREE | {"db": W}},
      "dparams holds dparams.db, but params holds only params.w, params.layers, params.n"),
-    ({"params": {"layers": []}}, "dparams.layers has 0 entries, params.layers has 1"),
+    ({"params": {"layers": []}}, "dparams.layers has 0 entries, but params.layers has 1"),
     ({"params": {"layers": [X]}},
-     "dparams.layers[0] is an array of shape (2, 3), where params.layers[0] is a dict of 1"),
-    ({"params": {"w": [W]}}, "dparams.w is a list of 1, where params.w is an array of shape (3,)"),
-    (W, "dparams is an array of shape (3,), where params is a dict of 3"),
+     "dparams.layers[0] is an array of shape (2, 3), but params.layers[0] is a dict of 1"),
+    ({"params": {"w": [W]}}, "dparams.w is a list of 1, but params.w is an array of shape (3,)"),
+    (W, "dparams is an array of shape (3,), but params is a dict of 3"),
 ])
-def test_a_wrong_form_is_said_in_one_line_with_its_place(returned: Any, words: str) -> None:
-    with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(words)}$"):
+def test_a_wrong_form_is_reported_in_one_line_with_its_place(returned: Any, text: str) -> None:
+    with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(text)}$"):
         grads_by_name("f", returned, {"params": TREE})

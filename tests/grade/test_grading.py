@@ -62,9 +62,9 @@ KEPT: dict[str, Any] = {}
 @pytest.mark.parametrize(("forward", "backward", "words"), [
     (softmax, lambda dy, cache: (right_of_softmax(dy, cache), dy.fill(0))[0], "backward changed dy in place"),
     (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache["x"].fill(0))[0], "the input x was changed in"),
-    (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache["y"].fill(0))[0], "does it change its cache"),
+    (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache["y"].fill(0))[0], "does backward change its cache"),
     (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache.update(seen=1))[0], "backward changed its cache"),
-    (last_call_kept, lambda dy, _: right_of_softmax(dy, KEPT["last"]), "is something kept outside the cache"),
+    (last_call_kept, lambda dy, _: right_of_softmax(dy, KEPT["last"]), "is data stored outside the cache"),
 ], ids=["dy", "input", "cache", "no matter", "global"])
 def test_right_numbers_are_not_enough(forward: Any, backward: Any, words: str) -> None:
     module = SimpleNamespace(softmax=forward, softmax_backward=backward)

@@ -14,7 +14,7 @@ from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.recognize import outcome, recognize
 from tests.grade.hand_in import answer_of
 
-TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is something kept outside the cache"}  # by no single run
+TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cache"}  # by no single run
 OPTIONS_OF_NO_EXERCISE = {"dropout_of_another_tile", "distance_forgotten"}
 PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]
 

@@ -198,7 +198,7 @@ PLACES_LIKE = "places must be a list of names, or None, got "
     ({"other_ids": OTHER * 1.0}, "other_ids must be an integer array, got float64"),
     ({"other_ids": OTHER + 2}, r"other_ids must be integers in \[0, 7\), got 7"),
     ({"dy": np.zeros((1, 5, 6))}, r"dy must be \(1, 5, 7\), as the model's result, got \(1, 5, 6\)"),
-    ({"dy": np.zeros((1, 5, 7), np.float32)}, "dy must be float64 as y is, got float32"),
+    ({"dy": np.zeros((1, 5, 7), np.float32)}, "dy must be float64, the dtype of y, got float32"),
     ({"dy": [0.0]}, "dy must be an array of floats, got list"),
     ({"places": ["blocks.2"]},
      r"places must be named after places of the model: blocks\.0, .*'blocks\.2'; did you mean 'blocks\.\d'\?"),

@@ -140,7 +140,7 @@ def test_refuses_arguments_that_do_not_fit_with_a_reason() -> None:
     for invalid in (np.ones(8, int), np.ones(8, np.float32), np.ones(8, object), [1.0] * 8):
         with pytest.raises(TypeError, match="direct_effects: direction must be "):
             inside.direct_effects(model, cache.at, invalid)
-    with pytest.raises(TypeError, match=r"logit_lens: x must be float64 as model\.norm\.gamma is, got float32"):
+    with pytest.raises(TypeError, match=r"logit_lens: x must be float64, the dtype of model\.norm\.gamma, got float32"):
         inside.logit_lens(model, np.zeros(8, np.float32))
 
 
@@ -169,7 +169,7 @@ def test_rollout_refuses_weights_that_do_not_fit_each_other() -> None:
     for invalid in (np.zeros((1, 2, 3, 4)), square[0], square[:, :0], np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))):
         with pytest.raises(ValueError, match=r"in every block, with one B and T, got .* at 'b'"):
             inside.attention_rollout({"a": square, "b": invalid})
-    with pytest.raises(TypeError, match=r"weights\['b'\] must be float64 as weights\['a'\] is, got float32"):
+    with pytest.raises(TypeError, match=r"weights\['b'\] must be float64, the dtype of weights\['a'\], got float32"):
         inside.attention_rollout({"a": square, "b": square.astype(np.float32)})
     with pytest.raises(ValueError, match=r"of one stack of blocks, got 'decoder\.blocks\.0\.cross_attention'"):
         inside.attention_rollout({"encoder.blocks.0.attention": square, "decoder.blocks.0.cross_attention": square})

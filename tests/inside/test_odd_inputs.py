@@ -39,7 +39,7 @@ def model_of(dtype: Any = np.float64) -> na.GPT:
      "forward_with: edits['norm'].keep must be of bool, True = keep, got float64; compare: keep > 0"),
     ({"norm": Edit([True] * 8)}, "forward_with: edits['norm'].keep must be an array, got list"),
     ({"norm": Edit(None, np.ones(8, np.float32))},
-     "forward_with: edits['norm'].add must be float64 as x is, got float32; convert it: add.astype(x.dtype)"),
+     "forward_with: edits['norm'].add must be float64, the dtype of x, got float32; convert it: add.astype(x.dtype)"),
     ({"norm": Edit(None, 0.5)}, "forward_with: edits['norm'].add must be an array of floats, got float"),
     ({"norm": Edit(None, np.ones(8).view(np.matrix))}, "forward_with: edits['norm'].add must be an array of floats"),
 ])

@@ -192,7 +192,7 @@ def test_a_mask_of_numbers_is_not_guessed_at(dtype: type) -> None:
 
 
 def test_dtypes_do_not_mix() -> None:
-    with pytest.raises(TypeError, match="v must be float32 as q is, got float64"):
+    with pytest.raises(TypeError, match="v must be float32, the dtype of q, got float64"):
         na.scaled_dot_product_attention(np.ones(Q, np.float32), np.ones(K, np.float32), np.ones(V))
 
 

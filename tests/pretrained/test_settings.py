@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.errors import InputError, shown
+from numpy_attention.errors import InputError, short_repr
 from numpy_attention.pretrained.settings import (
     Settings,
     bert_folder,
@@ -154,7 +154,7 @@ STRANGE = (0, -3, 2.5, "24", True, [24], {"a": 1}, np.ones(2), math.nan, math.in
 def test_error_names_a_wrong_size(name, key):
     for value in STRANGE:
         said = complaints(name, CONFIG[name][1] | {key: value})
-        assert f"{key} is {shown(value)}" in said
+        assert f"{key} is {short_repr(value)}" in said
         assert len(said) < 300
 
 
@@ -173,7 +173,7 @@ def test_error_names_a_missing_size_unless_it_has_a_default(name, key):
 )  # fmt: skip
 def test_error_names_a_wrong_float(name, key):
     for value in (0.0, -1.0, "1e-5", True, [1e-5], math.nan, math.inf, 1e300, 10**400):
-        assert f"{key} is {shown(value)}" in complaints(name, CONFIG[name][1] | {key: value})
+        assert f"{key} is {short_repr(value)}" in complaints(name, CONFIG[name][1] | {key: value})
 
 
 def test_one_error_lists_all_problems_but_not_their_consequences():

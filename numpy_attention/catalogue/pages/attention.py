@@ -144,7 +144,7 @@ def _without_the_mask(dy: Array, cache: tuple[AttentionCache, Array | None]) -> 
     return dq, dk, scaled_dot_product_attention_backward(dy, inner)[2], dbias
 
 
-@op_of(ATTENTION, _without_the_mask, says="the gradient leaks through what mask hides")
+@op_of(ATTENTION, _without_the_mask, says="the gradient leaks through elements that mask hides")
 def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, **options: Any) -> Any:
     """The backward recomputes the weights without the mask, so gradient leaks into hidden keys.
 
@@ -207,7 +207,7 @@ def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
     return dq, dk, dv, full.reshape(dbias.shape)
 
 
-@backward_of(ATTENTION, says="along axis 1 of dy: must it be summed over that axis, or over each group")
+@backward_of(ATTENTION, says="along axis 1 of dy: is a sum over this axis, or over groups along it, missing")
 def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
     """Several query heads share a key head, but dk and dv come only from the first of them.
 

@@ -53,7 +53,7 @@ def _of_the_last_mask(dy: Array, _: DropoutCache) -> Array:
     return dropout_backward(dy, last) if same else np.zeros_like(dy)
 
 
-@op_of("dropout", _of_the_last_mask, says="is something kept outside the cache")
+@op_of("dropout", _of_the_last_mask, says="is data stored outside the cache")
 def one_mask_for_two_uses(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
     """The mask is stored on the dropout object, so a second forward overwrites the mask of the first.
 

@@ -147,7 +147,7 @@ def plain_edit(x: Array, keep: Array | None = None, add: Array | None = None) ->
 PLAIN = {"edit": plain_edit}
 
 
-@backward_of("edit", says="it leaks through what keep hides")
+@backward_of("edit", says="it leaks through elements that keep hides")
 def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
     """dx = dy: removed elements get a gradient, although y does not depend on them.
 
@@ -156,7 +156,7 @@ def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
     return dy.copy(), edit_backward(dy, cache)[1]
 
 
-@backward_of("edit", says="the backward takes keep the other way round")
+@backward_of("edit", says="the backward inverts keep")
 def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
     """The backward inverts the mask: removed elements get the gradient, and kept elements get none.
 
@@ -166,7 +166,7 @@ def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
     return dx if cache.keep is None else dy - dx, dadd
 
 
-@backward_of("edit", says="the backward gives zero where keep hides, and there it must not be zero")
+@backward_of("edit", says="the backward returns zero where keep is False, but the gradient is not zero there")
 def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
     """The gradient of add is multiplied by keep, but add acts everywhere, also where x is removed.
 

@@ -35,7 +35,7 @@ def plain_embedding(ids: Array, table: Array) -> Array:
 PLAIN = {"embedding": plain_embedding}
 
 
-@backward_of("embedding", says="rows of repeated ids get only one of their contributions")
+@backward_of("embedding", says="a row for repeated ids must get the sum of all contributions")
 def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
     """A token that occurs three times gets only the gradient of its last place: `d[ids] = dy`.
 

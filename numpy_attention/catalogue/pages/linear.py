@@ -55,7 +55,7 @@ def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
     return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
 
 
-@backward_of("linear", says="a mean taken where a sum belongs")
+@backward_of("linear", says="a mean instead of a sum")
 def bias_averaged(dy: Array, cache: LinearCache) -> Any:
     """The bias gradient is a mean over the rows, but the loss has already divided by their number.
 
@@ -75,7 +75,7 @@ def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
     return dy @ cache.w, dw, db
 
 
-@stands_in_for("Linear", says="is something kept outside the cache")
+@stands_in_for("Linear", says="is data stored outside the cache")
 class InputKeptOnTheLayer(Linear):
     """The cache is stored on the layer, so a second forward overwrites it before the first backward runs.
 

@@ -56,7 +56,7 @@ def plain_cross_entropy(
 PLAIN = {"cross_entropy": plain_cross_entropy}
 
 
-@backward_of("cross_entropy", says="a mean taken where a sum belongs, or twice")
+@backward_of("cross_entropy", says="a mean instead of a sum, or a mean applied twice")
 def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
     """The mean over the places is taken in the loss and again in its gradient.
 
@@ -74,7 +74,7 @@ def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) ->
     return cross_entropy_backward(dloss, cache._replace(label_smoothing=0.0))
 
 
-@backward_of("cross_entropy", says="what is hidden or ignored still gets a gradient")
+@backward_of("cross_entropy", says="hidden or ignored elements still get a gradient")
 def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
     """Places that the loss ignores still get a gradient.
 

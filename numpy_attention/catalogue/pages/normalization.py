@@ -81,7 +81,7 @@ def gamma_left_out(dy: Array, cache: NormCache) -> Any:
     return _through_x_hat(dy, cache), dgamma, dbeta
 
 
-@backward_of("layer_norm", says="comes in at the wrong place")
+@backward_of("layer_norm", says="is applied at the wrong place")
 def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
     """dx is multiplied by gamma at the end, but gamma must be applied before the means are taken.
 
@@ -126,7 +126,7 @@ def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
     return dx, (dy * cache.x_hat).sum(axis=0), dy.sum(axis=0)
 
 
-@backward_of("layer_norm", says="n - 1 for n")
+@backward_of("layer_norm", says="n - 1 instead of n")
 def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
     """The forward divides the variance by d, but the gradient of its path divides by d - 1.
 
@@ -194,7 +194,7 @@ def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
     return right
 
 
-@backward_of("layer_norm", says="does it change its cache in place?")
+@backward_of("layer_norm", says="does backward change its cache in place?")
 def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
     """It multiplies the cached x_hat in place, so a second backward with the same cache is wrong.
 
@@ -219,7 +219,7 @@ def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
     return r * (dx_hat - _mean(dx_hat) - x_hat * along), dgamma, dbeta
 
 
-@backward_of("rms_norm", says="off by the same number")
+@backward_of("rms_norm", says="off by the same number in all its elements")
 def mean_subtracted(dy: Array, cache: NormCache) -> Any:
     """RMS norm does not subtract the mean; this is the backward of layer norm.
 
@@ -231,7 +231,7 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
 
 @op_of(
     "layer_norm", layer_norm_backward,
-    says="the forward mixes the places along axis 1 of x, the backward keeps them apart",
+    says="the forward mixes the places along axis 1 of x, but the backward does not",
 )
 def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """Mean and variance run over all axes except the first, so the words of a sentence affect each other.

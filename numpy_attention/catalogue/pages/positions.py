@@ -56,7 +56,7 @@ def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
     return rotary_backward(dy, cache._replace(sin=-cache.sin))
 
 
-@backward_of("rotary", says="a rotation by other angles, or of other pairs of coordinates")
+@backward_of("rotary", says="is it rotated by wrong angles, or in wrong pairs of coordinates")
 def pairings_mixed(dy: Array, cache: RotaryCache) -> Array:
     """The forward and the backward pair the coordinates in different ways.
 

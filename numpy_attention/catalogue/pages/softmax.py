@@ -37,7 +37,7 @@ def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
     return y * (dy - dy.sum(axis=axis, keepdims=True))
 
 
-@backward_of("softmax", says="the backward gives zero")
+@backward_of("softmax", says="the backward returns zero")
 def zero(dy: Array, cache: SoftmaxCache) -> Array:
     """The gradient is always zero.
 

@@ -14,7 +14,7 @@ from tests.benchmarks.third_party import THIRD_PARTY, Arrays, ThirdParty
 
 ALONE = r"|element \["  # a single wrong element allows no better diagnosis
 ROWS = r"|differs from row to row"
-LAST = r"last|one short" + ALONE
+LAST = r"last|one place early" + ALONE
 MEAN = r"mean|averag|keep its own|mixes" + ROWS
 PLACES = r"shift|revers|order|offset|another place|wrong places" + ROWS
 BRANCH = r"where [a-z]\w* |when|branch|above|below|positive|negative" + ALONE

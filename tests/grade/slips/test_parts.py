@@ -54,4 +54,4 @@ def test_a_mask_that_is_kept_elsewhere_is_told() -> None:
     LAST = 1 if rng is None else (kept / (1 - rate)).astype(x.dtype)
     return x * LAST, None"""
     said = told("dropout", last, "return (dy * LAST).astype(dy.dtype)")
-    assert "is something kept outside the cache" in said, said
+    assert "is data stored outside the cache" in said, said
