@@ -1,14 +1,14 @@
-"""The benchmark behind `python -m tests.benchmarks`: who is faster at the same work, on this machine, now.
+"""The benchmark `python -m tests.benchmarks`: which library does the same work faster on this machine.
 
-A machine is never quiet for long, so only ratios within one run mean anything. Each contender lives in a process of its
-own, as its users run it; they take turns in changing order, and the ratio of two is the median, over the rounds, of
-their ratio within a round. A slow minute then slows both sides of it. Before anything is timed all must have computed
-the same numbers.
+Other programs always use the machine too, so only ratios within one run are reliable. Each contender runs in a
+separate process, as its users run it. The contenders take turns in changing order. The ratio of two contenders is the
+median, over the rounds, of their ratio within a round, so a slow minute slows both contenders. Before the timing, all
+contenders must compute the same numbers.
 
-    work.py      what is to be done, and how we do it
+    work.py      the work, and our side of it
     worker.py    a contender's process
-    race.py      the turns, the medians, the ratios
+    race.py      turns, medians, ratios
     report.py    tables, JSON, the plot
 
-The other contenders (PyTorch, JAX, autograd) are in `tests/benchmarks/peers` of the source tree.
+The other contenders (PyTorch, JAX, autograd, transformers) are in `tests/benchmarks/peers`.
 """

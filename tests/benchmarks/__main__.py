@@ -1,4 +1,4 @@
-"""How fast, beside PyTorch and others, on this machine: `python -m tests.benchmarks`, in a copy of the repository."""
+"""Speed on this machine, compared with other libraries: `python -m tests.benchmarks` in a copy of the repository."""
 
 import argparse
 import sys
@@ -13,26 +13,26 @@ from numpy_attention.pretrained.fetch import located
 from tests.benchmarks import pretrained, race, report, work
 
 DEFAULT = ("import", "steps", "ops", "attention", "generation")
-# of the last two one takes half an hour, one needs a model: python -m numpy_attention fetch smollm2
+# "long" takes half an hour; "pretrained" needs a model: python -m numpy_attention fetch smollm2
 KINDS = (*DEFAULT, "long", "pretrained")
-STEPPERS = [
+STEP_CONTENDERS = [
     "PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd",
     "numpy_attention, ranks",
 ]
-ATTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(QK)V", "JAX jit"]
-READERS = ["transformers", "numpy_attention"]
-FLOORS = {"prompt": ["products alone"], "generation": ["reading alone"], "LoRA step": ["products alone"]}
+ATTENTION_CONTENDERS = ["PyTorch eager", "numpy_attention", "plain NumPy", "torch softmax(QK)V", "JAX jit"]
+PRETRAINED_CONTENDERS = ["transformers", "numpy_attention"]
+LOWER_LIMITS = {"prompt": ["products alone"], "generation": ["reading alone"], "LoRA step": ["products alone"]}
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 GENERATIONS = (
     {"cache": True, "prompt": 16, "batch": 1},
     {"cache": False, "prompt": 16, "batch": 1},
     {"cache": True, "prompt": 1024, "batch": 8},
 )
-LONGEST_DENSE = 4096  # beyond, T x T arrays take gigabytes and minutes
+LONGEST_DENSE = 4096  # for a larger T, arrays of T x T take gigabytes and minutes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure; the exit code is 0, or 2 for arguments that cannot be used."""
+    """Measure; return the exit code: 0, or 2 for invalid arguments."""
     try:
         return run(_parser().parse_args(argv))
     except (InputError, BackendError) as error:
@@ -43,26 +43,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks", allow_abbrev=False,
-        description="Ratios to PyTorch eager, where it is installed. The contenders take turns, each in a process of "
-        "its own; all must compute the same numbers first. PyTorch, JAX and autograd take part where they are "
-        "installed: pip install '.[bench]'.",
+        description="Ratios to PyTorch eager, if it is installed. Each contender runs in a separate process, and the "
+        "contenders take turns. Before the timing, all must compute the same numbers. PyTorch, JAX and autograd take "
+        "part if they are installed: pip install '.[bench]'.",
     )
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all but two)")
-    parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="of the steps (default: %(default)s)")
-    parser.add_argument("--only", default="", help="ops whose name holds this")
-    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="T of attention, long (default: %(default)s)")
+    kinds = f"one of {', '.join(KINDS)} (default: all without the last two)"
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=kinds)
+    parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="sizes of the GPT (default: %(default)s)")
+    parser.add_argument("--only", default="", help="only ops whose name contains this text")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="largest T (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="on each side (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a first impression in under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw attention's time and memory against T there")
-    parser.add_argument("--backend", default="numpy", choices=NAMES, help="cupy: our steps alone, on a GPU")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a first impression in less than a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot attention's time and memory against T")
+    parser.add_argument("--backend", default="numpy", choices=NAMES, help="cupy: measure only our steps, on a GPU")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table for each kind of work, line by line."""
-    backend = get_backend(arguments.backend)  # a line on what is missing, before anything starts
+    """Run the benchmark; print a table for each kind of work, line by line."""
+    backend = get_backend(arguments.backend)  # raises an error before any measurement if something is missing
     plan = _plan(arguments)
     _check_files(arguments)
     about = report.machine(arguments.threads)
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     for kind, groups in plan:
         if kind == "import":
             races.append(({"kind": "import"}, race.imports(max(arguments.rounds, 7), arguments.quick)))
-            report.say_imports(races[-1][1])
+            report.print_imports(races[-1][1])
             if arguments.json:
                 report.write_json(arguments.json, about, races, missing)
             continue
@@ -100,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse, before anything is measured, what cannot be written at its end."""
+    """Raise an error before the measurement if a result file cannot be written at the end."""
     if arguments.plot is not None and arguments.plot.suffix.lower() not in ENDINGS:
         raise InputError(f"--plot must end in .png, .svg or .pdf, got {arguments.plot}")
     for option, path in (("--json", arguments.json), ("--plot", arguments.plot)):
@@ -112,7 +113,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict[str, Any]], list[str]]]]]:
-    """Kinds of work, each with groups of cases that share their contenders' processes."""
+    """The kinds of work. Each has groups of cases; the cases of a group run in the same processes."""
     kinds = arguments.kinds or list(DEFAULT)
     sizes = arguments.sizes.split(",")
     for given, known, what in ((kinds, KINDS, "KIND"), (sizes, list(work.SIZES), "--sizes")):
@@ -124,11 +125,11 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
     quick = arguments.quick
     if arguments.backend != "numpy":
         if arguments.kinds not in ([], ["steps"]):
-            raise InputError(f"--backend {arguments.backend} measures steps alone; leave the KIND out")
+            raise InputError(f"--backend {arguments.backend} measures only steps; leave the KIND out")
         cases = [[{"kind": "step", "size": size, "backend": arguments.backend}] for size in sizes]
         return [("steps", [(case, ["numpy_attention"]) for case in cases])]
     sizes = [size for size in sizes if size in ("nano", "micro")] if quick else sizes
-    steppers = STEPPERS[:3] if quick else STEPPERS
+    steppers = STEP_CONTENDERS[:3] if quick else STEP_CONTENDERS
     only = arguments.only or ("layer_norm" if quick else "")
     longest = min(arguments.longest, 1024) if quick else arguments.longest
     plans: dict[str, Any] = {"import": []}
@@ -137,30 +138,33 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
         for size in sizes
     ]  # fmt: skip
     ops = [name for name in work.OPS if only in name]
-    plans["ops"] = [([{"kind": "op", "name": name} for name in ops], STEPPERS[:2])]
+    plans["ops"] = [([{"kind": "op", "name": name} for name in ops], STEP_CONTENDERS[:2])]
     plans["attention"] = [
-        ([{"kind": "attention", "T": T, "causal": causal}], ATTENDERS[:2] if quick or T > LONGEST_DENSE else ATTENDERS)
+        (
+            [{"kind": "attention", "T": T, "causal": causal}],
+            ATTENTION_CONTENDERS[: 2 if quick or T > LONGEST_DENSE else None],
+        )
         for T in LENGTHS
         for causal in ((True,) if quick else (True, False))
         if T <= longest and not (quick and T == 512)
     ]
     tokens = 32 if quick else 128
     generated = [{"kind": "generation", "tokens": tokens, **how} for how in GENERATIONS[: 1 if quick else None]]
-    plans["generation"] = [(generated, STEPPERS[:2])]
-    # a process for each case, so that its memory is that of the case
+    plans["generation"] = [(generated, STEP_CONTENDERS[:2])]
+    # a new process for each case, so that its memory is the memory of one case
     long = [size for size, (_, T, *_) in work.LONG.items() if T <= longest]
-    plans["long"] = [([{"kind": "long", "size": size}], STEPPERS[:2]) for size in long]
+    plans["long"] = [([{"kind": "long", "size": size}], STEP_CONTENDERS[:2]) for size in long]
     plans["pretrained"] = [
-        ([case], READERS + FLOORS.get(case["name"], [])) for case in pretrained.cases(quick)
+        ([case], PRETRAINED_CONTENDERS + LOWER_LIMITS.get(case["name"], [])) for case in pretrained.cases(quick)
     ]
     if "pretrained" in kinds:
-        located(pretrained.MODEL)  # a line on how to get it, before anything starts
+        located(pretrained.MODEL)  # raises an error before any measurement if the model is missing
     if not ops:
         raise InputError(f"--only: no op has {arguments.only!r} in its name; there are {', '.join(work.OPS)}")
     if not plans["attention"]:
         raise InputError(f"--longest must be at least {LENGTHS[0]}, got {arguments.longest}")
     if "long" in kinds and not long:
-        raise InputError(f"--longest: of long texts the shortest has {next(iter(work.LONG))}")
+        raise InputError(f"--longest: the shortest long text has {next(iter(work.LONG))}")
     return [(kind, plans[kind]) for kind in KINDS if kind in kinds]
 
 

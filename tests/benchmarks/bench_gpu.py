@@ -1,15 +1,15 @@
-"""A GPT's training step on a GPU, in tokens a second: these chapters on CuPy against PyTorch on the same card.
+"""A GPT's training step on a GPU, in tokens per second: this book with CuPy, compared with PyTorch on the same card.
 
     pip install 'cupy-cuda12x[ctk]' torch
     python -m tests.benchmarks.bench_gpu                     # widths 128, 384 and 768
     python -m tests.benchmarks.bench_gpu 128 --rounds 20
-    python -m tests.benchmarks.bench_gpu 128 --backend numpy # tries the script where there is no GPU
+    python -m tests.benchmarks.bench_gpu 128 --backend numpy # tests the script without a GPU
 
-Both sides start from the same weights, see the same batches, compute in float32 without TF32, and wait for the GPU once
-a step. Their first three losses must agree. The sides take turns, and medians over the rounds are told.
+Both models start from the same weights, use the same batches, compute in float32 without TF32, and wait for the GPU
+once per step. Their first three losses must agree. They take turns; the results are medians over the rounds.
 
-Where the time goes: each part of our step is timed once until the call returns ("asked") and once until the GPU is
-done ("done"). Where the two are nearly equal, the GPU waits for Python to ask: launches cost more than the work.
+The parts of our step: each part is timed until its call returns ("called") and until the GPU has finished ("done").
+If the two times are nearly equal, the GPU waits for Python: launching the kernels takes longer than running them.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Batches = list[tuple[np.ndarray, np.ndarray]]
 
 
 class Ours:
-    """The model on the backend's device, and its optimizer."""
+    """Our model on the backend's device, and its optimizer."""
 
     def __init__(self, model: GPT, backend: NumPyBackend) -> None:
         self.backend, self.model = backend, model.to(backend)
@@ -48,20 +48,20 @@ class Ours:
         return float(loss)
 
     def parts(self, ids: np.ndarray, targets: np.ndarray) -> dict[str, tuple[float, float]]:
-        """Seconds of each part of one step, until asked and until done."""
-        found, kept = {}, {}
+        """Seconds of each part of one step: until the call returns, and until the GPU has finished."""
+        found, results = {}, {}
 
         def timed(name: str, call: Callable[[], Any]) -> None:
             self.backend.synchronize()
             start = time.perf_counter()
-            kept[name] = call()
-            asked = time.perf_counter() - start
+            results[name] = call()
+            called = time.perf_counter() - start
             self.backend.synchronize()
-            found[name] = asked, time.perf_counter() - start
+            found[name] = called, time.perf_counter() - start
 
         timed("forward", lambda: self.model.loss(ids, targets))
-        timed("backward", lambda: self.model.backward(kept["forward"][1]))
-        timed("optimizer", lambda: self.optimizer.step(kept["backward"]))
+        timed("backward", lambda: self.model.backward(results["forward"][1]))
+        timed("optimizer", lambda: self.optimizer.step(results["backward"]))
         return found
 
 
@@ -79,16 +79,16 @@ class Theirs:
         self.run.model.to(device)
 
     def step(self, ids: np.ndarray, targets: np.ndarray) -> float:
-        there = [self.torch.from_numpy(array).to(self.device) for array in (ids, targets)]
+        tensors = [self.torch.from_numpy(array).to(self.device) for array in (ids, targets)]
         self.run.optimizer.zero_grad(set_to_none=True)
-        loss = self.run.model(*there)
+        loss = self.run.model(*tensors)
         loss.backward()
         self.run.optimizer.step()
         return float(loss.item())
 
 
-def seconds_a_step(step: Callable[..., float], batches: Batches) -> float:
-    """Each step ends with a look at its loss, so that the GPU is done when the clock is read."""
+def seconds_per_step(step: Callable[..., float], batches: Batches) -> float:
+    """Seconds per step. Each step copies its loss to the host, so the GPU has finished when the clock is read."""
     start = time.perf_counter()
     for batch in batches:
         step(*batch)
@@ -101,17 +101,17 @@ def measure(d_model: int, backend: NumPyBackend, rounds: int, against_torch: boo
     batches = [tuple(rng.integers(0, V, (2, B, T))) for _ in range(4)]
     model = GPT(GPTConfig(V, T, d_model, heads, layers), np.random.default_rng(1))
     contenders: dict[str, Any] = {}
-    if against_torch:  # copied from the host's weights, before they move
+    if against_torch:  # copies the weights while they are on the host
         contenders["theirs"] = Theirs(model, "cuda" if backend.name == "cupy" else "cpu")
     contenders["ours"] = ours = Ours(model, backend)
     losses = {name: [contender.step(*batch) for batch in batches[:3]] for name, contender in contenders.items()}
     for mine, other in zip(losses["ours"], losses.get("theirs", losses["ours"]), strict=True):
         if abs(mine - other) > 1e-3 * other:
-            raise SystemExit(f"width {d_model}: the losses are {losses}: not the same work")
+            raise SystemExit(f"width {d_model}: the two models do not do the same work: their losses are {losses}")
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for i in range(rounds):
         for name in list(contenders) if i % 2 else list(contenders)[::-1]:
-            times[name].append(seconds_a_step(contenders[name].step, batches))
+            times[name].append(seconds_per_step(contenders[name].step, batches))
     rate = {name: B * T / statistics.median(seconds) for name, seconds in times.items()}
     parts = [ours.parts(*batches[i % 4]) for i in range(5)][1:]
     where = [
@@ -126,21 +126,21 @@ def measure(d_model: int, backend: NumPyBackend, rounds: int, against_torch: boo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="tokens a second of a GPT's training step on a GPU")
-    parser.add_argument("widths", nargs="*", type=int, default=list(SIZES), help="of 128, 384, 768; default: all")
+    parser = argparse.ArgumentParser(description="tokens per second of a GPT's training step on a GPU")
+    parser.add_argument("widths", nargs="*", type=int, default=list(SIZES), help="128, 384, 768 (default: all)")
     parser.add_argument("--backend", default="cupy", choices=NAMES)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--without-torch", action="store_true", help="time our side alone")
+    parser.add_argument("--without-torch", action="store_true", help="time only our model")
     args = parser.parse_args()
     for width in args.widths:
         if width not in SIZES:
-            parser.error(f"no width {width}; there are {', '.join(map(str, SIZES))}")
+            parser.error(f"there is no width {width}; there are {', '.join(map(str, SIZES))}")
     try:
         backend = get_backend(args.backend)
     except BackendError as error:
         raise SystemExit(f"bench_gpu: {error}") from None
     print(backend.describe() + "\n")
-    head = ["width", "numpy_attention, tokens/s", "PyTorch, tokens/s", "ratio", "ms asked / done", "MiB"]
+    head = ["width", "numpy_attention, tokens/s", "PyTorch, tokens/s", "ratio", "ms called / done", "MiB"]
     table(head, (measure(width, backend, args.rounds, not args.without_torch) for width in args.widths))
 
 

@@ -1,11 +1,11 @@
-"""How a training step scales over threads and ranks: measured here, modelled, and the model carried to 1,024 ranks.
+"""How a training step scales over threads and ranks: measurements, and a model that predicts up to 1,024 ranks.
 
-    python -m tests.benchmarks.bench_scaling measure    needs the extra `mpi`; writes scaling.json, about two minutes
-    python -m tests.benchmarks.bench_scaling page       writes the tables and the picture of docs/scaling.md from it
+    python -m tests.benchmarks.bench_scaling measure    needs the extra `mpi`; writes scaling.json in about two minutes
+    python -m tests.benchmarks.bench_scaling page       writes the tables and the picture of docs/scaling.md
 
-The step measured is what `train` does: gradients of shards, one Allreduce, one AdamW step on every rank. A step lasts
-from a barrier to the barrier after it, so until the slowest rank is done. Other work on the machine only ever adds to a
-time, so the figure is the shortest of REPEATS steps, in ROUNDS rounds over everything that is measured.
+The step is the step of `train`: gradients of shards, one Allreduce, one AdamW step on every rank. A step lasts from
+one barrier to the next, so it ends when the slowest rank has finished. Other work on the machine can only make a step
+longer, so the result is the shortest of REPEATS steps in ROUNDS rounds of all measurements.
 """
 
 import functools
@@ -34,12 +34,13 @@ CASES = {  # sizes, examples in the batch of a step
     "wide": ({"vocab_size": 103, "context_length": 32, "d_model": 512, "num_heads": 8, "num_layers": 2}, 8),
 }
 MESSAGES = [2**k for k in (3, 10, 14, 17, 20, 22, 24, 25)]  # bytes
-NETWORKS = {"10 Gbit/s Ethernet": (30e-6, 1.25e9), "100 Gbit/s InfiniBand": (2e-6, 12.5e9)}  # latency s, bytes a second
+# latency in seconds, bytes per second
+NETWORKS = {"10 Gbit/s Ethernet": (30e-6, 1.25e9), "100 Gbit/s InfiniBand": (2e-6, 12.5e9)}
 RANKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 
 def make(case):
-    """A model of a case, its optimizer, and the batch that all ranks share."""
+    """The model of a case, its optimizer, and the batch, which is the same on all ranks."""
     sizes, examples = CASES[case]
     rng = np.random.default_rng(0)
     model = na.GPT(na.GPTConfig(**sizes, positions="rotary"), rng)
@@ -47,8 +48,8 @@ def make(case):
     return model, na.AdamW(model.parameters()), batch
 
 
-def steps(case, threads, examples=None, talk=True):
-    """Seconds of a whole step and of its parts, on rank 0; with talk=False the ranks exchange nothing."""
+def steps(case, threads, examples=None, exchange=True):
+    """Seconds of a step and of its parts, on rank 0; with exchange=False the ranks do not exchange gradients."""
     ranks, (model, optimizer, batch) = started_ranks(), make(case)
     batch = tuple(array[: examples or len(array)] for array in batch)
     barrier = getattr(getattr(ranks, "comm", None), "Barrier", lambda: None)
@@ -60,19 +61,19 @@ def steps(case, threads, examples=None, talk=True):
             mine = ranks.share(count)
             loss, grads = loss_and_gradients(model, batch, count, workers, [None] * count, mine)
             computed = time.perf_counter()
-            if talk:
+            if exchange:
                 loss, grads, _ = ranks.total(model.parameters(), loss, grads, None)
-            talked = time.perf_counter()
+            exchanged = time.perf_counter()
             optimizer.step(grads)
             updated = time.perf_counter()
             barrier()
-            times.append((time.perf_counter() - start, computed - start, talked - computed, updated - talked))
+            times.append((time.perf_counter() - start, computed - start, exchanged - computed, updated - exchanged))
     names = ("step", "compute", "talk", "update")
     return dict(zip(names, [min(part) for part in zip(*times[2:], strict=True)]))
 
 
 def messages():
-    """Seconds of an Allreduce of each size; and of a computation with one beneath it, or after it."""
+    """Seconds of an Allreduce of each size, and of a computation with an Allreduce during or after the computation."""
     from mpi4py import MPI
 
     comm, out = MPI.COMM_WORLD, {}
@@ -100,7 +101,7 @@ def messages():
 
 
 def run(ranks, *arguments):
-    """What a worker process, or `ranks` of them, reports."""
+    """Run one worker process, or `ranks` of them with MPI; return the result that it prints."""
     python = [sys.executable, *(["-m", "mpi4py"] if ranks else []), str(HERE), "worker", *map(str, arguments)]
     launcher = [str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks)] if ranks else []
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -109,14 +110,14 @@ def run(ranks, *arguments):
 
 
 def shortest(one, other):
-    """Two rounds of measurements as one, the smaller of each number."""
+    """Combine two rounds of measurements: keep the smaller value of each number."""
     if isinstance(one, dict):
         return {key: shortest(value, other[key]) for key, value in one.items()}
     return min(one, other)
 
 
 def measure():
-    """One round of everything the page rests on."""
+    """One round of all measurements of the page."""
     found = {"cores": usable_cores(), "cases": {}, "messages": {n: run(n, "messages") for n in (2, 4)}}
     for case, (_, examples) in CASES.items():
         model = make(case)[0]
@@ -132,7 +133,7 @@ def measure():
 
 
 def constants(found, case):
-    """What the model needs: compute = c_0 + c_1 b for b examples, update, bytes, and what two busy cores lose."""
+    """Constants of the model: compute = c_0 + c_1 b for b examples, update, bytes, slowdown with two busy cores."""
     data = found["cases"][case]
     b = np.array([float(n) for n in data["alone"]])
     seconds = np.array([data["alone"][n]["compute"] for n in data["alone"]])
@@ -153,14 +154,14 @@ def link(found):
 
 
 def allreduce(ranks, size, latency, bandwidth):
-    """Seconds to add up `size` bytes over all ranks: 2 log2 P messages, 2 (P - 1) / P of the bytes sent by each."""
+    """Seconds to sum `size` bytes over all ranks: 2 log2 P messages; each rank sends 2 (P - 1) / P of the bytes."""
     if ranks == 1:
         return 0.0
     return 2 * math.ceil(math.log2(ranks)) * latency + 2 * (ranks - 1) / ranks * size / bandwidth
 
 
 def predict(k, ranks, latency, bandwidth, cores, examples=None):
-    """Seconds of a step; more ranks than cores take turns at everything, the sums of the Allreduce too."""
+    """Seconds of a step; if there are more ranks than cores, they take turns at all work, also at the Allreduce."""
     turns = math.ceil(ranks / cores)
     compute = k["c_0"] + k["c_1"] * (examples or k["examples"]) / ranks
     busy = ranks > 1
@@ -170,7 +171,7 @@ def predict(k, ranks, latency, bandwidth, cores, examples=None):
 
 
 def predict_threads(k, threads):
-    """Seconds of a step of threads: the update and the sum of the shards' gradients are not shared."""
+    """Seconds of a step with threads: the threads do not divide the update and the sum of the gradients."""
     return (k["c_0"] + k["c_1"] * k["examples"] / threads) * (k["slower"] if threads > 1 else 1.0) + k["update"]
 
 
@@ -178,10 +179,10 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
         keep_freed_memory()
         what = sys.argv[2:]
-        told = messages() if what == ["messages"] else steps(
-            what[0], int(what[1]), int(what[2]) if len(what) > 2 else None, talk=len(what) < 4)
+        result = messages() if what == ["messages"] else steps(
+            what[0], int(what[1]), int(what[2]) if len(what) > 2 else None, exchange=len(what) < 4)
         if started_ranks().rank == 0:
-            print(json.dumps(told))
+            print(json.dumps(result))
     elif sys.argv[1:] == ["measure"]:
         rounds = [measure() for _ in range(ROUNDS)]
         RESULTS.write_text(json.dumps(functools.reduce(shortest, rounds), indent=1) + "\n")

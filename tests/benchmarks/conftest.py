@@ -1,13 +1,13 @@
-"""What a contender keeps to the end of its process ends here with the test."""
+"""A contender closes its resources at the end of its process; a test closes them at its own end."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.benchmarks.work import UNTIL_THE_END
+from tests.benchmarks.work import PROCESS_RESOURCES
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept() -> Iterator[None]:
+def close_process_resources() -> Iterator[None]:
     yield
-    UNTIL_THE_END.close()
+    PROCESS_RESOURCES.close()

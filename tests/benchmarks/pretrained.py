@@ -1,18 +1,18 @@
-"""What is to be done with a real model, SmolLM2-135M-Instruct in float32, and how NumPy does it.
+"""The work to measure with a real model, SmolLM2-135M-Instruct in float32, and our side of it in NumPy.
 
-    prompt         a text of 512 tokens is read, keys and values are stored, to the logits of its last position
-    generation     128 tokens, always the likeliest, after a prompt of 16 which is read within the time
+    prompt         read a text of 512 tokens, fill the KV cache, and compute the logits of the last position
+    generation     write 128 tokens, always the most likely one; the time includes reading a prompt of 16 tokens
     LoRA step      forward, backward and AdamW on 4 texts of 128 tokens, rank 8 on the seven matrices of each block
-    first word     a new process: libraries and model are loaded, a prompt is read, its likeliest next word is printed
+    first word     a new process loads libraries and model, reads a prompt, and prints the most likely next word
 
-Prompt and generation leave the threads to BLAS, as `chat` does. A step cuts its batch into a shard a thread and leaves
-BLAS one thread each, as `train` does. The first word is `python -m numpy_attention sample smollm2 --tokens 1`, which
-dequantizes the GGUF file; transformers would take many times as long for that, and is given a folder with the same
-weights in float32.
+For prompt and generation, BLAS uses all threads, as in `chat`. A step cuts its batch into one shard per thread, and
+BLAS uses one thread for each shard, as in `train`. The first word is the command `python -m numpy_attention sample
+smollm2 --tokens 1`, which dequantizes the GGUF file. transformers would take many times as long to dequantize, so it
+loads a folder with the same weights in float32.
 
-Two floors. "products alone", of a prompt and of a step: the rows times the matrices of the model, in a step there and
-back, and nothing around them, not even attention. "reading alone", of generation: for every token it reads as many
-numbers as the model has. A token needs them all, the table of a tied model as the head.
+There are two lower limits. "products alone", for prompt and step, computes only the rows times the matrices of the
+model (forward and backward in a step), without attention. "reading alone", for generation, reads as many numbers per
+token as the model has parameters. Each token needs all parameters, because a tied model uses its table as the head.
 """
 
 import math
@@ -38,7 +38,7 @@ from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.data import default_text
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import BETA_2, DECAY, RATE, UNTIL_THE_END, Case, Unavailable, Work, lend_threads
+from tests.benchmarks.work import BETA_2, DECAY, PROCESS_RESOURCES, RATE, Case, Unavailable, Work, allow_blas_threads
 
 MODEL = "smollm2"
 SHORT_PROMPT, FIRST_PROMPT = 16, "The capital of France is"
@@ -46,7 +46,7 @@ BATCH, RANK, NUM_BATCHES = 4, 8, 4
 
 
 def cases(quick: bool) -> list[Case]:
-    """The cases of the kind; `tokens` are those that go through the model."""
+    """The cases of the kind `pretrained`; `tokens` is the number of tokens that the model reads or writes."""
     prompt, generated, T = (64, 16, 16) if quick else (512, 128, 128)
     tokens = {"prompt": prompt, "generation": generated, "LoRA step": BATCH * T}
     return [{"kind": "pretrained", "name": name, "tokens": count} for name, count in tokens.items()] + [
@@ -55,7 +55,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def make(case: Case, variant: str, threads: int) -> Work:
-    """Our side of a case: "ours" as the commands do it, "products" and "reading" the floors."""
+    """Our side of a case: "ours" is the commands' way, "products" and "reading" are the lower limits."""
     if case["name"] == "first word":
         options = ["--prompt", FIRST_PROMPT, "--tokens", "1", "--temperature", "0"]
         return first_word([sys.executable, "-m", "numpy_attention", "sample", MODEL, *options], threads)
@@ -69,7 +69,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
 
 
 def text_ids(path: Path) -> np.ndarray:
-    """Some thousand ids of an English text that every Python brings along."""
+    """A few thousand ids of an English text that is part of every Python."""
     settings, _ = read_gguf(path)
     return tokenizer_of_gguf(settings).encode(default_text()[:20_000])
 
@@ -85,7 +85,7 @@ def work_of(model: GPT, ids: np.ndarray, case: Case, threads: int) -> Work:
     """A case that runs in this process."""
     if case["name"] == "LoRA step":
         return _low_rank_step(model, batches(ids, case["tokens"]), threads)
-    lend_threads(threads)
+    allow_blas_threads(threads)
     if case["name"] == "generation":
         prompt = ids[:SHORT_PROMPT]
         return Work(
@@ -103,20 +103,20 @@ def work_of(model: GPT, ids: np.ndarray, case: Case, threads: int) -> Work:
 
 
 def summary(logits: np.ndarray) -> list[float]:
-    """Numbers that agree when logits do: their length as a vector, the likeliest token, the 16 highest."""
+    """Numbers to compare two vectors of logits: the norm, the most likely token, the 16 largest logits."""
     highest = np.sort(logits)[-16:]
     return [float(np.linalg.norm(logits.astype(np.float64))), float(np.argmax(logits)), *highest.tolist()]
 
 
 def with_low_rank(model: GPT) -> GPT:
-    """The model with changes of low rank to learn, the same for every contender."""
+    """Add low-rank matrices to the model, with the same initial values for every contender."""
     add_low_rank(model, RANK, rng=np.random.default_rng(0))
     return model
 
 
 def _low_rank_step(model: GPT, batches: Sequence[tuple[np.ndarray, np.ndarray]], threads: int) -> Work:
     keep_freed_memory()
-    workers = UNTIL_THE_END.enter_context(Workers(threads))
+    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
     optimizer = AdamW(with_low_rank(model).parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
     turns = iter(range(10**9))
 
@@ -130,16 +130,16 @@ def _low_rank_step(model: GPT, batches: Sequence[tuple[np.ndarray, np.ndarray]],
 
 
 def products(model: GPT, case: Case, threads: int) -> Work:
-    """The rows of a prompt times every matrix; in a step, where each thread has its rows, also back through each."""
+    """The rows of a prompt times every matrix; in a step, each thread has its rows and also multiplies by w^T."""
     step = case["name"] == "LoRA step"
     shards = threads if step else 1
     if not step:
-        lend_threads(threads)
+        allow_blas_threads(threads)
     rows = case["tokens"] // shards
     table = model.token_embedding.table
-    factors = [(rows, w) for *_, w in matrices(model)] + [(rows if step else 1, table.T)]  # a prompt needs its last row
+    factors = [(rows, w) for *_, w in matrices(model)] + [(rows if step else 1, table.T)]  # prompt: only its last row
     vectors = {width: np.ones((rows, width), table.dtype) for _, w in factors for width in w.shape}
-    workers = UNTIL_THE_END.enter_context(Workers(shards))
+    workers = PROCESS_RESOURCES.enter_context(Workers(shards))
 
     def one(_: int) -> None:
         for n, w in factors:
@@ -152,7 +152,7 @@ def products(model: GPT, case: Case, threads: int) -> Work:
 
 
 def reading(numbers: int, tokens: int, threads: int) -> Work:
-    """Read so many float32 numbers for every token, a thread each its part: the quickest that needs every number."""
+    """Read all numbers (float32) once per token with `np.max`; each thread reads one part."""
     parts = np.ones((threads, numbers // threads), np.float32)
     pool = ThreadPoolExecutor(threads)
 
@@ -163,20 +163,20 @@ def reading(numbers: int, tokens: int, threads: int) -> Work:
 
 
 def first_word(command: list[str], threads: int) -> Work:
-    """A command from its start to its end; what it prints must be the same for all contenders."""
+    """A command from its start to its end; all contenders must print the same text."""
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
-    def said() -> str:
+    def output() -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | limits)
         if done.returncode:
-            raise Unavailable((done.stderr.strip().splitlines() or ["it says nothing"])[-1])
+            raise Unavailable((done.stderr.strip().splitlines() or ["the command failed without a message"])[-1])
         return done.stdout.strip()
 
-    return Work(said, lambda: [float(zlib.crc32(said().encode()))], _peak_of_commands)
+    return Work(output, lambda: [float(zlib.crc32(output().encode()))], _peak_of_commands)
 
 
 def _peak_of_commands() -> int | None:
-    """The most bytes that a command of this process had in memory, where the system tells it as Linux does."""
+    """The peak memory of the commands that this process ran, in bytes; None on systems other than Linux."""
     if sys.platform != "linux":
         return None
     import resource

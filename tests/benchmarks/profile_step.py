@@ -1,10 +1,10 @@
-"""Where the time of a training step goes: one half of the batch on one thread, op by op.
+"""The time of each op in a training step: one half of the batch on one thread.
 
-    python -m tests.benchmarks.profile_step after      # writes profile_step.json; three minutes
+    python -m tests.benchmarks.profile_step after      # writes profile_step.json in three minutes
     python -m tests.benchmarks.performance_page
 
-In a copy of the repository as it was before some change, `python PATH/TO/profile_step.py before` adds the other column.
-A clock stands around every op; it costs half a microsecond a call.
+In a copy of the repository from before a change, `python PATH/TO/profile_step.py before` adds the other column.
+Every op is timed, which adds half a microsecond per call.
 """
 
 import argparse
@@ -39,16 +39,16 @@ PARTS = {
 ADAM, REST, ALL = "AdamW", "the rest: Python, checks, residual sums", "all"
 
 
-def put_clocks(spent: dict[str, float]) -> None:
-    """Around every function of PARTS, and its backward, wherever a module of ours knows it."""
-    clocks = {}
+def add_timers(spent: dict[str, float]) -> None:
+    """Replace every function of PARTS and its backward, in all our modules, by a function that is timed."""
+    part_of = {}
     for part, names in PARTS.items():
         for name in names:
-            clocks |= {name: part, f"{name}_backward": part}
+            part_of |= {name: part, f"{name}_backward": part}
     for module in [m for name, m in sys.modules.items() if name.startswith("numpy_attention")]:
         for name, value in list(vars(module).items()):
-            if name in clocks and callable(value):
-                setattr(module, name, _timed(value, clocks[name], spent))
+            if name in part_of and callable(value):
+                setattr(module, name, _timed(value, part_of[name], spent))
     forward, backward = feed_forward.ACTIVATIONS["gelu"]
     for method in ("forward", "gradients"):
         setattr(Head, method, _timed(getattr(Head, method), "logits of the tied table", spent))
@@ -62,12 +62,12 @@ def _timed(function: Callable[..., Any], part: str, spent: dict[str, float]) -> 
         if not hasattr(result, "send"):
             spent[part] += time.perf_counter() - begin
             return result
-        return _each(result, part, spent)  # a stream of gradients is computed as it is read
+        return _timed_stream(result, part, spent)  # a generator computes its gradients when they are read
 
     return call
 
 
-def _each(stream: Any, part: str, spent: dict[str, float]) -> Any:
+def _timed_stream(stream: Any, part: str, spent: dict[str, float]) -> Any:
     while True:
         begin = time.perf_counter()
         try:
@@ -80,7 +80,7 @@ def _each(stream: Any, part: str, spent: dict[str, float]) -> Any:
 
 
 def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
-    """Seconds of a step of one half of the batch, by part: medians over many steps."""
+    """Seconds of each part of a step with one half of the batch: medians over many steps."""
     model, batches = model_and_batches(size)
     halves = [tuple(array[: len(array) // 2] for array in batch) for batch in batches]
     found: dict[str, list[float]] = defaultdict(list)
@@ -93,7 +93,7 @@ def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
             middle = time.perf_counter()
             optimizer.step(gradients)
             end = time.perf_counter()
-            if i < 2:  # the first ones fetch their memory
+            if i < 2:  # the first steps also allocate memory
                 continue
             for part in PARTS:
                 found[part].append(spent[part])
@@ -104,13 +104,13 @@ def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="where the time of a training step goes")
+    parser = argparse.ArgumentParser(description="the time of each op in a training step")
     parser.add_argument("column", choices=("before", "after"))
     column = parser.parse_args().column
     keep_freed_memory()
     known = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
     spent: dict[str, float] = defaultdict(float)
-    put_clocks(spent)
+    add_timers(spent)
     known[column] = {size: profile(size, spent) for size in SIZES}
     with atomic_write(FOUND) as temporary:
         temporary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")

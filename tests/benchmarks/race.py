@@ -1,4 +1,4 @@
-"""Contenders in processes of their own take turns at the same work."""
+"""Contenders in separate processes take turns at the same work."""
 
 import json
 import math
@@ -17,8 +17,8 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 
-ROOT = Path(__file__).parents[2]  # where tests/benchmarks/peers is, in a source tree
-# name -> module, variant; whether BLAS is held to one thread, the threads being ours
+ROOT = Path(__file__).parents[2]  # the root of the repository
+# name -> module, variant; whether BLAS gets one thread because we start the other threads
 CONTENDERS = {
     "PyTorch eager": ("tests.benchmarks.peers.in_torch", "eager", False),
     "numpy_attention": ("tests.benchmarks.work", "ours", True),
@@ -33,12 +33,12 @@ CONTENDERS = {
     "reading alone": ("tests.benchmarks.work", "reading", True),
 }
 
-PATIENCE = 10.0  # seconds for a process to end
-LONG, VERY_LONG = 1.0, 5.0  # seconds: a longer call needs no warming up; from the second on three rounds do
+SECONDS_TO_EXIT = 10.0  # for a process, until it is killed
+LONG, VERY_LONG = 1.0, 5.0  # seconds: LONG calls need no warm-up; VERY_LONG calls get three rounds
 
 
 class Result(NamedTuple):
-    """Seconds a call: median over the rounds and quartiles; the ratio to the first contender; bytes."""
+    """Seconds per call, median and quartiles over the rounds; the ratio to the first contender; bytes of memory."""
 
     seconds: float
     low: float
@@ -46,12 +46,12 @@ class Result(NamedTuple):
     ratio: float
     rounds: int
     peak: int | None  # of the whole process
-    beyond_start: int | None  # peak less what the process held before the work was prepared: its libraries
-    extra: int | None  # peak less what it held when the inputs were there
+    beyond_start: int | None  # peak minus the memory before the work was prepared, which is that of the libraries
+    extra: int | None  # peak minus the memory after the inputs were made
 
 
 class Process:
-    """A contender's process, and one line at a time of talk with it."""
+    """A contender's process; commands and answers are lines of JSON."""
 
     def __init__(self, name: str, threads: int) -> None:
         module, variant, single_blas = CONTENDERS[name]
@@ -70,7 +70,7 @@ class Process:
         self.first = self._answer()
 
     def ask(self, **command: Any) -> dict[str, Any]:
-        """Send a command, wait for the answer."""
+        """Send a command and wait for the answer."""
         assert self.process.stdin is not None
         try:
             print(json.dumps(command), file=self.process.stdin, flush=True)
@@ -89,9 +89,9 @@ class Process:
         return {"unavailable": last[-1] if last else f"its process ended with code {self.process.wait()}"}
 
     def close(self) -> None:
-        """End the process: by itself, when its input ends, so that it can remove what it has written; else by force."""
+        """Close the input, so the process can delete its files and exit; kill it if it does not exit."""
         try:
-            self.process.communicate(timeout=PATIENCE)
+            self.process.communicate(timeout=SECONDS_TO_EXIT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
@@ -99,7 +99,7 @@ class Process:
 
 @contextmanager
 def processes(names: Sequence[str], threads: int) -> Iterator[dict[str, Process]]:
-    """A process for every contender, until the end of the block."""
+    """A process for every contender; all are closed at the end of the block."""
     with ExitStack() as stack:
         started = {}
         for name in names:
@@ -111,9 +111,9 @@ def processes(names: Sequence[str], threads: int) -> Iterator[dict[str, Process]
 def race(
     case: dict[str, Any], contenders: Mapping[str, Process], rounds: int = 7, turn: float = 0.3
 ) -> tuple[dict[str, Result], dict[str, str]]:
-    """Results of those who could take part, the first of them being the measure of the others; why the rest could not.
+    """Results of the available contenders, and for each of the others the reason why it is missing.
 
-    `turn`: about so many seconds each contender gets in a round.
+    Ratios compare with the first available contender. `turn`: approximate seconds of each contender in a round.
     """
     facts: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
@@ -132,33 +132,33 @@ def race(
     times: dict[str, list[float]] = {name: [] for name in facts}
     for i in range(rounds):
         for name in list(facts) if i % 2 else reversed(list(facts)):
-            time.sleep(0.05)  # threads of the one before go to sleep
-            turned = contenders[name].ask(calls=calls[name], warm=facts[name]["once"] < LONG)
-            times[name].append(turned["seconds"])
+            time.sleep(0.05)  # until the threads of the previous contender sleep
+            answer = contenders[name].ask(calls=calls[name], warm=facts[name]["once"] < LONG)
+            times[name].append(answer["seconds"])
     first = next(iter(times.values()))
     return {name: _result(facts[name], seconds, first) for name, seconds in times.items()}, missing
 
 
 def imports(rounds: int, quick: bool) -> dict[str, Result]:
-    """Seconds from a fresh interpreter's start to the end of an import; "beyond numpy" is ours less numpy's.
+    """Seconds from the start of a new interpreter to the end of an import; "beyond numpy" is ours minus NumPy's.
 
-    As after an installation the modules are compiled, which takes longer than all else; the first round does it.
+    The first round is not counted: it compiles the modules, as an installation does, which takes the longest.
     """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     modules = {"numpy": "numpy", "numpy_attention": "numpy, numpy_attention"} | ({} if quick else {"torch": "torch"})
     times: dict[str, list[float]] = {name: [] for name in modules}
     for i in range(rounds + 1):
         for name, imported in modules.items():
             start = time.perf_counter()
             done = subprocess.run(
-                [sys.executable, "-c", f"import {imported}"], capture_output=True, check=False, env=kept
+                [sys.executable, "-c", f"import {imported}"], capture_output=True, check=False, env=environment
             )
-            if done.returncode == 0 and i:  # the first round fills the disk cache
+            if done.returncode == 0 and i:  # the first round also fills the disk cache
                 times[name].append(time.perf_counter() - start)
     ours, alone = times["numpy_attention"], times["numpy"]
     times["beyond numpy"] = [with_us - without for with_us, without in zip(ours, alone, strict=True)]
-    nothing = {"peak": None}
-    return {name: _result(nothing, seconds, alone) for name, seconds in times.items() if seconds}
+    no_memory = {"peak": None}
+    return {name: _result(no_memory, seconds, alone) for name, seconds in times.items() if seconds}
 
 
 def _result(fact: dict[str, Any], seconds: list[float], first: list[float]) -> Result:
@@ -170,11 +170,11 @@ def _result(fact: dict[str, Any], seconds: list[float], first: list[float]) -> R
 
 
 def _assert_same_work(case: dict[str, Any], results: dict[str, list[float]]) -> None:
-    """A difference beyond rounding ends the benchmark: times of different work say nothing."""
+    """Raise an error if results differ by more than rounding: times of different work cannot be compared."""
     names = list(results)
     for name in names[1:]:
         pairs = list(zip(results[names[0]], results[name], strict=True))
         if not all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) for a, b in pairs):
             raise InputError(
-                f"{case}: {names[0]} and {name} do not compute the same: {results[names[0]]} and {results[name]}"
+                f"{case}: {names[0]} and {name} compute different results: {results[names[0]]} and {results[name]}"
             )

@@ -1,6 +1,6 @@
-"""A training step by several processes, each with its share of the batch: Chapter 32, on one machine.
+"""A training step by several processes, each with a part of the batch: Chapter 32, on one machine.
 
-The first of them is a contender like the others (`worker.py`) and tells the rest what to do.
+The first process (rank 0) is a contender like the others (`worker.py`) and sends orders to the other ranks.
 """
 
 import atexit
@@ -17,22 +17,22 @@ from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.mpi import Ranks
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import BETA_2, DECAY, RATE, UNTIL_THE_END, Case, Work, model_and_batches
+from tests.benchmarks.work import BETA_2, DECAY, PROCESS_RESOURCES, RATE, Case, Work, model_and_batches
 
 ranks = Ranks(MPI)
-PATIENCE = 0.05  # seconds without an order, after which a rank sleeps between two looks: others have the cores then
+BUSY_WAIT = 0.05  # seconds without an order; then a rank sleeps between its checks, so that others can use the cores
 
 
 def make(case: Case, variant: str, threads: int) -> Work:
-    """The step of a case, on all ranks."""
-    step = _step(_tell(case)["size"])
-    return Work(lambda: _tell("step") and step(), lambda: [_tell("step") and step() for _ in range(3)])
+    """The training step of a case, on all ranks."""
+    step = _step(_send_order(case)["size"])
+    return Work(lambda: _send_order("step") and step(), lambda: [_send_order("step") and step() for _ in range(3)])
 
 
 def follow() -> None:
-    """What the other ranks do: as they are told, to the end."""
-    step: Callable[[], float] = lambda: 0.0  # noqa: E731  until the first case
-    while (order := _told()) != "end":
+    """The other ranks run this: they carry out orders until the order is "end"."""
+    step: Callable[[], float] = lambda: 0.0  # noqa: E731  replaced by the first case
+    while (order := _receive_order()) != "end":
         if order == "step":
             step()
         else:
@@ -42,7 +42,7 @@ def follow() -> None:
 def _step(size: str) -> Callable[[], float]:
     keep_freed_memory()
     model, batches = model_and_batches(size)
-    workers = UNTIL_THE_END.enter_context(Workers(1, alone=False))
+    workers = PROCESS_RESOURCES.enter_context(Workers(1, alone=False))
     optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY)
     turns = iter(range(10**9))
 
@@ -56,19 +56,19 @@ def _step(size: str) -> Callable[[], float]:
     return step
 
 
-def _tell(order: Any) -> Any:
+def _send_order(order: Any) -> Any:
     for rank in range(1, ranks.size):
         ranks.comm.send(order, rank)
     return order
 
 
-def _told() -> Any:
+def _receive_order() -> Any:
     since = time.monotonic()
     while not ranks.comm.iprobe(0):
-        if time.monotonic() - since > PATIENCE:
+        if time.monotonic() - since > BUSY_WAIT:
             time.sleep(0.001)
     return ranks.comm.recv(source=0)
 
 
 if ranks.rank == 0:
-    atexit.register(_tell, "end")
+    atexit.register(_send_order, "end")

@@ -1,4 +1,4 @@
-"""What the races found, as Markdown tables, JSON, and a picture."""
+"""The results of the races as Markdown tables, JSON, and a picture."""
 
 import json
 import os
@@ -25,11 +25,11 @@ TITLES = {
     "pretrained": "SmolLM2-135M-Instruct in float32",
     "import": "Import",
 }
-RATED = ("generation", "pretrained")  # kinds of work with so many tokens a second
+RATED = ("generation", "pretrained")  # kinds of work with a column of tokens per second
 
 
 def machine(threads: int) -> str:
-    """One line on where and with what the numbers were made."""
+    """One line with the machine and the libraries of the measurement."""
     cpu = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="ascii") as lines:
@@ -44,7 +44,7 @@ def machine(threads: int) -> str:
 
 
 def name_of(case: dict[str, Any]) -> str:
-    """A case in words."""
+    """The name of a case in the tables."""
     if case["kind"] == "attention":
         return f"T = {case['T']}, {'causal' if case['causal'] else 'full'}"
     if case["kind"] == "generation":
@@ -56,7 +56,7 @@ def name_of(case: dict[str, Any]) -> str:
 
 
 def rows(case: dict[str, Any], results: dict[str, Result]) -> Iterator[list[str]]:
-    """A line for each contender."""
+    """A row for each contender."""
     all_weights = megabytes(bytes_of_all_weights(case["size"])) if case["kind"] == "long" else ""
     for name, r in results.items():
         time = f"{milliseconds(r.seconds)} ({milliseconds(r.low)} to {milliseconds(r.high)})"
@@ -90,39 +90,39 @@ def head(kind: str) -> list[str]:
 
 
 def line(cells: list[str]) -> None:
-    """A row of a Markdown table, printed at once."""
+    """Print a row of a Markdown table, and flush the output."""
     print("| " + " | ".join(cells) + " |")
     sys.stdout.flush()
 
 
-def say_imports(results: dict[str, Result]) -> None:
-    """Two lines of prose: a table would be larger than what it holds."""
+def print_imports(results: dict[str, Result]) -> None:
+    """Print the times of the imports: two lines of prose, since there are few numbers."""
     whole = {name: r for name, r in results.items() if name != "beyond numpy"}
-    said = ", ".join(f"{name} {milliseconds(r.seconds)} ms" for name, r in whole.items())
-    print(f"\nImport, with the interpreter's start: {said}")
+    times = ", ".join(f"{name} {milliseconds(r.seconds)} ms" for name, r in whole.items())
+    print(f"\nImport, with the interpreter's start: {times}")
     print(f"numpy_attention beyond numpy: {milliseconds(results['beyond numpy'].seconds)} ms", flush=True)
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits are more than the machine's noise deserves."""
+    """Seconds as milliseconds with three digits; the machine's noise is larger than the last digit."""
     ms = 1e3 * seconds
     return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
 def megabytes(count: int | None) -> str:
-    """Bytes as a short number; nothing where the system did not tell."""
+    """Bytes as a short number of megabytes; an empty text if the memory was not measured."""
     return "" if count is None else f"{count / 1e6:.3g}" if count < 1e8 else f"{count / 1e6:.0f}"
 
 
 def write_json(path: Path, about: str, races: Races, missing: dict[str, str]) -> None:
-    """Every result, for those who compute with them."""
+    """Write every result, for other programs."""
     found = [{"case": case, "results": {name: r._asdict() for name, r in results.items()}} for case, results in races]
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps({"machine": about, "races": found, "not measured": missing}, indent=1) + "\n")
 
 
 def plot(path: Path, races: Races) -> None:
-    """Time and memory of attention against T, both axes logarithmic (extra `plots`)."""
+    """Plot time and memory of attention against T, with logarithmic axes (extra `plots`)."""
     figure = style.new_figure(10.0, 4.4)
     times, memory = figure.subplots(1, 2)
     causal = [(case["T"], results) for case, results in races if case["kind"] == "attention" and case["causal"]]

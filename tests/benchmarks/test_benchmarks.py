@@ -1,4 +1,4 @@
-"""The benchmark: it does what it says, on our side alone, since the peers may not be installed."""
+"""The benchmark, tested with our contenders only, since the other libraries may not be installed."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.benchmarks.race import InputError, processes, race
 SMALL = {"kind": "attention", "T": 24, "causal": True}
 
 
-def test_both_forms_of_attention_are_given_the_same_work() -> None:
+def test_tiled_and_plain_attention_compute_the_same_results() -> None:
     for causal in (True, False):
         case = {**SMALL, "causal": causal}
         np.testing.assert_allclose(
@@ -24,7 +24,7 @@ def test_both_forms_of_attention_are_given_the_same_work() -> None:
 
 
 @pytest.mark.parametrize("name", work.OPS)
-def test_shards_of_an_op_give_the_result_of_the_whole(name: str) -> None:
+def test_two_shards_of_an_op_give_the_result_of_one(name: str) -> None:
     rng = np.random.default_rng(0)
     op, inputs, options = work.OPS[name]()
     smaller = {
@@ -35,7 +35,7 @@ def test_shards_of_an_op_give_the_result_of_the_whole(name: str) -> None:
     np.testing.assert_allclose(halves, whole, rtol=1e-4)
 
 
-def test_contenders_take_turns_in_processes_of_their_own() -> None:
+def test_contenders_take_turns_in_separate_processes() -> None:
     with processes(["numpy_attention", "plain NumPy"], 1) as contenders:
         results, missing = race(SMALL, contenders, rounds=3, turn=0.001)
     assert missing == {}
@@ -45,20 +45,20 @@ def test_contenders_take_turns_in_processes_of_their_own() -> None:
         assert 0 < result.low <= result.seconds <= result.high
 
 
-def test_a_contender_that_cannot_take_part_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(racing.CONTENDERS, "nobody", ("no_such_module", "", False))
-    with processes(["nobody", "plain NumPy"], 1) as contenders:
+def test_race_reports_why_a_contender_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(racing.CONTENDERS, "missing", ("no_such_module", "", False))
+    with processes(["missing", "plain NumPy"], 1) as contenders:
         results, missing = race(SMALL, contenders, rounds=1, turn=0.001)
     assert list(results) == ["plain NumPy"]
-    assert "no_such_module" in missing["nobody"]
+    assert "no_such_module" in missing["missing"]
 
 
-def test_times_of_different_work_are_not_compared() -> None:
-    with pytest.raises(InputError, match="do not compute the same"):
+def test_race_refuses_contenders_with_different_results() -> None:
+    with pytest.raises(InputError, match="compute different results"):
         racing._assert_same_work(SMALL, {"a": [1.0, 2.0], "b": [1.0, 2.1]})
 
 
-def test_the_products_of_a_step_are_counted_by_hand() -> None:
+def test_operations_of_a_step_match_a_count_by_hand() -> None:
     V, T, B, d, layers, H = work.SIZES["nano"]
     rows = B * T
     forward = layers * (4 * rows * d * d + 2 * rows * 4 * d * d + 2 * B * T * T * d) + rows * d * V
@@ -67,7 +67,7 @@ def test_the_products_of_a_step_are_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nothing"], "KIND: there is no 'nothing'"),
         (["steps", "--sizes", "giant"], "--sizes: there is no 'giant'"),
@@ -76,33 +76,33 @@ def test_the_products_of_a_step_are_counted_by_hand() -> None:
         (["attention", "--longest", "8"], "--longest must be at least 256"),
     ],
 )
-def test_bad_arguments_are_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_print_one_line(arguments: list[str], message: str, capsys) -> None:
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
-def test_a_missing_gpu_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_gpu_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--backend", "cupy"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("option", "file", "said"), [
+@pytest.mark.parametrize(("option", "file", "message"), [
     ("--json", "no/x.json", "--json: cannot write no/x.json: No such file"), ("--json", ".", "--json: cannot write"),
     ("--plot", "no/x.png", "--plot: cannot write"), ("--plot", "x.nothing", "--plot must end in .png, .svg or .pdf"),
 ])
-def test_results_that_cannot_be_written_are_not_measured(tmp_path, monkeypatch, capsys, option, file, said):
+def test_unwritable_result_file_is_refused_before_measuring(tmp_path, monkeypatch, capsys, option, file, message):
     monkeypatch.chdir(tmp_path)
     assert main([option, file]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 
-def test_the_command_prints_tables_and_writes_json(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("tests.benchmarks.__main__.ATTENDERS", ["numpy_attention", "plain NumPy"])
+def test_command_prints_a_table_and_writes_json_and_a_plot(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("tests.benchmarks.__main__.ATTENTION_CONTENDERS", ["numpy_attention", "plain NumPy"])
     files = ["--json", str(tmp_path / "bench.json"), "--plot", str(tmp_path / "bench.png")]
     assert main(["attention", "--longest", "256", "--rounds", "1", "--threads", "1", "--quick", *files]) == 0
     assert "| T = 256, causal | numpy_attention |" in capsys.readouterr().out
@@ -111,8 +111,8 @@ def test_the_command_prints_tables_and_writes_json(tmp_path, monkeypatch, capsys
     assert (tmp_path / "bench.png").stat().st_size > 5000
 
 
-def test_what_our_import_costs_is_told_beside_numpys(monkeypatch, capsys):
-    seconds = {  # the first round, which fills the disk cache, and three that count
+def test_import_times_are_medians_and_exclude_the_first_round(monkeypatch, capsys):
+    seconds = {  # the first round, which fills the disk cache, and the three counted rounds
         "import numpy": iter([8.0, 0.25, 0.5, 0.25]), "import numpy, numpy_attention": iter([16.0, 0.375, 0.5, 0.75])
     }  # fmt: skip
     clock = [0.0]
@@ -127,14 +127,14 @@ def test_what_our_import_costs_is_told_beside_numpys(monkeypatch, capsys):
     assert {name: (cost.seconds, cost.ratio, cost.rounds) for name, cost in found.items()} == {
         "numpy": (0.25, 1.0, 3), "numpy_attention": (0.5, 1.5, 3), "beyond numpy": (0.125, 0.5, 3)
     }  # fmt: skip
-    report.say_imports(found)
+    report.print_imports(found)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "Import, with the interpreter's start: numpy 250 ms, numpy_attention 500 ms",
         "numpy_attention beyond numpy: 125 ms",
     ]
 
 
-def test_imports_are_run_in_interpreters_of_their_own():
+def test_imports_run_in_new_interpreters():
     found = racing.imports(1, quick=True)
     assert set(found) == {"numpy", "numpy_attention", "beyond numpy"}  # an import that fails has no result
     assert found["numpy"].seconds > 0

@@ -1,4 +1,4 @@
-"""How cost grows, by counting: bytes asked for and products made do not depend on how busy the machine is."""
+"""How cost grows: these tests count bytes and operations, which do not depend on other work of the machine."""
 
 import sys
 import tracemalloc
@@ -16,7 +16,7 @@ H, D_K = 2, 16
 
 
 def peak_bytes(T: int, tiled: bool) -> int:
-    """The most that forward and backward hold beyond their inputs."""
+    """The peak memory of forward and backward without their inputs, in bytes."""
     q, k, v, dy = np.random.default_rng(T).standard_normal((4, H, T, D_K), np.float32)
     mask = na.causal_mask(T)
     tracemalloc.start()
@@ -31,22 +31,22 @@ def peak_bytes(T: int, tiled: bool) -> int:
     return peak
 
 
-def test_memory_of_tiled_attention_grows_with_T_and_that_of_attention_with_its_square() -> None:
+def test_tiled_attention_needs_memory_linear_in_T_and_plain_attention_quadratic() -> None:
     assert peak_bytes(4096, tiled=True) < 2.1 * peak_bytes(2048, tiled=True)
     assert peak_bytes(2048, tiled=False) > 3.5 * peak_bytes(1024, tiled=False)
     assert peak_bytes(2048, tiled=True) < 0.1 * peak_bytes(2048, tiled=False)
 
 
 class Counting(np.ndarray):
-    """An array that counts what NumPy is asked to do with it, and with all that comes of it."""
+    """An array that counts the NumPy operations on it, and on the results of these operations."""
 
-    __cuda_array_interface__ = None  # so it is taken for an array that computes elsewhere
+    __cuda_array_interface__ = None  # so our code treats it as an array of another library
     counts: ClassVar[Counter[str]] = Counter()
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         self.counts["operations"] += 1
         self.counts["new arrays"] += not out
-        # not the sums over rows, ones @ dy, nor the means, dy @ a column
+        # sums over rows, ones @ dy, and means, dy @ a column, do not count
         if ufunc is np.matmul and min(i.ndim for i in inputs) > 1 and inputs[1].shape[-1] > 1:
             self.counts["products"] += 1
         plain = [i.view(np.ndarray) if isinstance(i, Counting) else i for i in inputs]
@@ -57,7 +57,7 @@ class Counting(np.ndarray):
 
 
 def counted(model: na.GPT, ids: np.ndarray, targets: np.ndarray) -> Counter[str]:
-    """What forward and backward ask of NumPy."""
+    """The counts of forward and backward."""
     model.replace_parameters(lambda _, p: p.view(Counting))
     Counting.counts = Counter()
     with Workers(1) as workers:
@@ -66,20 +66,21 @@ def counted(model: na.GPT, ids: np.ndarray, targets: np.ndarray) -> Counter[str]
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_step_makes_three_products_for_each_of_its_forward(layers: int) -> None:
+def test_step_has_three_products_for_each_product_of_the_forward(layers: int) -> None:
     """A product added by mistake would double a model's largest cost."""
     model = na.GPT(na.GPTConfig(11, 5, 8, 2, layers), np.random.default_rng(0))
     ids, targets = np.random.default_rng(1).integers(0, 11, (2, 3, 5))
-    # q, k, v, o, two of the feed-forward net, scores and weighted values in every layer; the logits once
+    # each layer: q, k, v, o, two of the feed-forward net, scores, weighted values; once: the logits
     assert counted(model, ids, targets)["products"] == 3 * (8 * layers + 1)
 
 
-# Of forward and backward of one shard of nano, 8 texts of 64 tokens. Small models pay for each of these, and two
-# threads pay twice, since Python runs one of them at a time. Whoever makes them fewer sets them lower.
+# Counts for forward and backward of one shard of nano, 8 texts of 64 tokens. In small models each of them costs time,
+# and with two threads twice as much, since Python runs only one thread at a time. If your change reduces a count, set
+# the smaller number here.
 BUDGET = {"Python calls": 1960, "operations": 255, "new arrays": 141, "peak bytes": 8_020_000}
 
 
-def test_a_step_of_nano_keeps_its_budget() -> None:
+def test_step_of_nano_keeps_its_budget() -> None:
     model, [batch, *_] = model_and_batches("nano")
     ids, targets = (array[:8] for array in batch)
     calls: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The kind `pretrained`, on a tiny random model: our side does what it says, and the peers are given the same work."""
+"""The kind `pretrained` of the benchmark, tested with a tiny random model; transformers computes the same results."""
 
 import importlib.util
 import json
@@ -22,7 +22,7 @@ SETTINGS = tiny.TIED | {"max_position_embeddings": 99}
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tiny model where the real one would be."""
+    """A tiny model in the place of the real model's file."""
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     return tiny.write_gguf(tmp_path / SOURCES[pretrained.MODEL].model, SETTINGS, tiny.tensors_of("benchmark", SETTINGS))
 
@@ -33,7 +33,7 @@ def model_of(path: Path) -> GPT:
     return model
 
 
-def test_a_prompt_ends_in_the_logits_of_its_last_position(path: Path) -> None:
+def test_prompt_computes_the_logits_of_its_last_position(path: Path) -> None:
     work = pretrained.make(CASES["prompt"], "ours", 1)
     ids = pretrained.text_ids(path)[None, :64]
     logits, _ = model_of(path).forward(ids)
@@ -41,7 +41,7 @@ def test_a_prompt_ends_in_the_logits_of_its_last_position(path: Path) -> None:
     assert work.results()[1] == logits[0, -1].argmax()
 
 
-def test_generation_writes_the_likeliest_tokens(path: Path) -> None:
+def test_generation_writes_the_most_likely_tokens(path: Path) -> None:
     prompt = pretrained.text_ids(path)[: pretrained.SHORT_PROMPT]
     expected = model_of(path).generate(prompt, 32, temperature=0.0)[len(prompt) :].tolist()
     work = pretrained.make(CASES["generation"], "ours", 1)
@@ -49,7 +49,7 @@ def test_generation_writes_the_likeliest_tokens(path: Path) -> None:
     assert work.call() == expected[:16]
 
 
-def test_a_step_learns_changes_of_low_rank_alone(path: Path) -> None:
+def test_step_trains_only_the_low_rank_matrices(path: Path) -> None:
     model = model_of(path)
     table, w_q = model.token_embedding.table.copy(), model.blocks[0].attention.w_q.copy()
     work = pretrained.work_of(model, pretrained.text_ids(path), CASES["LoRA step"], 2)
@@ -59,15 +59,15 @@ def test_a_step_learns_changes_of_low_rank_alone(path: Path) -> None:
     np.testing.assert_array_equal(model.token_embedding.table, table)
     np.testing.assert_array_equal(model.blocks[0].attention.w_q.w, w_q)
     assert len(model.parameters()) == 2 * 7 * SETTINGS["num_hidden_layers"]
-    assert work.call() < first  # the first batch again: turns 0 and 8 of four
+    assert work.call() < first  # turns 0 and 8 use the same one of four batches
 
 
-def test_two_shards_are_one_step(path: Path) -> None:
+def test_two_shards_give_the_losses_of_one(path: Path) -> None:
     one, two = (pretrained.make(CASES["LoRA step"], "ours", threads).results() for threads in (1, 2))
     np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
-def test_batches_go_on_where_the_one_before_ends() -> None:
+def test_each_batch_continues_the_text_of_the_previous_batch() -> None:
     ids = np.arange(10_000)
     batches = pretrained.batches(ids, 4 * 7)
     assert len(batches) == pretrained.NUM_BATCHES
@@ -85,7 +85,7 @@ def test_reading_reads_every_number_for_every_token(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("name", "ways", "shards"), [("prompt", 1, 1), ("LoRA step", 2, 2)])
-def test_products_are_those_with_every_matrix(path: Path, monkeypatch: pytest.MonkeyPatch, name, ways, shards) -> None:
+def test_products_multiply_by_every_matrix(path: Path, monkeypatch: pytest.MonkeyPatch, name, ways, shards) -> None:
     made = []
 
     class Counted(np.ndarray):
@@ -100,25 +100,25 @@ def test_products_are_those_with_every_matrix(path: Path, monkeypatch: pytest.Mo
     pretrained.products(model, CASES[name], 2).call()
     rows = CASES[name]["tokens"] // shards
     assert len(made) == ways * shards * (len(found) + 1)
-    assert sum(n == rows for n, *_ in made) == len(made) - (name == "prompt")  # of a prompt the last row alone
+    assert sum(n == rows for n, *_ in made) == len(made) - (name == "prompt")  # prompt: only one row of logits
     assert made.count((rows, *found[0][-1].shape)) >= shards
 
 
-def test_logits_that_differ_have_another_summary(rng: np.random.Generator) -> None:
+def test_different_logits_have_different_summaries(rng: np.random.Generator) -> None:
     logits = rng.standard_normal(300).astype(np.float32)
     near, far = logits + np.float32(1e-5), logits + np.float32(0.1)
     _assert_same_work({}, {"a": pretrained.summary(logits), "b": pretrained.summary(near)})
-    with pytest.raises(Exception, match="do not compute the same"):
+    with pytest.raises(Exception, match="compute different results"):
         _assert_same_work({}, {"a": pretrained.summary(logits), "b": pretrained.summary(far)})
 
 
-def test_a_command_that_fails_says_why() -> None:
+def test_failing_command_raises_its_error_message() -> None:
     work = pretrained.first_word([sys.executable, "-c", "raise SystemExit('no such model')"], 1)
     with pytest.raises(pretrained.Unavailable, match="no such model"):
         work.call()
 
 
-def test_a_model_that_is_not_here_is_one_line(tmp_path, monkeypatch, capsys) -> None:
+def test_missing_model_prints_one_line(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     assert main(["pretrained"]) == 2
     error = capsys.readouterr().err
@@ -126,26 +126,26 @@ def test_a_model_that_is_not_here_is_one_line(tmp_path, monkeypatch, capsys) -> 
     assert error.count("\n") == 1
 
 
-def test_contenders_are_raced_and_the_floor_has_a_row(path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("tests.benchmarks.__main__.READERS", ["numpy_attention"])
+def test_table_has_rows_for_contender_and_lower_limit(path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("tests.benchmarks.__main__.PRETRAINED_CONTENDERS", ["numpy_attention"])
     monkeypatch.setattr(pretrained, "cases", lambda quick: [CASES["generation"] | {"tokens": 3}])
     assert main(["pretrained", "--quick", "--rounds", "1", "--threads", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "| generation, 3 tokens | numpy_attention |" in said
-    assert "| generation, 3 tokens | reading alone |" in said
+    output = capsys.readouterr().out
+    assert "| generation, 3 tokens | numpy_attention |" in output
+    assert "| generation, 3 tokens | reading alone |" in output
 
 
 @pytest.mark.slow
-def test_all_is_raced_from_the_prompt_to_the_first_word(path, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("tests.benchmarks.__main__.READERS", ["numpy_attention"])
+def test_quick_run_measures_all_pretrained_cases(path, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("tests.benchmarks.__main__.PRETRAINED_CONTENDERS", ["numpy_attention"])
     found = tmp_path / "bench.json"
     assert main(["pretrained", "--quick", "--rounds", "1", "--threads", "1", "--json", str(found)]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in ("prompt, 64 tokens", "generation, 16 tokens", "LoRA step, 64 tokens", "first word"):
-        assert f"| {name} | numpy_attention |" in said
+        assert f"| {name} | numpy_attention |" in output
     word = json.loads(found.read_text("utf-8"))["races"][-1]["results"]["numpy_attention"]
     assert word["peak"] > 1e7
-    assert word["beyond_start"] == word["peak"]  # of another process, which held nothing before
+    assert word["beyond_start"] == word["peak"]  # another process, so its start is zero
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_all_is_raced_from_the_prompt_to_the_first_word(path, tmp_path, monkeypa
     not all(importlib.util.find_spec(name) for name in ("torch", "transformers")), reason="needs transformers"
 )
 @pytest.mark.parametrize("name", ["prompt", "generation", "LoRA step"])
-def test_transformers_computes_the_same(path: Path, name: str) -> None:
+def test_transformers_computes_the_same_results(path: Path, name: str) -> None:
     from tests.benchmarks.peers import in_transformers
 
     case = CASES[name]

@@ -1,4 +1,4 @@
-"""The same GPT in PyTorch as users write it: q, k, v in one product, SDPA, fused AdamW; weights copied from ours."""
+"""Our GPT in PyTorch, as users write it: q, k, v in one product, SDPA, fused AdamW; the weights are ours."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ class TorchGPT(nn.Module):
 
 
 class TorchRun:
-    """The model and its optimizer: matrices decay, vectors do not."""
+    """The model and its optimizer; weight decay acts on matrices, not on vectors."""
 
     def __init__(self, ours: GPT, learning_rate: float, beta_2: float, weight_decay: float, clip: float = 0.0) -> None:
         self.model, self.clip = TorchGPT(ours), clip

@@ -1,4 +1,4 @@
-"""What is to be done: a training step, an op, attention alone, generation. And how NumPy does it."""
+"""The work to measure (a training step, an op, attention alone, generation), and our side of it in NumPy."""
 
 import importlib.util
 import math
@@ -27,34 +27,34 @@ SIZES = {
 LONG = {f"T = {T}": (65, T, 1, 384, 6, 6) for T in (4096, 16384)}  # one text
 RATE, BETA_2, DECAY = 1e-3, 0.99, 0.1
 HEADS, D_K = 8, 64  # of attention alone, with a batch of one
-SHARED = {"w", "b", "gamma", "beta", "table"}  # arguments that all examples share: their gradients are added up
+SHARED = {"w", "b", "gamma", "beta", "table"}  # used by all examples: gradients are sums over examples
 NO_GRADIENT = {"ids", "targets"}
-UNTIL_THE_END = ExitStack()  # of the process: what a contender keeps between its turns
+PROCESS_RESOURCES = ExitStack()  # a contender keeps them between its turns, until its process ends
 
 Case = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 
 
 class Work(NamedTuple):
-    """A call to be timed, and numbers that it computes, which must be the same for all contenders."""
+    """A call to time, and the numbers that it computes; all contenders must compute the same numbers."""
 
     call: Callable[[], Any]
     results: Callable[[], list[float]]
-    peak: Callable[[], int | None] | None = None  # of memory, where the work is done by other processes
+    peak: Callable[[], int | None] | None = None  # bytes of memory, if other processes do the work
 
 
 class Unavailable(Exception):
-    """A contender that cannot take part, and why."""
+    """Raised with the reason why a contender cannot take part."""
 
 
 def make(case: Case, variant: str, threads: int) -> Work:
-    """Our side of a case: "ours" as the training loop does it, "plain" the textbook form, "products" the floor."""
+    """Our side of a case: "ours" is the training loop's way, "plain" the textbook form, "products" the lower limit."""
     if case["kind"] in ("step", "long"):
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
         return _generation(case, threads)
     if case["kind"] == "pretrained":
-        from tests.benchmarks import pretrained  # here, since it is written in terms of this file
+        from tests.benchmarks import pretrained  # imported here, because it imports this file
 
         return pretrained.make(case, variant, threads)
     name, inputs, options = op_of(case, variant)
@@ -84,7 +84,7 @@ def _step(case: Case, threads: int) -> Work:
     model, batches = model_and_batches(case["size"])
     model.to(backend)
     shards = threads if backend.name == "numpy" else 1
-    workers = UNTIL_THE_END.enter_context(Workers(shards))
+    workers = PROCESS_RESOURCES.enter_context(Workers(shards))
     optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
     turns = iter(range(10**9))
 
@@ -97,13 +97,13 @@ def _step(case: Case, threads: int) -> Work:
 
 
 def bytes_of_all_weights(size: str) -> int:
-    """What attention with all its weights keeps of a step for its backward, and the gradient of one layer of them."""
+    """Bytes of a step that stores all attention weights for the backward, with the gradient of one layer's weights."""
     _, T, B, _, layers, heads = LONG[size]
     return 4 * B * heads * T * T * (layers + 1)
 
 
 def products_of(size: str, shards: int = 1) -> list[tuple[int, int, int, int, int]]:
-    """Every matrix product of a step, as (times, n, a, b, c): n matrices (a, b) by n matrices (b, c)."""
+    """All matrix products of a step: (times, n, a, b, c) are n matrices (a, b) by n matrices (b, c), so many times."""
     V, T, B, d, layers, H = SIZES[size]
     B //= shards
     d_k = d // H
@@ -116,12 +116,12 @@ def products_of(size: str, shards: int = 1) -> list[tuple[int, int, int, int, in
 
 
 def floating_point_operations(size: str) -> int:
-    """Of all the products of a step: a multiplication and an addition for each term of each sum."""
+    """Count the operations in the products of a step: a multiplication and an addition for each term of each sum."""
     return sum(2 * times * n * a * b * c for times, n, a, b, c in products_of(size))
 
 
 def _products_of_a_step(case: Case, threads: int) -> Work:
-    """The floor: the products of a step with nothing around them, one shard of the batch a thread."""
+    """The lower limit: only the matrix products of a step, with one shard of the batch per thread."""
     rng = np.random.default_rng(0)
     shapes = products_of(case["size"], threads)
     factors = [
@@ -129,7 +129,7 @@ def _products_of_a_step(case: Case, threads: int) -> Work:
         for times, n, a, b, c in shapes
     ]
     outs = [[np.empty((n, a, c), np.float32) for _, n, a, _, c in shapes] for _ in range(threads)]
-    workers = UNTIL_THE_END.enter_context(Workers(threads))
+    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
 
     def one(i: int) -> None:
         for (times, left, right), out in zip(factors, outs[i], strict=True):
@@ -140,21 +140,21 @@ def _products_of_a_step(case: Case, threads: int) -> Work:
 
 
 def prompts(case: Case) -> np.ndarray:
-    """The texts that are continued, (batch, prompt)."""
+    """The prompts of the generation, (batch, prompt)."""
     return np.random.default_rng(case["prompt"]).integers(0, 65, (case["batch"], case["prompt"]))
 
 
-def lend_threads(threads: int) -> None:
-    """Until the process ends all threads are there for a model that runs without shards, as with the commands."""
-    if importlib.util.find_spec("threadpoolctl") is None:  # BLAS would keep the one thread it was started with
+def allow_blas_threads(threads: int) -> None:
+    """Let BLAS use all threads until the process ends, for a model that runs without shards, as the commands do."""
+    if importlib.util.find_spec("threadpoolctl") is None:  # BLAS would keep its single thread
         raise Unavailable("threadpoolctl is not installed: pip install '.[bench]'")
-    workers = UNTIL_THE_END.enter_context(Workers(threads))
-    UNTIL_THE_END.enter_context(workers.lent())
+    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
+    PROCESS_RESOURCES.enter_context(workers.lent())
 
 
 def _generation(case: Case, threads: int) -> Work:
     keep_freed_memory()  # as the commands do
-    lend_threads(threads)
+    allow_blas_threads(threads)
     model, ids = generator_model(), prompts(case)
 
     def generate(num_tokens: int) -> list[float]:
@@ -165,7 +165,7 @@ def _generation(case: Case, threads: int) -> Work:
 
 
 def normal(*shape: int) -> np.ndarray:
-    """Numbers that depend on the shape alone."""
+    """Random numbers that depend only on the shape."""
     return np.asarray(np.random.default_rng(list(shape)).standard_normal(shape, dtype=np.float32))
 
 
@@ -219,11 +219,11 @@ OPS: dict[str, Callable[[], tuple[str, Arrays, dict[str, Any]]]] = {
 
 
 def _op(name: str, inputs: Arrays, options: dict[str, Any], threads: int) -> Work:
-    """Forward and backward, the batch cut into a shard a thread, as the training loop does it."""
+    """Forward and backward with one shard of the batch per thread, as in the training loop."""
     forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
     cut = {n: [a] * threads if n in SHARED else np.array_split(a, threads) for n, a in inputs.items()}
     dy = cotangent(name, inputs)
-    # a mean over all: equal shards weigh alike
+    # dy of a mean over the batch: all shards have the same size
     dys = np.array_split(dy, threads) if dy.ndim else [dy / np.float32(threads)] * threads
     wanted = [n for n in inputs if n not in NO_GRADIENT]
     pool = ThreadPoolExecutor(threads)

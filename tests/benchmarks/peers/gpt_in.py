@@ -1,4 +1,4 @@
-"""The GPT of the benchmark as a function of its parameters, for libraries that speak NumPy: JAX and autograd."""
+"""The GPT of the benchmark as a function of its parameters, for libraries with NumPy's functions: JAX and autograd."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The training step by HIPS autograd: NumPy forwards, backwards made by the library."""
+"""The training step with HIPS autograd: the forward is in NumPy, and the library derives the backward."""
 
 try:
     import autograd
@@ -13,7 +13,7 @@ from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Unavailable, Work, 
 
 def make(case: Case, variant: str, threads: int) -> Work:
     if case["kind"] != "step":
-        raise Unavailable(f"no {case['kind']} in autograd")
+        raise Unavailable(f"the benchmark has no {case['kind']} for autograd")
     model, batches = model_and_batches(case["size"])
     p = model.parameters()
     optimizer = AdamW(p, RATE, 0.9, BETA_2, weight_decay=DECAY)

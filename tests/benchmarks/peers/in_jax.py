@@ -30,7 +30,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
         return _step(case["size"])
     if case["kind"] == "attention":
         return _attention(case)
-    raise Unavailable(f"no {case['kind']} in JAX")
+    raise Unavailable(f"the benchmark has no {case['kind']} for JAX")
 
 
 @partial(jax.jit, static_argnums=5, donate_argnums=(0, 1))

@@ -1,4 +1,4 @@
-"""The cases of the benchmark in PyTorch, as its users write them."""
+"""The cases of the benchmark in PyTorch, as PyTorch's users write them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +52,7 @@ def _step(size: str, compiled: bool, checked: int) -> Work:
     def results() -> list[float]:
         try:
             return [step() for _ in range(checked)]
-        except Exception as error:   # no C++ compiler, for one
+        except Exception as error:   # for example, no C++ compiler
             if not compiled:
                 raise
             raise Unavailable(f"torch.compile: {str(error).splitlines()[0]}") from None
@@ -86,7 +86,7 @@ def norm(x: Tensor) -> float:
 
 
 def softmax_qk_v(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """Attention as written on paper, with all its T x T weights."""
+    """Attention as in the formula, with all T x T weights."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     if causal:
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
@@ -95,7 +95,7 @@ def softmax_qk_v(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """PyTorch's attention in little memory, which it has for four axes only."""
+    """PyTorch's attention with little memory, which needs four axes."""
     q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
@@ -127,7 +127,7 @@ def _generation(case: Case) -> Work:
 
 @torch.inference_mode()
 def greedy(model: TorchGPT, ids: Tensor, num_tokens: int, use_cache: bool) -> list[list[int]]:
-    """The likeliest token, again and again; with a cache for keys and values allotted once."""
+    """Append the most likely token, num_tokens times; the memory of the KV cache is allocated once."""
     past: list[tuple[Tensor, Tensor]] = []
     if use_cache:
         H = model.blocks[0].num_heads

@@ -1,8 +1,9 @@
-"""The cases of the kind `pretrained` by transformers on PyTorch: float32, its own attention (SDPA), its own cache.
+"""The cases of the kind `pretrained` with transformers on PyTorch: float32, its attention (SDPA) and its KV cache.
 
-The weights come from the same GGUF file by the package gguf: its dequantization and its table of names. Query and key
-are put in the order of transformers, which turns halves. The LoRA step is what the package peft does, without the
-package: frozen weights have no gradient, and each of the seven matrices of a block has a layer in its place.
+The weights come from the same GGUF file; the package gguf dequantizes them and maps their names. The rows of the query
+and key matrices are reordered, because transformers rotates the two halves of a head. The LoRA step computes the same
+as the package peft, without the package: frozen weights have no gradient, and a layer replaces each of the seven
+matrices of a block.
 """
 
 import sys
@@ -40,13 +41,13 @@ from tests.benchmarks.pretrained import (
 )
 from tests.benchmarks.work import BETA_2, DECAY, RATE, Case, Work
 
-PARTS = {  # of a block: ours, theirs
+PARTS = {  # in a block: our name, their name
     "attention.w_q": "self_attn.q_proj", "attention.w_k": "self_attn.k_proj", "attention.w_v": "self_attn.v_proj",
     "attention.w_o": "self_attn.o_proj", "feed_forward.w_gate": "mlp.gate_proj", "feed_forward.w_1": "mlp.up_proj",
     "feed_forward.w_2": "mlp.down_proj",
 }  # fmt: skip
 
-# what a user's program would be; only what it needs is imported
+# the program of a user, with only the necessary imports
 FIRST_WORD = """
 import sys, tokenizers, torch
 from transformers import LlamaForCausalLM
@@ -82,20 +83,20 @@ def make(case: Case, variant: str, threads: int) -> Work:
 
 
 def llama_in(path: Path) -> Any:
-    """The model in a GGUF file."""
+    """The model of a GGUF file."""
     settings, stored = read_gguf(path)
-    told = {name.removeprefix("llama."): value for name, value in settings.items()}
+    llama = {name.removeprefix("llama."): value for name, value in settings.items()}
     config = LlamaConfig(
-        vocab_size=len(told["tokenizer.ggml.tokens"]), hidden_size=told["embedding_length"],
-        intermediate_size=told["feed_forward_length"], num_hidden_layers=told["block_count"],
-        num_attention_heads=told["attention.head_count"], num_key_value_heads=told["attention.head_count_kv"],
-        max_position_embeddings=told["context_length"], rms_norm_eps=told["attention.layer_norm_rms_epsilon"],
-        rope_parameters={"rope_type": "default", "rope_theta": told["rope.freq_base"]}, tie_word_embeddings=True,
+        vocab_size=len(llama["tokenizer.ggml.tokens"]), hidden_size=llama["embedding_length"],
+        intermediate_size=llama["feed_forward_length"], num_hidden_layers=llama["block_count"],
+        num_attention_heads=llama["attention.head_count"], num_key_value_heads=llama["attention.head_count_kv"],
+        max_position_embeddings=llama["context_length"], rms_norm_eps=llama["attention.layer_norm_rms_epsilon"],
+        rope_parameters={"rope_type": "default", "rope_theta": llama["rope.freq_base"]}, tie_word_embeddings=True,
     )  # fmt: skip
     model = LlamaForCausalLM(config).eval()
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
     with torch.no_grad():
-        for name, p in model.named_parameters():  # tied: the head is the table, and stands here once
+        for name, p in model.named_parameters():  # the head is tied to the table, so it occurs only once
             array = stored[names.get_name(name, (".weight",))].read()
             if "q_proj" in name or "k_proj" in name:
                 pairs = array.reshape(-1, config.head_dim // 2, 2, config.hidden_size)
@@ -111,7 +112,7 @@ def last_logits(model: Any, ids: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def greedy(model: Any, ids: Tensor, num_tokens: int) -> list[int]:
-    """The likeliest token, again and again; by hand, which is quicker than `generate` and its options."""
+    """Append the most likely token, num_tokens times; this loop is faster than `generate` with its options."""
     found: list[int] = []
     past = None
     for _ in range(num_tokens):
@@ -159,10 +160,10 @@ def _low_rank_step(model: Any, adapter: dict[str, np.ndarray], batches: list[tup
 
 
 def _first_word(model: Any, path: Path, threads: int) -> Work:
-    folder = tempfile.TemporaryDirectory()  # it goes when this process ends
+    folder = tempfile.TemporaryDirectory()  # deleted when this process ends
     model.save_pretrained(folder.name)
     settings, _ = read_gguf(path)
     tokenizer_of_gguf(settings).tokenizer.save(str(Path(folder.name) / "tokenizer.json"))
     command = [sys.executable, "-c", FIRST_WORD, folder.name, FIRST_PROMPT, str(threads)]
     work = first_word(command, threads)
-    return work._replace(call=lambda: (folder, work.call()))  # the folder is kept as long as the work
+    return work._replace(call=lambda: (folder, work.call()))  # the folder exists as long as the work
