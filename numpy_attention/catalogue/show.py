@@ -78,7 +78,7 @@ def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
 
 
 def _entries(mistake: Mistake) -> list[Entry]:
-    """The entries for a mistake: those of its op or, without `diagnosis`, those made from the inputs of its exercise."""
+    """The entries for a mistake: those of its op or, without `diagnosis`, entries from the inputs of its exercise."""
     if mistake.covers in TRIALS:
         return []
     if mistake.diagnosis:
