@@ -172,7 +172,7 @@ def test_odd_sizes(sizes, rng):
     ("ids", "message"),
     [
         (np.zeros((2, 8), int), r"context_length 7, got \(2, 8\)"),
-        (np.zeros(4, int), r"\(B, T\).*one sequence goes in as ids\[None\]"),
+        (np.zeros(4, int), r"\(B, T\).*for one sequence, pass ids\[None\]"),
         (np.zeros((2, 0), int), "T at least 1"),
         (np.full((1, 2), V), "integers in"),
     ],
@@ -200,7 +200,7 @@ def test_with_stored_keys_nothing_is_kept_for_a_backward_and_none_is_taken(rng):
     past = [na.KeyValueCache(7) for _ in model.blocks]
     logits, cache = model.forward(rng.integers(0, V, (B, T)), past=past)
     assert cache.stack.blocks == []
-    with pytest.raises(ValueError, match="no backward leads through stored keys"):
+    with pytest.raises(ValueError, match="there is no backward through a KV cache"):
         dict(model.gradients_from_logits(cache, logits))
 
 

@@ -12,7 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.catalogue.compare import same
 from numpy_attention.models.head import LOGITS_AT_ONCE
-from numpy_attention.models.stack import KeptInput
+from numpy_attention.models.stack import SavedInput
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.losses import CrossEntropyCache
 from numpy_attention.pretrained.low_rank import add_low_rank
@@ -112,7 +112,7 @@ def test_of_a_block_its_input_is_kept_and_all_share_the_rest(make: Any, rng: np.
     model.recompute = True
     _, cache = model.forward(ids, rng=np.random.default_rng(1))
     kept = cache.stack.blocks
-    assert all(isinstance(one, KeptInput) for one in kept)
+    assert all(isinstance(one, SavedInput) for one in kept)
     assert all(one.inputs is kept[0].inputs for one in kept)
     states = [one.rng.bit_generator.state["state"]["state"] for one in kept]
     assert len(set(states)) == 3  # each as it stood before its own block

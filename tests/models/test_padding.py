@@ -33,5 +33,5 @@ def test_lengths_that_do_not_fit_are_told_by_the_name_they_came_under(rng):
     sizes = {"context_length": 4, "d_model": 4, "num_heads": 2, "num_layers": 1}
     model = na.Seq2Seq(na.Seq2SeqConfig(source_vocab_size=5, target_vocab_size=5, pad_token=0, **sizes), rng)
     ids = np.ones((2, 3), np.int64)
-    with pytest.raises(ValueError, match=r"padding: source_lengths must be \(B,\) = \(2,\), one a sequence, got \(\)"):
+    with pytest.raises(ValueError, match=r"padding: source_lengths must be \(B,\) = \(2,\), one per sequence, got \(\)"):
         model.attention_weights(ids, ids, source_lengths=np.array(3))

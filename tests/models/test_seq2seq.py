@@ -128,7 +128,7 @@ def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
         (lambda m: m.forward(np.zeros((1, 8), int), np.zeros((1, 2), int)), "source_ids must be .* context_length 7"),
         (lambda m: m.forward(np.zeros((1, 2), int), np.zeros((1, 8), int)), "target_ids must be .* context_length 7"),
         (lambda m: m.forward(np.zeros((1, 0), int), np.zeros((1, 2), int)), "source_ids must be .* T at least 1"),
-        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "one sequence goes in as"),
+        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "for one sequence, pass"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

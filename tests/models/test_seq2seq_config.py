@@ -10,7 +10,7 @@ from tests.models.test_seq2seq import CONFIG
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"share_embeddings": True, "target_vocab_size": 8}, "one vocabulary"),
+        ({"share_embeddings": True, "target_vocab_size": 8}, "equal vocabulary sizes"),
         ({"num_decoder_layers": 0}, "num_decoder_layers must be at least 1"),
         ({"label_smoothing": 1.5}, "label_smoothing must be"),
     ],

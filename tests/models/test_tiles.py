@@ -120,7 +120,7 @@ def test_one_layer_can_be_asked_for_by_name(rng: np.random.Generator) -> None:
             found = model.attention_weights(ids, layers)
             assert list(found) == ["blocks.1.attention"]
             np.testing.assert_array_equal(found["blocks.1.attention"], whole["blocks.1.attention"])
-        with pytest.raises(ValueError, match=r"layers must be of blocks\.0\.attention, .*, got 'blocks\.2'"):
+        with pytest.raises(ValueError, match=r"layers must be among blocks\.0\.attention, .*, got 'blocks\.2'"):
             model.attention_weights(ids, "blocks.2")
 
 
