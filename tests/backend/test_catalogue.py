@@ -68,11 +68,11 @@ def test_forward_and_backward_agree_with_numpy(name: str, dtype: Any, device: De
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "cross_entropy: ignore_index", "gelu: tanh"])
-def test_half_precision_agrees_too(name: str, device: Device, rng: np.random.Generator) -> None:
+def test_float16_agrees_with_numpy(name: str, device: Device, rng: np.random.Generator) -> None:
     test_forward_and_backward_agree_with_numpy(name, np.float16, device, rng)
 
 
-def test_masks_are_made_where_they_are_asked_for(device: Device) -> None:
+def test_masks_are_made_on_the_device(device: Device) -> None:
     x = device.move(np.ones(2, dtype=np.float32))
     lengths = np.array([2, 0, 4])
     with waits() as found:
@@ -98,7 +98,7 @@ PLANTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("mistake", PLANTED)
-def test_a_mistake_planted_in_a_chapter_fails_the_test_of_its_entry(
+def test_planted_mistake_in_attention_is_detected(
     mistake: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     entry, strict = "scaled_dot_product_attention: T_q and T_k differ", Device("strict")

@@ -35,7 +35,7 @@ def test_trees_on_the_device_are_checked(device: Device, inputs: dict[str, Any])
     assert (report.name, report.seed) == ("gated", 3)
 
 
-def test_arrays_that_are_there_already_are_taken(device: Device, inputs: dict[str, Any]) -> None:
+def test_arrays_on_the_device_are_accepted(device: Device, inputs: dict[str, Any]) -> None:
     there = ({name: device.move(x) for name, x in inputs["params"].items()}, device.move(inputs["mask"]))
     assert check_cupy(gated, gated_vjp, there, backend=device.backend).ok
 

@@ -147,7 +147,7 @@ if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # before that NumPy refuses t
 
 
 @pytest.mark.parametrize("mistake", REFUSED, ids=lambda mistake: mistake.__name__)
-def test_a_planted_mistake_is_refused(mistake: Callable[..., Any]) -> None:
+def test_stand_in_refuses_a_planted_mistake(mistake: Callable[..., Any]) -> None:
     mistake(X.copy(), IDS, MASK)  # NumPy sees nothing wrong in it
     with pytest.raises((TypeError, IndexError, AttributeError)):
         mistake(StrictArray(X), StrictArray(IDS), StrictArray(MASK))
@@ -168,7 +168,7 @@ LOOKS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_a_look_at_a_value_is_counted_as_waiting(name: str) -> None:
+def test_reading_a_value_counts_as_a_wait(name: str) -> None:
     expected = LOOKS[name](X, MASK)
     with waits() as found:
         seen = LOOKS[name](StrictArray(X), StrictArray(MASK))
@@ -199,7 +199,7 @@ def _added_at(x: Any, ids: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_sound_code_gives_the_numbers_of_numpy_without_waiting(name: str) -> None:
+def test_correct_code_equals_numpy_and_never_waits(name: str) -> None:
     with waits() as found:
         y = SOUND[name](StrictArray(X), StrictArray(IDS), StrictArray(MASK))
     assert not found
@@ -207,13 +207,13 @@ def test_sound_code_gives_the_numbers_of_numpy_without_waiting(name: str) -> Non
     np.testing.assert_array_equal(unwrap(y), SOUND[name](X, IDS, MASK))
 
 
-def test_a_reduction_gives_an_array_without_axes_not_a_number() -> None:
+def test_reduction_returns_a_0d_array() -> None:
     total = StrictArray(X).sum()
     assert isinstance(total, StrictArray)
     assert total.shape == ()
 
 
-def test_an_operation_in_place_changes_the_array_itself() -> None:
+def test_in_place_operations_change_the_array() -> None:
     x = StrictArray(X)
     y, row = x, x[1]
     y += 1.0

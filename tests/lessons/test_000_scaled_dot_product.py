@@ -36,7 +36,7 @@ def test_values_and_attention_have_the_lessons_shapes(qkv: np.ndarray, rng: np.r
     assert cache.weights.shape == (B, T, T)
 
 
-def test_every_mask_gives_the_lessons_values_where_there_is_something_to_see(qkv: np.ndarray) -> None:
+def test_every_mask_gives_the_lessons_values_for_rows_with_a_visible_key(qkv: np.ndarray) -> None:
     for mask in all_masks():
         values, cache = na.scaled_dot_product_attention(*qkv, mask=mask.astype(bool))
         expected_values, expected_weights = as_in_the_lesson(*qkv, mask)
@@ -86,6 +86,6 @@ def test_any_number_of_leading_axes(lead: tuple[int, ...], rng: np.random.Genera
     np.testing.assert_allclose(cache.weights, weights, rtol=2e-5, atol=1e-7)
 
 
-def test_a_mask_of_zeros_and_ones_is_not_guessed_at(qkv: np.ndarray) -> None:
+def test_refuses_a_mask_of_integers(qkv: np.ndarray) -> None:
     with pytest.raises(TypeError, match=r"mask must be boolean.*1 = may look: mask\.astype\(bool\)"):
         na.scaled_dot_product_attention(*qkv, mask=np.ones((B, 1, T), dtype=np.int64))

@@ -65,14 +65,14 @@ def test_the_words_have_the_ids_zero_to_five() -> None:
     assert ids_of_the_sentence().tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_table_is_six_by_three_and_a_look_up_picks_its_rows() -> None:
+def test_look_up_returns_rows_of_the_table() -> None:
     y, _ = na.embedding(ids_of_the_sentence(), TABLE)
     assert TABLE.shape == (6, 3)
     assert np.array_equal(y, TABLE)
     assert np.array_equal(na.embedding(np.array([[4, 0], [4, 5]]), TABLE)[0], TABLE[[[4, 0], [4, 5]]])
 
 
-def test_the_steps_are_those_of_the_lesson(weights: list[np.ndarray]) -> None:
+def test_steps_agree_with_the_lesson(weights: list[np.ndarray]) -> None:
     def softmax(x: np.ndarray, axis: int) -> np.ndarray:
         x = np.exp(x - np.amax(x, axis=axis, keepdims=True))
         return x / np.sum(x, axis=axis, keepdims=True)
@@ -86,7 +86,7 @@ def test_the_steps_are_those_of_the_lesson(weights: list[np.ndarray]) -> None:
     np.testing.assert_allclose(na.softmax(Q @ K.T / np.sqrt(3))[0], scores, rtol=1e-13)
 
 
-def test_plain_python_number_by_number_agrees(weights: list[np.ndarray]) -> None:
+def test_output_agrees_with_plain_python(weights: list[np.ndarray]) -> None:
     np.testing.assert_allclose(forward(TABLE, *weights)[0], number_by_number(*weights), rtol=1e-13)
 
 
@@ -104,7 +104,7 @@ def test_the_gradients_of_the_table_and_of_all_three_matrices(weights: list[np.n
     assert report.error < 1e-8
 
 
-def test_the_gradient_of_one_number_by_hand(weights: list[np.ndarray], rng: np.random.Generator) -> None:
+def test_gradient_of_one_weight_agrees_with_central_differences_in_plain_python(weights: list[np.ndarray], rng: np.random.Generator) -> None:
     """The same derivative once more, from differences of the plain Python lesson."""
     dy = rng.standard_normal((6, 3))
     _, cache = forward(TABLE, *weights)

@@ -9,7 +9,7 @@ import numpy_attention as na
 
 
 @pytest.mark.parametrize("d_k", [4, 16, 64, 256])
-def test_the_variance_of_a_dot_product_is_d_k_and_the_scale_brings_it_back_to_one(
+def test_variance_of_a_dot_product_is_d_k_and_one_after_scaling(
     d_k: int, rng: np.random.Generator
 ) -> None:
     q, k = rng.standard_normal((2, 20_000, d_k))
@@ -34,7 +34,7 @@ def saturation(scale: float, rng: np.random.Generator, d_k: int = 512, T: int = 
     return float(weights.max(axis=-1).mean()), float(np.abs(dscores).mean())
 
 
-def test_without_the_scale_the_softmax_saturates_and_its_gradient_dies(rng: np.random.Generator) -> None:
+def test_unscaled_softmax_saturates_and_has_small_gradients(rng: np.random.Generator) -> None:
     largest_scaled, gradient_scaled = saturation(1 / math.sqrt(512), rng)
     largest_plain, gradient_plain = saturation(1.0, rng)
     assert largest_scaled < 0.4
@@ -81,7 +81,7 @@ class TestPadding:
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("fill", [-1e9, -9e15, -np.inf])
-    def test_the_very_low_value_of_the_notes_comes_in_through_its_adapter(
+    def test_mask_from_additive_reads_the_large_negative_values_of_the_notes(
         self, fill: float, dtype: type, rng: np.random.Generator
     ) -> None:
         visible = na.padding_mask(np.array(self.LENGTHS), 5)

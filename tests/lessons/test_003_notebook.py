@@ -72,7 +72,7 @@ class TestAttention:
             )
             assert report.error < 1e-8
 
-    def test_its_boolean_mask_means_what_ours_means(self, rng: np.random.Generator) -> None:
+    def test_boolean_mask_has_the_same_meaning(self, rng: np.random.Generator) -> None:
         q, k, v = rng.standard_normal((3, 4, 8))
         mask = np.tri(4, dtype=bool)
         scores = np.where(mask, q @ k.T / np.sqrt(8), -1e9)
@@ -125,7 +125,7 @@ class TestManyHeads:
         with pytest.raises(ValueError, match="d_model must be divisible by num_heads, got 64 and 7"):
             na.MultiHeadAttention(64, 7, rng)
 
-    def test_keys_of_another_length_work_as_they_do_not_in_the_notebook(self, rng: np.random.Generator) -> None:
+    def test_keys_of_another_length_work(self, rng: np.random.Generator) -> None:
         layer = na.MultiHeadAttention(8, 2, rng, dtype=np.float64)
         x, context = rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 5, 8))
         assert layer.forward(x, context)[0].shape == (2, 3, 8)
@@ -156,7 +156,7 @@ class TestPositions:
         np.testing.assert_allclose(table[positions] @ turn.T, table[[t + k for t in positions]], atol=1e-13)
         np.testing.assert_allclose(turn @ turn.T, np.eye(64), atol=1e-14)
 
-    def test_shuffled_words_are_told_apart_by_their_positions_only(self, rng: np.random.Generator) -> None:
+    def test_only_positions_distinguish_shuffled_words(self, rng: np.random.Generator) -> None:
         x = rng.standard_normal((6, 8))
         order = rng.permutation(6)
         position = na.sinusoidal_positions(6, 8, dtype=np.float64)
@@ -168,7 +168,7 @@ class TestPositions:
         moved = na.scaled_dot_product_attention(placed_shuffled, placed_shuffled, placed_shuffled)[0]
         assert np.abs(moved - with_positions[order]).max() > 0.01
 
-    def test_an_odd_width_works_where_the_notebook_fails(self) -> None:
+    def test_odd_width_works(self) -> None:
         odd = na.sinusoidal_positions(10, 7, dtype=np.float64)
         angles = np.arange(10)[:, None] / 10000 ** (np.arange(0, 7, 2) / 7)
         np.testing.assert_allclose(odd[:, 0::2], np.sin(angles), atol=1e-14)

@@ -48,7 +48,7 @@ def test_minus_infinity_times_the_mask_is_nan_wherever_the_mask_does_not_hide(qk
     assert np.isnan(as_in_the_chapter(*qkv, look_ahead(T))).all()
 
 
-def test_through_the_adapter_the_same_mask_does_what_the_chapter_means(qkv: np.ndarray) -> None:
+def test_mask_from_blocked_gives_the_causal_mask_of_the_chapter(qkv: np.ndarray) -> None:
     mask = na.mask_from_blocked(look_ahead(T))
     assert np.array_equal(mask, na.causal_mask(T))
     y, cache = na.scaled_dot_product_attention(*qkv, mask=mask)
@@ -59,7 +59,7 @@ def test_through_the_adapter_the_same_mask_does_what_the_chapter_means(qkv: np.n
         np.testing.assert_allclose(y[:, t : t + 1], prefix, rtol=1e-12)
 
 
-def test_taken_for_this_books_convention_the_mask_would_hide_the_wrong_half(qkv: np.ndarray) -> None:
+def test_mask_without_conversion_hides_the_wrong_half(qkv: np.ndarray) -> None:
     wrong, _ = na.scaled_dot_product_attention(*qkv, mask=look_ahead(T).astype(bool))
     right, _ = na.scaled_dot_product_attention(*qkv, mask=na.mask_from_blocked(look_ahead(T)))
     assert np.all(wrong[:, -1] == 0.0)  # the last query is left with nothing

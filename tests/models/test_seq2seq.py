@@ -34,17 +34,17 @@ def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_gradient_agrees_with_differences(variant, rng):
+def test_every_gradient_agrees_with_central_differences(variant, rng):
     model, arrays = seq2seq(rng, **VARIANTS[variant]), batch(rng)
     assert_gradients(model, lambda: model.loss(*arrays, SOURCE_LENGTHS, TARGET_LENGTHS), rng)
 
 
-def test_a_head_is_a_matrix_alone(rng):
+def test_head_has_no_bias(rng):
     names = seq2seq(rng, tie_weights=False).parameters().keys()
     assert [name for name in names if name.startswith("head")] == ["head.w"]
 
 
-def test_gradients_hold_under_dropout_and_label_smoothing(rng):
+def test_gradients_with_dropout_and_label_smoothing_agree_with_central_differences(rng):
     model, arrays = seq2seq(rng, dropout=0.2, label_smoothing=0.1), batch(rng)
     assert_gradients(model, lambda: model.loss(*arrays, training=True, rng=np.random.default_rng(3)), rng)
     plain = seq2seq(rng)
@@ -82,7 +82,7 @@ def test_padding_on_both_sides_changes_nothing(rng):
     assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
 
 
-def test_the_pad_token_says_the_same_as_the_lengths(rng):
+def test_pad_token_gives_the_same_result_as_lengths(rng):
     source, target = np.array([[3, 4, 0, 0], [0, 0, 0, 0]]), np.array([[1, 5, 0], [1, 0, 0]])
     model = seq2seq(rng)
     with_token = na.Seq2Seq(dataclasses.replace(CONFIG, pad_token=0), None, np.float64)
@@ -112,7 +112,7 @@ def test_attention_weights_of_all_three_kinds(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
+def test_backward_repeats_its_result_and_keeps_the_dtype(dtype, rng):
     model, arrays = seq2seq(rng, dtype, tie_weights=True, share_embeddings=True), batch(rng)
     loss, cache = model.loss(*arrays)
     grads, again = model.backward(cache), model.backward(cache)
@@ -132,12 +132,12 @@ def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_errors_say_what_is_wrong(call, message, rng):
+def test_errors_name_the_invalid_argument(call, message, rng):
     with pytest.raises(ValueError, match=message):
         call(seq2seq(rng))
 
 
 @pytest.mark.parametrize("context", [None, [[1.0] * 12], np.ones((3, 4, 12), int)], ids=["none", "list", "ids"])
-def test_a_context_that_is_no_array_of_floats_is_refused_by_its_name(context, rng):
+def test_refuses_a_context_that_is_not_an_array_of_floats(context, rng):
     with pytest.raises(TypeError, match="Seq2Seq: context must be"):
         seq2seq(rng).decode(np.zeros((3, 2), int), context)

@@ -16,6 +16,6 @@ from tests.models.test_seq2seq import CONFIG
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_config_that_does_not_fit_is_refused(change, message):
+def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)

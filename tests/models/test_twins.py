@@ -14,7 +14,7 @@ def stored() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_gradients_and_five_steps_agree_with_the_twin(name, stored):
+def test_losses_gradients_and_five_steps_agree_with_pytorch(name, stored):
     model, batches = make(name)
     optimizer = na.AdamW(model.parameters(), **ADAMW)
     for step, (batch, expected) in enumerate(zip(batches, stored[f"{name}/losses"], strict=True)):
@@ -29,7 +29,7 @@ def test_losses_gradients_and_five_steps_agree_with_the_twin(name, stored):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_the_stored_numbers_are_those_of_the_twin(name, stored):
+def test_stored_numbers_are_those_of_pytorch(name, stored):
     from tests.models.torch_twins import run  # needs PyTorch
 
     for key, value in run(name).items():
