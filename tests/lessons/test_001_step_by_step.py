@@ -104,8 +104,8 @@ def test_the_gradients_of_the_table_and_of_all_three_matrices(weights: list[np.n
     assert report.error < 1e-8
 
 
-def test_gradient_of_one_weight_agrees_with_central_differences_in_plain_python(weights: list[np.ndarray], rng: np.random.Generator) -> None:
-    """The same derivative once more, from differences of the plain Python lesson."""
+def test_gradients_agree_with_differences_of_plain_python(weights: list[np.ndarray], rng: np.random.Generator) -> None:
+    """Compare one element of each gradient with central differences of the lesson in plain Python."""
     dy = rng.standard_normal((6, 3))
     _, cache = forward(TABLE, *weights)
     gradients = backward(dy, cache)[1:]

@@ -1,4 +1,4 @@
-"""What all configurations refuse, in the same words."""
+"""All configurations refuse the same invalid fields with the same messages."""
 
 import dataclasses
 

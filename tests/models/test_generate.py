@@ -1,4 +1,4 @@
-"""Generation: stored keys change nothing but the time, and prompts of a batch do not meet."""
+"""Generation: the KV cache changes only the time, and prompts of a batch do not influence each other."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # t
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kv_cache_does_not_change_the_tokens(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
-    for prompt in PROMPTS:  # twelve tokens: over the edge of the context of seven
+    for prompt in PROMPTS:  # twelve tokens: more than the context of seven
         with_cache = model.generate(prompt, 12, np.random.default_rng(1), use_cache=True)
         without = model.generate(prompt, 12, np.random.default_rng(1), use_cache=False)
         np.testing.assert_array_equal(with_cache, without)
@@ -88,14 +88,14 @@ def test_stream_ends_with_its_first_stop_token(rng):
     model = gpt(rng)
     prompt = PROMPTS[0]
 
-    def written(stop):
+    def tokens_until(stop):
         return list(stream(model, prompt, 30, np.random.default_rng(2), stop=stop))
 
-    whole = written(())
+    whole = tokens_until(())
     np.testing.assert_array_equal(whole, model.generate(prompt, 30, np.random.default_rng(2))[len(prompt) :])
-    assert written({whole[0]}) == whole[:1]
+    assert tokens_until({whole[0]}) == whole[:1]
     later = next(i for i, token in enumerate(whole) if token != whole[0])
-    assert written({whole[later], V + 1}) == whole[: later + 1]
+    assert tokens_until({whole[later], V + 1}) == whole[: later + 1]
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2]], [[1, 2], [3]], np.ones((2, 3), np.int64)], ids=["list", "two", "array"])

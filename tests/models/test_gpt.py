@@ -1,4 +1,4 @@
-"""The GPT: gradients of every variant, causality, tied weights, and a start like GPT-2's."""
+"""The GPT: gradients of every variant, causality, tied weights, and initial weights like GPT-2."""
 
 import copy
 import dataclasses
@@ -70,7 +70,7 @@ def test_no_position_sees_a_later_one(variant, rng):
 def test_order_of_tokens_changes_the_logits(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
     one, other = (model.forward(np.array([ids]))[0][0, -1] for ids in ([1, 2, 3], [2, 1, 3]))
-    if variant == "window":  # two layers of a window of two reach back three tokens, still with an order
+    if variant == "window":  # two layers with a window of two see three tokens, in order
         assert not np.allclose(one, model.forward(np.array([[4, 2, 3]]))[0][0, -1])
     assert not np.allclose(one, other)
 
@@ -206,12 +206,12 @@ def test_forward_with_kv_cache_stores_no_block_caches_and_refuses_backward(rng):
 
 @pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(7), None], [na.KeyValueCache(7)], 3, ()])
 def test_refuses_a_kv_cache_that_does_not_fit_the_blocks(past, rng):
-    ids, words = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
-    with pytest.raises(ValueError, match=f"GPT: {words}"):
+    ids, message = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
+    with pytest.raises(ValueError, match=f"GPT: {message}"):
         gpt(rng).forward(ids, past=past)
-    with pytest.raises(ValueError, match=f"generate: {words}"):
+    with pytest.raises(ValueError, match=f"generate: {message}"):
         next(stream(gpt(rng), ids[0], 1, rng, past=past))
     vocabularies = {"source_vocab_size": V, "target_vocab_size": V}
     seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=7, d_model=8, num_heads=2), rng)
-    with pytest.raises(ValueError, match=f"Seq2Seq: {words}"):
+    with pytest.raises(ValueError, match=f"Seq2Seq: {message}"):
         seq2seq.decode(ids, np.zeros((B, 4, 8), np.float32), past=past)

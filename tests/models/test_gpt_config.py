@@ -1,4 +1,4 @@
-"""The configuration of a GPT: what cannot be built is refused."""
+"""The configuration of a GPT refuses invalid fields."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A tied head is an untied one whose matrix is the table, turned over."""
+"""A tied head equals an untied head whose matrix is the transposed table."""
 
 import numpy as np
 import pytest
@@ -26,13 +26,13 @@ def test_tied_head_equals_untied_head_with_the_transposed_table(dtype: type) -> 
     np.testing.assert_allclose(tied, untied, rtol=0, atol=rounding)
 
     of_table, (dx, dtable) = run(by_table.gradients(dlogits, tied_cache))
-    of_head, (dx_untied, nothing) = run(by_matrix.gradients(dlogits, untied_cache))
+    of_head, (dx_untied, zeros) = run(by_matrix.gradients(dlogits, untied_cache))
     assert of_table == {}
     assert list(of_head) == ["head.w"]
     np.testing.assert_allclose(dx, dx_untied, rtol=0, atol=rounding)
     np.testing.assert_allclose(dtable, of_head["head.w"].T, rtol=0, atol=rounding)
-    assert nothing.shape == embedding.table.shape
-    assert not nothing.any()  # the embedding has something to add to all the same
+    assert zeros.shape == embedding.table.shape
+    assert not zeros.any()  # the embedding adds its gradient to this array
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -95,7 +95,7 @@ def test_a_frozen_table_of_an_encoder_decoder_changes_no_other_gradient(options,
 
 
 def run(stream):
-    """All that a stream yields, as a dict, and what it returns."""
+    """All items that a stream yields, as a dict, and its return value."""
     yielded = {}
     while True:
         try:

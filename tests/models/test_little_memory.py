@@ -1,4 +1,4 @@
-"""Two ways to train with little memory, each of which changes nothing else: blocks that run again, a loss by rows."""
+"""Two ways to save memory in training, with the same results: recomputed blocks and a loss by rows."""
 
 import copy
 import tracemalloc
@@ -69,7 +69,7 @@ def loss_of(model: Any, arrays: tuple[np.ndarray, ...], training: bool = True) -
 
 @contextmanager
 def traced() -> Iterator[Callable[[], int]]:
-    """The most memory held within."""
+    """Yield a function that returns the peak memory inside the context."""
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[1]
@@ -111,11 +111,11 @@ def test_saved_inputs_share_all_arrays_but_x(make: Any, rng: np.random.Generator
     model, (ids, _) = make(rng, num_layers=3, dropout=0.3)
     model.recompute = True
     _, cache = model.forward(ids, rng=np.random.default_rng(1))
-    kept = cache.stack.blocks
-    assert all(isinstance(one, SavedInput) for one in kept)
-    assert all(one.inputs is kept[0].inputs for one in kept)
-    states = [one.rng.bit_generator.state["state"]["state"] for one in kept]
-    assert len(set(states)) == 3  # each as it stood before its own block
+    saved = cache.stack.blocks
+    assert all(isinstance(one, SavedInput) for one in saved)
+    assert all(one.inputs is saved[0].inputs for one in saved)
+    states = [one.rng.bit_generator.state["state"]["state"] for one in saved]
+    assert len(set(states)) == 3  # each is a copy from before its block
 
 
 def test_attention_weights_are_the_same_with_recompute(rng: np.random.Generator) -> None:
@@ -146,12 +146,12 @@ def test_recompute_saves_memory_in_a_deep_model(rng: np.random.Generator) -> Non
     def peak(recompute: bool) -> int:
         model.recompute = recompute
         with traced() as most:
-            for _ in model.gradients(loss_of(model, (ids, targets))[1]):  # none is kept
+            for _ in model.gradients(loss_of(model, (ids, targets))[1]):  # no gradient is stored
                 pass
             return most()
 
     plain, recomputed = peak(recompute=False), peak(recompute=True)
-    assert recomputed < plain / 8  # an input of each of 24 blocks, and all of one block
+    assert recomputed < plain / 8  # the inputs of 24 blocks, and all arrays of one block
 
 
 @pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
@@ -191,8 +191,8 @@ def test_number_of_logits_decides_the_number_of_rows_in_a_block(name: str, rng: 
     model, arrays = MODELS[name](rng)
     assert model.logits_at_once == LOGITS_AT_ONCE
     V = model.config.vocab_size if "gpt" in name else model.config.target_vocab_size
-    all_of_them = (arrays[1] if "gpt" in name else arrays[2]).size * V
-    for logits_at_once, block_size in ((all_of_them, None), (all_of_them - 1, all_of_them // V - 1), (V, 1), (1, 1)):
+    all_logits = (arrays[1] if "gpt" in name else arrays[2]).size * V
+    for logits_at_once, block_size in ((all_logits, None), (all_logits - 1, all_logits // V - 1), (V, 1), (1, 1)):
         model.logits_at_once = logits_at_once
         cache = loss_of(model, arrays)[1].cross_entropy
         assert getattr(cache, "block_size", None) == block_size

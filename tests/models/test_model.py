@@ -1,4 +1,4 @@
-"""What every model can do: stream its gradients, and save itself."""
+"""Every model streams its gradients, and can be saved and loaded."""
 
 import gc
 import inspect
@@ -101,11 +101,11 @@ def test_loaded_model_equals_the_saved_model(rng, tmp_path):
 
 def broken(name, rng):
     model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=2), rng)
-    if name == "a number that is none":
+    if name == "a NaN":
         model.blocks[1].attention.w_k[0, 3] = np.nan
-    elif name == "a block more":
+    elif name == "an extra block":
         model.blocks.append(model.blocks[0])
-    elif name == "a block less":
+    elif name == "a missing block":
         model.blocks.pop()
     else:
         model.norm.gamma = model.norm.gamma.astype(np.float64)
@@ -113,18 +113,18 @@ def broken(name, rng):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
-        "a number that is none": r"blocks\.1\.attention\.w_k must be finite, got nan at \[0, 3\]",
-        "a block more": r"do not match the configuration: blocks\.2\.attention.* is not part of the",
-        "a block less": r"do not match the configuration: blocks\.1\.attention.* is missing",
+        "a NaN": r"blocks\.1\.attention\.w_k must be finite, got nan at \[0, 3\]",
+        "an extra block": r"do not match the configuration: blocks\.2\.attention.* is not part of the",
+        "a missing block": r"do not match the configuration: blocks\.1\.attention.* is missing",
         "two dtypes": r"do not match the configuration: norm\.gamma is float64",
     }.items(),
 )
-def test_save_refuses_a_model_that_load_would_refuse_and_keeps_the_old_file(name, said, rng, tmp_path):
+def test_save_refuses_a_model_that_load_would_refuse_and_keeps_the_old_file(name, message, rng, tmp_path):
     path = tmp_path / "model.npz"
     path.write_bytes(b"good")
-    with pytest.raises(ValueError, match=rf"^GPT\.save: .*{said}") as caught:
+    with pytest.raises(ValueError, match=rf"^GPT\.save: .*{message}") as caught:
         broken(name, rng).save(path)
     assert len(str(caught.value)) <= 500
     assert path.read_bytes() == b"good"

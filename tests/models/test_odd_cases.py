@@ -1,4 +1,4 @@
-"""The smallest and oddest sizes: one token, one head, one sequence, odd widths, nothing to read. Right answers all."""
+"""Right results for unusual sizes: one token, one head, one sequence, odd widths, empty input."""
 
 import dataclasses
 
@@ -82,11 +82,11 @@ def test_the_mean_over_one_token_is_that_token(rng):
 def test_search_ignores_padding_of_an_empty_source(search, rng):
     model = built(SEQ2SEQ, rng)
     empty = np.array([0])
-    said = [getattr(model, search)(np.full((1, T_s), token), START, STOP, source_lengths=empty)[0]
+    found = [getattr(model, search)(np.full((1, T_s), token), START, STOP, source_lengths=empty)[0]
             for T_s, token in ((1, 0), (4, 3), (5, 4))]  # fmt: skip
-    for other in said[1:]:
-        np.testing.assert_array_equal(other, said[0])
-    assert 1 <= len(said[0]) <= SEQ2SEQ.context_length
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    assert 1 <= len(found[0]) <= SEQ2SEQ.context_length
 
 
 def test_an_empty_source_sends_no_gradient_to_the_encoder(rng):

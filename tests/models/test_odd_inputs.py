@@ -1,4 +1,4 @@
-"""What every model refuses in one sentence of ours, or takes rightly: ids, lengths, settings, gradients, weights."""
+"""Unusual ids, lengths, settings, gradients and weights: accepted with right results, or refused in one sentence."""
 
 import dataclasses
 import re
@@ -32,7 +32,7 @@ def built(name: str, rng: np.random.Generator | None = None, **changes: Any) -> 
 
 
 def refused(call: Any, *arguments: Any, **options: Any) -> str:
-    """The words of a refusal, which are one sentence of ours."""
+    """The message of the error, after a check that it has the form of our messages."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises((TypeError, ValueError)) as failure:
@@ -73,7 +73,7 @@ def test_refuses_a_field_of_another_type_and_names_it(name: str) -> None:
     odd = {int: (2.0, float("nan"), True, "2", [2], -2, 2**62), float: ("a", float("nan"), -1, 1j, True, [0.5])}
     odd |= {bool: ("yes", 1, 2.0), str: (None, 1, ["learned"], np.array(["learned"]))}
     for field in dataclasses.fields(config):
-        if field.name == "d_input":  # stands in the place of vocab_size
+        if field.name == "d_input":  # an alternative to vocab_size
             continue
         kind = next(kind for kind in (int, float, bool, str) if kind.__name__ in str(field.type))
         for value in odd[kind]:
@@ -119,7 +119,7 @@ def test_refuses_invalid_settings_of_beam_search(options: Any) -> None:
 
 
 def enlarged(name: str, value: float) -> Any:
-    """A model of float32 all of whose weights are this large."""
+    """A float32 model with this value in all parameters."""
     model = getattr(na, name)(CONFIGS[name], None)
     for p in model.parameters().values():
         p[...] = value
@@ -129,19 +129,19 @@ def enlarged(name: str, value: float) -> Any:
 @pytest.mark.parametrize("value", [3e38, np.nan, np.inf])
 def test_reports_too_large_weights_without_numpy_warnings(value: float) -> None:
     gpt, seq2seq = enlarged("GPT", value), enlarged("Seq2Seq", value)
-    words = r"the logits are (nan|inf|-inf): the weights are too large or damaged"
+    message = r"the logits are (nan|inf|-inf): the weights are too large or damaged"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for temperature in (0.0, 1.0):
-            with pytest.raises(InputError, match=words):
+            with pytest.raises(InputError, match=message):
                 gpt.generate([1, 2], 3, np.random.default_rng(0), temperature)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             gpt.generate([[1, 2], [3]], 3, temperature=0.0)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             next(stream(gpt, [1, 2], 3, temperature=0.0))
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             seq2seq.greedy(IDS, 1, 2)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             seq2seq.beam_search(IDS, 1, 2)
 
 
@@ -217,7 +217,7 @@ def test_refuses_invalid_lengths(forward: Callable[[Any], Any], lengths: Any) ->
 def test_empty_batch_has_zero_loss_and_zero_gradients(model: Any) -> None:
     none = PAIR[:0]
     inputs = {GPT: (none, none), SEQ2SEQ: (none, none, none), CLASSIFIER: (none, CLASSES[:0])}.get(model)
-    if inputs is None:  # of texts without others to be told from there is no loss
+    if inputs is None:  # the loss of a text encoder needs at least one pair
         assert model.forward(none)[0].shape == (0, 4)
         return
     loss, cache = model.loss(*inputs)

@@ -1,4 +1,4 @@
-"""Batches that are refused, and tokens that only fill a batch."""
+"""Checks of batches, and padding."""
 
 import numpy as np
 import pytest
@@ -33,5 +33,6 @@ def test_error_names_the_argument_with_invalid_lengths(rng):
     sizes = {"context_length": 4, "d_model": 4, "num_heads": 2, "num_layers": 1}
     model = na.Seq2Seq(na.Seq2SeqConfig(source_vocab_size=5, target_vocab_size=5, pad_token=0, **sizes), rng)
     ids = np.ones((2, 3), np.int64)
-    with pytest.raises(ValueError, match=r"padding: source_lengths must be \(B,\) = \(2,\), one per sequence, got \(\)"):
+    message = r"padding: source_lengths must be \(B,\) = \(2,\), one per sequence, got \(\)"
+    with pytest.raises(ValueError, match=message):
         model.attention_weights(ids, ids, source_lengths=np.array(3))

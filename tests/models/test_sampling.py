@@ -1,4 +1,4 @@
-"""Sampling: tokens come with the probabilities that they should have."""
+"""Sampling draws tokens with the right probabilities."""
 
 import warnings
 

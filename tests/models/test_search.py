@@ -1,4 +1,4 @@
-"""Greedy and beam search find what they say."""
+"""Greedy search and beam search find the right sequences."""
 
 import itertools
 
@@ -28,21 +28,21 @@ def test_greedy_search_takes_the_most_likely_token_each_time(variant, rng):
 
 
 def test_greedy_search_runs_until_every_row_has_stopped(rng):
-    """One ends at once, one on its way, one last of all; what has ended waits for the others."""
+    """One row stops at once, one later, one last; stopped rows stay unchanged while the others go on."""
     model, (source, _, _) = seq2seq(rng), batch(rng)
     other = next(token for token in range(V) if token not in (START, STOP))
     answers = [[STOP], [other, STOP], [other, other, other, STOP]]
-    asked = []
+    calls = []
 
     def decode(ids, *_, **__):
-        t = len(asked)
-        asked.append(ids)
-        wanted = [answer[t] if t < len(answer) else other for answer in answers]  # an ended one would go on
+        t = len(calls)
+        calls.append(ids)
+        wanted = [answer[t] if t < len(answer) else other for answer in answers]  # a stopped row would go on
         return np.eye(CONFIG.target_vocab_size)[wanted][:, None], None
 
     model.decode = decode
     assert [ids.tolist() for ids in model.greedy(source[:3], START, STOP)] == answers
-    assert len(asked) == 4
+    assert len(calls) == 4
 
 
 def test_beam_of_size_one_equals_greedy_search(rng):

@@ -1,4 +1,4 @@
-"""The encoder-decoder: gradients by every path, padding on both sides, greedy and beam search."""
+"""The encoder-decoder: gradients of every variant, and padding on both sides."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ VARIANTS = {
     "one table for both sides": {"share_embeddings": True, "norm": "rms_norm", "bias": False},
     "learned positions": {"positions": "learned", "target_vocab_size": 8, "num_heads": 3, "num_decoder_layers": 3},
 }
-SOURCE_LENGTHS = np.array([6, 2, 0, 1])  # the third source is nothing but padding
+SOURCE_LENGTHS = np.array([6, 2, 0, 1])  # the third source is all padding
 TARGET_LENGTHS = np.array([4, 3, 4, 1])
 
 
@@ -49,7 +49,7 @@ def test_gradients_with_dropout_and_label_smoothing_agree_with_central_differenc
     assert_gradients(model, lambda: model.loss(*arrays, training=True, rng=np.random.default_rng(3)), rng)
     plain = seq2seq(rng)
     plain.load_parameters(model.parameters())
-    assert model.loss(*arrays)[0] == plain.loss(*arrays)[0]  # labels are smoothed in training alone
+    assert model.loss(*arrays)[0] == plain.loss(*arrays)[0]  # labels are smoothed only in training
 
 
 def test_the_gradient_reaches_the_source_through_every_decoder_block(rng):
@@ -107,7 +107,7 @@ def test_attention_weights_of_all_three_kinds(rng):
         **{f"decoder.blocks.{i}.attention": (T, T) for i in range(2)},
         **{f"decoder.blocks.{i}.cross_attention": (T, T_S) for i in range(2)},
     }
-    assert not weights["decoder.blocks.1.cross_attention"][2].any()  # nothing to see in an empty source
+    assert not weights["decoder.blocks.1.cross_attention"][2].any()  # an empty source has no visible token
     np.testing.assert_allclose(weights["decoder.blocks.0.cross_attention"][0].sum(axis=-1), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The configuration of an encoder-decoder: what cannot be built is refused."""
+"""The configuration of an encoder-decoder refuses invalid fields."""
 
 import dataclasses
 

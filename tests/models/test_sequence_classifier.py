@@ -1,4 +1,4 @@
-"""The classifier: gradients of every variant, and padding that counts for nothing."""
+"""The classifier: gradients of every variant, and padding without effect."""
 
 import dataclasses
 
@@ -81,7 +81,7 @@ def test_mean_pooling_averages_the_logits_of_the_tokens(rng):
     ids, _ = batch(model, rng)
     every = na.SequenceClassifier(dataclasses.replace(CONFIG, pooling="none"), None, np.float64)
     every.load_parameters(model.parameters())
-    labels, _ = every.forward(ids, LENGTHS)  # linear after the pooling: the mean of the tokens' logits
+    labels, _ = every.forward(ids, LENGTHS)  # the head is linear, so pooling can come after it
     np.testing.assert_allclose(model.forward(ids, LENGTHS)[0][1], labels[1, :2].mean(axis=0), rtol=1e-10)
 
 

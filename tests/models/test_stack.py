@@ -21,7 +21,7 @@ def test_stack_equals_its_parts_run_in_order(pre_norm, rng):
     y, _ = layer.position.forward(x)
     for block in layer.blocks:
         y, _ = block.forward(y)
-    if pre_norm:  # whose straight path has met no norm yet
+    if pre_norm:  # the residual stream has not been normalized yet
         y, _ = layer.norm.forward(y)
     else:
         assert layer.norm is None
@@ -78,7 +78,7 @@ def test_dropout_acts_on_the_input_of_the_first_block_only_in_training(rng):
 
 
 def returned_by(stream):
-    """What a generator returns that yields nothing."""
+    """The return value of a generator that yields nothing."""
     with pytest.raises(StopIteration) as end:
         next(stream)
     return end.value.value

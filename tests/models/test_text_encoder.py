@@ -1,4 +1,4 @@
-"""The text encoder: directions of length 1, padding that counts for nothing, pairs of texts that belong together."""
+"""The text encoder: directions of length 1, padding without effect, pairs of texts that belong together."""
 
 import dataclasses
 import math
@@ -100,7 +100,7 @@ def test_text_of_padding_has_zero_output_and_zero_gradients(rng):
 
 
 def test_gradient_along_the_direction_is_zero(rng):
-    """To make y longer changes nothing: it is of length 1 again."""
+    """A longer u gives the same y, because y is normalized to length 1."""
     model = encoder(rng)
     y, cache = model.forward(rng.integers(0, V, (B, T)))
     for _, gradient in model.gradients_from_logits(cache, 7.0 * y):
@@ -121,7 +121,7 @@ def test_the_types_of_segments_are_added(rng):
 
 
 def test_loss_is_lower_for_matching_pairs(rng):
-    """The same texts on both sides belong together; in another order they do not, and cost more."""
+    """The same texts on both sides are matching pairs; in another order they do not match."""
     model = na.TextEncoder(dataclasses.replace(CONFIG, temperature=0.01), rng, np.float64)
     ids = rng.integers(1, V, (B, T))
     together, _ = model.loss(ids, ids)
@@ -160,7 +160,7 @@ def test_single_pair_has_zero_loss_and_zero_gradients(rng):
 
 
 def test_training_lowers_the_loss_on_new_pairs(rng):
-    """Texts of the same first id belong together, wherever else they differ; unseen ones are found too."""
+    """Texts with the same first id are pairs; all other ids are random."""
     model = na.TextEncoder(dataclasses.replace(CONFIG, d_ff=24), rng, np.float64)
 
     def pairs() -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Every model in tiles computes what it computes with all weights, and never holds an array of T x T."""
+"""Every model gives the same results in tiles as with all weights, without a T x T array in memory."""
 
 import tracemalloc
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ GPTS: list[dict[str, Any]] = [
 
 
 def both(kind: type, rng: np.random.Generator, **sizes: Any) -> Any:
-    """Two models of the same weights, one with all its weights at once, one in tiles."""
+    """Two models with the same parameters: one with all attention weights at once, one in tiles."""
     models = [kind(kind.config_class(**SIZES, **sizes, attention=how), None, np.float64) for how in ("dense", "tiled")]
     for name, p in models[0].parameters().items():
         p[...] = rng.standard_normal(p.shape)
@@ -134,4 +134,4 @@ def test_gpt_in_tiles_never_holds_a_T_by_T_array(rng: np.random.Generator, confi
     model.backward(model.loss(ids[:, :-1], ids[:, 1:])[1])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < T * T  # of bytes: a mask alone has as many
+    assert peak < T * T  # bytes: less than one boolean mask (T, T)

@@ -1,4 +1,4 @@
-"""Byte pairs: any text comes back, and the quick ways to learn and to encode do what the plain ones do."""
+"""Byte pairs: decode inverts encode, and the fast ways to learn and to encode equal the plain ways."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ from numpy_attention.training.byte_pairs import (
 )
 from numpy_attention.training.data import CharVocabulary
 
-# Few letters, so that pairs repeat, among all that Unicode has.
+# A few letters often, so that pairs repeat, and sometimes any character of Unicode.
 TEXTS = st.text(st.one_of(st.sampled_from("abA  \n.,\u00e4\u20ac\U0001f43b"), st.characters(exclude_categories=["Cs"])))
 ANIMALS = "the dog, the dog! the cat and the dog. " * 5 + "b\u00e4r \U0001f43b b\u00e4r \U0001f43b\r\n\t\tb\u00e4r"
 
@@ -56,7 +56,7 @@ def test_encoding_applies_the_merges_in_learned_order(corpus, text):
 
 
 @given(TEXTS, st.integers(257, 280))
-@example("banana bandana", 280)  # a pair that goes in one word stays in another
+@example("banana bandana", 280)  # a pair that disappears in one word remains in another
 @example("abab abac abad acac", 280)
 def test_learning_merges_the_most_frequent_pair_each_time(corpus, size):
     words = [(list(chunk.encode()), count) for chunk, count in count_chunks([corpus]).items()]
@@ -134,7 +134,7 @@ def test_vocabulary_loaded_from_json_gives_the_same_ids():
         {"vocabulary": "bpe", "merges": "ab"},
         {"vocabulary": "bpe", "merges": [[1, 2, 3]]},
         {"vocabulary": "bpe", "merges": [[1, 2], [1, 2, 3]]},
-        {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that is not there yet
+        {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that does not exist yet
         {"vocabulary": "bpe", "merges": [[-1, 97]]},
         {"vocabulary": "bpe", "merges": [[1.5, 2]]},
         {"vocabulary": "bpe", "merges": [[True, 2]]},

@@ -1,4 +1,4 @@
-"""The joint norm of all gradients, and its largest length."""
+"""The joint norm of all gradients, and its limit."""
 
 import numpy as np
 import pytest

@@ -51,7 +51,7 @@ def test_unknown_characters_are_named():
     with pytest.raises(InputError, match="unknown to the model: 'x', '\u20ac'"):
         CharVocabulary("abc").encode("abx\u20acx")
     with pytest.raises(InputError, match="unknown"):
-        CharVocabulary("abc").encode("\udcff")  # what an undecodable byte on the command line becomes
+        CharVocabulary("abc").encode("\udcff")  # an undecodable byte of the command line as Python shows it
 
 
 def test_error_shortens_a_large_vocabulary():
@@ -106,14 +106,14 @@ def test_targets_are_the_next_characters_of_their_blocks():
     x, y = random_blocks(ids, 7, 300, np.random.default_rng(0))
     assert x.shape == y.shape == (300, 7)
     np.testing.assert_array_equal(x + 1, y)
-    assert x.min() == 100  # every place can be drawn, the first
-    assert y.max() == 149  # and the last
+    assert x.min() == 100  # the first place can be drawn
+    assert y.max() == 149  # and the last place
 
 
 def test_a_text_shorter_than_a_block_is_refused():
     with pytest.raises(InputError, match="shorter than one block"):
         random_blocks(np.arange(7), 7, 2, np.random.default_rng(0))
-    x, _ = random_blocks(np.arange(8), 7, 2, np.random.default_rng(0))  # one that just holds a block and its targets
+    x, _ = random_blocks(np.arange(8), 7, 2, np.random.default_rng(0))  # exactly one block and its targets
     np.testing.assert_array_equal(x, [np.arange(7)] * 2)
 
 

@@ -1,4 +1,4 @@
-"""Texts bigger than memory: ids in a file, in few bytes, whole or not at all."""
+"""Texts larger than memory: ids in a file, in few bytes, with atomic writes."""
 
 import os
 import pickle
@@ -47,7 +47,7 @@ def test_every_change_of_the_file_is_detected(tmp_path, rng):
     write_ids(path, [ids], ids.dtype)
     whole = path.read_bytes()
     valid = bytearray(whole)
-    valid[500:510] = bytes(10)  # ids that the vocabulary has
+    valid[500:510] = bytes(10)  # valid ids, but other ones
     halved = whole.replace(b"(2000,), }", b"(1000,), }")
     assert halved != whole
     fewer = np.lib.format.magic(1, 0) + whole[8:].replace(b"'|u1'", b"'|i1'")
@@ -62,12 +62,12 @@ def test_every_change_of_the_file_is_detected(tmp_path, rng):
     path.write_bytes(whole)
     np.testing.assert_array_equal(map_ids(path, 100), ids)
     assert map_ids(path, 99) is None
-    np.testing.assert_array_equal(np.load(path, allow_pickle=False), ids)  # it is an array like any other
-    path.write_bytes(whole[: 128 + len(ids)])  # one of an older version, without a checksum
+    np.testing.assert_array_equal(np.load(path, allow_pickle=False), ids)  # the file is a normal .npy file
+    path.write_bytes(whole[: 128 + len(ids)])  # a file of an older version, without a checksum
     assert map_ids(path, 100) is None
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
 def test_pipe_or_folder_is_not_a_file_of_ids(tmp_path):
     os.mkfifo(tmp_path / "ids.npy")
     assert map_ids(tmp_path / "ids.npy", 100) is None
@@ -76,5 +76,5 @@ def test_pipe_or_folder_is_not_a_file_of_ids(tmp_path):
 
 def test_empty_text_gives_a_file_without_ids(tmp_path):
     write_ids(tmp_path / "ids.npy", [], id_dtype(3))
-    assert map_ids(tmp_path / "ids.npy", 3) is None  # but no ids that a run could use
+    assert map_ids(tmp_path / "ids.npy", 3) is None  # but a run cannot use it
     assert len(np.load(tmp_path / "ids.npy", allow_pickle=False)) == 0

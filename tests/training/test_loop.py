@@ -1,4 +1,4 @@
-"""The plain loop, and the trainer, which takes the very same steps."""
+"""The plain loop and the trainer take the same steps."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ SMALL = {"layers": 1, "heads": 2, "d_model": 16, "batch": 4, "steps": STEPS, "wa
 
 
 def run_of(task, **settings):
-    """A trainer of a small model with one worker, and a task, a model and an optimizer that begin as its own do."""
+    """A trainer of a small model with one worker; a model and an optimizer in the same initial state."""
     config = TrainConfig(**(TASKS[task].defaults | SMALL | {"task": task} | settings))
     trainer = Trainer(config, make_task(config), Path())
     model = trainer.task.model(generator(config, INITIAL))
@@ -82,10 +82,10 @@ def test_refuses_none_as_clip():
 
 def test_rate_receives_step_numbers_from_0():
     _, model, _ = run_of("sum")
-    asked = []
+    steps = []
     batch = (np.array([[1, 2, 3]]), np.array([1]))
-    train(model, na.SGD(model.parameters()), [batch] * 4, rate=lambda step: asked.append(step) or 0.1)
-    assert asked == [0, 1, 2, 3]
+    train(model, na.SGD(model.parameters()), [batch] * 4, rate=lambda step: steps.append(step) or 0.1)
+    assert steps == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("bad", ["loss", "gradient"])
@@ -112,6 +112,6 @@ def test_ten_lines_of_the_readme_train_and_generate(capsys):
     names = {}
     exec(compile(few, "README.md", "exec"), names)
     assert len(names["losses"]) == 3
-    said = capsys.readouterr().out
-    assert said.startswith("The ")
-    assert len(said) > 100
+    printed = capsys.readouterr().out
+    assert printed.startswith("The ")
+    assert len(printed) > 100

@@ -1,4 +1,4 @@
-"""The counting predictors against sums done by hand."""
+"""The n-gram predictors against calculations by hand."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_the_probabilities_of_all_next_characters_sum_to_one():
         total = np.zeros(3)
         for character in range(5):
             ids = np.append(training, context)
-            # with the context at the end of the training text, the held-out character alone is scored
+            # the context is the end of the training text, so only the held-out character is scored
             total += np.exp(-np.array(ngram_losses(ids, np.array([character]), 5, order=3)))
         np.testing.assert_allclose(total, 1.0, rtol=1e-12)
 
@@ -44,7 +44,7 @@ def test_refuses_too_little_text_and_too_long_contexts():
         ngram_losses(np.arange(3), np.arange(3), 10)
     with pytest.raises(ValueError, match="held_out_ids one"):
         ngram_losses(np.arange(4), np.arange(0), 10)
-    assert len(ngram_losses(np.arange(4), np.arange(1), 10)) == 4  # as little as will do
+    assert len(ngram_losses(np.arange(4), np.arange(1), 10)) == 4  # the smallest possible texts
     with pytest.raises(ValueError, match="order"):
         ngram_losses(np.arange(30), np.arange(3), 100, order=10)
 

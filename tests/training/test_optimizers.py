@@ -1,4 +1,4 @@
-"""The optimizers against steps worked out by hand, and by several workers."""
+"""The optimizers against steps calculated by hand, and with several workers."""
 
 import inspect
 import math
@@ -89,10 +89,10 @@ def test_array_longer_than_a_piece_takes_the_same_steps(dtype):
 def test_step_changes_the_parameter_in_place_and_not_the_gradient(kind):
     rng = np.random.default_rng(1)
     w, g = rng.standard_normal((3, 5)), rng.standard_normal((5, 3)).T  # a gradient in Fortran order
-    before, kept = w.copy(), g.copy()
+    before, old_gradient = w.copy(), g.copy()
     kind({"w": w}).step({"w": g})
     assert (w != before).all()
-    np.testing.assert_array_equal(g, kept)
+    np.testing.assert_array_equal(g, old_gradient)
 
 
 @pytest.mark.parametrize("make", [lambda p: SGD(p, momentum=0.9), Adam, AdamW])
@@ -142,7 +142,7 @@ def test_step_with_workers_is_identical(kind, monkeypatch):
     small = {name: p.copy() for name, p in alone.items()}
     grads = {name: rng.standard_normal(p.shape) for name, p in alone.items()}
     with Workers(3) as workers:
-        assert kind(small, workers=workers).workers is None, "so few parameters are not worth it"
+        assert kind(small, workers=workers).workers is None, "a small model does not use the workers"
         monkeypatch.setattr(optimizers, "WORTH_SHARING", 0)
         one, three = kind(alone), kind(shared, workers=workers)
         assert three.workers is workers
@@ -286,6 +286,6 @@ def test_refuses_an_eps_that_rounds_to_zero_in_the_dtype(kind):
         kind({"x": x, "w": w})
     kind({"w": w}, eps=1e-6).step({"w": np.zeros(3, np.float16)})
     np.testing.assert_array_equal(w, 1)
-    # what counts is what is added in the first step: eps * sqrt(1 - beta_2)
+    # the check uses the value of the first step: eps * sqrt(1 - beta_2)
     kind({"w": w}, beta_2=0.0, eps=6e-8)
     refused(kind, {"w": w}, beta_2=0.99, eps=6e-8)
