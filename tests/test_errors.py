@@ -1,4 +1,4 @@
-"""Errors that teach: who refused, which argument, what was expected, what came, and the likely fix."""
+"""Error messages: the function, the argument, the expected value, the given value, and a likely fix."""
 
 import math
 from typing import Any
@@ -197,5 +197,5 @@ def test_refuses_a_mask_of_integers() -> None:
     ((), (3, 5), True), ((5,), (3, 5), True), ((3, 1), (3, 5), True), ((1, 1), (3, 5), True),
     ((3,), (3, 5), False), ((2, 3, 5), (3, 5), False), ((3, 5), (1, 5), False), ((1, 3, 5), (3, 5), False),
 ])
-def test_broadcasts_to_keeps_the_shape_of_the_target(shape: tuple[int, ...], other: tuple[int, ...], fits: bool) -> None:
+def test_broadcasts_to_keeps_the_target_shape(shape: tuple[int, ...], other: tuple[int, ...], fits: bool) -> None:
     assert broadcasts_to(shape, other) == fits

@@ -1,4 +1,4 @@
-"""Pieces cover an array once, and those of contiguous arrays can be written to."""
+"""Pieces cover an array once, and pieces of contiguous arrays can be written to."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Threads that are lent: who sees them, and that the work is the same with them and without."""
+"""Lent threads: only the lender uses them, and results are the same with and without them."""
 
 import threading
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ def test_lent_workers_share_the_items_and_raise_errors_in_the_caller() -> None:
 
     def work(i: int) -> None:
         seen.add(threading.get_ident())
-        together.wait()  # passes only if two are at it at once
+        together.wait()  # passes only if two threads wait at the same time
 
     def fail(i: int) -> None:
         raise FloatingPointError(str(i))
@@ -107,7 +107,7 @@ def test_failed_start_raises_an_error_and_ends_the_started_threads(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", begin)
-    with pytest.raises(InputError, match=r"cannot start 3 threads: .*; --workers 1 needs none"):
+    with pytest.raises(InputError, match=r"cannot start 3 threads: .*; use --workers 1"):
         started(3)
     for thread in begun:
         thread.join(10)

@@ -1,4 +1,4 @@
-"""The backends themselves, what they say where one is missing, and the arrays that no op accepts."""
+"""The backends, their errors when a GPU is missing, and arrays that no op accepts."""
 
 import copy
 import json
@@ -97,7 +97,7 @@ MISSING = {
 def test_missing_gpu_gives_an_error_of_one_line_with_a_fix(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, sentence = MISSING[what]
     monkeypatch.setitem(sys.modules, "cupy", module)
-    if module is None:  # as if it were not installed
+    if module is None:  # as if CuPy were not installed
         absent = ModuleNotFoundError("No module named 'cupy'", name="cupy")
         monkeypatch.setattr("importlib.import_module", broken(absent))
     with pytest.raises(BackendError, match=sentence) as caught:
@@ -107,7 +107,7 @@ def test_missing_gpu_gives_an_error_of_one_line_with_a_fix(what: str, monkeypatc
 
 def test_a_cupy_that_does_not_import_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.import_module", broken(ImportError("libcuda.so.1: cannot open\nshared object")))
-    with pytest.raises(BackendError, match=r"does not import \(libcuda.so.1: cannot open\); install it anew") as caught:
+    with pytest.raises(BackendError, match=r"its import fails \(libcuda.so.1: cannot open\); install it again") as caught:
         get_backend("cupy")
     assert "\n" not in str(caught.value)
 
@@ -149,9 +149,9 @@ def test_loaded_parameters_move_to_the_device_of_the_layer(device: Device) -> No
 
 
 class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that answers NumPy's calls as some libraries do: what it has no answer for, it computes on a copy.
+    """An array like those of some libraries: NumPy functions that it does not implement run on a copy.
 
-    `np.copyto(lazy, ...)` then writes into the copy, and the mask of attention would be ignored without a word.
+    `np.copyto(lazy, ...)` then writes into the copy, and attention would silently ignore its mask.
     """
 
     def __init__(self, numbers: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every entry of the catalogue, forward and backward, gives on the device what it gives on the host."""
+"""Forward and backward of every entry of the catalogue give the same results on the device and on the host."""
 
 import copy
 import importlib
@@ -17,7 +17,7 @@ from tests.backend.devices import Device, waits
 
 ENTRIES = sorted(CATALOGUE)
 OPS = [name for name in ENTRIES if CATALOGUE[name].build is None]
-FEW = ["cross_entropy: ignore_index", "embedding", "softmax"]  # on the stand-in, whose numbers are those of NumPy
+FEW = ["cross_entropy: ignore_index", "embedding", "softmax"]  # on the stand-in, which computes with NumPy
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,14 +30,14 @@ def arrays_of(y: Any) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (y,)
 
 
-def named(grads: Any) -> dict[str, Any]:
+def by_name(grads: Any) -> dict[str, Any]:
     return grads if isinstance(grads, dict) else dict(enumerate(arrays_of(grads)))
 
 
 def run(case: Case, dy: Any, inputs: Any, options: Any) -> tuple[Any, dict[str, Any]]:
-    """Forward and backward with generators of their own."""
+    """Forward and backward; the options are copied, so that generators start in the same state."""
     y, cache = case.op(**inputs, **copy.deepcopy(options))
-    return arrays_of(y), named(case.op_backward(dy if isinstance(y, tuple) else dy[0], cache))
+    return arrays_of(y), by_name(case.op_backward(dy if isinstance(y, tuple) else dy[0], cache))
 
 
 def cotangent(case: Case, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -92,7 +92,7 @@ def test_masks_are_made_on_the_device(device: Device) -> None:
 PLANTED: dict[str, Any] = {
     "the maximum by reduce": lambda x, out: softmax(x - np.maximum.reduce(x, -1)[..., None], out=out),
     "a buffer of the host": lambda x, out: softmax(x + np.zeros(x.shape, dtype=x.dtype), out=out),
-    "a look at the scores": lambda x, out: softmax(x / max(float(x.max()), 1.0), out=out),
+    "a value of the scores read in Python": lambda x, out: softmax(x / max(float(x.max()), 1.0), out=out),
     "scores chosen by a boolean index": lambda x, out: x[x > -1e9] is None or softmax(x, out=out),
 }
 

@@ -1,4 +1,4 @@
-"""A function on the arrays of a GPU is checked there: moved for every call, and its results brought back."""
+"""check_cupy: inputs are moved to the GPU for every call, and results are copied back."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Part VI on the device: edits made on the host go where the model is, and effects are those of the host."""
+"""Part VI on the device: edits from the host are moved to the model, and effects are the same as on the host."""
 
 import copy
 from typing import Any
@@ -15,7 +15,7 @@ OF_ONE_TEXT = [kind for kind in KINDS if "encoder-decoder" not in kind]
 
 
 def both(kind: str, device: Device) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
-    """A model on the host, the same on the device, and what it reads, on the host."""
+    """A model on the host, a copy on the device, and the inputs, on the host."""
     model, inputs = KINDS[kind](np.float32)
     return model, copy.deepcopy(model).to(device.backend), inputs
 

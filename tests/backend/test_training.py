@@ -39,7 +39,7 @@ TINY = {
 
 
 def three_steps(model: Any, inputs: dict[str, Any], options: dict[str, Any]) -> list[Any]:
-    """The losses and norms before each of three steps of clipped gradient descent; the inputs are the host's."""
+    """The losses and norms before each of three steps of clipped gradient descent; the inputs are on the host."""
     optimizer = SGD(model.parameters(), 0.1, momentum=0.5)
     seen = []
     for _ in range(3):
@@ -53,7 +53,7 @@ def three_steps(model: Any, inputs: dict[str, Any], options: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_three_training_steps_agree_with_the_host(name: str, device: Device) -> None:
-    """With ids, targets and lengths left on the host: the model moves what it reads."""
+    """Ids, targets and lengths are on the host: the model moves them."""
     case = CATALOGUE[name].case(seed=8, dtype=np.float32)
     given = case.own_inputs
     here, there = case.layer, copy.deepcopy(case.layer).to(device.backend)
@@ -89,11 +89,11 @@ def test_optimizer_steps_agree_with_the_host(
     for key, array in state.items():
         device.agree(saved[key], array, key)
     again = OPTIMIZERS[name](moved)
-    again.load_state(saved)  # the state of the host goes on the device
+    again.load_state(saved)  # a state from the host, moved to the device
     again.step(move(steps[0], device.move))
     optimizers[0].step(steps[0])
     for key, p in parameters.items():
-        device.agree(moved[key], p, f"{key} after going on")
+        device.agree(moved[key], p, f"{key} after one more step")
 
 
 @pytest.mark.parametrize("max_norm", [0.3, 1e3])
@@ -219,7 +219,7 @@ def test_translation_gives_the_same_tokens(device: Device) -> None:
 
 
 def test_refuses_invalid_ids_before_they_are_moved(device: Device) -> None:
-    """CuPy would read another row of the table for them, without a word."""
+    """CuPy would silently read another row of the table."""
     config = GPTConfig(vocab_size=11, context_length=6, d_model=8, num_heads=2, num_layers=1)
     model = GPT(config, np.random.default_rng(0)).to(device.backend)
     good = np.array([[1, 2, 3]])
@@ -230,7 +230,7 @@ def test_refuses_invalid_ids_before_they_are_moved(device: Device) -> None:
 
 
 def test_two_ways_to_sum_the_gradient_of_an_embedding_agree(device: Device, rng: np.random.Generator) -> None:
-    """`np.add.at` on a GPU, sorting on the host: the same sums in another order."""
+    """`np.add.at` on a GPU and sorting on the host give the same sums in another order."""
     entry = CATALOGUE["embedding"].case(seed=3, sizes={"B": 40, "T": 30, "V": 7, "d_model": 5})
     y, cache = entry.op(**entry.inputs)
     dy = rng.standard_normal(y.shape)
@@ -242,7 +242,7 @@ def test_two_ways_to_sum_the_gradient_of_an_embedding_agree(device: Device, rng:
 
 @pytest.mark.usefixtures("as_cupy")
 def test_induction_task_gives_the_same_figures(device: Device, tmp_path: Path) -> None:
-    """Losses, what heads look at, and eigenvalues, which are taken on the host."""
+    """Losses, attention scores of heads, and eigenvalues, which are computed on the host."""
     sizes = {"context": 8, "d_model": 8, "heads": 2, "d_ff": 6, "batch": 2, "steps": 1}
     figures = []
     for backend in ("cupy", "numpy"):

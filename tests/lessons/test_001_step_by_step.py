@@ -1,4 +1,4 @@
-"""Lesson 001: one sentence, from its words to the output of attention, and back."""
+"""Lesson 001: one sentence, from its words to the output of attention, and the gradients."""
 
 import math
 
@@ -30,8 +30,8 @@ def ids_of_the_sentence() -> np.ndarray:
     return np.array([vocabulary[word] for word in words])
 
 
-def number_by_number(w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray) -> list[list[float]]:
-    """The whole lesson in plain Python: no array, no library, one number after the other."""
+def in_plain_python(w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray) -> list[list[float]]:
+    """The whole lesson in plain Python, without arrays and libraries."""
     def product(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:
         return [[math.fsum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a]
 
@@ -87,7 +87,7 @@ def test_steps_agree_with_the_lesson(weights: list[np.ndarray]) -> None:
 
 
 def test_output_agrees_with_plain_python(weights: list[np.ndarray]) -> None:
-    np.testing.assert_allclose(forward(TABLE, *weights)[0], number_by_number(*weights), rtol=1e-13)
+    np.testing.assert_allclose(forward(TABLE, *weights)[0], in_plain_python(*weights), rtol=1e-13)
 
 
 def test_each_output_row_is_an_average_of_the_values(weights: list[np.ndarray]) -> None:
@@ -115,5 +115,5 @@ def test_gradients_agree_with_differences_of_plain_python(weights: list[np.ndarr
         for sign in (1, -1):
             w = [one.copy() for one in weights]
             w[n][2, 1] += sign * h
-            moved.append(np.sum(dy * number_by_number(*w)))
+            moved.append(np.sum(dy * in_plain_python(*w)))
         assert dw[2, 1] == pytest.approx((moved[0] - moved[1]) / (2 * h), rel=1e-7, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Lesson 002: why 1 / sqrt(d_k), shown by experiment; padding masks for unequal lengths; why several heads."""
+"""Lesson 002: why 1 / sqrt(d_k), measured; padding masks for unequal lengths; why several heads."""
 
 import math
 
@@ -14,14 +14,14 @@ def test_variance_of_a_dot_product_is_d_k_and_one_after_scaling(
 ) -> None:
     q, k = rng.standard_normal((2, 20_000, d_k))
     products = np.sum(q * k, axis=1)
-    # The variance of a measured variance: (kurtosis - 1) / n, and the kurtosis is 3 + 6 / d_k. Five of its roots.
+    # A measured variance has the variance (kurtosis - 1) / n, with kurtosis 3 + 6 / d_k. Five standard deviations.
     tolerance = 5 * math.sqrt((2 + 6 / d_k) / len(products))
     assert products.var() == pytest.approx(d_k, rel=tolerance)
     assert (products / math.sqrt(d_k)).var() == pytest.approx(1.0, rel=tolerance)
 
 
 def test_a_variance_of_sigma_squared_gives_sigma_to_the_fourth(rng: np.random.Generator) -> None:
-    """The notes say 'd_k times higher' for variance sigma^2; for two such vectors it is d_k sigma^4."""
+    """The notes state 'd_k times higher' for variance sigma^2; for two vectors of this variance it is d_k sigma^4."""
     q, k = 3.0 * rng.standard_normal((2, 20_000, 16))
     assert np.sum(q * k, axis=1).var() == pytest.approx(16 * 3.0**4, rel=0.1)
 
@@ -60,7 +60,7 @@ class TestPadding:
         mask = na.padding_mask(np.array(self.LENGTHS), T)[:, 0]  # (B, 1, T)
         y, cache = na.scaled_dot_product_attention(q, k, v, mask=mask)
         for b, length in enumerate(self.LENGTHS):
-            dy[b, length:] = 0.0  # nobody reads what padding computes
+            dy[b, length:] = 0.0  # the output at padding is not used
         dq, dk, dv, _ = na.scaled_dot_product_attention_backward(dy, cache)
         for b, n in enumerate(self.LENGTHS):
             alone, alone_cache = na.scaled_dot_product_attention(q[b, :n], k[b, :n], v[b, :n])

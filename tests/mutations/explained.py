@@ -126,7 +126,7 @@ OF_ROOMS = (
     Explained("runs/config._nearest", (":80 -> :",),
               "A word that long is near to no name, with its end or without."),
     Explained("runs/log.Log.__init__",
-              ("...for line in kept)), encoding='utf-8') -> ...for line in kept)))",),
+              ("...r line in before)), encoding='utf-8') -> ...r line in before)))",),
               "What JSON is written here holds nothing but ASCII."),
     Explained("training/data", ("2 ** 20 -> 2 * 20 | READ_AT_ONCE = 2 ** 20",),
               "It says how much of a file is read at once."),

@@ -117,7 +117,7 @@ def test_loaded_state_continues_with_the_same_steps(make):
 
 def test_refuses_invalid_parameters_gradients_and_states():
     w = np.zeros((2, 3))
-    with pytest.raises(ValueError, match=r"got that of 'a'.*tied"):
+    with pytest.raises(ValueError, match=r"must not share memory with parameters\['a'\].*tied"):
         Adam({"a": w, "b": w})
     with pytest.raises(ValueError, match="contiguous"):
         Adam({"w": w.T})
@@ -126,11 +126,11 @@ def test_refuses_invalid_parameters_gradients_and_states():
     with pytest.raises(ValueError, match="at least one"):
         SGD({})
     optimizer = Adam({"w": w})
-    with pytest.raises(ValueError, match=r"Adam: grads must have the optimizer's names, got a difference in b, w"):
+    with pytest.raises(ValueError, match=r"Adam: grads must have the parameters' names, got a difference in b, w"):
         optimizer.step({"b": w})
     with pytest.raises(ValueError, match=r"\(2, 3\).*\(3, 2\)"):
         optimizer.step({"w": w.T})
-    with pytest.raises(ValueError, match=r"Adam: state must have the optimizer's names, got a difference in v\.w"):
+    with pytest.raises(ValueError, match=r"Adam: state must have the parameters' names, got a difference in v\.w"):
         optimizer.load_state({"steps": np.asarray(1), "m.w": w})
 
 
@@ -156,7 +156,7 @@ def test_step_with_workers_is_identical(kind, monkeypatch):
 
 KINDS = [SGD, Adam, AdamW]
 every_kind = pytest.mark.parametrize("kind", KINDS)
-OURS = re.compile(r"^\w+: .* must (be|hold|have) .*, got ")
+OURS = re.compile(r"^\w+: .* must (be|hold|have) .*, got |^\w+: parameters.* must not share memory with ")
 
 
 def refused(call, *arguments, **options):
@@ -261,7 +261,7 @@ def test_refused_state_changes_nothing(kind):
 def test_error_names_the_invalid_setting():
     with pytest.raises(ValueError, match=r"SGD: learning_rate must be .*, got -1.0"):
         SGD({"w": np.ones(3)}, -1.0)
-    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it keeps a gradient of zero from"):
+    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it prevents 0 / 0"):
         Adam({"w": np.ones(3)}, eps=0.0)
 
 
