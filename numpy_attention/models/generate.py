@@ -64,7 +64,7 @@ def generate(
 
     Shapes: a prompt (T,) -> (T + num_tokens,); a list of prompts, or an array (B, T) -> a list of arrays.
 
-    Raises: ValueError for an empty prompt, invalid settings, or logits that contain NaN or infinity.
+    Raises: ValueError for an empty prompt, invalid settings, or logits with NaN or an infinite maximum.
     """
     check_sampling(rng, temperature, top_k, top_p)
     require_size("generate", "num_tokens", num_tokens, at_least=0)
@@ -124,7 +124,7 @@ def stream(
 
     Shapes: prompt_ids (T,).
 
-    Raises: ValueError for an empty prompt, invalid settings, or logits that contain NaN or infinity.
+    Raises: ValueError for an empty prompt, invalid settings, or logits with NaN or an infinite maximum.
     """
     check_sampling(rng, temperature, top_k, top_p)
     require_size("generate", "num_tokens", num_tokens, at_least=0)

@@ -55,7 +55,7 @@ def greedy_search(
     Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token
     and with the stop token.
 
-    Raises: ValueError for max_tokens outside [1, context_length], or logits with NaN or infinity.
+    Raises: ValueError for max_tokens outside [1, context_length], or logits with NaN or an infinite maximum.
     """
     source_mask = model.padding(source_ids, source_lengths, "source_ids")
     max_tokens = _checked(model, start_token, stop_token, max_tokens)
@@ -91,7 +91,7 @@ def beam_search(
     and with the stop token.
 
     Raises: ValueError for a beam_size below 1, a length_penalty outside [0, 10], max_tokens outside
-    [1, context_length], or logits with NaN or infinity.
+    [1, context_length], or logits with NaN or an infinite maximum.
 
     Source: Wu et al., Google's Neural Machine Translation System (2016), equation 14.
     """

@@ -10,7 +10,7 @@ weight 0:
     pooled = weights @ x        dx_t = weights_t dpooled
 
 Each token receives its part of the gradient, and padding receives none. A class token is a learned vector in front of
-the sequence; attention collects information from all tokens in it. Its output is the pooled vector: its weight is 1.
+the sequence; attention collects information from all tokens in this vector. Its output is the pooled vector (weight 1).
 Without pooling the model labels every token.
 """
 

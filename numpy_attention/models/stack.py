@@ -172,7 +172,7 @@ def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | N
     """The weights (B, H, T_q, T_k) of attention layers by name: `blocks.0.attention` and so on.
 
     `caches` holds the cache of each stack under the prefix of its names. `layers` are the wanted names, None for all.
-    After attention in tiles the weights are recomputed, T x T numbers per head: for long texts pass one layer only.
+    After attention in tiles the weights are recomputed, T x T numbers per head: for long texts pass one layer.
 
     Raises: ValueError for a name that no layer has.
     """

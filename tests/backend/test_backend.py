@@ -107,7 +107,8 @@ def test_missing_gpu_gives_an_error_of_one_line_with_a_fix(what: str, monkeypatc
 
 def test_a_cupy_that_does_not_import_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.import_module", broken(ImportError("libcuda.so.1: cannot open\nshared object")))
-    with pytest.raises(BackendError, match=r"its import fails \(libcuda.so.1: cannot open\); install it again") as caught:
+    message = r"its import fails \(libcuda.so.1: cannot open\); install it again"
+    with pytest.raises(BackendError, match=message) as caught:
         get_backend("cupy")
     assert "\n" not in str(caught.value)
 

@@ -18,7 +18,7 @@ def attention_of_the_notebook(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tu
 
 
 def heads_of_the_notebook(p: dict[str, np.ndarray], x: np.ndarray, num_heads: int) -> np.ndarray:
-    """Its multi-head self-attention, written head by head over column slices in place of reshape and transpose."""
+    """The notebook's multi-head self-attention, head by head, with column slices instead of reshape and transpose."""
     d_k = x.shape[-1] // num_heads
     heads = []
     for h in range(num_heads):
@@ -33,7 +33,7 @@ def norm_of_the_notebook(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> 
 
 
 def slope_along(f: Callable[[], float], arrays: list[np.ndarray], directions: list[np.ndarray]) -> float:
-    """The derivative of f() when every array moves along its direction: central differences, Richardson once."""
+    """The derivative of f() when every array moves along its direction: central differences with one Richardson step."""
     def central(h: float) -> float:
         values = []
         for sign in (1, -1):
@@ -48,7 +48,7 @@ def slope_along(f: Callable[[], float], arrays: list[np.ndarray], directions: li
 
 
 class TestAttention:
-    """Part 2: length 4, d_k = d_v = 8, and the sizes that the notebook's signature promises but never tries."""
+    """Part 2: length 4, d_k = d_v = 8, and sizes that the notebook allows but does not try."""
 
     def test_the_demo_has_its_shapes_and_its_rows_sum_to_one(self, rng: np.random.Generator) -> None:
         q, k, v = rng.standard_normal((3, 4, 8))
@@ -197,7 +197,7 @@ class TestBlock:
         return norm_of_the_notebook(x + fed, p["norm_2.gamma"], p["norm_2.beta"])
 
     def test_layer_norm_with_its_eps(self, rng: np.random.Generator) -> None:
-        x = 1e-3 * rng.standard_normal((2, 10, 64))  # so small that eps is felt
+        x = 1e-3 * rng.standard_normal((2, 10, 64))  # so small that eps changes the result
         gamma, beta = rng.standard_normal((2, 64))
         y, _ = na.layer_norm(x, gamma, beta, eps=1e-6)
         np.testing.assert_allclose(y, norm_of_the_notebook(x, gamma, beta), rtol=1e-10, atol=1e-12)
@@ -221,7 +221,7 @@ class TestBlock:
         assert set(grads) == set(p)
         for name, array, gradient in [("x", x, dx), *((name, p[name], grads[name]) for name in p)]:
             v = rng.standard_normal(array.shape)
-            # Random directions of length 1e-2: a longer move would carry some relu over its corner.
+            # Random directions of length 1e-2: a longer step would move some relu input across 0.
             v *= 1e-2 / np.linalg.norm(v)
             slope = slope_along(lambda: float(np.sum(dy * self.block_of_the_notebook(p, x, 8))), [array], [v])
             assert np.sum(gradient * v) == pytest.approx(slope, rel=1e-5, abs=1e-9), name
