@@ -55,15 +55,15 @@ def test_unknown_characters_are_named():
 
 
 def test_error_shortens_a_large_vocabulary():
-    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; its characters are ") as caught:
+    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; known are ") as caught:
         CharVocabulary("".join(map(chr, range(0x4E00, 0x9FFF)))).encode("ab")
     assert len(str(caught.value)) < 200
 
 
 def test_error_names_at_most_five_unknown_characters():
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; its characters are 'abc'"):
+    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; known are 'abc'"):
         CharVocabulary("abc").encode("tsrqpa")
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; its characters are 'abc'"):
+    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; known are 'abc'"):
         CharVocabulary("abc").encode("utsrqpa")
 
 
