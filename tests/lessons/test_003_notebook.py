@@ -33,7 +33,7 @@ def norm_of_the_notebook(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> 
 
 
 def slope_along(f: Callable[[], float], arrays: list[np.ndarray], directions: list[np.ndarray]) -> float:
-    """The derivative of f() when every array moves along its direction: central differences with one Richardson step."""
+    """The derivative of f() along the directions: central differences with one Richardson step."""
     def central(h: float) -> float:
         values = []
         for sign in (1, -1):
