@@ -103,23 +103,23 @@ def test_refuses_arrays_that_are_not_integers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (3, "3"), ("a\n", r"'a\n'"), (None, "a NoneType"), ([1] * 10**6, "a list"), ({}, "a dict"),
         ("x" * 5000, "'" + "x" * 76 + "..."), (10**6000, "a very long int"), (float("nan"), "nan"),
     ],
     ids=["int", "text", "None", "list", "dict", "long text", "long int", "nan"],
 )  # fmt: skip
-def test_values_are_shown_in_short_form(value: Any, said: str) -> None:
-    assert short_repr(value) == said
+def test_values_are_shown_in_short_form(value: Any, expected: str) -> None:
+    assert short_repr(value) == expected
 
 
 def test_long_list_of_mismatches_is_shortened_with_a_count() -> None:
     assert several(["a is missing", "b is missing"]) == "a is missing; b is missing"
-    said = several([f"blocks.{i}.attention.w_q is missing" for i in range(5000)])
-    assert len(said) < MAX_SAID + 30
-    told = said.count(" is missing")
-    assert said.endswith(f"is missing; ... and {5000 - told} more")
+    expected = several([f"blocks.{i}.attention.w_q is missing" for i in range(5000)])
+    assert len(expected) < MAX_SAID + 30
+    text_found = expected.count(" is missing")
+    assert expected.endswith(f"is missing; ... and {5000 - text_found} more")
     assert several(["x" * 10**6, "b"]) == "x" * MAX_SAID + "; ... and 1 more"
 
 
@@ -145,14 +145,14 @@ def test_refuses_numbers_outside_their_limits(limits: Any, words: str, fine: Any
             require_number("op", "n", number, **limits, fix="why")
 
 
-@pytest.mark.parametrize(("got", "said"), [
+@pytest.mark.parametrize(("got", "expected"), [
     ("3", "'3'"), (None, "None"), (True, "True"), (np.True_, "bool"), ([1.0], "list"), (np.ones(1), "ndarray"),
     (1j, "complex"),
 ])
-def test_refuses_values_that_are_not_numbers_and_names_their_type(got: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=f"op: n must be a number above 0 and finite, got {said}"):
+def test_refuses_values_that_are_not_numbers_and_names_their_type(got: Any, expected: str) -> None:
+    with pytest.raises(TypeError, match=f"op: n must be a number above 0 and finite, got {expected}"):
         require_number("op", "n", got, above=0)
-    with pytest.raises(TypeError, match=f"op: n must be an integer at least 2, got {said}; why"):
+    with pytest.raises(TypeError, match=f"op: n must be an integer at least 2, got {expected}; why"):
         require_size("op", "n", got, at_least=2, fix="why")
 
 

@@ -74,7 +74,7 @@ def test_files_are_read_character_for_character(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"abc\xffdef", "not UTF-8 text: byte 0xff at offset 3"),
@@ -83,13 +83,13 @@ def test_files_are_read_character_for_character(tmp_path):
     ],
     ids=["empty", "a byte that is not UTF-8", "no file", "a directory"],
 )
-def test_unreadable_file_gives_an_error_of_one_line(tmp_path, content, said):
+def test_unreadable_file_gives_an_error_of_one_line(tmp_path, content, message):
     path = tmp_path / "text.txt"
     if content == "dir":
         path.mkdir()
     elif content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         read_text(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
@@ -132,12 +132,12 @@ def test_pieces_of_a_file_join_to_its_text(tmp_path, size):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
     assert "".join(text_pieces(path, size)) == "one\r\ntwo \u20ac \U0001f43b\n"
-    for content, said in (
+    for content, message in (
         (b"ab\xe2\x82\xacc\xff", "0xff at offset 6"), (b"abc\xe2\x82", "0xe2 at offset 3"),
         (b"\xe2\x28", "0xe2 at offset 0"),
     ):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             list(text_pieces(path, size))
 
 
