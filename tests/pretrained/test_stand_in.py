@@ -26,7 +26,7 @@ def loaded(path):
 
 
 def answer_of(model, chat, question):
-    return chat.tokenizer.decode(list(Conversation(model, chat, temperature=0.0).answer_of(question, 60)))
+    return chat.tokenizer.decode(list(Conversation(model, chat, temperature=0.0).answer(question, 60)))
 
 
 def test_the_stand_in_gives_its_answers_only_with_the_correct_rotary_pairing(loaded):
