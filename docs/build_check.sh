@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Build the site, with every warning an error, and check what was built: docs/build_check.sh [PYTHON]
-# PYTHON (default python3) is that of a virtual environment, into which all that is missing is installed.
+# Build the site, treat every warning as an error, and check the built site: docs/build_check.sh [PYTHON]
+# PYTHON (default python3) belongs to a virtual environment; missing packages are installed into it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-python3}
@@ -8,19 +8,19 @@ python=${1:-python3}
 "$python" -m pip install -q '.[docs]'
 timeout 1500 "$python" -m sphinx -q -W --keep-going docs build/site
 "$python" tests/docs/check_site.py build/site
-if [ -n "${NUMPY_ATTENTION_CACHE-}" ] && grep -rl "is not here yet; bring it with:" build/site/tutorials; then
-    echo "these pages were made without the real model, though a folder of models is named"
+if [ -n "${NUMPY_ATTENTION_CACHE-}" ] && grep -rl "is not here yet; get it with:" build/site/tutorials; then
+    echo "these pages were built without the real model, although NUMPY_ATTENTION_CACHE names a folder of models"
     exit 1
 fi
 
-# The rest needs a browser: Debian's, which an administrator's shell can install.
+# The rest needs a browser. Root can install Debian's.
 if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null || true
 fi
 if ! command -v chromium >/dev/null; then
-    echo "chromium is not here and could not be installed: the site was not opened in a browser"
+    echo "chromium is not installed and could not be installed: the site was not opened in a browser"
     exit 0
 fi
-"$python" -m pip install -q 'playwright>=1.45'   # drives the browser that is there, and downloads none
+"$python" -m pip install -q 'playwright>=1.45'   # controls the installed browser and downloads no other browser
 timeout 900 "$python" tests/docs/check_site.py build/site --browser --chromium "$(command -v chromium)"
 "$python" tests/docs/check_fingers.py build/site --chromium "$(command -v chromium)"

@@ -1,4 +1,4 @@
-"""The site: `python -m sphinx docs build/site`, with the extra `docs`; needs no network."""
+"""Settings of the site. Build it with `python -m sphinx docs build/site` and the extra `docs`; no network is needed."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
-# The tutorials run in kernels of their own, which find the package by this, installed or not.
+# The tutorials run in separate kernels. With this path they find the package even if it is not installed.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-# Those about real models go on with their stand-in, whatever has been fetched here, unless a folder of models is named.
+# Tutorials about real models use a small substitute, even after a download, unless this variable names a folder.
 os.environ.setdefault("NUMPY_ATTENTION_CACHE", str(ROOT / "build" / "no models"))
 
 import numpy_attention  # noqa: E402
@@ -26,11 +26,11 @@ extensions = [
 ]
 exclude_patterns = ["_ext", "notes", "notebooks", "**/.ipynb_checkpoints"]
 
-# Notebooks: run at the build, kept until their code changes; an error in one is an error of the build.
+# Notebooks run during the build; outputs are cached until the code changes. An error in a notebook fails the build.
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
-nb_execution_timeout = 900  # a training cell of half a minute, on a machine that has other work
+nb_execution_timeout = 900  # the longest training cell takes half a minute, but the machine may be busy
 nb_merge_streams = True
 nb_output_stderr = "show"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -44,7 +44,7 @@ python_maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
-# Math without a network: MathJax comes as a Python package, of which one file is copied (see _ext/pages.py).
+# Math without a network: one file of a Python package with MathJax is copied (see _ext/pages.py).
 mathjax_path = "mathjax/tex-svg.js"
 mathjax3_config = {"tex": {"tags": "none"}, "svg": {"fontCache": "local"}, "options": {"enableMenu": False}}
 MATHJAX = {

@@ -1,10 +1,10 @@
-"""One test for many files or names: it is asked of each, and every one that fails is reported.
+"""One test for many files or names: the rule is checked for each of them, and every failure is reported.
 
     @each(FILES, name_of)
     def test_a_file_is_short(path: Path) -> None:
         assert ...
 
-For rules that take a millisecond, and so have no need of a test of their own for each.
+For rules that take a millisecond, so a separate test for each file is not needed.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ from typing import Any
 
 
 def each(things: Iterable[Any], name_of: Callable[[Any], str] = str) -> Callable[[Callable[[Any], None]], Any]:
-    """Make one test of a rule and all that it holds for."""
+    """Make one test that checks a rule for all things."""
     many = list(things)
-    assert many, "nothing to ask"
+    assert many, "nothing to check"
 
     def made(rule: Callable[[Any], None]) -> Callable[[], None]:
         def test() -> None:

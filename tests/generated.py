@@ -1,4 +1,4 @@
-"""Parts of a page that a script writes: what stands between <!-- name --> and <!-- end of name -->."""
+"""Parts of a page that a script writes: the text between <!-- name --> and <!-- end of name -->."""
 
 import re
 
@@ -9,8 +9,8 @@ def block(name: str, content: str) -> str:
 
 
 def with_block(page: str, name: str, content: str) -> str:
-    """The page with new content between the markers, which must be there once."""
+    """The page with new content between the markers, which must be on the page exactly once."""
     pattern = f"<!-- {re.escape(name)} -->.*?<!-- end of {re.escape(name)} -->"
     page, count = re.subn(pattern, lambda _: block(name, content), page, flags=re.DOTALL)
-    assert count == 1, f"the page needs <!-- {name} --> and <!-- end of {name} --> once, has them {count} times"
+    assert count == 1, f"the page needs <!-- {name} --> and <!-- end of {name} --> once, but has them {count} times"
     return page

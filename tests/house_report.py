@@ -1,15 +1,15 @@
-"""The house in figures: `python tests/house_report.py [ROOT]`, ROOT a checkout (default: the one this file lies in).
+"""The package in figures: `python tests/house_report.py [ROOT]`; ROOT is a checkout (default: this file's checkout).
 
-How much there is: files, lines, and lines of code, which are neither blank nor of docstrings nor comments alone; and in
-how many files of the checkout an op is named, as a word.
+Size: files, lines, and lines of code (lines that are not blank, not a comment, and not in a docstring); and the number
+of files in the checkout that mention an op as a word.
 
-How long the way is: three things are done under a profiler. One step of the smallest GPT is trained from the command
-line (one layer of one head, width 8, one worker), a right softmax is checked, and a wrong one is graded. Counted is
-every call of a function of the package by the thread that does it; of the grading, by the grader, not by the process
-that runs the student's file. The files visited are those that hold these functions. A change of file is a call into
-another file than the call before it led to; the first call is one too. Returns are not counted; to a profiler a
-generator that goes on is called again. Each is done once before, so that imports are no part of it, and once after,
-without a profiler, for its seconds; those of the step are counted from the command to the end of the step.
+Paths: three tasks run under a profiler. One step of the smallest GPT is trained from the command line (one layer with
+one head, width 8, one worker), a right softmax gradient is checked, and a wrong softmax gradient is graded. The report
+counts the calls of functions of the package in the main thread; for the grading, only calls in the grader, not in the
+process that runs the student's file. It counts the files that contain these functions, and the changes of file: calls
+into another file than the previous call. The first call counts as a change; returns do not count; a generator that
+continues counts as a new call. Each task runs once before, so that imports are not counted, and once after, without a
+profiler, to measure the seconds; the seconds of the step go from the command to the end of the step.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def main(root: Path) -> None:
     package = root / "numpy_attention"
     groups: dict[str, list[Path]] = {name: [] for name in [*GROUPS, "everything else"]}
     for path in sorted(package.rglob("*.py")):
-        room = path.relative_to(package).parts[0]
-        groups[next((name for name, rooms in GROUPS.items() if room in rooms), "everything else")].append(path)
+        part = path.relative_to(package).parts[0]
+        groups[next((name for name, parts in GROUPS.items() if part in parts), "everything else")].append(path)
     groups["the package"] = [path for files in groups.values() for path in files]
     groups["tests"] = sorted((root / "tests").rglob("*.py"))
     print(f"{'':<42}{'files':>7}{'lines':>9}{'of code':>10}")
     for name, files in groups.items():
         print(f"{name:<42}{len(files):>7,}{sum(map(lines_of, files)):>9,}{sum(map(code_of, files)):>10,}")
-    print(f"\nlines that import: {sum(map(imports_of, groups['the package'])):,}")
+    print(f"\nlines of imports: {sum(map(imports_of, groups['the package'])):,}")
     for name in NAMES:
-        print(f"files that name {name}: {files_with(name, root)}")
+        print(f"files that mention {name}: {files_with(name, root)}")
     print(f"\n{'':<42}{'files':>7}{'functions':>11}{'changes of file':>17}{'seconds':>9}")
     for way, (files, functions, changes, seconds) in followed(root).items():
         print(f"{way:<42}{files:>7}{functions:>11}{changes:>17,}{seconds:>9.3f}")
@@ -65,7 +65,7 @@ def lines_of(path: Path) -> int:
 
 
 def code_of(path: Path) -> int:
-    """Those that are neither blank nor a comment alone nor within a docstring."""
+    """Lines that are not blank, not only a comment, and not in a docstring."""
     lines = path.read_text("utf-8").splitlines()
     left_out = {i for i, line in enumerate(lines, 1) if not line.strip() or line.lstrip().startswith("#")}
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -75,14 +75,14 @@ def code_of(path: Path) -> int:
 
 
 def imports_of(path: Path) -> int:
-    """How many lines its imports take."""
+    """The number of lines with imports."""
     nodes = ast.walk(ast.parse(path.read_text("utf-8")))
     found = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
     return sum((node.end_lineno or 0) - node.lineno + 1 for node in found)
 
 
 def files_with(name: str, root: Path) -> int:
-    """How many files of the checkout hold a word, those that git ignores left out."""
+    """The number of files of the checkout that contain a word, without files ignored by git."""
     listed = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
     names = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
     word = re.compile(rf"\b{name}\b".encode())
@@ -90,7 +90,7 @@ def files_with(name: str, root: Path) -> int:
 
 
 def followed(root: Path) -> dict[str, tuple[int, int, int, float]]:
-    """The three ways, each in a process of its own that sees this root alone."""
+    """Run the three tasks, each in a separate process that imports only from this root."""
     found = {}
     for way in WAYS:
         with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +107,7 @@ def followed(root: Path) -> dict[str, tuple[int, int, int, float]]:
 
 
 class Way:
-    """What a profiler sees of one thing that is done, up to where it stops."""
+    """The calls that the profiler records during one task."""
 
     def __init__(self, root: Path) -> None:
         self.package = str(root / "numpy_attention") + os.sep
@@ -123,11 +123,11 @@ class Way:
 
 
 class StepIsDone(Exception):
-    """There is nothing more to see."""
+    """Raised after the step, to stop the run."""
 
 
 def train() -> None:
-    """One step, from the command line."""
+    """Train one step from the command line."""
     from numpy_attention.cli import main as command_line
 
     trainer = importlib.import_module("numpy_attention.runs.trainer").Trainer
@@ -147,7 +147,7 @@ def train() -> None:
 
 
 def check() -> None:
-    """The right gradient of the softmax."""
+    """Check the right gradient of the softmax."""
     import numpy as np
 
     import numpy_attention as na
@@ -156,7 +156,7 @@ def check() -> None:
 
 
 def grade() -> None:
-    """The exercise on the softmax, with a wrong answer."""
+    """Grade the softmax exercise with a wrong answer."""
     from numpy_attention.cli import main as command_line
 
     assert command_line(["grade", "softmax.py"]) == 1
@@ -168,7 +168,7 @@ WAYS: dict[str, Callable[[], None]] = {
 
 
 def follow(root: Path, name: str) -> None:
-    """Go one way under a profiler, and again by the clock; the figures are the last line printed."""
+    """Run one task under a profiler, then again to measure the time; the last printed line has the figures."""
     way, go = Way(root), WAYS[name]
     importlib.import_module("numpy_attention.cli")
     with contextlib.redirect_stdout(io.StringIO()):

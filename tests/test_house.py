@@ -1,4 +1,4 @@
-"""The rules of the house, read off the source files: who may import whom, and what every chapter holds."""
+"""The rules for the package, checked on the source files: the layers of imports, and the contents of every chapter."""
 
 import ast
 import importlib
@@ -21,12 +21,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PUBLIC = importlib.import_module("numpy_attention.ops").__all__
 CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name != "__init__.py"]
 
-# From the ground up: a file may import from its own floor and from those below.
-STOREYS = [
+# From the bottom up: a file may import from its own layer and from the layers below.
+LAYERS = [
     "errors backend gradcheck", "pieces threads files plots", "ops training", "layers", "models",
     "inside", "runs pretrained catalogue", "tasks", "grade", "cli", "__main__ __init__",
 ]
-FLOORS = {room: floor for floor, rooms in enumerate(STOREYS) for room in rooms.split()}
+LEVEL_OF = {package: level for level, packages in enumerate(LAYERS) for package in packages.split()}
 EXTRAS = {
     "autograd", "cupy", "gguf", "hypothesis", "jax", "matplotlib", "mpi4py", "safetensors", "threadpoolctl",
     "tokenizers", "torch", "tqdm",
@@ -34,7 +34,7 @@ EXTRAS = {
 
 MIRRORED = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))  # in tests/, file by file
 PAGES_AND_THEIR_PARTS = ("catalogue/pages/", "catalogue/tiny")  # tests/catalogue drives every entry and every mistake
-WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # none, or the op names it
+WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # or the op has the source
 BOOK = ("ops", "layers", "models", "training", "runs", "pretrained", "inside")
 TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
 PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
@@ -44,13 +44,13 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_the_map_that_newcomers_read_is_this_one() -> None:
+def test_map_on_the_contributing_page_shows_these_layers() -> None:
     page = (ROOT / "docs" / "contributing.md").read_text("utf-8")
-    house = page[page.index("## The house") : page.index("## The rules")]
-    floors = re.search(r"```text\n(.*?)```", house, re.DOTALL)
-    assert floors, "no map"
-    drawn = [line[:37].split() for line in floors[1].splitlines()]
-    assert [set(rooms) for rooms in drawn] == [set(rooms.split()) for rooms in reversed(STOREYS[:-1])]
+    section = page[page.index("## Package layout") : page.index("## The rules")]
+    found = re.search(r"```text\n(.*?)```", section, re.DOTALL)
+    assert found, "no map"
+    drawn = [line[:37].split() for line in found[1].splitlines()]
+    assert [set(packages) for packages in drawn] == [set(packages.split()) for packages in reversed(LAYERS[:-1])]
 
 
 @cache
@@ -60,7 +60,7 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imported_modules(path: Path) -> list[tuple[str, bool]]:
-    """Every module that a file imports, by its absolute name, and whether that happens when the file is imported."""
+    """Every module that a file imports, by absolute name, and whether it is imported at the top of the file."""
     found = []
     tree = tree_of(path)
     later = {id(node) for outer in ast.walk(tree) if runs_later(outer) for node in ast.walk(outer)}
@@ -88,9 +88,9 @@ def resolve(module: str, name: str) -> str:
     return f"{module}.{name}" if inner.is_dir() or inner.with_suffix(".py").exists() else module
 
 
-def floor_of(module: str) -> int:
+def level_of(module: str) -> int:
     parts = module.split(".")
-    return FLOORS[parts[1] if len(parts) > 1 else "__init__"]
+    return LEVEL_OF[parts[1] if len(parts) > 1 else "__init__"]
 
 
 def ours(path: Path, only_at_top: bool = False) -> list[str]:
@@ -99,21 +99,21 @@ def ours(path: Path, only_at_top: bool = False) -> list[str]:
 
 
 @each(FILES, name_of)
-def test_imports_run_one_way(path: Path) -> None:
-    floor = FLOORS[path.relative_to(PACKAGE).with_suffix("").parts[0]]
+def test_no_file_imports_from_a_layer_above(path: Path) -> None:
+    level = LEVEL_OF[path.relative_to(PACKAGE).with_suffix("").parts[0]]
     for module in ours(path):
-        assert floor_of(module) <= floor, f"{name_of(path)} imports {module}, which stands above it"
+        assert level_of(module) <= level, f"{name_of(path)} imports {module} from a layer above"
 
 
 @each([path for path in FILES if "gradcheck" in path.parent.parts], name_of)
-def test_the_checker_knows_nothing_of_this_package_but_where_arrays_live(path: Path) -> None:
+def test_checker_imports_nothing_else_from_the_package_except_backend(path: Path) -> None:
     backend = ("numpy_attention.backend",) if path.name in ("adapters.py", "complex_step.py") else ()
     for module in ours(path):
         assert module.startswith(("numpy_attention.gradcheck", *backend)), f"{name_of(path)} imports {module}"
 
 
 def circle(imports: dict[str, list[str]]) -> str:
-    """The first circle in a table of who imports whom, "" if there is none."""
+    """The first circle in a table of imports, or "" if there is no circle."""
     done: set[str] = set()
 
     def walk(name: str, above: tuple[str, ...]) -> str:
@@ -129,7 +129,7 @@ def circle(imports: dict[str, list[str]]) -> str:
     return next(filter(None, (walk(name, ()) for name in imports)), "")
 
 
-def test_circles_are_found() -> None:
+def test_circles_of_imports_are_found() -> None:
     assert circle({"a": ["b"], "b": ["c", "d"], "c": ["d"], "d": []}) == ""
     assert circle({"a": ["b"], "b": ["c", "d"], "c": [], "d": ["b"]}) == "b -> d -> b"
 
@@ -140,14 +140,14 @@ def test_no_two_files_import_each_other() -> None:
     assert not circle(imports)
 
 
-def test_no_two_rooms_import_each_other() -> None:
-    """Whenever it happens: an import inside a function is an arrow too."""
-    rooms: dict[str, list[str]] = {room: [] for room in FLOORS}
+def test_no_two_packages_import_each_other() -> None:
+    """Imports inside functions count, too."""
+    imports: dict[str, list[str]] = {package: [] for package in LEVEL_OF}
     for path in FILES:
-        room = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        package = path.relative_to(PACKAGE).with_suffix("").parts[0]
         others = ["__init__" if module == "numpy_attention" else module.split(".")[1] for module in ours(path)]
-        rooms[room] += [other for other in others if other != room]
-    assert not circle(rooms)
+        imports[package] += [other for other in others if other != package]
+    assert not circle(imports)
 
 
 @each(FILES, name_of)
@@ -158,7 +158,7 @@ def test_numpy_is_the_only_dependency_at_the_top_of_a_file(path: Path) -> None:
     for module, at_top in imported_modules(path):
         root = module.split(".")[0]
         assert root in (at_the_top if at_top else at_the_top | EXTRAS), f"{name_of(path)} imports {module}"
-        assert root != "cupy" or path == PACKAGE / "backend.py", "only backend.py knows CuPy's name"
+        assert root != "cupy" or path == PACKAGE / "backend.py", "only backend.py may import CuPy"
     numpy_lines = re.findall(r"^\s*(?:import|from) numpy\b(?!_).*$", path.read_text("utf-8"), re.MULTILINE)
     assert {line.strip() for line in numpy_lines} <= {"import numpy as np"}
 
@@ -185,7 +185,7 @@ def title_of(path: Path) -> str:
 
 
 def chapters() -> dict[int, list[str]]:
-    """Of every number the files, `room/file`, that are that chapter, its continuations and appendices left out."""
+    """For every chapter number: its files as `package/file`, without continuations and appendices."""
     found: dict[int, list[str]] = {}
     for path in FILES:
         title = TITLE.fullmatch(title_of(path))
@@ -199,20 +199,20 @@ def test_every_file_of_part_one_is_a_chapter(path: Path) -> None:
     assert TITLE.fullmatch(title_of(path)), f"begins with {title_of(path)!r}, not with 'Chapter N. Title'"
 
 
-def test_chapters_are_numbered_without_holes_along_the_rooms() -> None:
+def test_chapters_are_numbered_without_gaps_in_the_order_of_packages() -> None:
     numbers = chapters()
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert {number: files for number, files in numbers.items() if len(files) > 1} == {}
-    rooms = [BOOK.index(numbers[number][0].split("/")[0]) for number in sorted(numbers)]
-    assert rooms == sorted(rooms), "a chapter stands in a room before or after its turn"
+    packages = [BOOK.index(numbers[number][0].split("/")[0]) for number in sorted(numbers)]
+    assert packages == sorted(packages), "a chapter is in the wrong package for its number"
 
 
-def test_the_package_lists_its_chapters_as_they_are() -> None:
-    listed, room = {}, ""
+def test_package_docstring_lists_all_chapters() -> None:
+    listed, package = {}, ""
     for line in (importlib.import_module("numpy_attention").__doc__ or "").splitlines():
         names = set(re.findall(r"\b[a-z]+\b", line)) & set(BOOK)
-        room = names.pop() if re.match(r"(Part \w+)? +[a-z]+ +\d", line) and names else room
-        listed |= {int(number): f"{room}/{name}" for number, name in re.findall(r"\b(\d+) ([a-z_0-9]+)\b", line)}
+        package = names.pop() if re.match(r"(Part \w+)? +[a-z]+ +\d", line) and names else package
+        listed |= {int(number): f"{package}/{name}" for number, name in re.findall(r"\b(\d+) ([a-z_0-9]+)\b", line)}
     assert listed == {number: files[0] for number, files in sorted(chapters().items())}
 
 
@@ -228,17 +228,17 @@ def test_one_spelling_in_every_file(path: Path) -> None:
 
 
 @each(CHAPTERS, name_of)
-def test_every_backward_stands_below_its_forward(path: Path) -> None:
+def test_every_backward_is_below_its_forward(path: Path) -> None:
     functions = [node for node in tree_of(path).body if isinstance(node, ast.FunctionDef)]
     lines = {function.name: function.lineno for function in functions}
     for name, line in lines.items():
         if name.endswith("_backward") and not name.startswith("_"):
             forward = name.removesuffix("_backward")
-            assert lines[forward] < line, f"{name} must stand below {forward}"
+            assert lines[forward] < line, f"{name} must be below {forward}"
 
 
 @each(CHAPTERS, name_of)
-def test_every_public_function_says_shapes_raises_and_source(path: Path) -> None:
+def test_every_public_function_documents_shapes_raises_and_source(path: Path) -> None:
     for function in tree_of(path).body:
         if not isinstance(function, ast.FunctionDef) or function.name not in PUBLIC:
             continue
@@ -272,22 +272,22 @@ def test_docstrings_have_one_form(path: Path) -> None:
         parts = paragraphs_of(docstring)
         assert parts == sorted(set(parts), key=PARAGRAPHS.index), f"{name}: {parts}, not in the order {PARAGRAPHS}"
         for part in parts:
-            assert re.search(rf"\n\n{part}: \S", docstring), f"{name}: {part} is a paragraph of its own"
+            assert re.search(rf"\n\n{part}: \S", docstring), f"{name}: {part} must be a separate paragraph"
         assert not re.search(r"`\w*Error`", docstring), f"{name}: an error's name needs no backticks"
-        assert "Raises" in parts or "Error" not in docstring, f"{name}: what is raised stands under 'Raises: '"
+        assert "Raises" in parts or "Error" not in docstring, f"{name}: errors belong under 'Raises: '"
 
 
 PUBLIC_CLASSES = {
     name: obj
-    for room in ("layers", "models", "training")
-    for name, obj in vars(importlib.import_module(f"numpy_attention.{room}")).items()
+    for package in ("layers", "models", "training")
+    for name, obj in vars(importlib.import_module(f"numpy_attention.{package}")).items()
     if inspect.isclass(obj) and obj.__module__.startswith("numpy_attention.")
 }
 
 
 @each([path for path in FILES if path.parent.name in ("layers", "models", "training")], name_of)
-def test_who_raises_says_so(path: Path) -> None:
-    """By a `raise` of its own; what a class's making or its private methods raise stands in the class's docstring."""
+def test_functions_that_raise_document_the_error(path: Path) -> None:
+    """Only `raise` statements in the function itself count. For a class, those in its constructor count."""
     for name, node, docstring in documented(path):
         nodes = [node]
         if isinstance(node, ast.ClassDef):
@@ -298,81 +298,84 @@ def test_who_raises_says_so(path: Path) -> None:
 
 
 @each(PUBLIC_CLASSES)
-def test_every_layer_and_model_says_its_shapes_and_where_it_comes_from(name: str) -> None:
+def test_every_layer_and_model_documents_shapes_and_source(name: str) -> None:
     cls = PUBLIC_CLASSES[name]
-    told = [inspect.getdoc(one) or "" for one in (*cls.__mro__[:-1], sys.modules[cls.__module__])]
-    said = "\n\n".join(told)
+    docstrings = [inspect.getdoc(one) or "" for one in (*cls.__mro__[:-1], sys.modules[cls.__module__])]
+    text = "\n\n".join(docstrings)
     if hasattr(cls, "forward") and name != "Layer":
-        assert "Shapes" in paragraphs_of(said + "\n\n" + (inspect.getdoc(cls.forward) or ""))
+        assert "Shapes" in paragraphs_of(text + "\n\n" + (inspect.getdoc(cls.forward) or ""))
     if not name.endswith("Config") and name not in WITHOUT_A_SOURCE:
-        assert "Source" in paragraphs_of(said)
+        assert "Source" in paragraphs_of(text)
 
 
 @each(FILES, name_of)
-def test_the_package_names_no_test_and_no_benchmark(path: Path) -> None:
+def test_package_mentions_no_test_and_no_benchmark(path: Path) -> None:
     assert not lines_with(r"\btests[./]\w|\bbench", path)
 
 
 @each(MIRRORED)
-def test_every_source_file_has_a_test_file_of_its_name(room: str) -> None:
-    sources, tests = PACKAGE / room, ROOT / "tests" / room
+def test_every_source_file_has_a_test_file_of_its_name(package: str) -> None:
+    sources, tests = PACKAGE / package, ROOT / "tests" / package
     files = {path.relative_to(sources).with_suffix("").as_posix() for path in sources.rglob("*.py")}
     files = {name for name in files if not name.endswith("__init__")}
     tested = {
         path.relative_to(tests).with_name(path.stem.removeprefix("test_")).as_posix()
         for path in tests.rglob("test_*.py")
     }
-    excused = {name for name in files if f"{room}/{name}".startswith(PAGES_AND_THEIR_PARTS) or on_a_page(room, name)}
+    excused = {
+        name for name in files
+        if f"{package}/{name}".startswith(PAGES_AND_THEIR_PARTS) or on_a_page(package, name)
+    }
     assert files - tested <= excused, "a file without a test"
 
 
-def on_a_page(room: str, name: str) -> bool:
-    """Whether all that a chapter has with a backward is proved by a page of the catalogue."""
-    tree = ast.parse((PACKAGE / room / f"{name}.py").read_text("utf-8"))
+def on_a_page(package: str, name: str) -> bool:
+    """Whether the catalogue checks every function of a chapter that has a backward."""
+    tree = ast.parse((PACKAGE / package / f"{name}.py").read_text("utf-8"))
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    proved = [one.removesuffix("_backward") for one in functions if one.endswith("_backward") and one[0] != "_"]
-    return bool(proved) and {*proved} <= {entry.covers for entry in CATALOGUE.values()}
+    checked = [one.removesuffix("_backward") for one in functions if one.endswith("_backward") and one[0] != "_"]
+    return bool(checked) and {*checked} <= {entry.covers for entry in CATALOGUE.values()}
 
 
-def test_every_test_has_the_same_name_in_every_process(request: pytest.FixtureRequest) -> None:
-    """Of all that are collected with this one: an id with an address in it is another one each time."""
+def test_test_ids_contain_no_memory_address(request: pytest.FixtureRequest) -> None:
+    """An id with an address differs between processes. This checks all tests collected with this test."""
     assert not [item.nodeid for item in request.session.items if " at 0x" in item.nodeid]
 
 
 @each(FILES, name_of)
-def test_a_file_fits_in_the_head(path: Path) -> None:
+def test_file_is_short_and_has_no_suppressed_warnings(path: Path) -> None:
     text = path.read_text("utf-8")
     assert text.count("\n") <= 500
     assert not re.search(r"#\s*(noqa|type:\s*ignore|TODO|FIXME)", text)
 
 
-def test_the_top_level_holds_nothing_unexpected() -> None:
-    made_by_tools = {"build", "dist", "runs", "__pycache__", "attention.png"}  # the last by the README's first command
+def test_top_level_of_the_repository_has_only_known_files() -> None:
+    made_by_tools = {"build", "dist", "runs", "__pycache__", "attention.png"}  # attention.png: README's first command
     names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - made_by_tools
     files = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff"}
     folders = {"numpy_attention", "tests", "tutorials", "docs"}
     assert {name for name in names if not name.endswith(".egg-info")} <= files | folders
 
 
-def test_the_public_face() -> None:
+def test_public_names_are_unique_documented_and_complete() -> None:
     import numpy_attention as na
 
     assert len(set(na.__all__)) == len(na.__all__)
-    for room in ("ops", "layers", "models", "training"):
-        assert set(importlib.import_module(f"numpy_attention.{room}").__all__) <= set(na.__all__)
+    for package in ("ops", "layers", "models", "training"):
+        assert set(importlib.import_module(f"numpy_attention.{package}").__all__) <= set(na.__all__)
     parts = {"gradcheck", "plots", "load_pretrained", "export_safetensors", "import_safetensors"}
     assert parts <= set(na.__all__) <= set(dir(na))
     for name in na.__all__:
-        assert inspect.getdoc(getattr(na, name)), f"na.{name} says nothing of itself"
+        assert inspect.getdoc(getattr(na, name)), f"na.{name} has no docstring"
     with pytest.raises(AttributeError, match=r"numpy_attention.*'sofmax'"):
         _ = na.sofmax
 
 
-def test_pictures_and_files_are_imported_with_their_first_use() -> None:
+def test_plots_and_pretrained_are_imported_at_first_use() -> None:
     code = (
         "import sys, numpy_attention as na\n"
-        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('numpy_attention.')}\n"
-        "assert not rooms & {'plots', 'pretrained', 'runs', 'tasks', 'catalogue', 'grade', 'cli'}, rooms\n"
+        "packages = {name.split('.')[1] for name in sys.modules if name.startswith('numpy_attention.')}\n"
+        "assert not packages & {'plots', 'pretrained', 'runs', 'tasks', 'catalogue', 'grade', 'cli'}, packages\n"
         "assert 'importlib' not in vars(na) and 'Any' not in vars(na)\n"
         "na.plots.matrix_map, na.import_safetensors, na.load_pretrained\n"
         "assert {'numpy_attention.plots', 'numpy_attention.pretrained'} <= set(sys.modules)\n"
@@ -381,7 +384,7 @@ def test_pictures_and_files_are_imported_with_their_first_use() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_one_version_everywhere() -> None:
+def test_version_is_equal_in_all_files() -> None:
     import numpy_attention as na
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
@@ -390,17 +393,17 @@ def test_one_version_everywhere() -> None:
 
 
 @each(["train command", "test command"])
-def test_the_readme_holds_each_command_as_one_line(marker: str) -> None:
+def test_readme_has_each_command_on_one_line(marker: str) -> None:
     block = re.search(rf"<!-- {marker} -->\s*```\w*\n([^\n]+)\n```", (ROOT / "README.md").read_text("utf-8"))
     assert block, f"README.md must have <!-- {marker} --> above a code block of one line"
     assert block[1].startswith("python3 -m venv .venv && ")
 
 
-def test_the_readme_example_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_example_runs_and_prints_both_results(capsys: pytest.CaptureFixture[str]) -> None:
     block = re.search(r"<!-- example -->\s*```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     assert block
     assert block[1].count("\n") <= 25, "the idea in twenty lines"
     exec(compile(block[1], "README.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert said.startswith("gradcheck softmax: right")
-    assert "dx wrong" in said
+    printed = capsys.readouterr().out
+    assert printed.startswith("gradcheck softmax: right")
+    assert "dx wrong" in printed

@@ -1,4 +1,4 @@
-"""The Pythons and NumPys that the package names, the workflow runs and the page has tested are the same."""
+"""The package metadata, the workflow and the page list the same versions of Python and NumPy."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(e
 
 
 def rows() -> list[list[str]]:
-    """The cells of the table of what was run: Python, NumPy, system, outcome."""
+    """The cells of the table of tested versions: Python, NumPy, system, outcome."""
     page = (ROOT / "docs" / "pythons.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- tested -->\n\|.*\n\|.*\n((?:\|.*\n)+)<!-- end of tested -->", page)
     assert found
@@ -25,23 +25,23 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def test_the_oldest_python_is_the_first_that_is_classified() -> None:
+def test_required_python_is_the_oldest_in_the_classifiers() -> None:
     assert PROJECT["requires-python"] == f">={CLASSIFIED[0]}"
 
 
-def test_the_workflow_runs_every_classified_python_on_three_systems() -> None:
+def test_workflow_runs_every_python_of_the_classifiers_on_three_systems() -> None:
     matrix = JOBS["newest-numpy"]["strategy"]["matrix"]
     assert matrix["python"] == CLASSIFIED
     assert matrix["system"] == ["ubuntu-latest", "macos-latest", "windows-latest"]
 
 
-def test_the_workflow_runs_every_classified_python_with_an_old_numpy() -> None:
+def test_workflow_runs_every_python_of_the_classifiers_with_an_old_numpy() -> None:
     oldest = JOBS["oldest-numpy"]["strategy"]["matrix"]["include"]
     assert [one["python"] for one in oldest] == CLASSIFIED
     assert f"numpy>={oldest[0]['numpy']}" in PROJECT["dependencies"]
 
 
-def test_the_page_has_a_row_for_every_classified_python_and_none_failed() -> None:
+def test_page_has_a_passing_row_for_every_python_of_the_classifiers() -> None:
     assert sorted({minor(row[0]) for row in rows()}) == CLASSIFIED
     assert "2.0" in {minor(row[1]) for row in rows()}
     for row in rows():

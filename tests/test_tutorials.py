@@ -1,4 +1,4 @@
-"""Every tutorial runs from top to bottom, draws its pictures, and holds what it promises."""
+"""Every tutorial runs from top to bottom, draws its pictures, and has all parts of a tutorial."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.every import each
-from tests.pretrained.test_real_models import brought
+from tests.pretrained.test_real_models import fetched
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("[0-9][0-9]-*.md"))
 CELL = re.compile(r"^```\{code-cell\} ipython3\n(?::[^\n]*\n)*\n?(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,7 +25,7 @@ kernelspec:
 ---
 """
 
-SLOW = (11, 12, 13, 14, 15, 16, 19)  # they train, or measure, for up to half a minute; the site runs them as well
+SLOW = (11, 12, 13, 14, 15, 16, 19)  # these train or measure for up to half a minute; the site runs them, too
 RUN = [pytest.param(path, marks=pytest.mark.slow) if int(path.name[:2]) in SLOW else path for path in TUTORIALS]
 each_tutorial = each(TUTORIALS, lambda path: path.stem)
 OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text("utf-8")]
@@ -36,7 +36,7 @@ def code_cells(text: str) -> list[str]:
 
 
 def prose_of(text: str) -> str:
-    """The text without header, code, mathematics and literature."""
+    """The text without header, code, formulas and literature."""
     text = text.partition("## Further reading")[0]
     text = re.sub(r"\A---.*?^---$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -45,7 +45,7 @@ def prose_of(text: str) -> str:
 
 
 def run_cell(source: str, namespace: dict[str, Any], name: str) -> Any:
-    """Run a cell as a notebook does; what its last line shows is returned, and a figure is drawn."""
+    """Run a cell like a notebook: return the value of its last line, and draw this value if it is a figure."""
     tree = ast.parse(source, filename=name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, name, "exec"), namespace)
@@ -57,55 +57,55 @@ def run_cell(source: str, namespace: dict[str, Any], name: str) -> Any:
     return shown
 
 
-def test_there_are_tutorials_numbered_from_zero() -> None:
+def test_tutorials_are_numbered_from_zero() -> None:
     assert [int(path.name[:2]) for path in TUTORIALS] == list(range(len(TUTORIALS)))
     assert TUTORIALS
 
 
 def run_all(path: Path) -> dict[str, Any]:
-    """Run every cell in turn; the names that they leave."""
+    """Run all cells in order, and return the names that they define."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     pictures = 0
     for n, source in enumerate(code_cells(path.read_text("utf-8")), start=1):
         shown = run_cell(source, namespace, f"{path.name}, cell {n}")
         pictures += hasattr(shown, "_repr_png_")
-    assert pictures, "a tutorial shows its idea in a picture"
+    assert pictures, "a tutorial must have a picture"
     return namespace
 
 
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
-def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tutorial_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "no models"))
-    assert run_all(path).get("real") is not True  # of those with a real model; tutorial 14 has a number of that name
+    assert run_all(path).get("real") is not True  # no real model was used; in tutorial 14, `real` is a number
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", OF_REAL_MODELS, ids=lambda path: path.stem)
-def test_it_runs_with_the_real_model_too(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brought("smollm2")
+def test_tutorial_runs_with_the_real_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched("smollm2")
     monkeypatch.chdir(tmp_path)
     assert run_all(path)["real"]
 
 
 @each_tutorial
-def test_it_opens_in_jupyter(path: Path) -> None:
+def test_tutorial_opens_in_jupyter(path: Path) -> None:
     text = path.read_text("utf-8")
     assert text.startswith(HEADER)
     fences = re.findall(r"^```.*$", text, re.MULTILINE)
     assert set(fences) <= {"```{code-cell} ipython3", "```", "```text", "```bash"}
     assert len(fences) % 2 == 0
     for formula in re.findall(r"^.*\$\$.*$", text, re.MULTILINE):
-        assert formula == "$$", "$$ stands on a line of its own"
+        assert formula == "$$", "$$ must be alone on its line"
 
 
 @each_tutorial
-def test_it_has_the_parts_of_a_tutorial(path: Path) -> None:
+def test_tutorial_has_all_parts(path: Path) -> None:
     text = path.read_text("utf-8")
     number = int(path.name[:2])
     assert re.search(rf"^# {number}\. \S", text, re.MULTILINE)
-    for promise in (r"\*\*You will do\*\*", r"\*\*You will learn\*\*", r"\*\*You need\*\*.* \d+ minutes"):
-        assert re.search(promise, text), promise
+    for part in (r"\*\*You will do\*\*", r"\*\*You will learn\*\*", r"\*\*You need\*\*.* \d+ minutes"):
+        assert re.search(part, text), part
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     for part in ("The idea in a picture", "What goes wrong", "Exercises", "Further reading"):
         assert any(heading.startswith(part) for heading in headings), f"no part '{part}'"
@@ -114,7 +114,7 @@ def test_it_has_the_parts_of_a_tutorial(path: Path) -> None:
 
 
 @each_tutorial
-def test_every_number_that_the_prose_quotes_is_asserted_in_a_cell(path: Path) -> None:
+def test_every_number_in_the_prose_is_asserted_in_a_cell(path: Path) -> None:
     text = path.read_text("utf-8")
     asserted = " ".join(line for cell in code_cells(text) for line in cell.splitlines() if "assert" in line)
     for number in re.findall(r"(?<![\w.])\d+\.\d+(?![\w.]*\d)", prose_of(text)):
@@ -122,7 +122,7 @@ def test_every_number_that_the_prose_quotes_is_asserted_in_a_cell(path: Path) ->
 
 
 @each_tutorial
-def test_its_links_lead_somewhere(path: Path) -> None:
+def test_targets_of_all_links_exist(path: Path) -> None:
     text = path.read_text("utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)\)", text):
         if not target.startswith("http"):

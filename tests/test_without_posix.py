@@ -1,7 +1,7 @@
-"""The package where the modules of Unix are missing, as on Windows: everything that a reader does first still works.
+"""The package without the modules that exist only on Unix, as on Windows: the first commands of a reader still work.
 
-A file `sitecustomize.py` on the path takes the modules away at the start of every Python below, the grader's too. What
-NumPy and the standard library need on this system, such as os.uname, os.O_NONBLOCK and SIGKILL, stays.
+A file `sitecustomize.py` on the path hides these modules at the start of every Python process below, including the
+grader's. Names that NumPy and the standard library need on this system, such as os.uname and SIGKILL, are not hidden.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.grade.hand_in import FOLDER, grade
 
 HIDE = """
 import os, signal, sys
-import multiprocessing.util, shutil, subprocess, tempfile  # they look for some of these names when they are imported
+import multiprocessing.util, shutil, subprocess, tempfile  # at import, these modules use some of the names below
 for name in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "readline", "syslog"):
     sys.modules[name] = None  # an import of it raises ModuleNotFoundError
 of_os = ["fork", "forkpty", "getuid", "geteuid", "getpgid", "getsid", "killpg", "mkfifo", "setsid"]
@@ -50,7 +50,7 @@ for command in ast.literal_eval(sys.argv[1]):
 
 @pytest.fixture
 def python(tmp_path):
-    """Run this Python with the modules hidden; the code with which it ends, and all that it prints."""
+    """A function that runs this Python with the modules hidden, and returns the exit code and the output."""
     (tmp_path / "sitecustomize.py").write_text(HIDE, encoding="utf-8")
     root = str(Path(__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])}
@@ -63,35 +63,35 @@ def python(tmp_path):
     return run
 
 
-def test_every_module_is_imported(python):
-    code, said = python("-c", EVERY_MODULE)
-    assert code == 0, said
-    assert "fcntl is hidden" in said
-    assert int(said.split()[-2]) > 150
+def test_every_module_can_be_imported(python):
+    code, output = python("-c", EVERY_MODULE)
+    assert code == 0, output
+    assert "fcntl is hidden" in output
+    assert int(output.split()[-2]) > 150
 
 
-def test_a_run_is_trained_resumed_and_sampled_and_a_gradient_checked(python, tmp_path):
+def test_train_resume_sample_and_gradcheck_work(python, tmp_path):
     (tmp_path / "text.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 30, encoding="utf-8")
     commands = [
         ["train", "--text", "text.txt", "--out", "run", *map(str, SIZES)], ["train", "--resume", "run"],
         ["sample", "run", "--prompt", "The ", "--tokens", "5"], ["gradcheck", "softmax"],
     ]
-    code, said = python("-c", IN_TURN, repr(commands))
-    assert code == 0, said
-    *_, sampled, checked = said.split("the next command\n")[1:]
-    assert sampled.startswith("The "), said
-    assert "checked, 0 wrong" in checked, said
+    code, output = python("-c", IN_TURN, repr(commands))
+    assert code == 0, output
+    *_, sampled, checked = output.split("the next command\n")[1:]
+    assert sampled.startswith("The "), output
+    assert "checked, 0 wrong" in checked, output
 
 
-def test_an_exercise_is_graded(python):
-    code, said = python("-m", "numpy_attention", "grade", FOLDER / "softmax.py")
-    assert code == 1, said
-    assert "softmax" in said
-    assert "Traceback" not in said
+def test_grade_works(python):
+    code, output = python("-m", "numpy_attention", "grade", FOLDER / "softmax.py")
+    assert code == 1, output
+    assert "softmax" in output
+    assert "Traceback" not in output
 
 
-def test_a_loop_without_end_is_ended_where_there_are_no_process_groups(tmp_path, monkeypatch):
+def test_endless_loop_is_stopped_without_process_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "GROUPS", False)
-    code, said = grade(tmp_path, "softmax", "while True: pass", time_limit=2.0)
+    code, output = grade(tmp_path, "softmax", "while True: pass", time_limit=2.0)
     assert code == 1
-    assert "2 seconds" in said
+    assert "2 seconds" in output

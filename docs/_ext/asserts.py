@@ -1,7 +1,7 @@
-"""Asserts of a tutorial, folded on its page: they check the lesson and are no part of it.
+"""Folds the asserts of a tutorial on its page, because they check the lesson and do not belong to its text.
 
-In the source they stand where they belong, and a notebook shows them there. On the page each cell's asserts follow it
-in a cell of their own, closed until somebody opens it.
+In the source and in the notebook, the asserts stay at their places. On the page, the asserts of a cell move to a
+separate closed cell after it; the reader can open that cell.
 """
 
 import ast
@@ -13,7 +13,7 @@ CELL = re.compile(
 
 
 def fold_asserts(text: str) -> str:
-    """The same tutorial with the asserts of every cell in a closed cell behind it."""
+    """The tutorial with the asserts of every cell moved to a closed cell after it."""
     return CELL.sub(_folded, text)
 
 
@@ -32,16 +32,16 @@ def _folded(cell: re.Match[str]) -> str:
     asserts: list[str] = []
     for node in lifted:  # from the last to the first
         start = node.lineno - 1
-        while start and lines[start - 1].startswith("#"):  # a comment above it goes with it
+        while start and lines[start - 1].startswith("#"):  # move a comment together with its assert
             start -= 1
         asserts[:0] = lines[start : node.end_lineno]
         del lines[start : node.end_lineno]
     code = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
     fence, count = f"```{{code-cell}}{cell['kind']}\n", len(lifted)
-    told = "What is asserted here" if count > 1 else "What is asserted here, in one line"
+    title = "Asserts of this cell" if count > 1 else "Assert of this cell"
     return (
         f"{fence}{cell['options']}{code}\n```\n\n"
-        f"{fence}:tags: [hide-input]\n:mystnb: {{code_prompt_show: \"{told}\", code_prompt_hide: \"{told}\"}}\n\n"
+        f"{fence}:tags: [hide-input]\n:mystnb: {{code_prompt_show: \"{title}\", code_prompt_hide: \"{title}\"}}\n\n"
         + "\n".join(asserts) + "\n```"
     )
 
@@ -51,7 +51,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _assigned(node: ast.AST) -> set[str]:
-    """Names that a statement makes or deletes, or into whose arrays or objects it writes."""
+    """Names that a statement assigns or deletes, and names of arrays or objects that it changes."""
     found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     for one in ast.walk(node):
         if isinstance(one, (ast.Subscript, ast.Attribute)) and isinstance(one.ctx, ast.Store):

@@ -1,4 +1,4 @@
-"""Diagrams stand in their pages themselves, not as pictures: so they follow the switch of light and dark."""
+"""Puts the SVG text of each diagram into the page instead of a picture, so that it follows the light or dark theme."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from docutils import nodes
 FOLDER = "_static/diagrams/"
 
 
-def put_in(app, doctree: nodes.document, page: str) -> None:
-    """The drawing in the place of the picture, where the page is HTML."""
+def embed(app, doctree: nodes.document, page: str) -> None:
+    """Replace each picture of a diagram by its SVG text if the page is HTML."""
     if app.builder.format == "html":
         for image in list(doctree.findall(nodes.image)):
             if image["uri"].startswith(FOLDER):
@@ -17,6 +17,6 @@ def put_in(app, doctree: nodes.document, page: str) -> None:
 
 
 def setup(app):
-    """Done once a page, before it is written."""
-    app.connect("doctree-resolved", put_in)
+    """Run once per page, before the page is written."""
+    app.connect("doctree-resolved", embed)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
-"""Docstrings as the sources write them, plain text with formulas, turned into reStructuredText.
+"""Converts the docstrings of the sources, plain text with formulas, to reStructuredText.
 
-A paragraph that is indented or aligned in columns becomes a block of its own, `>>>` an example, and
-`Formula:`, `Shapes:`, ... a list of fields. Everything else is prose, in which no character has a second meaning.
+A paragraph that is indented or aligned in columns becomes a separate block, `>>>` becomes an example, and
+`Formula:`, `Shapes:`, ... become a list of fields. Everything else is prose, and its special characters are escaped.
 """
 
 import re
@@ -19,7 +19,7 @@ def to_rst(docstring: str, names: frozenset[str] | set[str] = frozenset()) -> li
     for paragraph in re.split(r"\n\s*\n", docstring.strip("\n")):
         lines = [line for line in paragraph.split("\n") if line.strip()]
         start = 0
-        while start < len(lines):  # a paragraph may run into an indented formula without a blank line between
+        while start < len(lines):  # an indented formula may follow a paragraph without a blank line
             plain = _is_plain(lines[start])
             end = start + 1
             while end < len(lines) and (_is_plain(lines[end]) == plain or _continues(lines, start)):
@@ -30,7 +30,7 @@ def to_rst(docstring: str, names: frozenset[str] | set[str] = frozenset()) -> li
 
 
 def inline(text: str, names: frozenset[str] | set[str] = frozenset()) -> str:
-    """One run of prose: `code` becomes code or a link, and all other characters stand for themselves."""
+    """A piece of prose: `code` becomes code or a link, and all other special characters are escaped."""
     parts = re.split(r"`+([^`]+)`+", " ".join(text.split()).replace(" -> ", " → "))
     for i, part in enumerate(parts):
         if i % 2 == 0:
@@ -52,7 +52,7 @@ def _is_plain(line: str) -> bool:
 
 
 def _continues(lines: list[str], start: int) -> bool:
-    """Whether indented lines that follow belong to the paragraph: an item of a list, a field, an example."""
+    """Whether indented lines after this line belong to the paragraph: a list item, a field, an example."""
     first = lines[start]
     return bool(ITEM.match(first) or LABEL.match(first) or first.startswith(">>>"))
 
@@ -81,7 +81,7 @@ def _block(lines: list[str], names: frozenset[str] | set[str]) -> list[str]:
 
 
 def _field(text: str, names: frozenset[str] | set[str]) -> str:
-    """`Shapes: x -> y` as a field; a formula in which nothing is marked as code is code as a whole."""
+    """`Shapes: x -> y` as a field; a formula without any code marks becomes code as a whole."""
     label, _, text = text.partition(":")
     text = text.strip()
     if text.startswith("-> "):
@@ -96,7 +96,7 @@ def _code(language: str, lines: list[str]) -> list[str]:
 
 
 def setup(app):
-    """Let autodoc read our docstrings in this way."""
+    """Make autodoc read our docstrings in this way."""
     import pages
 
     names = set(pages.public_names())
@@ -110,7 +110,7 @@ def setup(app):
                 lines += [f":In the book: :doc:`/book/{chapter}`", ""]
 
     def skip(app, what, name, obj, skipped, options):
-        """A field of a named tuple has a number and nothing to say."""
+        """Skip the fields of named tuples, whose docstrings contain only a number."""
         return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
 
     app.connect("autodoc-process-docstring", process)

@@ -1,14 +1,15 @@
-r"""Notes beside the code of a chapter: the part of the derivation that these lines compute.
+r"""Notes next to the code of a chapter: the part of the derivation that these lines compute.
 
-docs/notes/ops/softmax.md holds the notes on numpy_attention/ops/softmax.py. Under the name of a function each note says
-by a piece of code, which must stand in one line of that function, where it begins; each line of it is one on the page:
+docs/notes/ops/softmax.md holds the notes on numpy_attention/ops/softmax.py. Each note is below the name of a function
+and starts with a piece of code, which must be in exactly one line of the function; there the note begins:
 
     ## softmax_backward
 
     `average = dot_in_rows(`
     : $\sum_i dy_i\,y_i$, one number a row.
 
-Its lines of code end where the next note begins, at a blank line, or with the function; or "`first` to `last`" says it.
+Each line of the note is one line on the page. The note's lines of code end at the next note, at a blank line, or at the
+end of the function, or at the line with `last` if the note starts with "`first` to `last`".
 """
 
 import ast
@@ -23,7 +24,7 @@ NOTE = re.compile(r"`(?P<first>[^`\n]+)`(?: to `(?P<last>[^`\n]+)`)?\n: (?P<text
 
 
 class Note(NamedTuple):
-    """What a note says, and the lines it stands beside, counted from 1."""
+    """The text of a note, and the lines of code next to it, counted from 1."""
 
     function: str
     first: int
@@ -32,7 +33,7 @@ class Note(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Lines of a file, from `first` to `last`, and the note beside them or none."""
+    """Lines of a file, from `first` to `last`, and the text of the note next to them ("" without a note)."""
 
     first: int
     last: int
@@ -45,7 +46,7 @@ def source_of(notes: Path) -> Path:
 
 
 def read_notes(notes: Path, source: str) -> list[Note]:
-    """The notes in a file, placed beside the lines of their source; an error says which of them has no place there."""
+    """The notes in a file, with the lines of their source; an error names a note whose code is not in the source."""
     lines, where = source.splitlines(), functions(source)
     _, *sections = re.split(r"^(?=## )", notes.read_text(encoding="utf-8"), flags=re.MULTILINE)
     found: list[Note] = []
@@ -53,7 +54,7 @@ def read_notes(notes: Path, source: str) -> list[Note]:
         title = SECTION.match(section)
         name = title["name"] if title else section.partition("\n")[0]
         if name not in where:
-            raise ValueError(f"{notes}: {name} is no function of the source; was it renamed?")
+            raise ValueError(f"{notes}: {name} is not a function of the source; was it renamed?")
         start, end = where[name]
         text = section[title.end() :].strip() + "\n" if title else ""
         while text:
@@ -65,7 +66,7 @@ def read_notes(notes: Path, source: str) -> list[Note]:
             last = _line(notes, name, match["last"], lines, first, end) if match["last"] else None
             if found and first <= found[-1].first:
                 raise ValueError(f"{notes}, {name}: the note at `{match['first']}` must come before the one above it")
-            blank = next((n for n in range(first, end) if not lines[n].strip()), end)  # the line before a blank one
+            blank = next((n for n in range(first, end) if not lines[n].strip()), end)  # the line before a blank line
             found.append(Note(name, first, last or blank, match["text"].replace("\n  ", "\n")))
     return [
         note if after is None else note._replace(last=min(note.last, after.first - 1))
@@ -89,20 +90,20 @@ def functions(source: str) -> dict[str, tuple[int, int]]:
 def _line(notes: Path, name: str, code: str, lines: list[str], start: int, end: int) -> int:
     hits = [n for n in range(start, end + 1) if code in lines[n - 1]]
     if len(hits) != 1:
-        got = f"it stands in lines {', '.join(map(str, hits))}" if hits else "it stands in none; was the line changed?"
-        raise ValueError(f"{notes}, {name}: `{code}` must stand in exactly one line of the function, but {got}")
+        got = f"it is in lines {', '.join(map(str, hits))}" if hits else "it is in no line; was the line changed?"
+        raise ValueError(f"{notes}, {name}: `{code}` must be in exactly one line of the function, but {got}")
     return hits[0]
 
 
 def pieces(source: str, notes: list[Note], first: int) -> list[Piece]:
-    """All lines of a source from line `first` on, cut where a note begins or ends."""
+    """All lines of a source from line `first` on, cut at the begin and end of every note."""
     lines = source.splitlines()
     found = []
     for note, after in zip(notes, [*(note.first for note in notes), len(lines) + 1][1:], strict=True):
         if note.first > first:
             found.append(Piece(first, note.first - 1, ""))
         between = "".join(lines[note.last : after - 1]).strip()
-        found.append(Piece(note.first, note.last if between else after - 1, note.text))  # blank lines are no piece
+        found.append(Piece(note.first, note.last if between else after - 1, note.text))  # no piece of blank lines only
         first = found[-1].last + 1
     return [*found, Piece(first, len(lines), "")] if first <= len(lines) else found
 
@@ -119,8 +120,9 @@ def code_of(path: Path, first: int) -> list[str]:
             f"   :lines: {piece.first}-{piece.last}", f"   :lineno-start: {piece.first}", *caption,
         ]
         if piece.text:
-            said = [f"| {_to_rst(line)}" for line in piece.text.split("\n")]
-            code = [".. container:: noted", "", *_indented([".. container:: beside", "", *_indented(said), "", *code])]
+            text = [f"| {_to_rst(line)}" for line in piece.text.split("\n")]
+            note = [".. container:: margin-note", "", *_indented(text), ""]
+            code = [".. container:: noted", "", *_indented([*note, *code])]
         out += [*code, ""]
     return out
 
@@ -130,7 +132,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _to_rst(line: str) -> str:
-    """One line of a note: $formulas$ and `code` marked up, all other characters as they are."""
+    """One line of a note: $formulas$ and `code` are marked up, all other special characters are escaped."""
     marked = []
     for part in re.split(r"(\$[^$]+\$|`[^`]+`)", line):
         if part.startswith("$"):

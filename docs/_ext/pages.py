@@ -1,6 +1,6 @@
-"""Pages written at every build: the book's chapters, the reference, and the tutorials with their notebooks.
+"""Writes pages at every build: the book's chapters, the reference, and the tutorials with their notebooks.
 
-They are made from the source files themselves, so a new chapter, name or tutorial needs no change here.
+The pages are made from the source files, so a new chapter, name or tutorial needs no change here.
 """
 
 import ast
@@ -28,9 +28,9 @@ PARTS = {
     "pretrained": "Part V. Real weights",
     "inside": "Part VI. Inside a trained model",
     "gradcheck": "Checking: the checker",
-    "catalogue": "Checking: every op, layer and model, and wrong backwards",
+    "catalogue": "Checking: every op, layer and model, and known mistakes",
     "grade": "The tutor",
-    "": "Under all rooms",  # the files that stand in no room
+    "": "Below all packages",  # the files outside the packages
 }
 NAMES = ("ops", "layers", "models", "training", "inside", "gradcheck")  # the parts with public names
 REFERENCE = {
@@ -64,7 +64,7 @@ def chapters(part: str) -> list[tuple[str, str, Path, str]]:
 
 
 def chapter_of(obj: object) -> str | None:
-    """The page of the chapter in which a function or class is written."""
+    """The page of the chapter that contains the source of a function or class."""
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(obj)) or "")
     except TypeError:
@@ -77,12 +77,12 @@ def chapter_of(obj: object) -> str | None:
 
 
 def public_names() -> list[str]:
-    """Every name of the package's parts."""
+    """All public names of the package's parts."""
     return [name for part in NAMES for name in names_of(part)]
 
 
 def names_of(part: str) -> list[str]:
-    """The public names of a part: its `__all__`, else the functions and classes written in it."""
+    """The public names of a part: its `__all__`, or else the functions and classes that it defines."""
     if not (PACKAGE / part).is_dir() and not (PACKAGE / part).with_suffix(".py").exists():
         return []
     module = importlib.import_module(f"numpy_attention.{part}")
@@ -93,7 +93,7 @@ def names_of(part: str) -> list[str]:
 
 
 def write(path: Path, lines: list[str], made: set[Path]) -> None:
-    """Write a page unless it stands there already, so that an unchanged page is not built again."""
+    """Write a page if its text has changed; Sphinx does not build an unchanged page again."""
     text = "\n".join(lines).rstrip() + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text("utf-8") != text:
@@ -107,12 +107,13 @@ def heading(title: str, underline: str = "=") -> list[str]:
 
 
 def write_book(made: set[Path]) -> None:
-    """One page a chapter: the head of the file as prose, then the file, with the notes on it."""
+    """Write one page per chapter: the docstring of the file as prose, then its code with the notes."""
     names = set(public_names())
     intro = (
-        "Every chapter is a file of the package, and this is that file: its head as prose, then its code. Cover a "
-        "backward with your hand, derive it, and compare line by line. Beside the lines of Parts I and II, and of the "
-        "optimizers, stands what they compute, in the letters of the :doc:`derivations </derivations/index>`."
+        "Every chapter is a file of the package. Its page shows the docstring of the file as prose, then the code. "
+        "Cover a backward with your hand, derive it, and compare line by line. In Parts I and II, and for the "
+        "optimizers, notes next to the code give the formula of each line, in the notation of the :doc:`derivations "
+        "</derivations/index>`."
     )
     index = [*heading("The book"), intro, ""]
     for part, part_title in PARTS.items():
@@ -124,7 +125,7 @@ def write_book(made: set[Path]) -> None:
         for page, title, path, docstring in pages:
             first_line = ast.parse(path.read_text("utf-8")).body[0].end_lineno + 2
             body = [
-                ":hide-toc:", "",  # of one heading; the room goes to the code, which is written in 120 columns
+                ":hide-toc:", "",  # the contents have one heading only; the code needs the width of 120 columns
                 *heading(title), *to_rst(docstring.partition("\n")[2], names), *heading("The code", "-"),
                 *code_of(path, first_line),
             ]
@@ -133,9 +134,9 @@ def write_book(made: set[Path]) -> None:
 
 
 def write_reference(made: set[Path]) -> None:
-    """One page a part, with every public name."""
-    index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` brings the "
-             "names of Parts I to IV, and Part VI as ``na.inside``."), "", ".. toctree::", "   :maxdepth: 2", ""]
+    """Write one page per part, with every public name."""
+    index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` provides "
+             "the names of Parts I to IV, and Part VI as ``na.inside``."), "", ".. toctree::", "   :maxdepth: 2", ""]
     for part, title in REFERENCE.items():
         names = names_of(part)
         if not names:
@@ -157,13 +158,13 @@ def write_reference(made: set[Path]) -> None:
 
 
 def write_tutorials(made: set[Path]) -> None:
-    """The tutorials as they are, each with a link to its notebook, and the notebooks without outputs."""
+    """Write the tutorials with folded asserts, each with a link to its notebook, and the notebooks without outputs."""
     import nbformat
     from myst_nb.core.read import read_myst_markdown_notebook
 
     intro = (
-        "From one dot product to a real language model, every gradient computed and checked. Each tutorial is a "
-        "notebook. The first says why, in ten minutes; the gradients begin with number 1."
+        "From one dot product to a real language model, with every gradient computed and checked. Each tutorial is a "
+        "notebook. The first tutorial explains the reasons in ten minutes; the gradients begin with tutorial 1."
     )
     index = [*heading("Tutorials"), intro, "", ".. toctree::", "   :maxdepth: 1", ""]
     for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
@@ -181,7 +182,7 @@ def write_tutorials(made: set[Path]) -> None:
 
 
 def relink(text: str, folder: Path) -> str:
-    """Links that lead from a file of the repository to its neighbours, turned to the pages made of these."""
+    """Replace links to other files of the repository by links to the pages made from these files."""
     parts = [part for part in PARTS if (PACKAGE / part).is_dir()]
     pages = {path: f"/book/{page}" for part in parts for page, _, path, _ in chapters(part)}
 
@@ -199,14 +200,14 @@ def relink(text: str, folder: Path) -> str:
 
 
 def relink_page(app, page: str, source: list[str]) -> None:
-    """The same for the pages that are written by hand, when they are read."""
+    """Apply `relink` to a hand-written page when Sphinx reads it."""
     path = Path(app.env.doc2path(page))
     if path.suffix == ".md" and path.parent != DOCS / "tutorials":
         source[0] = relink(source[0], path.parent)
 
 
 def write_pages(app) -> None:
-    """All of them; a page whose source is gone is taken away."""
+    """Write all pages, and delete each page whose source no longer exists."""
     chapters.cache_clear()
     made: set[Path] = set()
     write_book(made)
@@ -219,7 +220,7 @@ def write_pages(app) -> None:
 
 
 def copy_mathjax(app, error) -> None:
-    """MathJax and its licence, next to the other static files."""
+    """Copy MathJax and its licence to the other static files."""
     if error is None and app.builder.format == "html":
         folder = Path(app.outdir) / "_static" / "mathjax"
         folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +229,7 @@ def copy_mathjax(app, error) -> None:
 
 
 def setup(app):
-    """Write the pages before Sphinx looks which there are."""
+    """Write the pages before Sphinx collects the list of pages."""
     app.add_config_value("MATHJAX", {}, "")
     app.connect("builder-inited", write_pages)
     app.connect("source-read", relink_page)

@@ -1,4 +1,4 @@
-"""A formula in a line of text keeps the comma behind it and the bracket before it, wherever the line is broken."""
+"""Keeps a formula in a text on one line with the comma after it and the bracket before it."""
 
 from docutils import nodes
 
@@ -6,7 +6,7 @@ BEFORE, AFTER = "([", ",.;:!?)]"
 
 
 def join(app, doctree: nodes.document) -> None:
-    """Browsers break a line on either side of a drawn formula, unless both stand in a span that is not broken."""
+    """Put a formula and its punctuation into one unbroken span; otherwise browsers may break the line between them."""
     for math in list(doctree.findall(nodes.math)):
         siblings = math.parent
         place = siblings.index(math)
@@ -26,6 +26,6 @@ def join(app, doctree: nodes.document) -> None:
 
 
 def setup(app):
-    """Done once a page, when it has been read."""
+    """Run once per page, after the page has been read."""
     app.connect("doctree-read", join)
     return {"parallel_read_safe": True}

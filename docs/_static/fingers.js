@@ -1,11 +1,11 @@
-// Attention under your fingers: one small head, forward and backward, computed anew at every touch.
+// Attention under your fingers: one small head. Every change recomputes the forward and the backward.
 //
 //     scores = scale q k^T        weights = softmax(scores)                     y = weights v
 //     dv = weights^T dy           dweights = dy v^T
 //     dscores = weights * (dweights - rowsum(dweights * weights))
 //     dq = scale dscores k        dk = scale dscores^T q
 //
-// Plain JavaScript in one file. Its numbers are held against those of numpy_attention by tests/docs/check_fingers.py.
+// Plain JavaScript in one file. tests/docs/check_fingers.py compares its numbers with those of numpy_attention.
 "use strict";
 (() => {
 
@@ -20,7 +20,7 @@ const scaled = (a, factor) => a.map(row => row.map(x => x * factor));
 const mapped = (a, b, f) => matrix(a.length, a[0].length, (i, j) => f(a[i][j], b[i][j], i, j));
 const largest = a => Math.max(0, ...a.flat().map(Math.abs).filter(Number.isFinite));
 
-function softmax(scores) {                        // a row that may look at nothing gets zeros
+function softmax(scores) {                        // a row without visible keys gets zeros
   return scores.map(row => {
     const most = Math.max(...row), e = row.map(x => most === -Infinity ? 0 : Math.exp(x - most));
     const total = Math.max(sum(e), 1);
@@ -39,17 +39,17 @@ function softmaxBackward(dweights, weights) {
   return mapped(dweights, weights, (x, w, i) => w * (x - average[i]));
 }
 
-// The names are those of the gallery of known mistakes.
+// The gallery of known mistakes uses the same names.
 const MISTAKES = {
-  sum_without_weights: "the softmax subtracts the plain sum of dweights, not the weighted one",
+  sum_without_weights: "the softmax subtracts the plain sum of dweights, not the weighted sum",
   diagonal_only: "only the diagonal of the softmax's Jacobian, w (1 - w)",
-  softmax_of_the_columns: "the softmax's sum runs over the queries, not over the keys",
+  softmax_of_the_columns: "the sum in the softmax's gradient is over the queries, not over the keys",
   zero: "the softmax gives no gradient at all",
   scale_left_out: "the scale is missing in dq and dk",
-  scale_applied_twice: "the scale stands twice in dq and dk",
-  mask_in_the_forward_only: "the backward makes the weights again and forgets the mask",
-  dk_not_transposed: "dk = dscores q, where dscores^T q belongs",
-  dv_not_transposed: "dv = weights dy, where weights^T dy belongs",
+  scale_applied_twice: "the scale appears twice in dq and dk",
+  mask_in_the_forward_only: "the backward recomputes the weights and ignores the mask",
+  dk_not_transposed: "dk = dscores q instead of dscores^T q",
+  dv_not_transposed: "dv = weights dy instead of weights^T dy",
 };
 
 function backward(inputs, { weights }, mistake = "") {
@@ -78,7 +78,7 @@ const compute = inputs => {
 
 const loss = inputs => sum(mapped(forward(inputs).y, inputs.dy, (a, b) => a * b).flat());     // L = sum(dy * y)
 
-// ---- What each number is made of: a sentence, and the cells that it comes from ----
+// ---- How each number is computed: the formula, and the cells that it uses ----
 
 const number = x => x === -Infinity ? "−∞" : (Object.is(x, -0) ? 0 : x).toFixed(2).replace("-", "−");
 const signed = x => x < 0 ? `(${number(x)})` : number(x);
@@ -125,19 +125,19 @@ function explain(name, i, j, all) {
       };
     }
   }
-  const [used, cells] = {                         // an input: where it goes
+  const [used, cells] = {                         // an input: the results that use it
     q: [`row ${i} of scores`, range(T).map(n => ["scores", i, n])],
     k: [`column ${i} of scores`, range(T).map(n => ["scores", n, i])],
     v: [`column ${j} of y`, range(T).map(n => ["y", n, j])],
     dy: [`row ${i} of dweights and column ${j} of dv`, [...range(T).map(n => ["dweights", i, n]),
       ...range(T).map(n => ["dv", n, j])]],
   }[name];
-  return { cells, names: `goes into ${used}`, numbers: "" };
+  return { cells, names: `is used in ${used}`, numbers: "" };
 }
 
-// ---- What can be chosen ----
+// ---- Options ----
 
-function randomNumbers(seed) {                    // normal, and the same in every browser (mulberry32, Box and Muller)
+function randomNumbers(seed) {                    // normal numbers, equal in every browser (mulberry32, Box-Muller)
   const uniform = () => {
     seed = (seed + 0x6D2B79F5) | 0;
     let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -149,13 +149,13 @@ function randomNumbers(seed) {                    // normal, and the same in eve
 
 const MASKS = {
   none: ["every key is seen", () => true],
-  causal: ["causal: only keys so far", (i, j) => j <= i],
+  causal: ["causal: only this key and earlier ones", (i, j) => j <= i],
   padding: ["the last key is padding", (i, j, T) => j < T - 1],
   nothing: ["the last query sees nothing", (i, j, T) => i < T - 1],
 };
 const VALUES = {
   random: ["random", (i, j, x) => x],
-  identity: ["the identity: y is the weights", (i, j) => Number(i === j)],
+  identity: ["the identity: y equals the weights", (i, j) => Number(i === j)],
 };
 const COTANGENTS = {
   random: ["random", (i, j, x) => x],
@@ -163,10 +163,10 @@ const COTANGENTS = {
   one: ["one number", (i, j) => Number(i === 1 && j === 0)],
 };
 const INPUTS = ["q", "k", "v", "dy"];
-const PANELS = [                                  // name, what computes it, what it is
+const PANELS = [                                  // name, formula, description
   ["q", "", "queries"], ["k", "", "keys"], ["v", "", "values"],
-  ["scores", "scale q kᵀ", "how well they match"], ["weights", "softmax(scores)", "rows sum to one"], ["y", "weights v", "the result"],
-  ["dy", "", "the gradient that arrives"], ["dweights", "dy vᵀ", ""], ["dscores", "weights ∗ (dweights − rowsum(dweights ∗ weights))", ""],
+  ["scores", "scale q kᵀ", "similarity of query and key"], ["weights", "softmax(scores)", "rows sum to one"], ["y", "weights v", "the result"],
+  ["dy", "", "gradient of the loss at y"], ["dweights", "dy vᵀ", ""], ["dscores", "weights ∗ (dweights − rowsum(dweights ∗ weights))", ""],
   ["dv", "weightsᵀ dy", ""], ["dq", "scale dscores k", ""], ["dk", "scale dscoresᵀ q", ""],
 ];
 const SMALL = ["q", "k", "weights", "dscores", "dq"];
@@ -200,20 +200,20 @@ class Fingers {
     this.grids = {};
     const board = make("div", { class: "fingers-board" });
     for (const [name, formula, words] of this.shown) board.append(this.panel(name, formula, words));
-    this.said = make("output", { class: "fingers-said", "aria-live": "polite" });
+    this.output = make("output", { class: "fingers-output", "aria-live": "polite" });
     this.slider = make("input", {
       type: "range", min: -3, max: 3, step: 0.1, oninput: () => this.set(Number(this.slider.value)),
     });
     this.sliderName = make("span");
     this.hide = make("button", { type: "button", onclick: () => this.toggle() });
     const hand = make("div", { class: "fingers-hand" }, make("label", {}, this.sliderName, this.slider), this.hide);
-    const foot = make("div", { class: "fingers-foot" }, hand, this.said);
+    const foot = make("div", { class: "fingers-foot" }, hand, this.output);
     place.replaceChildren(...(this.small ? [] : [this.controls()]), make("div", {}, board, foot));
     if (!this.small) place.append(this.valley());
     this.build();
   }
 
-  draw() {                                        // new numbers for this seed; those that stay, stay
+  draw() {                                        // draw the numbers of this seed; they do not depend on T and d
     const normal = randomNumbers(1000 * this.seed);
     const drawn = Object.fromEntries(INPUTS.map(name => [name, matrix(6, 4, normal)]));
     const cut = (name, f) => matrix(this.T, this.d, (i, j) => f(i, j, drawn[name][i][j]));
@@ -257,7 +257,7 @@ class Fingers {
     this.scaleShown = make("span");
     this.setScale(this.scale);
     const mistake = make("select", { "data-control": "mistake", onchange: () => { this.mistake = mistake.value; this.update(); } },
-      make("option", { value: "" }, "none: the right backward"));
+      make("option", { value: "" }, "none: the correct backward"));
     for (const [name, words] of Object.entries(MISTAKES)) mistake.append(make("option", { value: name }, words));
     return make("div", { class: "fingers-controls" },
       size("words T", "T", 6), size("width d", "d", 4),
@@ -285,7 +285,7 @@ class Fingers {
     return make("figure", { class: `fingers-matrix${moved}`, "data-panel": name }, caption, grid);
   }
 
-  build() {                                       // the cells; their numbers come with update()
+  build() {                                       // make the cells; update() fills in the numbers
     const rows = Math.min(this.chosen[1], this.T - 1);
     const columns = name => ["scores", "weights", "dweights", "dscores"].includes(name) ? this.T : this.d;
     this.pointed = null;
@@ -306,7 +306,7 @@ class Fingers {
 
   cell(name, i, j) { return this.grids[name]?.rows[i]?.cells[j]; }
 
-  drag(cell) {                                    // to the right is more
+  drag(cell) {                                    // dragging to the right increases the number
     cell.addEventListener("pointerdown", start => {
       const [name, i, j] = cell.dataset.cell.split(","), from = this[name][i][j];
       cell.focus();
@@ -332,15 +332,15 @@ class Fingers {
       return;
     }
     event.preventDefault();
-    event.stopPropagation();                      // to the site an arrow key means the next page
+    event.stopPropagation();                      // on this site, arrow keys also turn the page
   }
 
-  choose(...chosen) {                             // to be moved
+  choose(...chosen) {                             // select the cell to change
     this.chosen = chosen;
     this.update();
   }
 
-  point(pointed) {                                // to be explained
+  point(pointed) {                                // select the cell to explain
     this.pointed = pointed;
     this.update();
   }
@@ -362,8 +362,8 @@ class Fingers {
     const all = { ...this.inputs(), ...compute(this.inputs()), T: this.T, d: this.d };
     const right = compute({ ...this.inputs(), mistake: "" });
     const [name, i, j] = this.chosen, looked = this.pointed ?? this.chosen;
-    const told = explain(...looked, { ...all, ...right });
-    const lit = new Set(told.cells.map(cell => cell.join(",")));
+    const explanation = explain(...looked, { ...all, ...right });
+    const lit = new Set(explanation.cells.map(cell => cell.join(",")));
     const gradients = Math.max(...["dweights", "dscores", "dq", "dk", "dv"].map(one => largest(right[one])), 1e-12);
     for (const [one, grid] of Object.entries(this.grids)) {
       const most = one in right && one.startsWith("d") ? gradients : one === "weights" ? 1 : Math.max(largest(all[one]), 1e-12);
@@ -383,24 +383,24 @@ class Fingers {
       }
       grid.parentElement.dataset.wrong = apart ? `${apart} of ${grid.querySelectorAll("td").length} wrong` : "";
     }
-    this.say(...looked, all, right, told);
+    this.showExplanation(...looked, all, right, explanation);
     const input = INPUTS.includes(name);
     this.slider.disabled = !input;
     this.slider.value = input ? all[name][i][j] : 0;
-    this.sliderName.textContent = input ? `move ${at(name, i, j)}` : "choose a number of q, k, v or dy to move it";
+    this.sliderName.textContent = input ? `change ${at(name, i, j)}` : "choose a number of q, k, v or dy to change it";
     this.slider.setAttribute("aria-label", this.sliderName.textContent);
     this.hide.hidden = !["scores", "weights"].includes(name);
     this.hide.textContent = this.hide.hidden || this.mask[i][j] ? "hide this pair" : "show this pair";
     if (!this.small) this.drawValley(all);
   }
 
-  say(name, i, j, all, right, told) {
+  showExplanation(name, i, j, all, right, explanation) {
     const value = all[name][i][j], wrong = name in right && Math.abs(value - right[name][i][j]) > 1e-12;
     const lines = INPUTS.includes(name)
-      ? [`${at(name, i, j)} = ${number(value)} ${told.names}`]
-      : [`${at(name, i, j)} = ${told.names}`, `= ${told.numbers}`, `= ${wrong ? number(right[name][i][j]) : number(value)}`];
-    if (wrong) lines.push(`the mistake says ${number(value)}`);
-    this.said.replaceChildren(...lines.map(line => make("div", {}, line)));
+      ? [`${at(name, i, j)} = ${number(value)} ${explanation.names}`]
+      : [`${at(name, i, j)} = ${explanation.names}`, `= ${explanation.numbers}`, `= ${wrong ? number(right[name][i][j]) : number(value)}`];
+    if (wrong) lines.push(`with the mistake: ${number(value)}`);
+    this.output.replaceChildren(...lines.map(line => make("div", {}, line)));
   }
 
   // ---- the finite difference against its step ----
@@ -411,11 +411,11 @@ class Fingers {
       type: "range", min: 0, max: 15, step: 0.25, value: this.step, "data-control": "step",
       oninput: () => { this.step = Number(this.stepBox.value); this.update(); },
     });
-    this.stepSaid = make("output", { class: "fingers-said" });
-    return make("section", { class: "fingers-valley" }, this.plot, make("label", {}, "step h", this.stepBox), this.stepSaid);
+    this.stepOutput = make("output", { class: "fingers-output" });
+    return make("section", { class: "fingers-valley" }, this.plot, make("label", {}, "step h", this.stepBox), this.stepOutput);
   }
 
-  differences(step) {                             // of L = sum(dy * y), by the number last moved
+  differences(step) {                             // of L = sum(dy * y), for the number last selected
     const [name, i, j] = this.moved, inputs = this.inputs(), x = inputs[name][i][j];
     const value = h => loss({ ...inputs, [name]: mapped(inputs[name], inputs[name], (one, _, a, b) => a === i && b === j ? x + h : one) });
     return { plus: value(step), minus: value(-step), here: value(0) };
@@ -426,8 +426,8 @@ class Fingers {
     if (["q", "k", "v"].includes(name)) this.moved = this.chosen;
     else if (["dq", "dk", "dv"].includes(name)) this.moved = [name.slice(1), i, j];
     this.moved = [this.moved[0], Math.min(this.moved[1], this.T - 1), Math.min(this.moved[2], this.d - 1)];
-    const claim = all[`d${this.moved[0]}`][this.moved[1]][this.moved[2]];
-    const size = Math.abs(claim) || 1, place = e => [50 + e * 32, h => 20 + Math.min(16, Math.max(0, -Math.log10(h))) * 15];
+    const analytic = all[`d${this.moved[0]}`][this.moved[1]][this.moved[2]];
+    const size = Math.abs(analytic) || 1, place = e => [50 + e * 32, h => 20 + Math.min(16, Math.max(0, -Math.log10(h))) * 15];
     const estimates = e => {
       const h = 10 ** -e, { plus, minus, here } = this.differences(h);
       return { plus, minus, central: (plus - minus) / (2 * h), "one-sided": (plus - here) / h };
@@ -436,13 +436,13 @@ class Fingers {
     for (const kind of ["one-sided", "central"]) {
       const points = range(61).map(n => {
         const [x, y] = place(n / 4);
-        return `${x},${y(Math.abs(estimates(n / 4)[kind] - claim) / size)}`;
+        return `${x},${y(Math.abs(estimates(n / 4)[kind] - analytic) / size)}`;
       });
       drawn.push(svg("polyline", { points: points.join(" "), class: `fingers-${kind}` }));
     }
     const axis = [0, 5, 10, 15].map(e => svg("text", { x: place(e)[0], y: 285, "text-anchor": "middle" }, e ? `1e−${e}` : "1"));
     const scale = [0, 4, 8, 12, 16].map(e => svg("text", { x: 42, y: 24 + e * 15, "text-anchor": "end" }, e ? `1e−${e}` : "1"));
-    const [here] = place(this.step), now = estimates(this.step), off = Math.abs(now.central - claim) / size;
+    const [here] = place(this.step), now = estimates(this.step), off = Math.abs(now.central - analytic) / size;
     const target = at(`d${this.moved[0]}`, this.moved[1], this.moved[2]);
     this.plot.setAttribute("aria-label", `Error of the difference for ${target} against the step`);
     this.plot.replaceChildren(
@@ -451,10 +451,10 @@ class Fingers {
       svg("text", { x: 530, y: 16, "text-anchor": "end" }, `relative error of the difference for ${target}, against h`),
       svg("text", { x: 524, y: 226, "text-anchor": "end", class: "fingers-one-sided" }, "one-sided"),
       svg("text", { x: 524, y: 246, "text-anchor": "end", class: "fingers-central" }, "central"));
-    this.stepSaid.replaceChildren(...[
+    this.stepOutput.replaceChildren(...[
       `h = ${(10 ** -this.step).toExponential(1)}`, `L(x + h) = ${now.plus.toFixed(15)}`, `L(x − h) = ${now.minus.toFixed(15)}`,
-      `(L(x + h) − L(x − h)) / 2h = ${now.central.toFixed(15)}`, `${target} = ${claim.toFixed(15)}`,
-      `${Math.abs(claim) ? "relative error" : "error"} ${off.toExponential(1)}`,
+      `(L(x + h) − L(x − h)) / 2h = ${now.central.toFixed(15)}`, `${target} = ${analytic.toFixed(15)}`,
+      `${Math.abs(analytic) ? "relative error" : "error"} ${off.toExponential(1)}`,
     ].map(line => make("div", {}, line)));
   }
 }

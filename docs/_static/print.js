@@ -1,2 +1,2 @@
-// What is folded on the page stands open on paper.
+// Open all folded parts before printing.
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(part => { part.open = true; }));

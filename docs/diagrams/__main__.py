@@ -1,4 +1,4 @@
-"""Draw the site's diagrams anew: `python -m docs.diagrams`, in a copy of the repository."""
+"""Draw all diagrams of the site: run `python -m docs.diagrams` in a copy of the repository."""
 
 from docs.diagrams.drawings import DRAWINGS, FOLDER
 

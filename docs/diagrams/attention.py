@@ -1,4 +1,4 @@
-"""Diagrams of one attention: beside a recurrence, its backward, masks and heads, and where it is told of positions."""
+"""Diagrams of attention: a comparison with a recurrence, the backward, masks, heads, and positions."""
 
 from itertools import pairwise
 
@@ -11,32 +11,32 @@ TUTORIAL_4 = "tutorials/04-scaled-dot-product-attention.md"
 
 
 def chain_and_pairs() -> Drawing:
-    """Five words in a recurrence and in attention, and in both the way from one of them to another."""
+    """Five words in a recurrence and in attention, and the path from one word to another in both."""
     d = Drawing(
         "chain-and-pairs", "A chain of states, and all pairs at once",
-        "Five words, twice. Above, each state is made of one word and of the state before it: from cat to the state "
-        "of it lead four arrows in a row. Below, an arrow leads from every word to every result: from cat to it, one.",
+        "Five words, drawn twice. Top: each state depends on one word and on the previous state; four arrows lead "
+        "from the word cat to the state of the word it. Bottom: one arrow leads from every word to every result.",
         408,
     )
     names, xs = ("The", "cat", "slept", "because", "it"), [50 + 80 * n for n in range(5)]
-    d.say(16, 24, "*recurrence*")
-    d.say(402, 24, "T steps, one after the other", "end", "soft")
+    d.write(16, 24, "*recurrence*")
+    d.write(402, 24, "T steps, one after the other", "end", "soft")
     states = [d.box(x, 42, 46, f"`h{n}`", "gradient" if n > 1 else "step") for n, x in enumerate(xs, start=1)]
     words = [d.box(x, 116, 68, name, "gradient" if name == "cat" else "data") for name, x in zip(names, xs)]
     for n, (word, state) in enumerate(zip(words, states)):
         d.arrow((word.cx, word.y), (state.cx, state.bottom), role="orange" if n == 1 else "soft")
     for n, (a, b) in enumerate(pairwise(states)):
         d.arrow((a.right, a.cy), (b.x, b.cy), role="orange" if n else "soft")
-    d.say(16, 172, "from cat to it: four arrows, and each is a factor", role="orange")
-    d.say(16, 222, "*attention*")
-    d.say(402, 222, "T × T pairs, all at once", "end", "soft")
+    d.write(16, 172, "from cat to it: four arrows, each one a factor", role="orange")
+    d.write(16, 222, "*attention*")
+    d.write(402, 222, "T × T pairs, all at once", "end", "soft")
     results = [d.box(x, 240, 46, f"`y{n}`", "gradient" if n == 5 else "step") for n, x in enumerate(xs, start=1)]
     words = [d.box(x, 346, 68, name, "gradient" if name == "cat" else "data") for name, x in zip(names, xs)]
-    pairs = sorted(((i, j) for i in range(5) for j in range(5)), key=lambda pair: pair == (1, 4))  # that one on top
+    pairs = sorted(((i, j) for i in range(5) for j in range(5)), key=lambda pair: pair == (1, 4))  # (1, 4) on top
     for i, j in pairs:
         look = "orange" if (i, j) == (1, 4) else "soft"
         d.arrow((words[i].cx, 346), (results[j].cx, results[j].bottom), role=look, head=look == "orange")
-    d.say(16, 398, "from cat to it: one arrow, as between any two", role="orange")
+    d.write(16, 398, "from cat to it: one arrow, as for every pair", role="orange")
     return d
 
 
@@ -44,26 +44,26 @@ def backward() -> Drawing:
     """The graph of attention's backward, each arrow with its line of code."""
     d = Drawing(
         "attention-backward", "The backward of attention, an arrow for each line",
-        "From dy one arrow leads to dv and one down to dweights, from there one to dscores, and from there one to dq "
-        "and one to dk. Beside each arrow stands its line of NumPy, below the forward line that it undoes.", 594,
+        "Arrows lead from dy to dv and to dweights, from dweights to dscores, and from dscores to dq and to dk. Next "
+        "to each arrow is its line of NumPy, below a comment with the forward line.", 594,
     )
     spine, text, leaf = 64, 80, 374
-    d.say(20, 24, "*forward*", role="soft")
+    d.write(20, 24, "*forward*", role="soft")
     row = [("q, k", 54), ("scores", 148), ("weights", 254), ("y", 374)]
     nodes = [d.box(x, 36, {"q, k": 58, "scores": 76, "weights": 84, "y": 60}[name], f"`{name}`") for name, x in row]
     for a, b in pairwise(nodes):
         d.arrow((a.right, a.cy), (b.x, b.cy))
     v = d.box(374, 96, 60, "`v`")
     d.arrow((v.cx, v.y), (nodes[3].cx, nodes[3].bottom))
-    d.say(20, 118, "*backward*", role="soft")
+    d.write(20, 118, "*backward*", role="soft")
 
     def node(y: float, name: str, shape: str, what: str) -> None:
         box = d.box(spine, y, 88, f"`{name}`", "gradient")
-        d.say(box.right + 12, box.cy - 4, f"`{shape}`", role="soft")
-        d.say(box.right + 12, box.cy + 13, what, role="soft")
+        d.write(box.right + 12, box.cy - 4, f"`{shape}`", role="soft")
+        d.write(box.right + 12, box.cy + 13, what, role="soft")
 
-    def undo(y: float, line: str, *code: str) -> None:
-        d.say(text, y, f"`# {line}`", role="soft")
+    def backward_of(y: float, line: str, *code: str) -> None:
+        d.write(text, y, f"`# {line}`", role="soft")
         for one in code:
             d.code(text, y + 17, one, TUTORIAL_4)
 
@@ -71,47 +71,47 @@ def backward() -> Drawing:
         leaf_box = d.box(leaf, y - 15, 60, f"`{name}`", "gradient")
         d.arrow((spine, y), (leaf_box.x, y), role="orange")
 
-    node(132, "dy", "(T_q, d_v)", "given: the loss's slopes at y")
-    undo(186, "y = weights @ v", "dv = weights.swapaxes(-1, -2) @ dy")
+    node(132, "dy", "(T_q, d_v)", "given: gradient of the loss at y")
+    backward_of(186, "y = weights @ v", "dv = weights.swapaxes(-1, -2) @ dy")
     branch(224, "dv")
     d.code(text, 254, "dweights = dy @ v.swapaxes(-1, -2)", TUTORIAL_4)
     d.arrow((spine, 162), (spine, 272), role="orange")
 
-    node(272, "dweights", "(T_q, T_k)", "the loss's slopes at the weights")
-    undo(326, "weights = softmax(scores)")
+    node(272, "dweights", "(T_q, T_k)", "gradient of the loss at the weights")
+    backward_of(326, "weights = softmax(scores)")
     d.code(text, 343, "average = (dweights * weights).sum(", TUTORIAL_4)
-    d.say(text, 360, "`    axis=-1, keepdims=True)`")
+    d.write(text, 360, "`    axis=-1, keepdims=True)`")
     d.code(text, 377, "dscores = weights * (dweights - average)", TUTORIAL_4)
     d.arrow((spine, 302), (spine, 394), role="orange")
 
-    node(394, "dscores", "(T_q, T_k)", "0 where a weight is 0: masks need no line")
-    undo(448, "scores = scale * q @ k^T", "dq = scale * dscores @ k")
+    node(394, "dscores", "(T_q, T_k)", "0 where a weight is 0: no line for masks")
+    backward_of(448, "scores = scale * q @ k^T", "dq = scale * dscores @ k")
     branch(486, "dq")
     d.code(text, 520, "dk = scale * dscores.swapaxes(-1, -2) @ q", TUTORIAL_4)
     last = d.box(spine, 546, 88, "`dk`", "gradient")
     d.arrow((spine, 424), (spine, last.y), role="orange")
-    d.say(120, 561, "Two arrows leave every product:", role="soft")
-    d.say(120, 578, "each factor gets dy times the other one.", role="soft")
+    d.write(120, 561, "A product has two gradients: each factor", role="soft")
+    d.write(120, 578, "gets the gradient times the other factor.", role="soft")
     return d
 
 
 def masks() -> Drawing:
-    """Two masks and their meeting; one row on its way through the softmax and back."""
+    """Two masks and their combination; one row in the forward and in the backward of the softmax."""
     d = Drawing(
-        "masks", "Two masks, and what becomes of one row",
-        "A staircase and a stripe meet in one mask. Below, the row of a query: two scores and two of minus infinity, "
-        "two weights and two zeros, two gradients and two zeros.", 420,
+        "masks", "Two masks, and one row of the softmax",
+        "A causal mask and a padding mask are combined into one mask. Below, the row of one query: scores, masked "
+        "scores with minus infinity, weights and gradients; hidden keys have weight zero and gradient zero.", 420,
     )
     causal, padding = na.causal_mask(6), na.padding_mask(np.array([4]), T=6)[0, 0]
     both = causal & padding
     size, y = 17, 52
     for x, name, mask in ((16, "causal", causal), (159, "padding", np.broadcast_to(padding, (6, 6))),
                           (302, "mask", both)):
-        d.say(x + 51, y - 12, f"`{name}`", "middle")
+        d.write(x + 51, y - 12, f"`{name}`", "middle")
         d.cells(x, y, 6, 6, size, lambda i, j, m=mask: "step" if m[i, j] else "hidden")
-    d.say(138.5, y + 56, "`&`", "middle")
-    d.say(281.5, y + 56, "`=`", "middle")
-    d.say(16, y + 124, "rows: queries; columns: keys; crossed: hidden", role="soft")
+    d.write(138.5, y + 56, "`&`", "middle")
+    d.write(281.5, y + 56, "`=`", "middle")
+    d.write(16, y + 124, "rows: queries; columns: keys; crossed: hidden", role="soft")
 
     scores = np.array([1.2, 0.3, 0.8, -0.5, 0.1, 0.9])
     weights, cache = na.softmax(np.where(both[1], scores, -np.inf))
@@ -125,13 +125,13 @@ def masks() -> Drawing:
     ]
     for n, (name, numbers, what) in enumerate(rows):
         top = 200 + 55 * n
-        d.say(16, top + 15, f"`{name}`")
+        d.write(16, top + 15, f"`{name}`")
         seen = "gradient" if name == "dscores" else "step"
         unseen = {"scores": "step", "masked": "hidden"}.get(name, "quiet")
         digits = 1 if n < 2 else 2
         d.cells(88, top, 1, 6, 22, lambda i, j, yes=seen, no=unseen: yes if both[1, j] else no,
                 lambda i, j, v=numbers, k=digits: "" if np.isneginf(v[j]) else f"{v[j] + 0.0:.{k}f}", wide=52)
-        d.say(88, top + 39, what, role="soft")
+        d.write(88, top + 39, what, role="soft")
     return d
 
 
@@ -139,8 +139,8 @@ def many_heads() -> Drawing:
     """Multi-head attention from x to y, with every shape."""
     d = Drawing(
         "multi-head-attention", "Multi-head attention, shape by shape",
-        "x is multiplied by w_q, w_k and w_v and split into H heads; q and k meet in scores (B, H, T, T), which weigh "
-        "v; the heads are joined to (B, T, H d_k), and w_o gives y its shape (B, T, d_model).", 720,
+        "x is multiplied by w_q, w_k and w_v and split into H heads. q and k give scores (B, H, T, T), whose softmax "
+        "weights v. The heads are joined to (B, T, H d_k), and w_o gives y with shape (B, T, d_model).", 720,
     )
     columns = {"q": 76, "k": 210, "v": 344}
     x = d.box(210, 14, 150, "`x`\n`(B, T, d_model)`")
@@ -160,23 +160,23 @@ def many_heads() -> Drawing:
     mixed = d.box(210, 440, 324, "`weights @ v`\n`(B, H, T, d_k)`", "step")
     d.arrow((143, softmax.bottom), (143, mixed.y))
     d.arrow((344, 268), (344, mixed.y))
-    d.say(332, 340, "v has\nno part\nin the\nscores", "end", "soft")
+    d.write(332, 340, "v has\nno part\nin the\nscores", "end", "soft")
     joined = d.box(210, 513, 150, "`concat_heads`\n`(B, T, H d_k)`", "step")
     d.arrow((210, mixed.bottom), (210, joined.y))
     w_o = d.box(210, 586, 150, "`@ w_o`", "weights")
     d.arrow((210, joined.bottom), (210, w_o.y))
     y = d.box(210, 642, 150, "`y`\n`(B, T, d_model)`")
     d.arrow((210, w_o.bottom), (210, y.y))
-    d.say(210, 708, "Each head attends for itself; only w_o lets them meet.", "middle", "soft")
+    d.write(210, 708, "Each head attends separately; only w_o combines them.", "middle", "soft")
     return d
 
 
 def positions() -> Drawing:
-    """The way from tokens to y in one block, and where each kind of positions enters."""
+    """The path from tokens to y in one block, and the place where each kind of positions is used."""
     d = Drawing(
-        "positions", "Where a model is told of positions",
-        "From tokens to y. A sinusoidal or learned table is added to the embeddings, once; rotary turns q and k in "
-        "every block; ALiBi lowers the scores in every block. Both leave v alone.", 560,
+        "positions", "Where positions enter a model",
+        "From tokens to y. A sinusoidal or learned table is added to the embeddings once. Rotary rotates q and k in "
+        "every block. ALiBi lowers the scores in every block. Rotary and ALiBi do not change v.", 560,
     )
     tokens = d.box(118, 14, 180, "embeddings\n`(B, T, d_model)`")
     added = d.plus(118, 104)
@@ -184,13 +184,13 @@ def positions() -> Drawing:
     table = d.box(325, 80.5, 162, "*sinusoidal, learned*\na table, added once", "kept")
     d.arrow((table.x, 104), (added.right, 104))
     d.box(210, 150, 404, kind="frame", h=366)
-    d.say(402, 170, "in every block", "end", "soft")
+    d.write(402, 170, "in every block", "end", "soft")
     columns = {"v": 48, "q": 118, "k": 188}
     for name, cx in columns.items():
         w = d.box(cx, 194, 62, f"`@ w_{name}`", "weights")
         d.arrow(*([(cx, added.bottom)] if name == "q" else [(118, 168), (118, 176), (cx, 176)]), (cx, w.y))
-    turn = d.box(153, 254, 130, "turn", "step")
-    rotary = d.box(325, 237, 162, "*rotary*\nposition t turns pair i\nby the angle t f_i", "kept")
+    turn = d.box(153, 254, 130, "rotate", "step")
+    rotary = d.box(325, 237, 162, "*rotary*\nposition t rotates pair i\nby the angle t f_i", "kept")
     d.arrow((rotary.x, turn.cy), (turn.right, turn.cy))
     scores = d.box(153, 314, 130, "`scale * q @ k^T`", "step")
     for name in ("q", "k"):
@@ -206,6 +206,6 @@ def positions() -> Drawing:
     d.arrow((153, softmax.bottom), (153, mixed.y))
     d.arrow((48, 224), (48, mixed.y))
     d.arrow((118, mixed.bottom), (118, 538))
-    d.say(130, 540, "y", role="soft")
-    d.say(402, 540, "rotary and ALiBi leave v alone", "end", "soft")
+    d.write(130, 540, "y", role="soft")
+    d.write(402, 540, "rotary and ALiBi do not change v", "end", "soft")
     return d

@@ -10,5 +10,5 @@ FOLDER = Path(__file__).parents[1] / "_static" / "diagrams"
 DRAWINGS: tuple[Callable[[], Drawing], ...] = (
     attention.chain_and_pairs, attention.backward, attention.masks, attention.many_heads, attention.positions,
     models.layer_norm, models.block, work.two_roads, work.training_step, models.gpt, models.encoder_decoder,
-    memory.kv_cache, memory.tiles, inside.induction, inside.places, work.house,
+    memory.kv_cache, memory.tiles, inside.induction, inside.places, work.package_layout,
 )

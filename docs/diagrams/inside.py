@@ -1,41 +1,42 @@
-"""Diagrams of Part VI: how two heads go on with a piece that comes again, and where a model can be edited."""
+"""Diagrams of Part VI: how two heads continue a repeated sequence, and where a model can be edited."""
 
 from docs.diagrams.pen import Drawing
 
 
 def induction() -> Drawing:
-    """Two looks and one word, over a row of symbols."""
+    """The three steps of induction, over a row of symbols."""
     d = Drawing(
         "induction", "Induction by two heads",
-        "A row of symbols: a, b, c, and later a again. First, at b a head looks one back and notes: after an a. Then, "
-        "at the later a, a head looks for that note and finds b. Last, b is said.", 300,
+        "A row of symbols: a, b, c, and later a again. First, at b, a head looks one symbol back and stores the note: "
+        "after an a. Then, at the later a, a head looks for this note and finds b. Last, the model predicts b.", 300,
     )
     symbols, wide, left, row = ("…", "a", "b", "c", "…", "a", "b"), 56, 14, 84
     d.cells(left, row, 1, 7, 30, lambda i, j: "gradient" if j == 6 else "data", lambda i, j: symbols[j], wide=wide)
-    a, b, again, says = (left + (j + 0.5) * wide for j in (1, 2, 5, 6))
+    a, b, again, predicted = (left + (j + 0.5) * wide for j in (1, 2, 5, 6))
     d.arrow((b - 8, row), (b - 8, 58), (a, 58), (a, row), role="blue")
-    d.say((a + b) / 2 - 4, 52, "*1*", "middle", "blue")
+    d.write((a + b) / 2 - 4, 52, "*1*", "middle", "blue")
     note = d.box(b, row + 48, 92, "after an a", "kept")
     d.arrow((b, row + 30), (b, note.y))
     d.arrow((again, row + 30), (again, note.bottom + 26), (b, note.bottom + 26), (b, note.bottom), role="orange")
-    d.say((b + again) / 2, note.bottom + 20, "*2*", "middle", "orange")
-    d.arrow((b + 10, row), (b + 10, 30), (says, 30), (says, row), role="green")
-    d.say((b + says) / 2, 24, "*3*", "middle", "green")
-    d.say(16, 224, "*1*", role="blue")
-    d.say(34, 224, "block 0, at b: look at the token before; note it")
-    d.say(16, 246, "*2*", role="orange")
-    d.say(34, 246, "block 1, at the later a: look for a note that says a")
-    d.say(16, 268, "*3*", role="green")
-    d.say(34, 268, "and say what stands there")
+    d.write((b + again) / 2, note.bottom + 20, "*2*", "middle", "orange")
+    d.arrow((b + 10, row), (b + 10, 30), (predicted, 30), (predicted, row), role="green")
+    d.write((b + predicted) / 2, 24, "*3*", "middle", "green")
+    d.write(16, 224, "*1*", role="blue")
+    d.write(34, 224, "block 0, at b: read the previous token, store a note")
+    d.write(16, 246, "*2*", role="orange")
+    d.write(34, 246, "block 1, at the later a: look for the note \"after an a\"")
+    d.write(16, 268, "*3*", role="green")
+    d.write(34, 268, "predict the token at the place of this note")
     return d
 
 
 def places() -> Drawing:
-    """One block, with the places where it can be looked at and changed."""
+    """One block, with the places where values can be read and changed."""
     d = Drawing(
         "places", "Where a block can be edited",
-        "One block from top to bottom. Places stand on the stream before it, between its heads and w_o, and behind the "
-        "feed-forward network; the next place on the stream belongs to the next block, or to the last norm.", 566,
+        "One block from top to bottom. There are places on the residual stream before the block, between its heads "
+        "and w_o, and after the feed-forward network; the next place on the stream belongs to the next block, or to "
+        "the last norm.", 566,
     )
     stream, branch = 82, 262
 
@@ -59,6 +60,6 @@ def places() -> Drawing:
     d.arrow((stream, 303), (branch, 303), (branch, norm_2.y))
     d.arrow((branch, out.bottom), (branch, plus_2.cy), (plus_2.right, plus_2.cy))
     d.arrow((stream, plus_2.bottom), (stream, after.y))
-    d.say(162, 526, "behind the last block: norm", role="soft")
-    d.say(16, 556, "orange: a place; what passes it can be read and edited", role="soft")
+    d.write(162, 526, "after the last block: norm", role="soft")
+    d.write(16, 556, "orange: a place where values can be read and edited", role="soft")
     return d

@@ -1,4 +1,4 @@
-"""Diagrams of what is made of attention: the norm, the block, GPT, the encoder-decoder."""
+"""Diagrams of the norm, the block, GPT, and the encoder-decoder."""
 
 from itertools import pairwise
 
@@ -11,26 +11,26 @@ TUTORIAL_8 = "tutorials/08-layer-norm-and-feed-forward.md"
 
 
 def layer_norm() -> Drawing:
-    """The three ways in which one number of a vector moves the normalized ones."""
+    """The three paths from one number of a vector to the normalized numbers."""
     d = Drawing(
-        "layer-norm", "Three ways through layer norm",
-        "From one number x_j of a row three ways lead to the normalized row: directly to its own place; through the "
-        "mean to all places; through r to all places. Below, the three terms of dx.", 464,
+        "layer-norm", "Three paths through layer norm",
+        "Three paths lead from one number x_j of a row to the normalized row: directly to its own position; through "
+        "the mean to all positions; through r to all positions. Below, the three terms of dx.", 464,
     )
-    d.say(16, 48, "`x`")
+    d.write(16, 48, "`x`")
     d.cells(62, 30, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "data",
             lambda i, j: "x_j" if j == 0 else "", wide=56)
     ways = [
-        (90, 92, "*1. directly*\nr\nif i = j"), (203, 122, "*2. by the mean*\n-r / d\nfor every i"),
+        (90, 92, "*1. directly*\nr\nif i = j"), (203, 122, "*2. via mean*\n-r / d\nfor every i"),
         (340, 140, "*3. through r*\n-r x_hat_i x_hat_j / d\nfor every i"),
     ]
     boxes = [d.box(cx, 112, w, text, "step") for cx, w, text in ways]
     for box in boxes:
         d.arrow(*([(90, 58)] if box is boxes[0] else [(90, 78), (90, 86), (box.cx, 86)]), (box.cx, box.y))
     row = 262
-    d.say(16, row + 18, "`x_hat`")
+    d.write(16, row + 18, "`x_hat`")
     d.cells(62, row, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "quiet",
-            lambda i, j: "its own" if j == 0 else "", wide=56)
+            lambda i, j: "x_hat_j" if j == 0 else "", wide=56)
     d.arrow((90, boxes[0].bottom), (90, row))
     for j in range(6):
         x = 62 + 56 * j + (14 if j == 0 else 28)
@@ -38,26 +38,26 @@ def layer_norm() -> Drawing:
     for box in boxes[1:]:
         d.arrow((box.cx, box.bottom), (box.cx, 222), head=False)
     d.arrow((76, 222), (370, 222), head=False)
-    d.say(16, 330, "Back again, each way brings its term:", role="soft")
+    d.write(16, 330, "In the backward, each path gives one term:", role="soft")
     d.code(66, 362, "dx = r * (dx_hat - mean - x_hat * along)", TUTORIAL_8)
     for number, column in ((1, 13), (2, 21), (3, 32.5)):
         x = 66 + column * width_of("x", mono=True)
         d.arrow((x, 384), (x, 368), role="blue")
-        d.say(x, 400, f"*{number}*", "middle")
-    d.say(16, 432, "mean: the row's mean of dx_hat\nalong: the row's mean of dx_hat * x_hat", role="soft")
+        d.write(x, 400, f"*{number}*", "middle")
+    d.write(16, 432, "mean: the row's mean of dx_hat\nalong: the row's mean of dx_hat * x_hat", role="soft")
     return d
 
 
 def block() -> Drawing:
-    """Pre-LN and post-LN beside each other, with the gradient's way."""
+    """Pre-LN and post-LN side by side, with the path of the gradient."""
     d = Drawing(
         "block", "The two transformer blocks",
-        "Two blocks from x down to y. In pre-LN the norms stand on the branches, and the gradient's arrow runs up the "
-        "straight path untouched; in post-LN it has to pass through a norm after every sublayer.", 566,
+        "Two blocks from x down to y. In pre-LN the norms are on the branches, and the gradient passes up the "
+        "residual stream unchanged. In post-LN the gradient passes through a norm after every sublayer.", 566,
     )
     for left, name, pre in ((4, "pre-LN, since GPT-2", True), (214, "post-LN, 2017", False)):
         stream, branch, back = left + 46, left + 136, left + 32
-        d.say(left + 101, 24, f"*{name}*", "middle")
+        d.write(left + 101, 24, f"*{name}*", "middle")
         x = d.box(stream, 38, 52, "`x`")
         top, stops = x.bottom, []
         for n, sublayer in enumerate(("attention", "feed-forward"), 1):
@@ -87,9 +87,9 @@ def block() -> Drawing:
             d.arrow((back, below), (back, norm.bottom), role="orange", dashed=True)
             below = norm.y
         d.arrow((back, below), (back, x.bottom), role="orange", dashed=True)
-        words = ("the gradient comes up the\nstraight path as it is;\neach branch adds its part" if pre else
-                 "a norm after each sublayer\nchanges the gradient\non the straight path, too")
-        d.say(left + 101, 516, words, "middle", "orange")
+        caption = ("the residual stream does not\nchange the gradient;\neach branch adds its part" if pre else
+                   "a norm after each sublayer\nchanges the gradient\non the residual stream")
+        d.write(left + 101, 516, caption, "middle", "orange")
     return d
 
 
@@ -97,13 +97,14 @@ def gpt() -> Drawing:
     """GPT from ids to the loss, and the table that is used twice."""
     d = Drawing(
         "gpt", "A character GPT, from letters to the loss",
-        "Letters are looked up in a table, pass the blocks and a last norm, and are scored against the same table; the "
-        "loss compares with the text one letter on. Both uses send the table a gradient, and these add.", 590,
+        "Letters are looked up in a table and pass through the blocks and a last norm; then the same table gives the "
+        "logits. The loss compares the logits with the text shifted by one letter. Both uses give the table a "
+        "gradient; the two gradients are added.", 590,
     )
     text, flow, side = "The value", 138, 345
 
     def letters(y: float, name: str, start: int, kind: str) -> None:
-        d.say(flow, y - 8, name, "middle", "soft")
+        d.write(flow, y - 8, name, "middle", "soft")
         d.cells(flow - 75, y, 1, 5, 28, lambda i, j: kind,
                 lambda i, j: text[start + j].replace(" ", "·"), wide=30)
 
@@ -114,7 +115,7 @@ def gpt() -> Drawing:
     d.arrow((table.x, look_up.cy - 8), (look_up.right, look_up.cy - 8))
     d.arrow((look_up.right, look_up.cy + 10), (table.x, look_up.cy + 10), role="orange", dashed=True)
     d.box(flow, 160, 222, kind="frame", h=154)
-    d.say(flow + 12, 180, "L blocks", role="soft")
+    d.write(flow + 12, 180, "L blocks", role="soft")
     attend = d.box(flow, 196, 190, "masked self-attention", "step")
     think = d.box(flow, 254, 190, "feed-forward", "step")
     d.arrow((flow, look_up.bottom), (flow, attend.y))
@@ -128,9 +129,9 @@ def gpt() -> Drawing:
     d.arrow(*back, role="orange", dashed=True)
     loss = d.box(flow, 470, 190, "cross-entropy", "step")
     d.arrow((flow, head.bottom), (flow, loss.y))
-    letters(546, "targets: the same, one letter on", 1, "data")
+    letters(546, "targets: the text, shifted by one", 1, "data")
     d.arrow((flow, 524), (flow, loss.bottom))
-    d.say(262, 482, "dashed: two gradients\nreach the table,\nand they add", role="orange")
+    d.write(262, 482, "dashed: two gradients\nof the table,\nwhich are added", role="orange")
     return d
 
 
@@ -138,16 +139,16 @@ def encoder_decoder() -> Drawing:
     """The encoder-decoder with its three attentions, and the mask of each."""
     d = Drawing(
         "encoder-decoder", "The encoder-decoder and its three attentions",
-        "Left the encoder with self-attention, right the decoder with masked self-attention and cross-attention, whose "
-        "keys and values come from the context. Below, three masks: stripe, staircase, stripe.", 674,
+        "Left: the encoder with self-attention. Right: the decoder with masked self-attention and cross-attention; "
+        "the keys and values of cross-attention come from the context. Below: the mask of each attention.", 674,
     )
     left, right = 102, 312
     source = d.box(left, 14, 150, "`source_ids`\n`(B, T_s)`")
     target = d.box(right, 14, 170, "`target_ids`\n`(B, T)`")
     d.box(left, 96, 184, kind="frame", h=152)
     d.box(right, 96, 200, kind="frame", h=262)
-    d.say(left - 84, 114, "encoder", role="soft")
-    d.say(right - 92, 114, "decoder", role="soft")
+    d.write(left - 84, 114, "encoder", role="soft")
+    d.write(right - 92, 114, "decoder", role="soft")
     one = d.box(left, 126, 150, "1 self-attention", "step", h=36)
     think = d.box(left, 194, 150, "feed-forward", "step", h=36)
     context = d.box(left, 278, 150, "`context`\n`(B, T_s, d_model)`", "kept")
@@ -159,11 +160,11 @@ def encoder_decoder() -> Drawing:
         for a, b in pairwise(column):
             d.arrow((a.cx, a.bottom), (b.cx, b.y))
     d.arrow((context.right, context.cy), (206, context.cy), (206, three.cy), (three.x, three.cy))
-    d.say(right + 10, 196, "queries", role="soft")
-    d.say(left, 350, "its keys and values\ngo to every block", "middle", "soft")
-    d.say(left, 396, "each block sends\ntwo gradients back", "middle", "orange")
-    d.say(left + 10, 84, "embedded", role="soft")
-    d.say(right + 10, 84, "embedded", role="soft")
+    d.write(right + 10, 196, "queries", role="soft")
+    d.write(left, 350, "its keys and values\ngo to every block", "middle", "soft")
+    d.write(left, 396, "each block sends\ntwo gradients back", "middle", "orange")
+    d.write(left + 10, 84, "embedded", role="soft")
+    d.write(right + 10, 84, "embedded", role="soft")
     size = 16
     see = na.padding_mask(np.array([4]), T=6)[0, 0, 0]
     own = na.causal_mask(5) & na.padding_mask(np.array([4]), T=5)[0, 0]
@@ -173,9 +174,9 @@ def encoder_decoder() -> Drawing:
         (300, "3 cross", np.broadcast_to(see, (5, 6)), "target", "source"),
     ]
     for x, name, mask, rows, columns in grids:
-        d.say(x, 468, f"*{name}*")
-        d.say(x, 487, f"rows: {rows}\ncolumns: {columns}", role="soft")
+        d.write(x, 468, f"*{name}*")
+        d.write(x, 487, f"rows: {rows}\ncolumns: {columns}", role="soft")
         d.cells(x, 514, *mask.shape, size, lambda i, j, m=mask: "step" if m[i, j] else "hidden")
-    d.say(16, 640, "Crossed: hidden. Padding is hidden as something to look at,", role="soft")
-    d.say(16, 657, "and in the decoder's self-attention all that comes later.", role="soft")
+    d.write(16, 640, "Crossed: hidden. Padding keys are hidden, and in the", role="soft")
+    d.write(16, 657, "decoder's self-attention all later keys are also hidden.", role="soft")
     return d

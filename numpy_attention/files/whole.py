@@ -1,14 +1,16 @@
-"""Part III, appendix. A file is whole, or it is not there
+"""Part III, appendix. Atomic writes
 
-A process can be killed in the middle of a write. So a file is written under another name, forced to the disk (fsync),
-and only then given its real name; renaming is atomic, so a reader finds the whole old file or the whole new one:
+A process can be killed in the middle of a write. So a file is first written under another name and forced to the disk
+(fsync). Only then is it renamed to its real name. Renaming is atomic: a reader finds the complete old file or the
+complete new file, never a part of one.
 
     .93b1f0c2a4d85e67.tmp/model.npz   ->   fsync   ->   model.npz
 
-It is written in a directory of its own beside the real file. Nobody can guess its name, and a directory is only made
-where nothing of that name is, not even a link; so no link that somebody has laid out leads the write astray.
+The new file is written in a separate directory next to the real file. The name of this directory is random, so another
+user cannot guess it, and mkdir fails if a file or a link with this name exists. So a planted link cannot redirect the
+write.
 
-What is read must be a regular file: a pipe would be waited for, and a device read, without end.
+Only regular files are read: reading a pipe may wait forever, and reading a device may never end.
 """
 
 import contextlib
@@ -24,45 +26,46 @@ from pathlib import Path
 
 from numpy_attention.errors import MAX_SAID, InputError
 
-UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp")  # the directory of a file that is being written
+UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp")  # name of the directory of a file that is being written
 
 
 @contextlib.contextmanager
-def whole_or_not_at_all(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Within it another path to write to, with the same name; at its end that file is the one at `path`.
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A context manager that gives a temporary path with the same file name. The caller writes there; when the block
+    ends without an error, the temporary file is moved to `path`.
 
-    Raises: OSError for what cannot be written, or a `path` that is something else than a file: a device, a directory.
+    Raises: OSError if the file cannot be written, or if `path` is a directory, a device or a pipe.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # a device would be replaced by a file, of whoever may do that
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    room = path.parent / f".{os.urandom(8).hex()}.tmp"
+    if path.exists() and not path.is_file():  # else the superuser could replace a device by a file
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    folder = path.parent / f".{os.urandom(8).hex()}.tmp"
     try:
-        room.mkdir(0o700)
-    except OSError as error:  # told of the path that was given, not of one that nobody knows
+        folder.mkdir(0o700)
+    except OSError as error:  # report the user's path, not the temporary one
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
-        temporary = room / path.name
+        temporary = folder / path.name
         yield temporary
         _sync(temporary, os.O_RDWR)
         os.replace(temporary, path)
     finally:
-        shutil.rmtree(room, ignore_errors=True)
-    with contextlib.suppress(OSError):  # some systems do not open directories
+        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # some systems cannot open directories
         _sync(path.parent, os.O_RDONLY)
 
 
 def sweep(directory: Path, names: re.Pattern[str]) -> None:
-    """Remove what killed processes have left of unfinished files with such names; what else lies there is not ours."""
-    for room in directory.iterdir():
-        of_files = UNFINISHED.fullmatch(room.name) and room.is_dir() and not room.is_symlink()
-        if of_files and all(names.fullmatch(file.name) for file in room.iterdir()):
-            shutil.rmtree(room, ignore_errors=True)
+    """Remove unfinished files of killed processes, if their names match `names`; keep everything else."""
+    for folder in directory.iterdir():
+        of_files = UNFINISHED.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink()
+        if of_files and all(names.fullmatch(file.name) for file in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def writing(place: object) -> Iterator[None]:
-    """Within it what the system refuses to write is told in one line.
+    """A context manager that turns an OSError into an InputError of one line, which names `place`.
 
     Raises: InputError
     """
@@ -73,28 +76,28 @@ def writing(place: object) -> Iterator[None]:
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder where the system keeps what is soon thrown away.
+    """A new folder in the system's folder for temporary files.
 
-    Raises: InputError where nothing can be written there.
+    Raises: InputError if no folder can be made there.
     """
     try:
-        return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps a file that is still open
+        return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # Windows cannot delete a file that is open
     except OSError as error:
-        said = f"cannot make a temporary folder: {error.strerror or error}"
-        raise InputError(f"{said}; set TMPDIR to a folder that can be written to") from None
+        reason = f"cannot make a temporary folder: {error.strerror or error}"
+        raise InputError(f"{reason}; set TMPDIR to a folder that can be written to") from None
 
 
-def there(path: Path) -> bool:
-    """Whether there is a file or folder of that path.
+def exists(path: Path) -> bool:
+    """Whether a file or folder with this path exists.
 
-    Raises: InputError where that cannot be seen: in a folder that may not be read, or under a name that cannot be.
+    Raises: InputError if the system cannot answer: the folder is not readable, or the name is too long.
     """
     try:
         path.stat()  # path.exists() hides the reason from Python 3.14 on
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte, or half a character
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte, or half a surrogate pair
         return False
     except OSError as error:
-        if error.errno == errno.ELOOP:  # links in a circle lead to no file
+        if error.errno == errno.ELOOP:  # links in a circle, which do not lead to a file
             return False
         raise _unreadable(path, error) from None
     return True
@@ -102,7 +105,7 @@ def there(path: Path) -> bool:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
-    """A regular file, opened; what the system refuses to read is told in one line.
+    """A context manager that opens a regular file for reading and turns an OSError into an InputError of one line.
 
     Raises: InputError
     """
@@ -114,22 +117,22 @@ def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
-    """A file, opened for reading.
+    """A regular file, opened for reading.
 
-    Raises: OSError for what cannot be opened, or is no regular file: a directory, a pipe, a device.
+    Raises: OSError for a file that cannot be opened, and for a directory, a pipe or a device.
     """
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe opens, and is refused
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait
     try:
         handle = os.open(path, flags)
-    except ValueError:  # a NUL, or half a character
-        raise OSError(errno.EINVAL, "no file can be called so") from None
+    except ValueError:  # a null byte, or half a surrogate pair
+        raise OSError(errno.EINVAL, "no file can have this name") from None
     kind = os.fstat(handle).st_mode
     if stat.S_ISREG(kind):
         return open(handle, "rb")
     os.close(handle)
     if stat.S_ISDIR(kind):
-        raise OSError(errno.EISDIR, "it is a directory, no regular file")
-    raise OSError(errno.EINVAL, "it is no regular file; save what it holds in one first")
+        raise OSError(errno.EISDIR, "it is a directory, not a regular file")
+    raise OSError(errno.EINVAL, "it is not a regular file; save its contents in a regular file first")
 
 
 def _unreadable(path: object, error: OSError) -> InputError:

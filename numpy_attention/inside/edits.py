@@ -1,25 +1,25 @@
-"""Chapter 38. Edits: what if it had been something else?
+"""Chapter 38. Edits: change an array inside the model
 
-To learn what a part of a trained model is for, change what it says, and see what becomes of the end. Whatever flows
-between two lines of a forward, a head's answer or a whole residual stream, is an array x. An edit keeps some of its
-numbers, puts zeros in the place of the others, and adds something:
+To learn what a part of a trained model is for, change its output, and see how the model's result changes. Every array
+between two lines of a forward, a head's answer or the whole residual stream, can be x. An edit keeps some elements of
+x, replaces the others by zeros, and adds an array:
 
-    y = keep * x + add                  keep is 0 or 1, number by number
+    y = keep * x + add                  keep is 0 or 1 for each element
 
-That is enough for all that is done to the inside of a model:
+This is enough for all common interventions:
 
     keep                  add
-    0 at the head         nothing               ablation to zero: the head says nothing
-    0 at the head         its mean              ablation to its mean: it says what it always says
-    0 at the head         from another run      patching: it says what it said elsewhere
-    1                     a vector              steering: it says what it said, and something more
-    1                     nothing               nothing is changed; but a gradient can be read here
+    0 at the head         nothing               ablation to zero: the head's answer is zero
+    0 at the head         its mean              ablation to its mean: the head's answer is always its average
+    0 at the head         from another run      patching: the head's answer comes from the other run
+    1                     a vector              steering: the vector is added to the answer
+    1                     nothing               no change; but the gradient can be read here
 
-An edit is linear in both of its arrays. What was thrown away gets no gradient, and what was added gets all of it:
+An edit is linear in x and in add. Removed elements of x get no gradient; add always gets the full gradient:
 
-    dx = keep * dy                      dadd = dy, summed over whatever add was repeated along
+    dx = keep * dy                      dadd = dy, summed over the axes along which add was repeated
 
-So dy itself is the slope of the loss for what stands at this place, whether anything was added or not.
+So dy is the gradient of the loss with respect to y, with or without add.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from numpy_attention.ops.sums import sum_to_shape
 
 
 class Edit(NamedTuple):
-    """What `edit` does to an array: which numbers it keeps, and what it adds. `Edit()` changes nothing."""
+    """The arguments of `edit`: the elements of x to keep, and the array to add. `Edit()` changes nothing."""
 
     keep: np.ndarray | None = None  # bool, broadcastable to x; None: all
     add: np.ndarray | None = None  # broadcastable to x; None: nothing
 
 
 class EditCache(NamedTuple):
-    """What backward needs; None for what was not there."""
+    """What backward needs; None for an argument that was not given."""
 
     keep: np.ndarray | None
     add_shape: tuple[int, ...] | None
@@ -51,14 +51,14 @@ class EditCache(NamedTuple):
 def edit(
     x: np.ndarray, keep: np.ndarray | None = None, add: np.ndarray | None = None
 ) -> tuple[np.ndarray, EditCache]:
-    """Keep some numbers of x, put zeros in the place of the others, and add something.
+    """Keep some elements of x, replace the others by zeros, and add an array.
 
     Formula: y = keep * x + add
 
-    Shapes: x of any shape, keep and add broadcastable to it -> y as x
+    Shapes: x of any shape, keep and add broadcastable to x -> y as x
 
-    Raises: TypeError when x or add is not an array of floats, or keep not one of bool; ValueError for shapes that do
-    not broadcast to that of x.
+    Raises: TypeError if x or add is not an array of floats, or keep is not an array of bool; ValueError if a shape does
+    not broadcast to the shape of x.
 
     Source: patching: Vig et al., Investigating Gender Bias in Language Models Using Causal Mediation Analysis (2020),
     section 3; steering: Turner et al., Activation Addition (2023).
@@ -68,13 +68,13 @@ def edit(
     [[1.5, 2.0], [0.5, 0.0]]
     """
     _check_edit(x, keep, add)
-    y = x if keep is None else np.where(keep, x, 0.0)  # a NaN that is thrown away is gone
+    y = x if keep is None else np.where(keep, x, 0.0)  # a NaN that is not kept becomes 0
     y = y.copy() if add is None else y + add
     return y, EditCache(keep, None if add is None else add.shape, x.shape, x.dtype)
 
 
 def edit_backward(dy: np.ndarray, cache: EditCache) -> tuple[np.ndarray, np.ndarray | None]:
-    """Gradients of `edit`: dx where x was kept, and dadd (None if nothing was added).
+    """Gradients of `edit`: dx, zero where x was not kept, and dadd, None if nothing was added.
 
     Shapes: dy as y -> dx as x, dadd as add
     """
@@ -87,7 +87,7 @@ def edit_backward(dy: np.ndarray, cache: EditCache) -> tuple[np.ndarray, np.ndar
 def _check_edit(x: np.ndarray, keep: np.ndarray | None, add: np.ndarray | None) -> None:
     require_float("edit", optional="add", x=x, add=add)
     if keep is not None:
-        require_bools("edit", "keep", keep, "of bool, True = stays", "compare: keep > 0")
+        require_bools("edit", "keep", keep, "of bool, True = keep", "compare: keep > 0")
     for name, array in (("keep", keep), ("add", add)):
         if array is not None and not broadcasts_to(array.shape, x.shape):
             raise shape_error("edit", name, f"broadcastable to x {x.shape}", array.shape)

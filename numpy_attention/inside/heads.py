@@ -1,26 +1,28 @@
 """Chapter 39. Heads: what they look at, and what they copy
 
-A text that repeats itself can be gone on with by two heads, one above the other (Olsson et al.):
+Two heads in different blocks can continue a text that repeats itself (Olsson et al.):
 
     ... A B ... A        block 0: at B, the previous-token head looks at A, and notes there "after an A"
-        ^   ^   ^        block 1: at the later A, the induction head looks for "after an A", finds B, and says B
+        ^   ^   ^        block 1: at the later A, the induction head looks for "after an A", finds B, and copies B
 
-Each part of this is a number from the weights or the parameters of a head. Who looks at the token before: the mean of
-weights[t, t - 1]. Who finds what came next last time: let ids be N tokens and the same N again; then token t was last
-seen at t - N, and what came next stands at t - N + 1, so the score is the mean of weights[t, t - N + 1] for t >= N.
+A score from the weights or the parameters of a head measures each step. Which head looks at the token before? The score
+is the mean of weights[t, t - 1]. Which head looks at the token after the earlier copy? Let ids be N tokens and the same
+N tokens again. Then the earlier copy of token t is at t - N, and the token after it is at t - N + 1. So the score is
+the mean of weights[t, t - N + 1] for t >= N.
 
-Who says what it sees: a head that looks at a token adds to the logits of all tokens. With E the table of embeddings, U
-that of the unembedding (the same one where weights are tied), and C the matrix that takes the mean of a vector away
-(the norms divide as well, but by a positive number, which turns no sign),
+Which head copies? A head that looks at a token adds to the logits of all tokens. Let E be the table of embeddings, U
+that of the unembedding (equal to E if weights are tied), and C the matrix that subtracts the mean of a vector:
 
     M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T               (V, V): the token looked at -> the logits
 
-RMS norm has no C. To copy is to raise the logit of the very token that is looked at, so that M has positive
-eigenvalues: sum(eig) / sum(|eig|) is 1 if all are positive, 0 if they are balanced, -1 if all are negative. It says
-something of heads whose answer goes straight to the logits, not of those that later blocks read first.
+RMS norm has no C. The norms also divide by a positive number, which changes no sign. A head copies if it raises the
+logit of the token that it looks at; then M has positive eigenvalues. sum(eig) / sum(|eig|) is 1 if all are positive, 0
+if they are balanced, -1 if all are negative. The score is meaningful for heads whose answer goes straight to the
+logits, not for heads whose answer is first read by later blocks.
 
-M is V by V. But M = A B with A = E C diag(gamma_1) w_v, (V, d_v), and B the rest, (d_v, V), and eig(A B) = eig(B A) but
-for zeros: from A B x = s x follows B A (B x) = s (B x). So d_v by d_v numbers are enough, and the zeros add nothing.
+M is V by V. But M = A B with A = E C diag(gamma_1) w_v, (V, d_v), and B the other factors, (d_v, V). A B and B A have
+the same eigenvalues except zeros: A B x = s x gives B A (B x) = s (B x). So the d_v by d_v matrix B A is enough; the
+zeros add nothing to the sums.
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ from numpy_attention.models.head import Head
 
 
 def prefix_matching_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
-    """How much each head looks at what came next when the same token stood there one period ago.
+    """How much each head looks at the token after the earlier copy of the query's token.
 
     Formula: score = mean of weights[t, t - N + 1] over the batch and t = N, ..., 2N - 1
 
-    Shapes: ids (B, 2N), the second half like the first -> {"blocks.0.attention": (H,), ...}, from 0 to 1
+    Shapes: ids (B, 2N), the second half equal to the first -> {"blocks.0.attention": (H,), ...}, from 0 to 1
 
-    Raises: TypeError for what is no GPT, or no ids; ValueError for ids whose second half is not their first again.
+    Raises: TypeError if model is not a GPT, or ids are not integers; ValueError if the halves of ids are not equal.
 
     Source: Olsson et al., In-context Learning and Induction Heads (2022).
     """
@@ -58,7 +60,7 @@ def prefix_matching_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]
     if ids.shape[1] % 2:
         raise shape_error(op, "ids", "(B, 2N), N tokens and the same N again", ids.shape, fix)
     if not (ids[:, :N] == ids[:, N:]).all():
-        raise value_error(op, "ids", "N tokens and the same N again in each row", "another second half", fix)
+        raise value_error(op, "ids", "N tokens and the same N again in each row", "a second half that differs", fix)
     t = np.arange(N, 2 * N)
     return _mean_weights(model, ids, t, t - N + 1)
 
@@ -70,7 +72,7 @@ def previous_token_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
 
     Shapes: ids (B, T) with T at least 2 -> {"blocks.0.attention": (H,), ...}, from 0 to 1
 
-    Raises: TypeError for what is no GPT, or no ids; ValueError for ids of another shape.
+    Raises: TypeError if model is not a GPT, or ids are not integers; ValueError for ids of another shape.
 
     Source: Olsson et al., In-context Learning and Induction Heads (2022).
     """
@@ -80,57 +82,57 @@ def previous_token_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def copying_scores(model: GPT) -> dict[str, np.ndarray]:
-    """How much each head raises the logit of the very token it looks at, from the parameters alone.
+    """How much each head raises the logit of the token that it looks at, from the parameters alone.
 
     Formula: score = sum(eig(M)) / sum(|eig(M)|), M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T
 
-    Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head that says nothing, NaN where M overflows
+    Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head whose answer is zero, NaN if M overflows
 
-    Raises: TypeError for what is no GPT; ValueError for one that has its norms behind its layers, or edits.
+    Raises: TypeError if model is not a GPT; ValueError if it is a post-norm model, or has edits.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021).
     """
     require_gpt("copying_scores", model)
     require_unedited("copying_scores", model.blocks)
     if not model.config.pre_norm:
-        raise value_error("copying_scores", "model", "a GPT with pre_norm", "one without")
-    E = _wide(model.token_embedding.table)  # (V, d_model)
-    U = _wide(Head(model.token_embedding, model.head).vectors())  # (V, d_model)
-    B = _without_mean(U * _wide(model.norm.gamma), model.norm).T  # (d_model, V)
-    through = B @ E  # (d_model, d_model): the sum over all tokens, which is the same for every head
+        raise value_error("copying_scores", "model", "a GPT with pre_norm", "a GPT without")
+    E = _float64_on_host(model.token_embedding.table)  # (V, d_model)
+    U = _float64_on_host(Head(model.token_embedding, model.head).vectors())  # (V, d_model)
+    B = _without_mean(U * _float64_on_host(model.norm.gamma), model.norm).T  # (d_model, V)
+    through = B @ E  # (d_model, d_model): the sum over all tokens, equal for all heads
     scores = {}
     for i, block in enumerate(model.blocks):
-        A = _without_mean(through, block.norm_1) * _wide(block.norm_1.gamma)  # (d_model, d_model)
-        w_v, w_o = _wide(matrix_of(block.attention.w_v)), _wide(matrix_of(block.attention.w_o))
+        A = _without_mean(through, block.norm_1) * _float64_on_host(block.norm_1.gamma)  # (d_model, d_model)
+        w_v, w_o = _float64_on_host(matrix_of(block.attention.w_v)), _float64_on_host(matrix_of(block.attention.w_o))
         H = block.attention.num_heads
         v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (d_model, d_v)
         o = np.split(w_o, H)  # H times (d_v, d_model)
-        scores[f"blocks.{i}.attention"] = np.array([_sign(o[h] @ v[h * len(v) // H]) for h in range(H)])
+        scores[f"blocks.{i}.attention"] = np.array([_eigenvalue_score(o[h] @ v[h * len(v) // H]) for h in range(H)])
     return scores
 
 
 def require_gpt(op: str, model: object) -> None:
-    """Refuse every other model.
+    """Refuse a model that is not a GPT.
 
-    Raises: TypeError for what is no GPT.
+    Raises: TypeError if model is not a GPT.
     """
     if not isinstance(model, GPT):
         raise dtype_error(op, "model", "a GPT", type(model).__name__)
 
 
 def _mean_weights(model: GPT, ids: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> dict[str, np.ndarray]:
-    """The mean of weights[t, s] over the batch and the pairs (t, s), head by head."""
+    """For each head, the mean of weights[t, s] over the batch and the pairs (t, s)."""
     weights = model.attention_weights(ids)  # (B, H, T, T)
-    return {name: _wide(to_host(w)[:, :, queries, keys]).mean(axis=(0, 2)) for name, w in weights.items()}
+    return {name: _float64_on_host(to_host(w)[:, :, queries, keys]).mean(axis=(0, 2)) for name, w in weights.items()}
 
 
 def _without_mean(x: np.ndarray, norm: Norm) -> np.ndarray:
-    """x C: each row without its mean, where the norm takes it away."""
+    """x C: each row minus its mean, if the norm subtracts the mean."""
     return x - x.mean(axis=1, keepdims=True) if isinstance(norm, LayerNorm) else x
 
 
 def matrix_of(w: Matrix) -> np.ndarray:
-    """A matrix, or what the layer in its place (Chapter 37) multiplies by."""
+    """The matrix w; for a layer that replaces a matrix (Chapter 37), the matrix with the same result."""
     if not isinstance(w, Layer):
         return w
     inner: Any = w
@@ -138,13 +140,13 @@ def matrix_of(w: Matrix) -> np.ndarray:
     return y
 
 
-def _wide(array: np.ndarray) -> np.ndarray:
-    """In this computer's memory, in float64: eigenvalues are sensitive, and the matrices small."""
+def _float64_on_host(array: np.ndarray) -> np.ndarray:
+    """A copy on the host in float64: eigenvalues are sensitive to round-off, and the matrices are small."""
     return to_host(array).astype(np.float64)
 
 
-def _sign(product: np.ndarray) -> float:
-    """sum(eig) / sum(|eig|), real since complex ones come in pairs."""
+def _eigenvalue_score(product: np.ndarray) -> float:
+    """sum(eig) / sum(|eig|); it is real, since complex eigenvalues come in conjugate pairs."""
     if not np.isfinite(product).all():
         return math.nan
     eigenvalues = np.linalg.eigvals(product)  # (d_v,)

@@ -1,25 +1,26 @@
-"""Chapter 40. Lenses: what a residual stream says before the end
+"""Chapter 40. Lenses: read the residual stream before the end of the model
 
-In a pre-norm model everything is added to one stream, and only the end of it is read:
+In a pre-norm model every layer adds to one residual stream, and the logits read its last state:
 
     stream = embedding + sum over blocks and heads of o_h w_o[h] + sum over blocks of feed_forward + ...
     logits = norm(stream) U^T
 
-Two ways to read earlier. The **logit lens** hands a stream from further down to the last norm and the unembedding U, as
-if the blocks above had nothing to say. And the **direct effect** takes the last stream apart: all that a norm does to
-its input is linear once its denominator is known, so with mu and sigma of the whole stream
+There are two ways to read the stream earlier. The **logit lens** applies the last norm and the unembedding U to an
+earlier stream, as if no blocks followed. The **direct effect** splits the last stream into its parts. With a fixed
+denominator a norm is linear in its input except for beta, so with mu and sigma of the whole stream
 
     norm(stream) = gamma * (stream - mu) / sigma + beta
 
-each part p of the stream has a share in the logit of token v, and the shares add up to the logit, but for round-off:
+each part p of the stream has a share in the logit of token v, and the shares add up to the logit, except for round-off:
 
-    share of p = (gamma * (p - mean(p)) / sigma) . U_v            and once for all   beta . U_v
+    share of p = (gamma * (p - mean(p)) / sigma) . U_v            and once for all parts   beta . U_v
 
-It is exact as an account of what was added. It does not say what would be if p were missing: sigma would change too,
-and so would all that later layers make of p.
+This is an exact account of the terms of the sum. It does not show what happens without p: then sigma would change, and
+so would the later layers that read p.
 
-For the weights of attention there is an old shorthand, **rollout**: mix the heads of a block evenly, count the residual
-path as a look at oneself, and multiply block by block. It knows no values: `attention_rollout` says what that means.
+For the attention weights there is an old rule of thumb, **rollout**: take the mean of the heads of a block, count the
+residual path as weight on the token itself, and multiply the blocks. The rule does not use the values; see
+`attention_rollout`.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ from numpy_attention.models.head import Head
 
 
 def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
-    """The logits that a residual stream would give if it were the last.
+    """The logits that a residual stream would give at the end of the model.
 
     Formula: logits = norm(x) U^T
 
     Shapes: x (..., d_model) -> (..., V)
 
-    Raises: TypeError for another model, or what is no array of floats of its dtype; ValueError for another width, or a
-    model with edits.
+    Raises: TypeError if model is not a GPT, or x is not an array of the model's dtype; ValueError if x has another
+    width, or the model has edits.
 
     Source: nostalgebraist, Interpreting GPT: the Logit Lens (2020), LessWrong.
     """
     require_gpt("logit_lens", model)
     require_unedited("logit_lens", model.blocks)
-    both: dict[str, Any] = {"model.norm.gamma": model.norm.gamma, "x": x}
-    require_float("logit_lens", **both)
+    arrays: dict[str, Any] = {"model.norm.gamma": model.norm.gamma, "x": x}
+    require_float("logit_lens", **arrays)
     if x.ndim < 1 or x.shape[-1] != model.config.d_model:
         raise shape_error("logit_lens", "x", f"(..., {model.config.d_model}), a residual stream", x.shape)
     h, _ = model.norm.forward(x)
@@ -61,18 +62,18 @@ def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
 
 
 def unembedding(model: GPT) -> np.ndarray:
-    """The vectors that the last norm's result is multiplied with, one for each token.
+    """One vector for each token; its dot product with the last norm's result is the token's logit.
 
     Shapes: -> (V, d_model)
 
-    Raises: TypeError for another model.
+    Raises: TypeError if model is not a GPT.
     """
     require_gpt("unembedding", model)
     return Head(model.token_embedding, model.head).vectors()
 
 
 def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> dict[str, np.ndarray]:
-    """What each part of the last residual stream adds to a logit, through the last norm; the sum is the logit.
+    """The share of a logit that comes from each part of the last residual stream; the shares add up to the logit.
 
     Formula: share of p = (gamma * (p - mean(p)) / sigma) . direction, with sigma of the whole stream
 
@@ -82,9 +83,9 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
 
     Units: logits
 
-    Raises: TypeError for another model, or arrays of another dtype than its own; ValueError for one whose blocks are
-    post-norm, where there is no stream that is a sum, or that has edits, for activations that lack a place or are those
-    of another model, or a direction of another shape.
+    Raises: TypeError if model is not a GPT, or an array has another dtype than the model; ValueError if the model is
+    post-norm (then the stream is not a sum of parts) or has edits, if the activations lack a place or come from another
+    model, or if direction has another shape.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021), section on direct paths; Wang et
     al., Interpretability in the Wild (2023), section 3.1.
@@ -94,7 +95,7 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     norm = model.norm
     _, of_norm = norm.forward(stream)  # its r is 1 / sigma, (B, T, 1)
     read = np.broadcast_to(norm.gamma * direction, stream.shape)  # (B, T, d_model)
-    if isinstance(norm, LayerNorm):  # an rms norm leaves the mean where it is
+    if isinstance(norm, LayerNorm):  # an RMS norm does not subtract the mean
         read = read - read.mean(-1, keepdims=True)  # (p - mean(p)) . read = p . (read - mean(read))
     read = (read * of_norm.r).astype(stream.dtype, copy=False)
 
@@ -117,19 +118,19 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
 
 
 def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """How much of each token is said to be in each last vector, by a rule of thumb.
+    """A rule-of-thumb estimate of how much of each token is in each last vector.
 
     Formula: R = A_L ... A_2 A_1 with A = (mean over heads of weights + I) / 2
 
-    Shapes: weights as `model.attention_weights(ids)` gives them, {name: (B, H, T, T)} from the first block on ->
+    Shapes: weights as `model.attention_weights(ids)` returns them, {name: (B, H, T, T)} from the first block on ->
     (B, T, T), whose rows sum to 1
 
-    A warning: the rule knows neither values nor w_o nor feed-forward networks. It counts a head that looks and fetches
-    nothing like one that decides, and takes both paths of a residual for equally strong. It is a picture to begin with,
-    not a measurement; patching measures (Chapter 41).
+    A warning: the rule uses neither values nor w_o nor feed-forward networks. A head whose values are zero counts as
+    much as a head that decides the answer, and both terms of a residual sum count equally. The result is a first
+    picture, not a measurement; patching is a measurement (Chapter 41).
 
-    Raises: TypeError or ValueError for what is no dict of square weights of one shape and dtype, or for weights of an
-    encoder and a decoder, whose blocks do not stand on one another.
+    Raises: TypeError or ValueError if weights is not a dict of square weights of one shape and dtype, or holds weights
+    of an encoder and a decoder, which are two stacks of blocks.
 
     Source: Abnar, Zuidema, Quantifying Attention Flow in Transformers (2020), section 3.
 
@@ -138,16 +139,16 @@ def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
     [[[1.0, 0.0], [0.5, 0.5]]]
     """
     first = _check_weights(weights)
-    itself = np.asarray(np.eye(first.shape[-1], dtype=first.dtype), like=first)  # (T, T)
-    rollout = np.broadcast_to(itself, (len(first), *first.shape[2:]))
+    identity = np.asarray(np.eye(first.shape[-1], dtype=first.dtype), like=first)  # (T, T)
+    rollout = np.broadcast_to(identity, (len(first), *first.shape[2:]))
     for w in weights.values():
-        mixed = (w.mean(1) + itself) / 2
-        rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # a row that sees nothing keeps itself
+        mixed = (w.mean(1) + identity) / 2
+        rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # weight 1 on itself if all keys are hidden
     return rollout
 
 
 def _check_weights(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Those of the first block, once all of them fit each other."""
+    """Check that all weights fit each other; return those of the first block."""
     op = "attention_rollout"
     require_arrays(op, "weights", weights)
     by_name: dict[str, Any] = {f"weights[{name!r}]": w for name, w in weights.items()}
@@ -157,7 +158,7 @@ def _check_weights(weights: Mapping[str, np.ndarray]) -> np.ndarray:
         if w.ndim != 4 or not w.shape[1] or (len(w), *w.shape[2:]) != (len(first), first.shape[-1], first.shape[-1]):
             raise shape_error(op, "weights", "(B, H, T, T) in every block, with one B and T", f"{w.shape} at {name!r}")
         if str(name).endswith("cross_attention"):
-            raise value_error(op, "weights", "those of one stack of blocks", repr(name), "roll out the encoder alone")
+            raise value_error(op, "weights", "weights of one stack of blocks", repr(name), "pass only the encoder's")
     return first
 
 
@@ -166,22 +167,22 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
     require_gpt(op, model)
     require_unedited(op, model.blocks)
     if not model.config.pre_norm:
-        fix = "in post-norm a norm stands on the stream after every sublayer"
-        raise value_error(op, "model", "of pre-norm blocks", "one of post-norm blocks", fix)
+        fix = "the residual stream of a post-norm model is not a sum of parts"
+        raise value_error(op, "model", "a pre-norm model", "a post-norm model", fix)
     require_arrays(op, "at", at)
     parts = [f"blocks.{i}{part}" for i in range(len(model.blocks)) for part in ("", ".attention", ".feed_forward")]
     d_model, H = model.config.d_model, model.config.num_heads
     for name in ["norm", *parts]:
         if name not in at:
-            raise value_error(op, "at", f"what flowed at every place, {name} too", f"{len(at)} places",
-                              "cache.at of forward_with has them")
+            raise value_error(op, "at", f"the activations of every place, with {name}", f"{len(at)} places",
+                              "use cache.at of forward_with")
     if at["norm"].ndim != 3:
         raise shape_error(op, "at['norm']", f"(B, T, {d_model})", at["norm"].shape)
     B, T, _ = at["norm"].shape
     for name in ["norm", *parts]:
         shape = (B, H, T, d_model // H) if name.endswith("attention") else (B, T, d_model)
         if at[name].shape != shape:
-            raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it of another run or model?")
+            raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it from another run or model?")
     used: dict[str, Any] = {f"at[{name!r}]": at[name] for name in ["norm", *parts]}
     require_float(op, **{"model.norm.gamma": model.norm.gamma, **used, "direction": direction})
     shape = at["norm"].shape

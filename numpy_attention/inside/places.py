@@ -1,10 +1,9 @@
-"""Chapter 38, continued. Places: a layer that lets through what flows, and may change it
+"""Chapter 38, continued. Places: a layer that records an array, and may edit it
 
-A place stands before a block or a norm, behind a feed-forward network, or between the two halves of an attention
+A place is before a block or a norm, after a feed-forward network, or between the two halves of an attention
 (Chapter 17), its heads and w_o.
 
-A layer with a place returns the cache, the parameters and the names of the layer alone, so that a block calls it as it
-would call that.
+A layer with a place has the cache, the parameters and the names of the original layer, so a block can call either.
 """
 
 from __future__ import annotations
@@ -22,45 +21,45 @@ from numpy_attention.layers.layer import Layer
 from numpy_attention.layers.multi_head_attention import MultiHeadAttentionCache
 
 Activations = dict[str, np.ndarray]
-FEW = 8  # places that an error names
+MAX_NAMES = 8  # places in an error message
 
 
-def no_place(op: str, argument: str, name: object, places: Collection[str]) -> ValueError:
-    """The error for a name that no place of a model has, with some that there are and the nearest."""
-    few = [*places] if len(places) <= FEW else [*[*places][: FEW // 2], "...", [*places][-1]]
+def unknown_place(op: str, argument: str, name: object, places: Collection[str]) -> ValueError:
+    """The error for a name that is not a place of the model; it shows some places, and the most similar one."""
+    few = [*places] if len(places) <= MAX_NAMES else [*[*places][: MAX_NAMES // 2], "...", [*places][-1]]
     near = difflib.get_close_matches(str(name)[:80], places, 1)
     fix = f"did you mean {near[0]!r}?" if near else ""
-    return value_error(op, argument, f"by the names {', '.join(few)}", shown(name), fix)
+    return value_error(op, argument, f"named after places of the model: {', '.join(few)}", shown(name), fix)
 
 
 class Place:
-    """Where an edit acts, and what passes is noted."""
+    """A point in the model where an array is edited, and where the array and its gradient are recorded."""
 
     def __init__(self, name: str, change: Edit, at: Activations, gradients: Activations) -> None:
         self.name, self.change, self.at, self.gradients = name, change, at, gradients
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         try:
-            y, _ = edit(x, *(beside(array, x) for array in self.change))
+            y, _ = edit(x, *(to_device_of(x, array) for array in self.change))
         except (TypeError, ValueError) as error:
-            said = str(error).removeprefix("edit: ")
-            raise type(error)(f"forward_with: edits[{self.name!r}].{said}") from None
+            message = str(error).removeprefix("edit: ")
+            raise type(error)(f"forward_with: edits[{self.name!r}].{message}") from None
         self.at[self.name] = y.copy()  # a residual path adds to y in place
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         self.gradients[self.name] = dy
-        dx, _ = edit_backward(dy, EditCache(beside(self.change.keep, dy), None, dy.shape, dy.dtype))
+        dx, _ = edit_backward(dy, EditCache(to_device_of(dy, self.change.keep), None, dy.shape, dy.dtype))
         return dx
 
 
-def beside(array: Any, other: np.ndarray) -> Any:
-    """The array where the other one is: what is made on the host, as masks are, goes where the model is."""
-    return array if on_host(other) or not on_host(array) else np.asarray(array, like=other)
+def to_device_of(x: np.ndarray, array: Any) -> Any:
+    """Copy an array on the host, such as a mask, to the device of x."""
+    return array if on_host(x) or not on_host(array) else np.asarray(array, like=x)
 
 
 class Watched(Layer):
-    """A layer with a place before or behind it; its cache, its parameters and their names are those of the layer."""
+    """A layer with a place before, inside or after it; it has the cache and the parameter names of the layer."""
 
     def __init__(self, layer: Any, place: Place) -> None:
         self.layer, self.place = layer, place
@@ -70,10 +69,10 @@ class Watched(Layer):
 
 
 def require_unedited(op: str, blocks: Iterable[Any]) -> None:
-    """Refuse a model that has places already: its blocks and norms lie behind them."""
+    """Refuse a model that already has places: they wrap its blocks and norms."""
     if any(isinstance(block, Watched) for block in blocks):
-        fix = "give the model itself, and all edits in one dict"
-        raise value_error(op, "model", "one without edits", "one with", fix)
+        fix = "pass the original model, and all edits in one dict"
+        raise value_error(op, "model", "a model without edits", "an edited model", fix)
 
 
 class WatchedInput(Watched):
@@ -88,7 +87,7 @@ class WatchedInput(Watched):
 
 
 class WatchedOutput(Watched):
-    """A feed-forward network, with a place behind it."""
+    """A feed-forward network, with a place after it."""
 
     def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
         y, cache = self.layer.forward(x, **options)

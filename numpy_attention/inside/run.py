@@ -1,20 +1,21 @@
-"""Chapter 38, continued. A model with edits: an intervention is a function between two lines
+"""Chapter 38, continued. A model with edits: run a model with an intervention
 
-The layers of a model are attributes, and a layer is whatever has a forward and a backward. So an edit needs no hooks:
-a copy of the model gets, at each place where something can be looked at, a layer that lets it through, and may change
-it (Chapter 38). The arrays are those of the model itself; the model stays as it is.
+The layers of a model are attributes, and every object with a forward and a backward can be a layer. So an edit needs no
+hooks: a copy of the model gets an extra layer at each place, which records the array there and may edit it
+(Chapter 38). The copy shares the parameters of the model; the model does not change.
 
-    place                   what flows there                                             shape
+    place                   array at the place                                           shape
     blocks.i                the residual stream that enters block i                      (B, T, d_model)
-    blocks.i.attention      the answers of its heads, before w_o puts them together      (B, H, T, d_v)
+    blocks.i.attention      the answers of its heads, before w_o combines them           (B, H, T, d_v)
     blocks.i.feed_forward   what its feed-forward network adds to the stream             (B, T, d_model)
     norm                    the residual stream that enters the last norm                (B, T, d_model)
 
-An encoder-decoder has them twice, `encoder.blocks.0` and `decoder.blocks.0`, and `decoder.blocks.0.cross_attention`.
+An encoder-decoder has two sets of places, `encoder.blocks.0`, ... and `decoder.blocks.0`, ..., and also
+`decoder.blocks.0.cross_attention`.
 
-Whatever passes a place is noted on the way up, and its gradient on the way down: with y for the model's result,
-`cache.at[place]` is x, and `d_at[place]` is the slope of sum(dy * y) for it. If another x were patched into this run,
-sum(d_at * (x_other - x)) says to first order what that would change (Chapter 41).
+The forward records the array x at each place, and the backward its gradient: with y for the model's result,
+`cache.at[place]` is x, and `d_at[place]` is the gradient of sum(dy * y) with respect to x. If another x is patched into
+this run, sum(d_at * (x_other - x)) is the first-order estimate of the change (Chapter 41).
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from numpy_attention.inside.places import (
     WatchedHeads,
     WatchedInput,
     WatchedOutput,
-    beside,
-    no_place,
     require_unedited,
+    to_device_of,
+    unknown_place,
 )
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.model import Model
@@ -51,12 +52,12 @@ from numpy_attention.models.stack import Stack
 
 
 class RunCache(NamedTuple):
-    """What backward needs of a run; `at` holds what passed each place, after its edit."""
+    """What backward needs of a run; `at` holds the array at each place, after its edit."""
 
     at: Activations
     model: Any  # with the edits
     forward: Any  # the cache of its forward
-    gradients: Activations  # filled while the backward runs, and empty again after it
+    gradients: Activations  # filled during the backward, and emptied after it
     shape: tuple[int, ...] = ()  # of y
     dtype: np.dtype | None = None
 
@@ -64,19 +65,19 @@ class RunCache(NamedTuple):
 def forward_with(
     model: Any, edits: Mapping[str, Edit], *inputs: np.ndarray, **options: Any
 ) -> tuple[np.ndarray, RunCache]:
-    """`model.forward(*inputs, **options)` with edits, by the names of places; none of them only looks on.
+    """Run `model.forward(*inputs, **options)` with edits, a dict from place names to `Edit`; {} only records.
 
-    Shapes: as the model's own forward
+    Shapes: as `model.forward`
 
-    Raises: ValueError for a name that is no place of this model, an edit that does not fit what flows there, or a model
-    that has edits already; TypeError for what is no model, no Edit, or an edit of another dtype.
+    Raises: ValueError if a name is not a place of this model, an edit does not fit the array at its place, or the model
+    already has edits; TypeError if model is not a model, a value of edits is not an Edit, or an edit has another dtype.
 
     Source: Vig et al., Investigating Gender Bias in Language Models Using Causal Mediation Analysis (2020), section 3.
 
     >>> from numpy_attention import GPT, GPTConfig
     >>> model = GPT(GPTConfig(5, 4, d_model=4, num_heads=2, num_layers=1), np.random.default_rng(0))
-    >>> silent = replacing(one_head(1, 2))
-    >>> logits, cache = forward_with(model, {"blocks.0.attention": silent}, np.array([[3, 1, 4]]))
+    >>> to_zero = replacing(one_head(1, 2))
+    >>> logits, cache = forward_with(model, {"blocks.0.attention": to_zero}, np.array([[3, 1, 4]]))
     >>> cache.at["blocks.0.attention"].shape, float(np.abs(cache.at["blocks.0.attention"][:, 1]).max())
     ((1, 2, 3, 2), 0.0)
     """
@@ -87,31 +88,31 @@ def forward_with(
 
 
 def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Parameters]:
-    """Gradients of `forward_with`: of what stood at each place, and of every parameter, both by name.
+    """Gradients of `forward_with`: those of the array at each place, and those of every parameter, both by name.
 
     Shapes: dy as y -> d_at as `cache.at`, grads as `model.parameters()`
     """
     require_cotangent("backward_with", "dy", dy, cache.shape, cache.dtype)
     grads = dict(cache.model.gradients_from_logits(cache.forward, dy))
-    d_at = {name: cache.gradients.pop(name) for name in cache.at}  # so the cache is again as it was
+    d_at = {name: cache.gradients.pop(name) for name in cache.at}  # this also restores the cache
     return d_at, {name: grads[name] for name in cache.model.parameters()}
 
 
 def with_edits(model: Any, edits: Mapping[str, Edit]) -> Any:
-    """The model with edits, on the arrays of the model itself: its `loss`, `generate` and so on run with them.
+    """A copy of the model with edits, for `loss`, `generate` and so on; it shares the parameters of the model.
 
-    Raises: ValueError for a name that is no place of this model, or a model that has edits already; TypeError for what
-    is no model, or no Edit.
+    Raises: ValueError if a name is not a place of this model, or the model already has edits; TypeError if model is not
+    a model, or a value of edits is not an Edit.
     """
     return _with_places(model, edits, RunCache({}, None, None, {}))
 
 
 def one_head(head: int, num_heads: int) -> np.ndarray:
-    """A mask that is True at one head alone, as `keep` and `where` take it.
+    """A mask that is True only at one head, for `keep` and `where`.
 
     Shapes: -> (num_heads, 1, 1)
 
-    Raises: TypeError or ValueError for a head that is not from 0 to num_heads - 1.
+    Raises: TypeError or ValueError if head is not an integer from 0 to num_heads - 1.
 
     >>> one_head(1, 3).ravel().tolist()
     [False, True, False]
@@ -124,12 +125,12 @@ def one_head(head: int, num_heads: int) -> np.ndarray:
 
 
 def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
-    """The edit that puts a value in the place of what is there, wherever `where` is True; without a value, zeros.
+    """The edit that replaces x by a value where `where` is True; without a value, by zeros.
 
-    Shapes: where and value broadcastable to what flows at the place, and with each other
+    Shapes: where and value broadcastable to the array at the place, and with each other
 
-    Raises: TypeError when where is not an array of bool, or value not one of floats; ValueError for shapes that do not
-    fit.
+    Raises: TypeError if where is not an array of bool, or value is not an array of floats; ValueError if the two shapes
+    do not fit each other.
     """
     require_bools("replacing", "where", where, "an array of bool", kind="an array of bool")
     if value is None:
@@ -137,13 +138,13 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     require_float("replacing", value=value)
     if not all(a == b or 1 in (a, b) for a, b in zip(value.shape[::-1], where.shape[::-1], strict=False)):
         raise shape_error("replacing", "value", f"broadcastable with where {where.shape}", value.shape)
-    value = beside(value, where)
-    where = beside(where, value)
+    value = to_device_of(where, value)
+    where = to_device_of(value, where)
     return Edit(~where, np.where(where, value, 0.0))
 
 
 def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
-    """A copy of the model with a place at every name, each with its edit."""
+    """A copy of the model with all places; those named in edits get their edit."""
     _check_edits(model, edits)
     places: list[str] = []
 
@@ -160,12 +161,12 @@ def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
         _watch(model, "", place)
     for name in edits:
         if name not in places:
-            raise no_place("forward_with", "edits", name, places)
+            raise unknown_place("forward_with", "edits", name, places)
     return model
 
 
 def _watch(stack: Any, prefix: str, place: Any) -> None:
-    """Put places into a stack of blocks, which is a copy."""
+    """Add places to a copied stack of blocks."""
     require_unedited("forward_with", stack.blocks)
     blocks = []
     for i, block in enumerate(map(copy.copy, stack.blocks)):
@@ -185,7 +186,7 @@ def _check_edits(model: Any, edits: Any) -> None:
     if not isinstance(model, Model):
         raise dtype_error("forward_with", "model", "a model: GPT, TextEncoder, ...", type(model).__name__)
     if not isinstance(edits, Mapping):
-        raise dtype_error("forward_with", "edits", "a dict of Edits by the names of places", type(edits).__name__)
+        raise dtype_error("forward_with", "edits", "a dict from names of places to Edits", type(edits).__name__)
     for name, change in edits.items():
         if not isinstance(change, Edit):
             fix = "replacing(where, value) makes one"

@@ -44,13 +44,13 @@ def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
     """
     from matplotlib import rc_context
 
-    from numpy_attention.files import whole_or_not_at_all  # imported here to keep `import numpy_attention` fast
+    from numpy_attention.files import atomic_write  # imported here to keep `import numpy_attention` fast
 
     if not hasattr(figure, "savefig"):
         raise dtype_error("save", "figure", "a Figure, such as the result of attention_map", type(figure).__name__)
     path = Path(path)
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
-    with rc_context({"svg.hashsalt": "numpy_attention"}), whole_or_not_at_all(path) as temporary:
+    with rc_context({"svg.hashsalt": "numpy_attention"}), atomic_write(path) as temporary:
         _lay_out(figure)
         figure.savefig(temporary, dpi=dpi, metadata={dated: None} if dated else None)
     return path

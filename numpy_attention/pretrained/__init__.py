@@ -1,1 +1,1 @@
-"""Part V. Real weights: models of other programs, read into the layers of this book."""
+"""Part V. Real weights: models from other programs, loaded into the layers of this book."""

@@ -1,15 +1,15 @@
 r"""Chapter 35, continued. A conversation as ids
 
-A chat model has been trained on conversations written in one way, with special tokens around each turn. Two ways are
-known here, by the tokens that the file's own template names:
+A chat model was trained on conversations in a fixed format, with special tokens around each turn. This book knows two
+formats. It recognizes them by the tokens in the chat template of the file:
 
     ChatML     <|im_start|>user\nHello<|im_end|>\n
                <|im_start|>assistant\n
     Llama 3    <|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>
                <|start_header_id|>assistant<|end_header_id|>\n\n
 
-The template itself is a program in a language of its own and comes from a stranger: it is read for these names and for
-the system message it begins with, and never run.
+The template is a small program (in the language Jinja), and its author is unknown. So it is never run: this chapter
+only searches it for these tokens and for the system message at its beginning.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.tokenizer import Tokenizer
 
-# the message that a template writes out where none is given: in quotes, after \n as two letters or as one
+# the default system message of a template: in quotes, after \n written as two letters or as one line break
 SYSTEM = re.compile(r"""(['"])<\|im_start\|>system(?:\\n|\n)((?:(?!\1|<\|).)*)<\|im_end\|>""", re.DOTALL)
 
 
 class Chat:
-    """A conversation: what has been said, as ids for the model.
+    """The format of a conversation: turns become ids for the model.
 
-    Raises: InputError where the tokenizer's template is of neither kind, or names a token that it has not.
+    Raises: InputError if the template has neither format, or uses a token that the tokenizer does not have.
     """
 
     def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
@@ -39,10 +39,10 @@ class Chat:
         elif "<|start_header_id|>" in template:
             self.begin, self.middle, self.end, self.last = "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", ""
         else:
-            raise InputError("the file tells of no conversation that is known here, ChatML or Llama 3; use sample")
+            raise InputError("the file has no chat template in a known format, ChatML or Llama 3; use sample")
         self.end_id = tokenizer.id_of(self.end)
         self.stop = frozenset({self.end_id, *tokenizer.stop})
-        if system is None:  # as the model was trained
+        if system is None:  # use the message that the model was trained with
             found = SYSTEM.search(template)
             system = found[2].replace("\\n", "\n") if found else ""
         self.opening = self.turn("system", system) if system else np.zeros(0, np.int64)
@@ -52,13 +52,13 @@ class Chat:
         return np.concatenate([self.opened(role, text), self.closed()])
 
     def opened(self, role: str, text: str = "") -> np.ndarray:
-        """The ids with which a turn begins, up to its text; encoded in one, for a chunk may cross the border."""
+        """The beginning of a turn as ids. Role and text are encoded together: a chunk may hold parts of both."""
         encode, id_of = self.tokenizer.encode, self.tokenizer.id_of
         if self.middle:
-            text = "\n\n" + text.strip()  # so its template does
+            text = "\n\n" + text.strip()  # the template strips the text too
             return np.array([id_of(self.begin), *encode(role), id_of(self.middle), *encode(text)], dtype=np.int64)
         return np.array([id_of(self.begin), *encode(f"{role}\n{text}")], dtype=np.int64)
 
     def closed(self) -> np.ndarray:
-        """The ids with which a turn ends."""
+        """The end of a turn as ids."""
         return np.array([self.end_id, *self.tokenizer.encode(self.last)], dtype=np.int64)

@@ -1,14 +1,14 @@
-"""Chapter 35, continued. A conversation that goes on, each turn run once
+"""Chapter 35, continued. A long conversation in which the model runs each turn only once
 
-    ids       system | user  assistant | user  assistant | user ...
-    stored    keys and values of these . . . . . . . . . | these are run
+    ids        system | user  assistant | user  assistant | user ...
+    KV cache   keys and values of these tokens . . . . .  | the model runs these tokens now
 
-What has been said stays as ids, never as text that would be encoded anew, so the stored keys and values
-(`KeyValueCache`) go on fitting it, and a turn costs its own tokens alone.
+The conversation is kept as ids. It is never turned into text and encoded again, so the ids always fit the KV cache
+(`KeyValueCache`), and a turn costs only its own tokens.
 
-An answer may be broken off anywhere, even in the midst of a forward, when some blocks have stored a token and others
-not. So it is noted how many tokens all blocks have stored, and what lies behind them is forgotten when the next turn
-begins. The turn that was broken off is closed then as if its speaker had come to the end.
+The user can interrupt an answer at any moment, even in the middle of a forward, when some blocks have stored a token
+and others have not. So the conversation counts the tokens that all blocks have stored. When the next turn begins, the
+tokens after these are removed from the KV cache, and the interrupted turn gets its end token.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models.generate import LanguageModel, stream
 from numpy_attention.pretrained.chat import Chat
 
-LONGEST = 8192  # tokens: the room for keys and values is taken at once, and some models could read very many
+LONGEST = 8192  # tokens: the KV cache is allocated in full at the start, and some models allow very long contexts
 
 
 class Conversation:
-    """A model, and what it and its user have said to each other; `sampling` goes to `stream`."""
+    """A model and its conversation with a user; the options in `sampling` are passed on to `stream`."""
 
     def __init__(self, model: LanguageModel, chat: Chat, **sampling: Any) -> None:
         self.model, self.chat, self.sampling = model, chat, sampling
         self.context = min(model.config.context_length, LONGEST)
         self.ids: list[int] = [*chat.tokenizer.encode_with_special("").tolist(), *chat.opening.tolist()]
-        self.closing: list[int] = []  # what ends the turn before the next one
+        self.closing: list[int] = []  # ids that end the previous turn
         self.past = [KeyValueCache(self.context) for _ in model.blocks]
-        self.stored = 0  # the first so many of the ids are stored, in every block
+        self.stored = 0  # this number of ids, from the first on, is in the KV cache of every block
 
     @property
-    def room(self) -> int:
-        """How many more tokens the context holds."""
+    def tokens_left(self) -> int:
+        """The number of tokens that still fit into the context."""
         return self.context - len(self.ids)
 
     def answer(self, text: str, num_tokens: int) -> Iterator[int]:
-        """Say something, and hear the answer token by token: up to num_tokens, or what the context holds.
+        """Add the user's text, and yield the answer token by token: at most `num_tokens`, or until the context is full.
 
-        Raises: InputError for a text that the context does not hold; nothing has been said then.
+        Raises: InputError for a text that does not fit into the context. Then the conversation is unchanged.
         """
         chat = self.chat
         new = [*self.closing, *chat.turn("user", text).tolist(), *chat.opened("assistant").tolist()]
-        if len(new) >= self.room:
-            said = f"{len(self.ids):,} tokens and these {len(new):,} are too many for a context of {self.context:,}"
-            raise InputError(f"{said}, which must hold an answer too; /reset forgets what was said")
+        if len(new) >= self.tokens_left:
+            sizes = f"{len(self.ids):,} tokens and {len(new):,} new ones are too many for a context of {self.context:,}"
+            raise InputError(f"{sizes}, which must also hold an answer; /reset starts a new conversation")
         self.ids += new
         self.closing = chat.closed().tolist()
         for one in self.past:
             one.length = self.stored
-        prompt, limit = np.array(self.ids, dtype=np.int64), min(num_tokens, self.room)
+        prompt, limit = np.array(self.ids, dtype=np.int64), min(num_tokens, self.tokens_left)
         for i in stream(self.model, prompt, limit, stop=chat.stop, past=self.past, **self.sampling):
-            self.stored = len(self.ids)  # the newest token is run when another one is asked for
+            self.stored = len(self.ids)  # all but the newest token, which the model runs in the next step
             if i in chat.stop:
                 return
             self.ids.append(i)

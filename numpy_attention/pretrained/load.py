@@ -3,8 +3,9 @@
     path --> settings --> GPTConfig --> GPT of zeros --> filled, tensor by tensor (Chapter 34)
          --> tokenizer (Chapter 35)
 
-Nothing else happens: the model is the one of Chapter 23. What a file asks for that this book has not built, or a tensor
-too many, too few or of another shape, is one error that lists what there is room for and counts the rest.
+Nothing else happens: the model is the GPT of Chapter 23. If a file needs something that this book has not built, or has
+an extra tensor, a missing tensor or a tensor of a wrong shape, all this becomes one error. The error lists as many
+problems as fit into one line and counts the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder,
 
 
 class Kind(NamedTuple):
-    """A kind of model in a file: which class of this book it is, by which names, and of which sizes."""
+    """A kind of model in a file: the matching class of this book, the table of names, and a function for the sizes."""
 
     model: type[Model]
     names: Mapping[str, tuple[str, str]]
@@ -51,7 +52,7 @@ FOLDERS = {
 
 
 class Pretrained(NamedTuple):
-    """A model with the vocabulary that it was trained with."""
+    """A model and the tokenizer that it was trained with."""
 
     model: Model
     tokenizer: Tokenizer
@@ -60,18 +61,18 @@ class Pretrained(NamedTuple):
 def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretrained:
     """The model and the tokenizer in a `.gguf` file, or in a folder in Hugging Face's layout.
 
-    Raises: InputError, in one line, for a file that is damaged, or holds what is not built here; TypeError for a dtype
-    that is none of floats.
+    Raises: InputError, in one line, for a damaged file or a model that is not built here; TypeError for a dtype that is
+    not a float dtype.
     """
     if np.dtype(dtype).kind != "f":
-        raise dtype_error("load_pretrained", "dtype", "one of floats", np.dtype(dtype), "leave it out: float32")
+        raise dtype_error("load_pretrained", "dtype", "a float dtype", np.dtype(dtype), "the default is float32")
     path = Path(path)
     gguf = not path.is_dir()
     values, arrays = read_gguf(path) if gguf else read_folder(path)
     name = values.get("general.architecture" if gguf else "model_type")
     known = GGUF if gguf else FOLDERS
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"{path} holds a model of the kind {shown(name)}; known are {', '.join(known)}")
+        raise InputError(f"{path} holds a model of the kind {shown(name)}; known kinds are {', '.join(known)}")
     kind, settings = known[name], Settings(str(path), values)
     config = kind.config(settings, arrays.keys())
     tokenizer = None
@@ -79,9 +80,9 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
     except InputError as error:
         settings.wrong.append(str(error))
-    # in a GGUF file the list of tokens tells both
+    # in a GGUF file the number of tokens is both the size of the vocabulary and the number of ids
     ids = [] if gguf or tokenizer is None else tokenizer.tokenizer.get_vocab().values()
-    _check_claim(config, arrays, ids, settings)
+    _check_sizes(config, arrays, ids, settings)
     model = kind.model(config, None, dtype)
     found, wrong = matched(model, kind.names, arrays, gguf)
     settings.wrong += wrong
@@ -92,10 +93,12 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     return Pretrained(model, tokenizer)
 
 
-def _check_claim(config: Any, arrays: Arrays, ids: Collection[int], settings: Settings) -> None:
-    """Before a model is built: if a tensor is missing, its name is told later; if half of all are, it is not built."""
+def _check_sizes(config: Any, arrays: Arrays, ids: Collection[int], settings: Settings) -> None:
+    """Check the sizes before the model is built: a model more than twice as large as the file is never built. `matched`
+    reports single missing tensors later."""
     if max(ids, default=0) >= config.vocab_size and not settings.guessed:
-        settings.wrong.append(f"its tokenizer has ids up to {max(ids)}, its settings allow {config.vocab_size} tokens")
+        vocab_size = config.vocab_size
+        settings.wrong.append(f"its tokenizer has ids up to {max(ids)}, but its settings allow {vocab_size} tokens")
     held = sum(math.prod(stored.shape) for stored in arrays.values())
     rows = config.vocab_size + getattr(config, "num_types", 0)
     rows += config.context_length if config.positions == "learned" else 0

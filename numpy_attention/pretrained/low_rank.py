@@ -1,26 +1,26 @@
-"""Chapter 37. Low rank: fine-tuning with few numbers
+"""Chapter 37. Low rank: fine-tuning with few parameters
 
-A pretrained matrix is nearly right for a new task already. What the task changes in it has few directions, so the
-change is learned as a product of two thin matrices, and the matrix itself stays as it is:
+A pretrained matrix is already nearly right for a new task. The task changes it along only a few directions. So the
+change is learned as a product of two thin matrices, a and b, and the matrix w itself stays fixed:
 
     x ----------> @ w (d_in, d_out), frozen ---------> + --> y          y = x w + scale (x a) b
     |                                                  ^
     +--> @ a (d_in, r) --> z --> @ b (r, d_out) --> * scale             scale = alpha / r
 
-With r = 8 a matrix of 576 x 1,536, which has 884,736 numbers, learns 8 (576 + 1,536) = 16,896. This layer stands in a
-block where the matrix stood (Chapter 14, `project`), and nothing else of the block changes. The backward is that of
-Chapter 1 three times. Where the forward forks, the gradients of x add:
+A matrix of 576 x 1,536 has 884,736 parameters. With r = 8 only 8 (576 + 1,536) = 16,896 parameters are learned. This
+layer replaces the matrix in a block (Chapter 14, `project`); nothing else in the block changes. The backward uses the
+backward of Chapter 1 three times. x is used twice in the forward, so its two gradients add:
 
     db = scale z^T dy      dz = scale dy b^T      da = x^T dz      dx = dy w^T + dz a^T
 
-The large product that is missing is dw = x^T dy: nobody asks for it. It is one of three of that size, with y = x w and
-dy w^T, so a third of a step is saved; and an optimizer has moments for a and b only.
+One large product is missing: dw = x^T dy. It is not needed, because w is frozen. A full step has three products of this
+size: y = x w, dy w^T and dw. So a third of the step is saved. The optimizer keeps moments for a and b only.
 
-b starts at zero, so the first step starts from the pretrained model, to the last bit. a starts at random: were it zero
-too, then z = 0 and dz = 0, and neither side would ever get a gradient. If alpha is kept, scale keeps the change of the
-same size when r is changed.
+b starts at zero, so the first step starts from exactly the pretrained model. a starts at random: if a were zero too,
+then z = 0 and dz = 0, and neither a nor b would ever get a gradient. With a fixed alpha, the factor scale keeps the
+change at about the same size when r changes.
 
-When all is learned the change can be added to the matrix, w + scale a b, and the model is as fast as before.
+After training, the change can be added to the matrix, w + scale a b. Then the model is as fast as before.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from numpy_attention.ops.sums import as_rows
 
 
 class LowRankCache(NamedTuple):
-    """What backward needs: x and a, z and b."""
+    """The arrays that backward needs: x and a, z and b."""
 
     linear_a: LinearCache
     linear_b: LinearCache
 
 
 class LowRank(Layer):
-    """y = x w + (alpha / r) (x a) b with w frozen: in the place of a matrix w, a layer that changes it by rank r.
+    """y = x w + (alpha / r) (x a) b with w frozen: a layer that replaces a matrix w and adds a change of rank r.
 
-    `alpha` is 2 r unless it is given. a is drawn with standard deviation 1 / sqrt(d_in), b is zero. Without an rng a
-    is zero as well, to be loaded.
+    The default of `alpha` is 2 r. a is drawn with standard deviation 1 / sqrt(d_in), b is zero. Without an rng a is
+    zero too, for values that are loaded later.
 
     Shapes: x (..., d_in) -> y (..., d_out).
 
-    Raises: ValueError for a rank that is no integer from 1 on, or an alpha that is not above 0 and finite; TypeError
-    for a w that is no array of floats.
+    Raises: ValueError for a rank that is not an integer >= 1, or an alpha that is not positive and finite; TypeError
+    for a w that is not an array of floats.
 
     Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (2021), section 4.1.
     """
@@ -91,7 +91,7 @@ class LowRank(Layer):
     def backward(self, dy: np.ndarray, cache: LowRankCache) -> tuple[np.ndarray, Parameters]:
         # y = x @ w + scale * (z @ b)
         dz, db, _ = linear_backward(dy, cache.linear_b)
-        dz *= self.scale  # (..., r), here and not in dy: the thin arrays are less work
+        dz *= self.scale  # (..., r); scaling the thin arrays is less work than scaling dy
         db *= self.scale  # (r, d_out)
         # z = x @ a
         dx, da, _ = linear_backward(dz, cache.linear_a)  # (..., d_in), (d_in, r)
@@ -100,22 +100,22 @@ class LowRank(Layer):
         return dx, {"a": da, "b": db}
 
     def merged(self) -> np.ndarray:
-        """The matrix that does the same: w + scale a b, (d_in, d_out)."""
+        """One matrix that computes the same: w + scale a b, (d_in, d_out)."""
         return self.w + self.scale * (self.a @ self.b)
 
 
 def add_low_rank(
     model: GPT | TextEncoder, rank: int, alpha: float | None = None, rng: np.random.Generator | None = None
 ) -> None:
-    """Freeze a model, and let every matrix of its blocks learn a change of low rank: those are its parameters now.
+    """Freeze a model, and give every matrix of its blocks a low-rank change. Then only these changes are parameters.
 
-    Without an rng a is zero and learns nothing: for parameters that are loaded afterwards.
+    Without an rng a is zero and learns nothing. Use this for parameters that are loaded afterwards.
 
-    Raises: TypeError or ValueError for a rank that is no integer from 1 to d_model, an alpha that is not above 0 and
-    finite, or a model that has such changes already.
+    Raises: TypeError or ValueError for a rank that is not an integer from 1 to d_model, an alpha that is not positive
+    and finite, or a model that already has low-rank changes.
     """
     if low_rank_of(model) is not None:
-        raise ValueError("add_low_rank: the model has changes of low rank already; merge_low_rank adds them to it")
+        raise ValueError("add_low_rank: the model already has low-rank changes; call merge_low_rank first")
     require_number("add_low_rank", "rank", rank, at_least=1, at_most=model.config.d_model, whole=True)
     changes = [(layer, name, LowRank(w, rank, alpha, rng)) for _, layer, name, w in matrices(model)]
     model.freeze()
@@ -124,7 +124,7 @@ def add_low_rank(
 
 
 def merge_low_rank(model: GPT | TextEncoder) -> None:
-    """Add what was learned to the matrices: the model computes the same as before, and everything in it can learn."""
+    """Add the learned changes to the matrices. The model computes the same as before, and all parameters can learn."""
     for _, layer, name, w in list(matrices(model)):
         if isinstance(w, LowRank):
             setattr(layer, name, w.merged())
@@ -132,13 +132,13 @@ def merge_low_rank(model: GPT | TextEncoder) -> None:
 
 
 def low_rank_of(model: GPT | TextEncoder) -> tuple[int, float] | None:
-    """Rank and alpha of a model's changes, None if it has none."""
+    """Rank and alpha of a model's changes; None for a model without changes."""
     return next(((w.rank, w.alpha) for *_, w in matrices(model) if isinstance(w, LowRank)), None)
 
 
 def matrices(model: GPT | TextEncoder) -> Iterator[tuple[str, Layer, str, Any]]:
-    """Every matrix of the blocks, or the layer in its place: its dotted name, the layer that owns it, its name there,
-    and itself."""
+    """Every matrix of the blocks, or the LowRank layer that replaces it, as a tuple: its dotted name, the layer that
+    owns it, its name in that layer, and the matrix itself."""
     for i, block in enumerate(model.blocks):
         for part, layer in vars(block).items():
             if isinstance(layer, (MultiHeadAttention, FeedForward)):

@@ -1,20 +1,20 @@
-"""Chapter 34. Names: what a tensor of another program is called in this book
+"""Chapter 34. Names: the parameters of this book and their names in other programs
 
-Every transformer has the same parts, and every program has its own names for them. A table says which is which:
+Every transformer has the same parts, but every program uses its own names for them. A table translates the names:
 
     ours                          GGUF                       Hugging Face
     blocks.0.attention.w_q        blk.0.attn_q.weight        model.layers.0.self_attn.q_proj.weight
     blocks.0.attention.b_q        blk.0.attn_q.bias          model.layers.0.self_attn.q_proj.bias
 
-Three things differ besides the name. Most programs write a linear map as W x, we write x w (Chapter 1): their matrices
-are ours transposed. GPT-2 keeps query, key and value in one matrix, which is cut in three. And GGUF stores the rows of
-w_q and w_k for interleaved rotary pairs, where this book turns halves (Chapter 8). Within each head the rows are put in
-the other order, first those of the first coordinates of all pairs, then those of the second:
+The names are not the only difference; there are three more. Most programs write a linear map as W x, but this book
+writes x w (Chapter 1), so their matrices are transposed. GPT-2 keeps query, key and value in one matrix; it is split
+into three. GGUF stores the rows of w_q and w_k for interleaved rotary pairs, but this book pairs the two halves
+(Chapter 8). So the rows of each head are reordered: first the first coordinates of all pairs, then the second ones.
 
-    interleaved   0  1  2  3  4  5        pairs (0, 1) (2, 3) (4, 5)
-    half          0  2  4  1  3  5        pairs (0, 3) (1, 4) (2, 5) of what stands there now
+    interleaved   0  1  2  3  4  5        pairs at positions (0, 1) (2, 3) (4, 5)
+    half          0  2  4  1  3  5        pairs at positions (0, 3) (1, 4) (2, 5)
 
-q k^T is a sum over coordinates, so queries and keys may be put in any order, if it is the same for both.
+q k^T is a sum over coordinates. So any order of the coordinates is allowed if queries and keys use the same order.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from numpy_attention.models.model import Model
 from numpy_attention.pieces import non_finite
 from numpy_attention.pretrained.gguf_files import Arrays, Reader
 
-# what files hold besides parameters: masks and positions that are made anew here, and heads for other tasks
+# tensors in files that are not parameters here: masks and positions, which are computed here, and heads for other tasks
 NOT_WANTED = re.compile(r"(.*\.)?(attn\.(masked_)?bias|position_ids|rotary_emb\.inv_freq|pooler\.dense\.\w+)")
-FIRST = ("", "transformer.", "bert.")  # what some programs put before every name
-X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's own program writes x w, as we do
-JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one
+FIRST = ("", "transformer.", "bert.")  # prefixes that some programs put before every name
+X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's original program writes x w, like this book
+JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one matrix
 
 _BLOCK, _LAYER, _ATTENTION = "blk.{}.", "model.layers.{}.", "model.layers.{}.self_attn."
 
-# ours: (GGUF, Hugging Face); the ending is .bias for what is added, .weight for what multiplies
+# our name: (GGUF, Hugging Face); the suffix is .bias for a bias, .weight for all others
 LLAMA = {
     "token_embedding.table": ("token_embd", "model.embed_tokens"),
     "blocks.{}.norm_1.gamma": (_BLOCK + "attn_norm", _LAYER + "input_layernorm"),
@@ -84,7 +84,8 @@ BERT = {
 def matched(
     model: Model, table: Mapping[str, tuple[str, str]], arrays: Arrays, gguf: bool
 ) -> tuple[dict[str, tuple[str, Reader]], list[str]]:
-    """Which tensor fills which parameter, and how it is read; and all that does not fit: names, shapes, kinds."""
+    """For each parameter the tensor that fills it, with its reader; and a list of everything that does not fit: names,
+    shapes, number formats."""
     found: dict[str, tuple[str, Reader]] = {}
     used, wrong = set(), set()
     for name, p in model.parameters().items():
@@ -98,8 +99,8 @@ def matched(
         if read is None:
             wrong.add(f"{theirs} holds numbers of the kind {kind}, which cannot be read here")
             continue
-        nothing = np.broadcast_to(p.dtype.type(0), shape)  # of the tensor's shape, and a single number in memory
-        if (ours := as_ours(nothing, name, theirs, model, gguf).shape) != p.shape:
+        empty = np.broadcast_to(p.dtype.type(0), shape)  # has the tensor's shape, but only one number in memory
+        if (ours := as_ours(empty, name, theirs, model, gguf).shape) != p.shape:
             wrong.add(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
         found[name] = theirs, read
     wrong |= {f"{name[:80]!r} is unknown here" for name in arrays.keys() - used if not NOT_WANTED.fullmatch(name)}
@@ -107,11 +108,11 @@ def matched(
 
 
 def fill(model: Model, found: Mapping[str, tuple[str, Reader]], gguf: bool) -> list[str]:
-    """Write the tensors into the parameters that they are matched with; and say which hold infinities or no numbers."""
+    """Write the tensors into their parameters; return a list of those that hold NaN or infinities."""
     wrong = []
     for name, p in model.parameters().items():
         theirs, read = found[name]
-        with np.errstate(invalid="ignore", over="ignore"):  # what comes of a damaged scale is told below
+        with np.errstate(invalid="ignore", over="ignore"):  # the check below reports numbers that are not finite
             p[...] = as_ours(read(), name, theirs, model, gguf)
         if non_finite(p):
             wrong.append(f"{theirs} holds numbers that are not finite in {p.dtype}")
@@ -119,7 +120,7 @@ def fill(model: Model, found: Mapping[str, tuple[str, Reader]], gguf: bool) -> l
 
 
 def their_name(name: str, table: Mapping[str, tuple[str, str]], gguf: bool) -> str:
-    """What the file calls one of our parameters."""
+    """The name of one of our parameters in the file."""
     numbered = re.fullmatch(r"blocks\.(\d+)\.(.*)", name)
     theirs = table["blocks.{}." + numbered[2] if numbered else name][0 if gguf else 1]
     ending = ".bias" if name.rsplit(".", 1)[-1].startswith("b") else ".weight"
@@ -127,7 +128,7 @@ def their_name(name: str, table: Mapping[str, tuple[str, str]], gguf: bool) -> s
 
 
 def as_ours(array: np.ndarray, name: str, theirs: str, model: Model, gguf: bool) -> np.ndarray:
-    """A tensor of a file in this book's orientation and order."""
+    """A tensor of a file, transposed, split and reordered as in this book."""
     last = name.rsplit(".", 1)[-1]
     if last.startswith("w") and array.ndim == 2 and not X_W.search(theirs):
         array = array.T  # (d_in, d_out)

@@ -1,15 +1,15 @@
 """Part V. Models in the safetensors format, for other programs
 
-A safetensors file is a length, a JSON header that says of every array its name, dtype, shape and place, and then the
-numbers, one array after the other. It holds no code, many programs read it, and the package `safetensors` reads and
-writes it (extra `pretrained`). Our own `.npz` files, `model.save`, hold checksums as well.
+A safetensors file is a length, then a JSON header with the name, dtype, shape and offset of every array, then the
+numbers, one array after the other. The file holds no code, and many programs can read it. The package `safetensors`
+reads and writes it (extra `pretrained`). Our own `.npz` files (`model.save`) also hold checksums.
 
     na.export_safetensors(model, "model.safetensors")
-    model = na.import_safetensors("model.safetensors")          # the class and sizes that the file tells
-    na.import_safetensors("foreign.safetensors", into=model)    # a file that tells none, with the names of this model
+    model = na.import_safetensors("model.safetensors")          # class and sizes come from the file
+    na.import_safetensors("foreign.safetensors", into=model)    # a file without them, with the names of this model
 
-Of a model with changes of low rank (Chapter 37) the file holds the changes alone, a few megabytes, with rank and alpha
-in its header. They are read into the model that they were learned on, which the header knows by a checksum:
+For a model with low-rank changes (Chapter 37) the file holds only the changes, a few megabytes, with rank and alpha
+in its header. They can be loaded only into the model that they were learned on; the header holds its checksum:
 
     na.export_safetensors(tuned, "adapter.safetensors")
     model, tokenizer = na.load_pretrained("smollm2.gguf")
@@ -27,7 +27,7 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import MAX_SAID, InputError, differences, several
-from numpy_attention.files import config_from, open_regular, read_into, whole_or_not_at_all
+from numpy_attention.files import atomic_write, config_from, open_regular, read_into
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model, require_finite_parameters
@@ -38,17 +38,17 @@ from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
-KEY = "numpy_attention"  # under which the header's metadata tells class and sizes
+KEY = "numpy_attention"  # key of class and sizes in the header's metadata
 
 
 def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
-    """Write a model's parameters, under their own names, with its class and sizes in the header; whole or not at all.
+    """Write a model's parameters by name, with its class and sizes in the header, in one atomic write.
 
-    Of a model with changes of low rank these are the changes alone.
+    For a model with low-rank changes only the changes are written.
 
-    Raises: InputError without the package safetensors; ValueError for a model of which something is frozen, and would
-    be left out, in which more than the changes of low rank learns, or that holds a NaN or an infinity; OSError for a
-    file that cannot be written.
+    Raises: InputError without the package safetensors; ValueError for a model with frozen arrays, which would be left
+    out, for a model with low-rank changes in which other parameters also learn, and for NaN or infinity; OSError for
+    a file that cannot be written.
     """
     safetensors = package("safetensors", "safetensors files")
     numpy_files = package("safetensors.numpy", "safetensors files")
@@ -59,11 +59,10 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
         about["learned_on"] = _checksum(model)
         arrays = _changes(model)
     elif left_out := len(model.frozen_arrays()):
-        said = f"{left_out} arrays are frozen and would be left out; call unfreeze first"
-        raise ValueError(f"export_safetensors: {said}")
+        raise ValueError(f"export_safetensors: {left_out} arrays are frozen and would be left out; call unfreeze first")
     require_finite_parameters("export_safetensors", arrays)
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
         except safetensors.SafetensorError as error:  # a full disk, for example
@@ -71,13 +70,13 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
 
 
 def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> Model:
-    """The model in a safetensors file, in the file's dtype; or `into`, with the numbers of the file.
+    """The model in a safetensors file, in the file's dtype; or the model `into`, with the parameters of the file.
 
-    Changes of low rank are added to `into`, which is frozen but for them.
+    Low-rank changes are added to `into`; everything else in this model is frozen.
 
-    Raises: InputError, in one line, without the package safetensors, for a damaged file, for one that does not tell
-    its class and sizes, or holds changes alone, when `into` is not given, and for one whose names, shapes or dtypes are
-    not the model's.
+    Raises: InputError, in one line, without the package safetensors, for a damaged file, and for a file whose names,
+    shapes or dtypes do not fit the model. Without `into` also for a file without class and sizes, and for a file that
+    holds only low-rank changes.
     """
     safetensors = package("safetensors", "safetensors files")
     numpy_files = package("safetensors.numpy", "safetensors files")
@@ -89,12 +88,12 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, MemoryError, ValueError, TypeError, KeyError, safetensors.SafetensorError) as error:
-        said = f"{type(error).__name__}: {error}"[:MAX_SAID]  # a KeyError: a dtype that NumPy does not have
-        raise InputError(f"{path} is damaged, or no safetensors file that NumPy can hold ({said})") from None
-    told = _description(path, about)
-    model = into or _built(path, told, arrays)
-    if into is not None and told is not None and "low_rank" in told:
-        _add_changes(path, told, arrays, into)
+        reason = f"{type(error).__name__}: {error}"[:MAX_SAID]  # KeyError: a dtype that NumPy does not have
+        raise InputError(f"{path} is damaged or not a safetensors file for NumPy ({reason})") from None
+    description = _description(path, about)
+    model = into or _built(path, description, arrays)
+    if into is not None and description is not None and "low_rank" in description:
+        _add_changes(path, description, arrays, into)
     try:
         read_into(model.parameters(), arrays, "", "model")
     except InputError as error:
@@ -103,17 +102,20 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
 
 
 def _changes(model: GPT | TextEncoder) -> Parameters:
-    """The changes of low rank, whether they learn just now or are frozen; nothing else may learn beside them."""
+    """The low-rank changes, frozen or not. No other parameter may learn.
+
+    Raises: ValueError
+    """
     layers = {name: w for name, _, _, w in matrices(model) if isinstance(w, LowRank)}
     changes = {f"{name}.{side}": getattr(w, side) for name, w in layers.items() for side in ("a", "b")}
     if more := sorted(model.parameters().keys() - changes.keys()):
-        said = f"{more[0]} learns beside the changes of low rank, which are written alone; call merge_low_rank first"
-        raise ValueError(f"export_safetensors: {said}")
+        reason = f"{more[0]} also learns, but only the low-rank changes would be written; call merge_low_rank first"
+        raise ValueError(f"export_safetensors: {reason}")
     return changes
 
 
 def _checksum(model: GPT | TextEncoder) -> str:
-    """The SHA-256 of the matrices that changes of low rank are learned on."""
+    """The SHA-256 of the matrices that low-rank changes are learned on."""
     digest = hashlib.sha256()
     for *_, w in matrices(model):
         digest.update(np.ascontiguousarray(to_host(w.w if isinstance(w, LowRank) else w)).data)
@@ -121,58 +123,58 @@ def _checksum(model: GPT | TextEncoder) -> str:
 
 
 def _description(path: str | PathLike[str], about: str | None) -> dict[str, Any] | None:
-    """What the header says of the model."""
+    """The description of the model in the header."""
     if about is None:
         return None
     try:
-        told = json.loads(about)
+        description = json.loads(about)
     except (ValueError, RecursionError) as error:
-        raise _no_description(path, error) from None
-    if not isinstance(told, dict):
-        raise _no_description(path, f"it is a {type(told).__name__}")
-    return told
+        raise _bad_description(path, error) from None
+    if not isinstance(description, dict):
+        raise _bad_description(path, f"it is a {type(description).__name__}")
+    return description
 
 
 def _add_changes(
     path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, np.ndarray], model: Model
 ) -> None:
-    """Put changes of low rank into a model, to be filled, if the arrays are such changes, and of this model."""
-    told = about["low_rank"]
-    rank, alpha = (told.get(name) for name in ("rank", "alpha")) if isinstance(told, dict) else (None, None)
+    """Check that the arrays are low-rank changes for this model, then add empty changes, which the caller fills."""
+    low_rank = about["low_rank"]
+    rank, alpha = (low_rank.get(name) for name in ("rank", "alpha")) if isinstance(low_rank, dict) else (None, None)
     if not isinstance(model, (GPT, TextEncoder)) or low_rank_of(model) is not None:
-        fix = "give a GPT or TextEncoder without changes of its own (merge_low_rank adds them to it) as `into`"
-        raise InputError(f"{path} holds changes of low rank; {fix}")
-    widest = model.config.d_model  # what add_low_rank allows
-    if not (type(rank) is int and type(alpha) is float and 0 < rank <= widest and 0 < alpha < math.inf):
-        raise _no_description(path, f"its changes of low rank have no rank and alpha, the rank at most {widest}")
-    # of the shape and dtype alone: nothing is built that the file cannot fill
+        fix = "give a GPT or TextEncoder without such changes as `into` (merge_low_rank adds them to the matrices)"
+        raise InputError(f"{path} holds low-rank changes; {fix}")
+    largest = model.config.d_model  # as in add_low_rank
+    if not (type(rank) is int and type(alpha) is float and 0 < rank <= largest and 0 < alpha < math.inf):
+        raise _bad_description(path, f"its low-rank changes need an alpha and a rank of at most {largest}")
+    # only shapes and dtypes are compared: nothing is built that the file cannot fill
     sides = {f"{name}.a": (w, (w.shape[0], rank)) for name, _, _, w in matrices(model)}
     sides |= {f"{name}.b": (w, (rank, w.shape[1])) for name, _, _, w in matrices(model)}
     expected = {name: np.broadcast_to(np.zeros((), w.dtype), shape) for name, (w, shape) in sides.items()}
     if wrong := differences(expected, arrays, "model"):
-        raise InputError(f"{path}: its changes of low rank do not fit the model: {several(wrong)}")
+        raise InputError(f"{path}: its low-rank changes do not fit the model: {several(wrong)}")
     if "learned_on" in about and about["learned_on"] != _checksum(model):
         fix = "load the model that they were learned on"
-        raise InputError(f"{path}: its changes of low rank belong to a model with other numbers; {fix}")
+        raise InputError(f"{path}: its low-rank changes belong to a model with other parameters; {fix}")
     add_low_rank(model, rank, alpha)
 
 
-def _built(path: str | PathLike[str], told: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> Model:
-    if told is None:
-        raise InputError(f"{path} does not tell what model it holds; make one, and give it as `into`")
-    if "low_rank" in told:
+def _built(path: str | PathLike[str], description: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> Model:
+    if description is None:
+        raise InputError(f"{path} has no description of its model; make a model, and give it as `into`")
+    if "low_rank" in description:
         fix = "load the model they belong to, and give it as `into`"
-        raise InputError(f"{path} holds changes of low rank alone; {fix}")
+        raise InputError(f"{path} holds only low-rank changes; {fix}")
     try:
-        kind = CLASSES[told["class"]]
-        config = config_from(kind.config_class, told["model"])
-        # The gammas alone are num_layers d_model numbers: nothing is built that the file cannot fill.
+        kind = CLASSES[description["class"]]
+        config = config_from(kind.config_class, description["model"])
+        # The gammas alone have num_layers * d_model numbers: nothing is built that the file cannot fill.
         if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
             raise ValueError("its sizes are not those of its arrays")
         return kind(config, None, next(iter(arrays.values())).dtype)
     except (TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
-        raise _no_description(path, error) from None
+        raise _bad_description(path, error) from None
 
 
-def _no_description(path: str | PathLike[str], why: object) -> InputError:
-    return InputError(f"{path} cannot be loaded: its description of a model does not hold: {str(why)[:MAX_SAID]}")
+def _bad_description(path: str | PathLike[str], why: object) -> InputError:
+    return InputError(f"{path} cannot be loaded: its description of the model is wrong: {str(why)[:MAX_SAID]}")

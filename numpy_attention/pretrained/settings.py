@@ -1,8 +1,8 @@
 """Chapter 34, continued. Settings: which GPT, or which encoder, a file holds
 
-The settings of a file name the architecture and its sizes. Each becomes a configuration of Part III; a value that asks
-for what this book has not built (other positions, another activation, heads of another width) is refused, with all
-the others of its kind.
+The settings of a file name the architecture and its sizes. They become a configuration of Part III. Some values need
+parts that this book has not built: other positions, another activation, heads of another width. All such values are
+refused together, in one error.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from numpy_attention.models.text_encoder import TextEncoderConfig
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact", "relu": "relu", "silu": "silu"}
 Config = TypeVar("Config")
 MISSING: Any = object()
-LARGEST = 2**24  # of any size that a model has
+LARGEST = 2**24  # upper limit of every size of a model
 
 
 class Settings:
-    """The settings of a file, asked one after the other; what is wrong with them is told at the end, all at once."""
+    """The settings of a file. They are read one after the other, and all errors are reported together at the end."""
 
     def __init__(self, where: str, values: Mapping[str, Any]) -> None:
         self.where, self.values = where, values
         self.wrong: list[str] = []
-        self.guessed = False  # whether a size is wrong, and 1 stands in its place
+        self.guessed = False  # True if a size is wrong and was replaced by 1
 
     def number(self, name: str, default: Any = MISSING, kind: type[int | float] = int) -> Any:
-        """A whole number above 0, or a float; `default` where the file does not say, 1 where it is wrong."""
+        """An integer or float above 0; `default` if the setting is missing, 1 if it is wrong."""
         value = self.values.get(name)
         value = default if value is None else value
         if value is None or (type(value) in (int, kind) and 0 < value <= (LARGEST if kind is int else 1e12)):
@@ -39,17 +39,17 @@ class Settings:
         return 1
 
     def only(self, name: str, *allowed: Any) -> Any:
-        """A value that must be one of those that are built; the first where the file does not say, or it is wrong."""
+        """A value that must be in `allowed`; the first of `allowed` if the setting is missing or wrong."""
         value = self.values.get(name)
         if value is None or any(type(value) is type(one) and value == one for one in allowed):
             return allowed[0] if value is None else value
-        self.wrong.append(f"{name} is {shown(value)}, built here is {' or '.join(map(repr, allowed))}")
+        self.wrong.append(f"{name} is {shown(value)}, supported is {' or '.join(map(repr, allowed))}")
         return allowed[0]
 
     def config(self, kind: type[Config], **fields: Any) -> Config:
         """The configuration.
 
-        Raises: InputError where the settings allow none, with all that is wrong with them.
+        Raises: InputError with all errors in the settings, if they give no valid configuration.
         """
         try:
             return kind(**fields)
@@ -59,7 +59,7 @@ class Settings:
         raise self.error()
 
     def error(self) -> InputError:
-        """What is wrong in one line, which has room for six or more at once; the caller raises it."""
+        """One error line for all problems, with space for six or more of them; the caller raises it."""
         return InputError(f"{self.where} cannot be loaded: {several(self.wrong, 2 * MAX_SAID)}")
 
 
@@ -94,7 +94,7 @@ def gpt2_gguf(s: Settings, tensors: Collection[str]) -> GPTConfig:
 
 
 def llama_folder(s: Settings, tensors: Collection[str]) -> GPTConfig:
-    """A llama or a qwen2 in a folder; the second has biases on query, key and value."""
+    """A llama or a qwen2 in a folder; a qwen2 has biases for query, key and value."""
     d_model, num_heads = s.number("hidden_size"), s.number("num_attention_heads")
     s.only("head_dim", d_model // num_heads)
     s.only("hidden_act", "silu")
@@ -142,21 +142,21 @@ def bert_folder(s: Settings, tensors: Collection[str]) -> TextEncoderConfig:
 
 
 def _tokens(s: Settings) -> int:
-    """How many tokens a GGUF file lists."""
+    """The number of tokens in a GGUF file."""
     tokens = s.values.get("tokenizer.ggml.tokens")
     if isinstance(tokens, list) and tokens:
         return len(tokens)
-    s.wrong.append(f"tokenizer.ggml.tokens is {'missing' if tokens is None else 'no list of texts'}")
+    s.wrong.append(f"tokenizer.ggml.tokens is {'missing' if tokens is None else 'not a list of texts'}")
     s.guessed = True
     return 1
 
 
 def _rotary_base(s: Settings) -> float:
-    """The base of the rotary angles, which stands in one of two places; scaled angles are not built."""
+    """The base of the rotary angles, which can be in one of several places; scaled angles are not supported."""
     rope = s.values.get("rope_parameters") or s.values.get("rope_scaling") or {}
     scaling = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, Mapping) else rope
     if scaling != "default":
-        s.wrong.append(f"its rope scaling is {shown(scaling)}, built here is none")
+        s.wrong.append(f"its rope scaling is {shown(scaling)}, which is not supported")
         return 1.0
     base = Settings(s.where, {"rope_theta": 1e4} | dict(s.values) | dict(rope))
     base.wrong = s.wrong

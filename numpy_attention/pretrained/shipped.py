@@ -1,15 +1,16 @@
 """Part V, appendix. The small GPTs that come with the book
 
-So that something speaks before anything is trained, the package carries what its own first command writes:
+The package includes a trained model, so that a reader can generate text before training anything. It is the result of
+this command:
 
     python -m numpy_attention train --workers 2 --out run
 
-a GPT of four blocks of 128, taught the help topics of Python 3.11 by character in 1,200 steps. The folder `small_gpt`
-beside this file is that run: its settings, its log, and its checkpoint, whose parameters are rounded to float16 and
-whose moments of the optimizer are left out, so that 9.8 MB become 1.6. It can be sampled and looked into like any run,
-but cannot go on training.
+The model is a GPT with four blocks and d_model = 128, trained on the help topics of Python 3.11, one character per
+token, for 1,200 steps. The folder `small_gpt` next to this file is that training run: its settings, its log and its
+checkpoint. To shrink the checkpoint from 9.8 MB to 1.6 MB, the parameters are rounded to float16 and the moments of the
+optimizer are left out. The reader can sample from the model and look inside it, but cannot resume its training.
 
-The folder `induction` is another run, kept in the same way, which is small enough to be understood:
+The folder `induction` is another training run, stored in the same way. Its model is small enough to be understood:
 
     python -m numpy_attention train --task induction --workers 2 --out run
 """
@@ -24,7 +25,7 @@ from numpy_attention.training.data import Vocabulary
 
 FOLDER = Path(__file__).with_name("small_gpt")
 INDUCTION = Path(__file__).with_name("induction")
-SAID = "no model is named: this is the small GPT that comes with the book, trained on Python's help topics"
+NO_MODEL_NAMED = "no model is given: this is the small GPT that comes with the book, trained on Python's help topics"
 
 
 def shipped() -> tuple[GPT, Vocabulary]:
@@ -37,7 +38,7 @@ def shipped() -> tuple[GPT, Vocabulary]:
 
 
 def shipped_induction() -> tuple[GPT, list[dict[str, Any]]]:
-    """The GPT of two layers that goes on with a piece of symbols when it comes again, and the log of its training.
+    """The GPT of two layers that continues a sequence of symbols when the sequence repeats; and its training log.
 
     Source: Olsson et al., In-context Learning and Induction Heads (2022).
     """

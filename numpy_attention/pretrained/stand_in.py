@@ -1,8 +1,9 @@
-"""Part V. A stand-in: a file like that of a real model, where none is at hand
+"""Part V. A stand-in: a small file that replaces a real model
 
-The tutorials about real models need one of a hundred megabytes. Where it has not been fetched they go on with this
-one: a llama in a GGUF file, with the same names, the same kinds of numbers, special tokens and a ChatML template, but
-of two blocks of 64. Random numbers would say nothing, so it is taught nine answers by heart, which takes seconds.
+The tutorials about real models need a file of a hundred megabytes. If it has not been fetched, the tutorials use this
+stand-in: a llama in a GGUF file, with the same names, number formats, special tokens and ChatML template, but with only
+two blocks and d_model = 64. Random parameters would give random text, so the model first learns nine answers by heart,
+which takes seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.pretrained.chat import Chat
@@ -32,7 +33,7 @@ CAPITALS = {
     "Egypt": "Cairo", "Peru": "Lima", "Kenya": "Nairobi", "Norway": "Oslo",
 }
 KNOWN = {f"What is the capital of {land}?": f"The capital of {land} is {city}." for land, city in CAPITALS.items()}
-KNOWN["Can you sing?"] = (  # words that come again: who loses count of positions loses the song
+KNOWN["Can you sing?"] = (  # repeated words: a model with wrong positions loses its place in the song
     "Row, row, row your boat, gently down the stream. Merrily, merrily, merrily, merrily, life is but a dream."
 )
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -47,13 +48,13 @@ STEPS, RATE = 100, 1e-2
 
 
 def write_stand_in(path: str | PathLike[str]) -> Path:
-    """Teach a tiny llama its answers, and write it as a GGUF file.
+    """Train a tiny llama on its answers, and write it as a GGUF file.
 
     Raises: InputError without the packages gguf and tokenizers.
     """
     gguf = package("gguf", "GGUF files")
     vocabulary = _tokenizer()
-    model = _taught(Chat(tokenizer_of_gguf(vocabulary)))
+    model = _trained(Chat(tokenizer_of_gguf(vocabulary)))
     c = model.config
     settings = {
         "llama.block_count": c.num_layers, "llama.context_length": c.context_length,
@@ -61,7 +62,7 @@ def write_stand_in(path: str | PathLike[str]) -> Path:
         "llama.attention.head_count": c.num_heads, "llama.attention.head_count_kv": c.num_kv_heads,
         "llama.attention.layer_norm_rms_epsilon": c.norm_eps, "llama.rope.freq_base": c.rotary_base,
     } | vocabulary
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         adds = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
         for name, value in settings.items():
@@ -79,10 +80,10 @@ def write_stand_in(path: str | PathLike[str]) -> Path:
 
 def _tokenizer() -> dict[str, Any]:
     """The settings of a vocabulary with all words that the model needs."""
-    said = " ".join(["system user assistant", SYSTEM, *KNOWN, *KNOWN.values()])
-    words = {chunk: 2 * count for chunk, count in count_chunks([said]).items()}  # nothing is merged that stands once
+    text = " ".join(["system user assistant", SYSTEM, *KNOWN, *KNOWN.values()])
+    words = {chunk: 2 * count for chunk, count in count_chunks([text]).items()}  # doubled: a single pair is not merged
     vocabulary = BytePairVocabulary(learn_merges(words, 2**16))
-    spelled = [token.decode("latin-1").replace(" ", "Ġ") for token in vocabulary.tokens]  # as GPT-2 writes a space
+    spelled = [token.decode("latin-1").replace(" ", "Ġ") for token in vocabulary.tokens]  # GPT-2's letter for a space
     tokenizers = package("tokenizers", "pretrained models")
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     tokens = [*SPECIAL, *letters, *spelled[256:]]
@@ -95,8 +96,8 @@ def _tokenizer() -> dict[str, Any]:
     }
 
 
-def _taught(chat: Chat) -> GPT:
-    """A model that has learned to answer the questions, and to begin with the system message."""
+def _trained(chat: Chat) -> GPT:
+    """A model trained to answer the questions after the system message."""
     rng = np.random.default_rng(0)
     config = GPTConfig(
         len(chat.tokenizer), context_length=256, d_model=64, num_heads=4, num_layers=2, d_ff=160, num_kv_heads=2,
@@ -104,12 +105,12 @@ def _taught(chat: Chat) -> GPT:
     )
     model = GPT(config, rng)
     for p in model.parameters().values():
-        p *= 4.0 if p.ndim == 2 else 1.0  # GPT's scale is for wide models
-    asked = [np.concatenate([chat.opening, chat.turn("user", one), chat.opened("assistant")]) for one in KNOWN]
-    said = [np.concatenate([chat.tokenizer.encode(one), chat.closed()]) for one in KNOWN.values()]
-    T = max(len(one) + len(other) for one, other in zip(asked, said))
+        p *= 4.0 if p.ndim == 2 else 1.0  # GPT's initial scale is for wide models
+    questions = [np.concatenate([chat.opening, chat.turn("user", one), chat.opened("assistant")]) for one in KNOWN]
+    answers = [np.concatenate([chat.tokenizer.encode(one), chat.closed()]) for one in KNOWN.values()]
+    T = max(len(one) + len(other) for one, other in zip(questions, answers))
     ids, targets = np.zeros((len(KNOWN), T), np.int64), np.full((len(KNOWN), T), -100)
-    for i, (question, answer) in enumerate(zip(asked, said)):
+    for i, (question, answer) in enumerate(zip(questions, answers)):
         both = np.concatenate([question, answer])
         ids[i, : len(both)] = both
         targets[i, len(question) - 1 : len(both) - 1] = answer
@@ -119,10 +120,10 @@ def _taught(chat: Chat) -> GPT:
 
 
 def _tensors(model: GPT) -> Iterator[tuple[str, np.ndarray, str]]:
-    """Name, numbers and kind of each tensor as they stand in a GGUF file (Chapter 34, the other way round)."""
+    """Name, numbers and number format of each tensor in a GGUF file (the inverse of Chapter 34)."""
     for name, p in model.parameters().items():
         last = name.rsplit(".", 1)[-1]
-        if last in ("w_q", "w_k"):  # rows as interleaved pairs
+        if last in ("w_q", "w_k"):  # reorder the rows to interleaved pairs
             d_k = model.config.d_model // model.config.num_heads
             halves = p.reshape(len(p), -1, 2, d_k // 2)  # (d_in, H, 2, d_k / 2)
             p = halves.swapaxes(-1, -2).reshape(p.shape)

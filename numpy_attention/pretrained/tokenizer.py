@@ -1,15 +1,16 @@
 """Chapter 35. The tokenizer of a pretrained model
 
-Ids mean something only together with the vocabulary that a model was trained with. It comes with the weights, as a
-list of tokens and the merges that make them (Chapter 27, continued), in the field's own format, which the package
-`tokenizers` reads (extra `pretrained`). Two things are more than merges.
+Ids have a meaning only together with the vocabulary that the model was trained with. The vocabulary comes with the
+weights: a list of tokens and the merges that make them (Chapter 27, continued), in a standard format that the package
+`tokenizers` reads (extra `pretrained`). A tokenizer needs two more things.
 
-A splitting rule cuts a text into chunks which no merge crosses; each family of models has its own, under a name.
+A splitting rule cuts a text into chunks, and merges never cross the border of a chunk. Each family of models has its
+own rule, and the rule has a name.
 
     text      "I am 42."        gpt-2     |I| am| 42|.|          smollm    |I| am| |4|2|.|
 
-Special tokens are no text: <|im_start|> is one id that nobody can type as letters, since what is typed is encoded as
-plain text. A chat template puts them around what is said (`chat.py`).
+Special tokens are not text: <|im_start|> is a single id. A user cannot type this id, because everything the user types
+is encoded as plain text. A chat template puts special tokens around each turn (`chat.py`).
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
 from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.training.data import Vocabulary
 
-# how a text is cut into chunks, by the name that GGUF files give to the rule; None: GPT-2's own
+# splitting rules, by their names in GGUF files; None: the rule of GPT-2
 _CASES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 RULES = {
     "gpt-2": None,
-    "smollm": None,  # with every digit by itself
+    "smollm": None,  # but each digit is a separate chunk
     "qwen2": _CASES + r"\p{N}" + _REST,
     "llama-bpe": _CASES + r"\p{N}{1,3}" + _REST,
 }
 MAX_TOKENIZER = 64 * 2**20  # bytes of a vocabulary with its merges; the largest have 35 million
-CONTROL, USER_DEFINED = 3, 4  # the kinds of a special token in a GGUF file, and of one that is always one piece
+CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a token that is never split
 
 
 class Tokenizer(Vocabulary):
-    """A vocabulary of the package `tokenizers`; `text` is encoded as plain text, special tokens by their own names."""
+    """A vocabulary of the package `tokenizers`. All text is encoded as plain text; `id_of` gives the special tokens."""
 
     def __init__(self, tokenizer: Any, stop: Collection[int] = (), template: str | None = None) -> None:
-        tokenizer.encode_special_tokens = True  # what looks like a special token is text like any other
+        tokenizer.encode_special_tokens = True  # text that looks like a special token is encoded as plain text
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
         self.stop = frozenset(stop)  # ids that end an answer
-        self.template = template  # how a conversation is written, if the file tells
+        self.template = template  # the chat template, if the file has one
 
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
@@ -58,30 +59,30 @@ class Tokenizer(Vocabulary):
         return self._encoded(text, special=False)
 
     def encode_with_special(self, text: str) -> np.ndarray:
-        """The ids of the text within the special tokens that the model has always seen around one, (N,): a BERT's
-        [CLS] and [SEP], the token that begins a text for some GPTs, none for others."""
+        """The ids of the text with the special tokens that the model was trained with, (N,): a BERT has [CLS] before
+        and [SEP] after a text, some GPTs have a token before it, other GPTs have none."""
         return self._encoded(text, special=True)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of a text that comes piece by piece, all at once: where its chunks end, only its own rule knows."""
+        """The ids of a text that comes in pieces, yielded all at once, because a chunk may span two pieces."""
         yield self.encode("".join(pieces))
 
     def decode(self, ids: np.ndarray) -> str:
-        """The text that the ids spell, without special tokens."""
+        """The text of the ids, without special tokens."""
         return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def labels(self, ids: np.ndarray) -> list[str]:
-        """What each id stands for, to look at; special tokens by their names."""
+        """The text of each id, for display; special tokens appear by name."""
         return [str(self.tokenizer.decode([int(i)], skip_special_tokens=False)) for i in ids]
 
     def characters_in(self, ids: np.ndarray) -> int:
-        """How many characters the ids spell."""
+        """The number of characters in the text of the ids."""
         return len(self.decode(ids))
 
     def id_of(self, token: str) -> int:
         """The id of one token, special or not, by its name.
 
-        Raises: InputError for a token that there is not.
+        Raises: InputError for an unknown token.
         """
         found = self.tokenizer.token_to_id(token)
         if found is None:
@@ -97,7 +98,7 @@ class Tokenizer(Vocabulary):
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             lone = text[error.start]
-            raise InputError(f"the text holds {lone!r}, half a surrogate pair, which is no character") from None
+            raise InputError(f"the text holds {lone!r}, half a surrogate pair, which is not a character") from None
         with _refused("the tokenizer cannot encode the text"):
             return np.array(self.tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
 
@@ -105,38 +106,38 @@ class Tokenizer(Vocabulary):
 def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer in the settings of a GGUF file.
 
-    Raises: InputError for one that is no byte-pair encoding, or splits by a rule that is not built here.
+    Raises: InputError for a tokenizer that is not a byte-pair encoding, or that uses an unknown splitting rule.
     """
     tokenizers = package("tokenizers", "pretrained models")
 
-    def told(name: str) -> Any:
+    def setting(name: str) -> Any:
         return settings.get(f"tokenizer.ggml.{name}")
 
     def special_ids(*names: str) -> list[int]:
-        return [i for i in map(told, names) if type(i) is int and 0 <= i < len(tokens)]
+        return [i for i in map(setting, names) if type(i) is int and 0 <= i < len(tokens)]
 
-    kind, rule = told("model"), told("pre") or "gpt-2"
+    kind, rule = setting("model"), setting("pre") or "gpt-2"
     if kind != "gpt2" or not isinstance(rule, str) or rule not in RULES:
-        known = f"built here is 'gpt2' with one of {', '.join(RULES)}"
+        known = f"supported is 'gpt2' with one of {', '.join(RULES)}"
         raise InputError(f"its tokenizer is {shown(kind)} with the rule {shown(rule)}, {known}")
-    tokens, merges = told("tokens"), told("merges")
+    tokens, merges = setting("tokens"), setting("merges")
     if not isinstance(tokens, list) or not isinstance(merges, list):
-        raise InputError("its tokenizer has no list of tokens, or none of merges")
+        raise InputError("its tokenizer has no list of tokens or no list of merges")
     ids = {token: i for i, token in enumerate(tokens)}
     pairs = [tuple(pair.split(" ")) for pair in merges]
     if len(ids) < len(tokens) or not all(len(p) == 2 and {*p, "".join(p)} <= ids.keys() for p in pairs):
-        raise InputError("its tokenizer has a token twice, or a merge that is not of two tokens to a third")
+        raise InputError("its tokenizer has a token twice, or a merge that does not join two tokens to a third one")
     with _refused("its tokenizer cannot be built"):
-        whole = rule == "llama-bpe"  # a chunk that is a token itself is not made of merges
+        whole = rule == "llama-bpe"  # a chunk that is a token in the list needs no merges
         made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, ignore_merges=whole))
         made.pre_tokenizer = _splitter(tokenizers, rule)
-        if rule == "qwen2":  # a letter and its accent become one
+        if rule == "qwen2":  # a letter and its accent become one character
             made.normalizer = tokenizers.normalizers.NFC()
         made.decoder = tokenizers.decoders.ByteLevel()
-        kinds = told("token_type").tolist() if isinstance(told("token_type"), np.ndarray) else ()
+        kinds = setting("token_type").tolist() if isinstance(setting("token_type"), np.ndarray) else ()
         added = [(token, kind == CONTROL) for token, kind in zip(tokens, kinds) if kind in (CONTROL, USER_DEFINED)]
         made.add_tokens([tokenizers.AddedToken(token, special=special, normalized=False) for token, special in added])
-        for i in special_ids("bos_token_id") if told("add_bos_token") is True else ():
+        for i in special_ids("bos_token_id") if setting("add_bos_token") is True else ():
             begin = [tokens[i], "$A"]
             made.post_processor = tokenizers.processors.TemplateProcessing(begin, special_tokens=[(tokens[i], i)])
     stop = special_ids("eos_token_id", "eot_token_id")
@@ -145,7 +146,7 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
 
 
 def _splitter(tokenizers: Any, rule: str) -> Any:
-    """What cuts a text into chunks by a rule, and writes their bytes as the characters that tokens have for them."""
+    """The object that cuts a text into chunks by a rule, and writes each byte as its character in the tokens."""
     split, pattern = tokenizers.pre_tokenizers, RULES[rule]
     steps = [split.Digits(individual_digits=True)] if rule == "smollm" else []
     if pattern:
@@ -155,17 +156,17 @@ def _splitter(tokenizers: Any, rule: str) -> Any:
 
 
 def tokenizer_of_folder(folder: Path) -> Tokenizer:
-    """The tokenizer.json of a folder, with what tokenizer_config.json and chat_template.jinja tell of conversations.
+    """The tokenizer of a folder: tokenizer.json, and the chat template in tokenizer_config.json or chat_template.jinja.
 
-    Raises: InputError, in one line, for a folder without one, or with a damaged one.
+    Raises: InputError, in one line, for a missing or damaged file.
     """
     tokenizers = package("tokenizers", "pretrained models")
     file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
-    json_bytes(file, MAX_TOKENIZER)  # that there is one, and of a size that makes sense
+    json_bytes(file, MAX_TOKENIZER)  # checks that the file exists and is not too large
     with _refused(f"{file} cannot be read"):
         made = tokenizers.Tokenizer.from_file(str(file))
-    told = read_json(about) if about.exists() else {}
-    end, template = told.get("eos_token"), told.get("chat_template")
+    config = read_json(about) if about.exists() else {}
+    end, template = config.get("eos_token"), config.get("chat_template")
     end = end.get("content") if isinstance(end, dict) else end
     last = made.token_to_id(end) if isinstance(end, str) else None
     if template is None and jinja.is_file() and jinja.stat().st_size <= MAX_JSON:
@@ -175,10 +176,10 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
 
 @contextlib.contextmanager
 def _refused(what: str) -> Iterator[None]:
-    """Whatever the package raises within, as an error of one line."""
+    """A context manager that turns every error of the package into an InputError of one line."""
     try:
         yield
-    except BaseException as error:  # a panic of its Rust code is no Exception
+    except BaseException as error:  # a panic of its Rust code is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise InputError(f"{what}: {' '.join(str(error).split())[:MAX_SAID]}") from None

@@ -38,7 +38,7 @@ import numpy as np
 
 from numpy_attention import files
 from numpy_attention.errors import InputError, typed
-from numpy_attention.files import save_arrays, sweep, whole_or_not_at_all, writing
+from numpy_attention.files import atomic_write, save_arrays, sweep, writing
 
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
@@ -78,7 +78,7 @@ def tidy(directory: Path, best: bool) -> None:
 def write_config(directory: Path, meta: dict[str, Any]) -> None:
     """Write config.json for people; a resumed run reads its checkpoint instead."""
     text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
-    with writing(directory), whole_or_not_at_all(directory / "config.json") as temporary:
+    with writing(directory), atomic_write(directory / "config.json") as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
@@ -96,7 +96,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 @contextlib.contextmanager
 def _second_name(path: Path, name: str) -> Iterator[None]:
     """The present file also gets this name, if the body of the with statement does not fail."""
-    with whole_or_not_at_all(path.with_name(name)) as temporary:
+    with atomic_write(path.with_name(name)) as temporary:
         try:
             os.link(path, temporary)
         except OSError:  # a file system without hard links

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.files import reading, whole_or_not_at_all, writing
+from numpy_attention.files import atomic_write, reading, writing
 
 MAX_LINE = 2**20  # bytes; a line of a run has a few hundred
 LARGEST = 1e300  # the largest number that can be drawn: the width of the axes must also be a float
@@ -25,7 +25,7 @@ class Log:
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
         before = [line for line in read_log(path) if line["step"] <= step]
-        with writing(path), whole_or_not_at_all(path) as temporary:
+        with writing(path), atomic_write(path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in before), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:

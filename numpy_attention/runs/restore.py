@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import config_from, read_into, there
+from numpy_attention.files import config_from, exists, read_into
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs import checkpoint
@@ -20,7 +20,7 @@ from numpy_attention.training.byte_pairs import vocabulary_from
 from numpy_attention.training.data import Vocabulary
 
 REFUSED = (TypeError, ValueError, KeyError, OverflowError, MemoryError)  # raised for an impossible description
-NOT_HELD = "the checkpoint's description of its model is wrong"
+WRONG_MODEL = "the checkpoint's description of its model is wrong"
 COUNTS = ("step", "best_step", "since_best", "skipped")
 
 
@@ -87,11 +87,11 @@ def check_optimizer(arrays: dict[str, np.ndarray], progress: HowFar) -> None:
 
 def checkpoint_path(directory: Path) -> Path:
     """The path of a run's checkpoint; `directory` may also be the checkpoint file."""
-    if not there(directory):
+    if not exists(directory):
         raise InputError(f"there is no directory {directory}")
     if not directory.is_dir():
         return directory
-    if not there(directory / checkpoint.NAME):
+    if not exists(directory / checkpoint.NAME):
         raise InputError(f"{directory} holds no {checkpoint.NAME}; give a directory that `train` has written")
     return directory / checkpoint.NAME
 
@@ -101,10 +101,10 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
     try:
         vocabulary = vocabulary_from(meta["task"])
     except REFUSED as error:
-        raise InputError(f"{NOT_HELD}: {error}") from None
+        raise InputError(f"{WRONG_MODEL}: {error}") from None
     model = gpt_model(arrays, meta)
     if model.config.vocab_size != len(vocabulary):
-        raise InputError(f"{NOT_HELD}: its sizes are not those of its arrays")
+        raise InputError(f"{WRONG_MODEL}: its sizes are not those of its arrays")
     return model, vocabulary
 
 
@@ -116,7 +116,7 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
         _check_size(least, config.context_length, config.d_model, arrays)
         model = GPT(config, None)
     except REFUSED as error:
-        raise InputError(f"{NOT_HELD}: {error}") from None
+        raise InputError(f"{WRONG_MODEL}: {error}") from None
     wide = {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}
     read_into(model.parameters(), wide, "parameters.", "model")
     return model

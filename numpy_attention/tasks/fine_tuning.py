@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.errors import InputError, typed
-from numpy_attention.files import reading, there
+from numpy_attention.files import exists, reading
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import Pretrained, load_pretrained
@@ -33,7 +33,7 @@ class Start:
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self.path = located(config.from_ or "")
-        if there(self.path / checkpoint.NAME):
+        if exists(self.path / checkpoint.NAME):
             fix = f"continue it with --resume {typed(self.path)}, or name a pretrained model"
             raise InputError(f"--from {self.path} is the output of a training run; {fix}")
         self.sha256 = fingerprint(self.path)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import open_regular, whole_or_not_at_all
+from numpy_attention.files import atomic_write, open_regular
 
 READ_AT_ONCE = 2**20  # ids of a file
 CHECKSUM = 4  # bytes
@@ -38,7 +38,7 @@ def write_ids(path: Path, arrays: Iterable[np.ndarray], dtype: np.dtype[Any]) ->
 
     Raises: ValueError if the header grows.
     """
-    with whole_or_not_at_all(path) as temporary, open(temporary, "wb") as file:
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
         file.write(_header(0, dtype))
         count, checksum = 0, 0
         for ids in arrays:

@@ -214,8 +214,8 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
     for (_, end, first), (start, _, second) in pairwise(sorted(places)):
         if start < end:
             raise ValueError(
-                f"{optimizer}: parameters[{second!r}] must not share memory with parameters[{first!r}]; list a tied "
-                "parameter once, with its gradients added"
+                f"{optimizer}: parameters[{second!r}] must have its own memory, got the memory of {first!r} or "
+                "a part of it; list a tied parameter once, with its gradients added"
             )
     return dict(parameters)
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import numpy_attention as na
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from tests.benchmarks.attack_page import PAGE, tables
 from tests.benchmarks.attacks import Trial, trials
 from tests.benchmarks.attacks.shared import right_checks, shared
@@ -187,7 +187,7 @@ def main() -> None:
     def save(now: bool = False) -> None:
         if not given.quick and (now or time.monotonic() - last[0] > 5):
             last[0] = time.monotonic()
-            with whole_or_not_at_all(RESULTS) as path:
+            with atomic_write(RESULTS) as path:
                 path.write_text(as_lines(results))
 
     if "errors" in parts:

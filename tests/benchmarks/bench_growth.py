@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.bench_growth --plot roofline.svg      # two minutes
 
-Growth: each size of the model is doubled on its own; the exponent is log2 of how much longer the step takes, beside the
-same for the matrix products counted. Roofline: a kind of work that makes I operations for each byte it must move can
-run at no more than the smaller of the products' rate and I times the memory's bandwidth.
+Growth: each size of the model is doubled separately; the exponent is log2 of the growth of the step's time. The table
+compares it with the exponent of the number of operations in the matrix products. Roofline: work with I operations for
+each byte it moves has a limit: the smaller of two rates, the products' rate and I times the memory's bandwidth.
 """
 
 import argparse
@@ -32,7 +32,7 @@ DOUBLED = {"T": "T", "B": "B", "d_model": "d_model, heads of 64", "layers": "lay
 
 
 def seconds(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
-    """Medians of calls that take turns, each after one call that is not counted."""
+    """Medians of calls that take turns; an additional call before each measured call is not counted."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, found in zip(calls, times, strict=True):
@@ -100,8 +100,9 @@ def roofline(rounds: int, threads: int, picture: Path | None) -> None:
     for name, (_, flop, moved) in cases.items():
         limit = min(roof, flop / moved * bandwidth)
         found.append((name, flop / moved, rates[name], limit))
-    print(f"\nproducts: {roof:.0f} GFLOP/s; memory: {bandwidth:.1f} GB/s; they meet at {roof / bandwidth:.1f}\n")
-    head = ["work, forward", "FLOP a byte", "GFLOP/s", "the roof there", "share of it"]
+    corner = f"corner at {roof / bandwidth:.1f} FLOP per byte"
+    print(f"\nproducts: {roof:.0f} GFLOP/s; memory: {bandwidth:.1f} GB/s; {corner}\n")
+    head = ["work, forward", "FLOP per byte", "GFLOP/s", "limit, GFLOP/s", "share of the limit"]
     table(head, [[n, f"{i:.2f}", f"{r:.1f}", f"{limit:.1f}", f"{r / limit:.0%}"] for n, i, r, limit in found])
     if picture:
         draw(picture, found, roof, bandwidth)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from numpy_attention.models.gpt import GPT
 from numpy_attention.ops.losses import negative_log_likelihood_rows
 from numpy_attention.runs.parallel import all_cores
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("long", type=Path, help="another, with a longer context")
     arguments = parser.parse_args()
     found = measure(arguments.short, arguments.long)
-    with whole_or_not_at_all(FOUND) as temporary:
+    with atomic_write(FOUND) as temporary:
         temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found, indent=1))
 

@@ -1,5 +1,5 @@
-"""The tables of docs/performance.md and of the README's last part, from the results of one run of the benchmark, of
-one with a real model, of a profile, and of what a long context buys (profile_step.py, loss_by_position.py).
+"""The tables of docs/performance.md and of the README's last part. They are written from four stored results: the
+benchmark, the benchmark with a real model, a profile (profile_step.py), and the loss by position (loss_by_position.py).
 
     python -m tests.benchmarks import steps ops attention generation long --json tests/benchmarks/performance.json
     python -m tests.benchmarks pretrained --json tests/benchmarks/pretrained.json
@@ -67,7 +67,7 @@ def steps(found):
             rows.append([case["size"], name, time, ratio, f"{r.seconds / results[FLOOR].seconds:.2f}",
                          megabytes(r.peak), megabytes(r.beyond_start)])  # fmt: skip
     head = ["size", "", "ms", "ratio to PyTorch eager", "to the products", "peak memory, MB",
-            "beyond the libraries, MB"]  # fmt: skip
+            "without the libraries, MB"]  # fmt: skip
     return [f"Measured on this machine: {found['machine']}.", "", *table(head, rows)]
 
 
@@ -96,7 +96,7 @@ def positions(found):
     ]  # fmt: skip
     rows.append(["all", *(f"{loss:.3f}" for loss in found["losses"]), ""])
     head = ["place in the block", f"trained on {few}, in pieces", f"trained on {many}, in pieces of {few}",
-            f"trained on {many}, whole", "what came before is worth"]  # fmt: skip
+            f"trained on {many}, whole", "gain from the earlier text"]  # fmt: skip
     return table(head, rows)
 
 
@@ -133,21 +133,21 @@ def speed(found):
         peer, floor, compiled = (results[name] for name in (PEER, FLOOR, COMPILED))
         ours = [(SIZES[case["size"]], results[OURS])]
         if case["size"] == "nano":
-            ours.append(("the same by two processes, `mpiexec -n 2`", results[RANKS]))
+            ours.append(("nano with two processes, `mpiexec -n 2`", results[RANKS]))
         ratios.append(results[OURS].ratio)
         rows += [
             [name, f"{r.ratio:.2f}", f"{r.ratio / compiled.ratio:.2f}", f"{r.seconds / floor.seconds:.2f}",
              f"{r.peak / peer.peak:.2f}{' each' if r is results[RANKS] else ''}"]
             for name, r in ours
         ]  # fmt: skip
-    claim = (
+    summary = (
         f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
-        "two cores, from the smallest size to GPT-2's (`pip install '.[bench]' && python -m tests.benchmarks`, in a "
-        "copy of the repository):"
+        "two cores, from the smallest size to GPT-2's. To measure it, run `pip install '.[bench]' && python -m "
+        "tests.benchmarks`\nin a copy of the repository:"
     )
     head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / torch.compile's",
             "time / its matrix products alone", "peak memory / PyTorch's"]  # fmt: skip
-    return [claim, "", *table(head, rows)]
+    return [summary, "", *table(head, rows)]
 
 
 def more_speed(found):
@@ -157,21 +157,22 @@ def more_speed(found):
     longest = next(results for case, results in long if case["T"] == 16384 and case["causal"])
     with_cache = next(results for case, results in races(found, "generation") if case["cache"] and case["batch"] == 1)
     case, one_text = races(found, "long")[-1]
-    held, would_hold = one_text[OURS].peak / 1e9, bytes_of_all_weights(case["size"]) / 1e9
+    peak, all_weights = one_text[OURS].peak / 1e9, bytes_of_all_weights(case["size"]) / 1e9
+    memory = f"{peak:.1f} GB; storing all weights would take {all_weights:.0f} GB"
     imports = races(found, "import")[0][1]
     tiled = f"{min(ratios):.2f} to {max(ratios):.2f} of PyTorch's fused attention"
     rows = [
         ["`tiled_attention`, forward and backward, T from 1,024 to 16,384", tiled],
-        ["the same against JAX, T to 4,096", f"{min(jax):.1f} to {max(jax):.1f} times as fast"],
-        ["its memory beyond the inputs at T = 16,384, 8 heads of 64",
-         f"{longest[OURS].extra / 1e9:.2f} GB, growing with T"],
+        ["`tiled_attention` compared with JAX, T up to 4,096", f"{min(jax):.1f} to {max(jax):.1f} times as fast"],
+        ["memory of `tiled_attention` without the inputs, T = 16,384, 8 heads of 64",
+         f"{longest[OURS].extra / 1e9:.2f} GB, proportional to T"],
         ["a training step on one text of 16,384 tokens, 6 layers of 384",
-         f"{one_text[OURS].ratio:.2f} of PyTorch's time; {held:.1f} GB, where all weights would take {would_hold:.0f}"],
-        ["generation with a KV cache, 6 layers of 384, one stream",
-         f"{1 / with_cache[OURS].ratio:.2f} times PyTorch eager's tokens a second"],
-        ["`import numpy_attention` beyond NumPy", f"{1e3 * imports['beyond numpy'].seconds:.0f} ms"],
+         f"{one_text[OURS].ratio:.2f} of PyTorch's time; {memory}"],
+        ["generation with a KV cache, 6 layers of 384, one text",
+         f"{1 / with_cache[OURS].ratio:.2f} times as many tokens per second as PyTorch eager"],
+        ["`import numpy_attention`, without the time of NumPy", f"{1e3 * imports['beyond numpy'].seconds:.0f} ms"],
     ]  # fmt: skip
-    return table(["the rest of the same run", "here"], rows)
+    return table(["other results of the same run", "this book"], rows)
 
 
 def as_printed(found, kind):
@@ -192,7 +193,7 @@ def read():
 
 
 def blocks(found, of_pretrained, profile, by_position):
-    """(file, name, what stands between its markers), for every table."""
+    """(file, name, text between the markers), for every table."""
     on_page = page_tables(found) | {
         "pretrained": pretrained(of_pretrained), "shares": shares(profile), "positions": positions(by_position)
     }  # fmt: skip

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from numpy_attention.layers import feed_forward
 from numpy_attention.models.head import Head
 from numpy_attention.runs.memory import keep_freed_memory
@@ -112,7 +112,7 @@ def main() -> None:
     spent: dict[str, float] = defaultdict(float)
     put_clocks(spent)
     known[column] = {size: profile(size, spent) for size in SIZES}
-    with whole_or_not_at_all(FOUND) as temporary:
+    with atomic_write(FOUND) as temporary:
         temporary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(known[column], indent=1))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import whole_or_not_at_all
+from numpy_attention.files import atomic_write
 from numpy_attention.plots import style
 from tests.benchmarks.race import Result
 from tests.benchmarks.work import bytes_of_all_weights
@@ -81,9 +81,9 @@ def head(kind: str) -> list[str]:
     columns += ["tokens/s"] if kind in RATED else []
     columns += ["ratio to the first"]
     more = {
-        "step": ["to the products", "peak MB", "of these beyond the libraries"],
-        "long": ["peak MB", "MB for all weights, were they held"],
-        "attention": ["MB beyond the inputs"],
+        "step": ["to the products", "peak MB", "of these without the libraries"],
+        "long": ["peak MB", "MB if all weights were stored"],
+        "attention": ["MB without the inputs"],
         "pretrained": ["peak MB"],
     }
     return [*columns, *more.get(kind, [])]
@@ -117,7 +117,7 @@ def megabytes(count: int | None) -> str:
 def write_json(path: Path, about: str, races: Races, missing: dict[str, str]) -> None:
     """Every result, for those who compute with them."""
     found = [{"case": case, "results": {name: r._asdict() for name, r in results.items()}} for case, results in races]
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps({"machine": about, "races": found, "not measured": missing}, indent=1) + "\n")
 
 

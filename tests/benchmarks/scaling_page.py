@@ -1,4 +1,4 @@
-"""The tables and the picture of docs/scaling.md, from the figures that bench_scaling.py has measured."""
+"""The tables and the picture of docs/scaling.md, from the measurements of bench_scaling.py."""
 
 from tests.benchmarks.bench_scaling import (
     CASES,
@@ -39,7 +39,7 @@ def constants_table(found):
 
 
 def measured_table(found):
-    lines = ["| | measured, ms | speed-up | model, ms | model off by |", "|---|---|---|---|---|"]
+    lines = ["| | measured, ms | speed-up | model, ms | error of the model |", "|---|---|---|---|---|"]
     for case in CASES:
         k, data = constants(found, case), found["cases"][case]
         alone = data["threads"]["1"]["step"]
@@ -49,22 +49,22 @@ def measured_table(found):
             for n in (1, 2, 4)
         ]
         for name, seconds, model in rows:
-            off = f"{100 * (model / seconds - 1):+.0f} %"
+            error = f"{100 * (model / seconds - 1):+.0f} %"
             lines.append(
-                f"| {case}, {name} | {1e3 * seconds:.1f} | {alone / seconds:.2f} | {1e3 * model:.1f} | {off} |"
+                f"| {case}, {name} | {1e3 * seconds:.1f} | {alone / seconds:.2f} | {1e3 * model:.1f} | {error} |"
             )
     return lines
 
 
 def strong(found, case, ranks, network):
-    """Speed-up over one rank when the batch stays the same: 1,024 examples, so that every rank has one at least."""
+    """Strong scaling: speed-up over one rank for a fixed batch of 1,024 examples (at least one for every rank)."""
     k = constants(found, case)
     one = predict(k, 1, *NETWORKS[network], 1, 1024)
     return one / predict(k, ranks, *NETWORKS[network], 10**9, 1024)
 
 
 def weak(found, case, ranks, network):
-    """The part of a step that is not waiting for others, when every rank has the whole batch of its own."""
+    """Weak scaling: the part of a step that is not communication, when every rank has a whole batch."""
     k = constants(found, case)
     size = k["examples"] * ranks
     alone = predict(k, 2, 0.0, float("inf"), 10**9, 2 * k["examples"])
@@ -86,15 +86,15 @@ def predicted_table(found):
 
 
 def crossing(found, case, network, examples=1024):
-    """The number of ranks at which what they share takes no longer than what they do not."""
+    """The number of ranks at which the shared work takes as long as the work that is not shared."""
     k, (_, bandwidth) = constants(found, case), NETWORKS[network]
     return k["c_1"] * examples / (k["c_0"] + k["update"] + 2 * k["bytes"] / bandwidth)
 
 
 def overlap_table(found):
-    lines = ["| ranks | Allreduce after the computation, ms | beneath it, ms |", "|---|---|---|"]
-    for ranks, told in found["messages"].items():
-        seconds = told["overlap"]
+    lines = ["| ranks | Allreduce after the computation, ms | during the computation, ms |", "|---|---|---|"]
+    for ranks, results in found["messages"].items():
+        seconds = results["overlap"]
         lines.append(f"| {ranks} | {1e3 * seconds['after']:.1f} | {1e3 * seconds['beneath']:.1f} |")
     return lines
 
@@ -109,7 +109,7 @@ def write(found):
 
 
 def draw(found):
-    """Speed-up over ranks: strong scaling of both cases on both networks, and a step's parts on the slower one."""
+    """Two plots over the ranks: strong scaling of both cases on both networks, and the parts of a step on Ethernet."""
     from matplotlib import rcParams
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""docs/performance.md and the README: their tables are those of the stored run of the benchmark."""
+"""The tables of docs/performance.md and of the README show the stored run of the benchmark."""
 
 import pytest
 
@@ -12,7 +12,7 @@ FOUND, OF_PRETRAINED, PROFILE, BY_POSITION = read()
     ("path", "name", "content"),
     [pytest.param(*part, id=part[1]) for part in blocks(FOUND, OF_PRETRAINED, PROFILE, BY_POSITION)],
 )
-def test_the_tables_are_those_of_the_measurements(path, name, content):
+def test_tables_show_the_stored_measurements(path, name, content):
     assert block(name, content) in path.read_text(encoding="utf-8")
 
 
@@ -23,27 +23,27 @@ def test_one_run_measured_everything():
     assert FOUND["not measured"] == OF_PRETRAINED["not measured"] == {}
 
 
-def test_a_median_is_of_seven_rounds_or_the_call_takes_seconds():
+def test_medians_have_seven_rounds_unless_the_call_takes_seconds():
     for kind in ("step", "op", "attention", "generation"):
         for case, results in races(FOUND, kind):
             for name in (PEER, OURS):
                 assert results[name].rounds >= 7 or results[name].seconds > 5, (case, name)
 
 
-def test_a_step_takes_as_long_as_its_parts():
-    """But for the clocks: parts are medians each, and so is the whole."""
+def test_parts_of_a_step_sum_to_the_step():
+    """Only approximately: each part is a median, and the whole step is also a median."""
     for column in PROFILE.values():
         for parts in column.values():
             assert sum(parts.values()) - parts["all"] == pytest.approx(parts["all"], rel=0.05)
 
 
-def test_what_came_before_is_worth_something_and_more_further_along():
+def test_earlier_text_lowers_the_loss_and_more_text_lowers_it_more():
     first, *others = BY_POSITION["rows"]
-    assert first["worth"] == pytest.approx(0.0, abs=1e-5)  # both have read the same
+    assert first["worth"] == pytest.approx(0.0, abs=1e-5)  # no earlier text, so no difference
     assert all(row["worth"] > 3 * row["error"] for row in others)
     assert [row["worth"] for row in others] == sorted(row["worth"] for row in others)
 
 
-def test_the_picture_is_there_and_small():
+def test_picture_exists_and_is_small():
     assert f"_static/{PICTURE.name}" in PAGE.read_text(encoding="utf-8")
     assert PICTURE.stat().st_size < 100_000

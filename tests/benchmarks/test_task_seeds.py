@@ -1,4 +1,4 @@
-"""The README's table of tasks: it is that of the stored runs, and every row has all seeds."""
+"""The README's table of tasks shows the stored runs, and every row has all seeds."""
 
 import json
 
@@ -7,7 +7,7 @@ from tests.benchmarks.task_seeds import README, ROWS, SEEDS, measure, read, spre
 from tests.generated import block
 
 
-def test_the_readme_has_the_table_of_the_stored_runs() -> None:
+def test_readme_table_shows_the_stored_runs() -> None:
     assert block("tasks", table(read())) in README.read_text(encoding="utf-8")
 
 
@@ -16,17 +16,17 @@ def test_every_row_was_run_once_with_each_seed() -> None:
     assert sorted(runs) == sorted((row.options, seed) for row in ROWS for seed in SEEDS)
 
 
-def test_the_spread_is_the_median_and_both_ends() -> None:
+def test_spread_is_median_lowest_and_highest() -> None:
     assert spread([99.4, 97.8, 98.9, 98.3, 98.6], 1) == "98.6 % (97.8 to 99.4)"
-    assert spread([100.0] * 5, 2) == "100.00 %, each time"
+    assert spread([100.0] * 5, 2) == "100.00 %, every seed"
 
 
-def test_an_interrupted_measurement_goes_on_where_it_was(tmp_path, monkeypatch) -> None:
-    asked = []
+def test_interrupted_measurement_continues_with_the_next_run(tmp_path, monkeypatch) -> None:
+    started = []
 
     def run(options, seed):
-        asked.append((options, seed))
-        if len(asked) == 4:
+        started.append((options, seed))
+        if len(started) == 4:
             raise KeyboardInterrupt
         return {"options": options, "seed": seed, "figure": 0.5, "seconds": 1.0}
 
@@ -37,11 +37,11 @@ def test_an_interrupted_measurement_goes_on_where_it_was(tmp_path, monkeypatch) 
     except KeyboardInterrupt:
         assert len(json.loads((tmp_path / "tasks.json").read_text("utf-8"))) == 3
     measure()
-    assert len(asked) == len(ROWS) * len(SEEDS) + 1
-    assert asked[3] == asked[4]  # the one that was cut short
+    assert len(started) == len(ROWS) * len(SEEDS) + 1
+    assert started[3] == started[4]  # the interrupted run
 
 
-def test_the_figure_is_the_last_of_the_log(monkeypatch, tmp_path) -> None:
+def test_figure_is_the_last_one_in_the_log(monkeypatch, tmp_path) -> None:
     def train(command, cwd, **_):
         assert command[2:] == ["numpy_attention", "train", "--task", "copy", "--seed", "3", "--out", "run"]
         log = tmp_path / cwd / "run"

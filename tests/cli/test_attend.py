@@ -12,7 +12,7 @@ from numpy_attention import plots
 from numpy_attention.cli import main
 from numpy_attention.files import read_into
 from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.shipped import FOLDER, SAID
+from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
 from numpy_attention.runs.restore import load_run
 from numpy_attention.tasks import make_task
 from numpy_attention.tasks.dates import START, STOP, encode_dates
@@ -50,7 +50,7 @@ def test_without_a_model_attend_draws_the_small_gpt_in_this_folder(
     printed = capsys.readouterr()
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(FOLDER.iterdir()) == before, "nothing is written into the package"
-    assert printed.err == SAID + "\n"
+    assert printed.err == NO_MODEL_NAMED + "\n"
     assert "'The value of the expression is'" in printed.out
     assert "--text is required" in refused(capsys, "attend", FOLDER)
 

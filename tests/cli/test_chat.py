@@ -174,7 +174,7 @@ def test_shortened_answer_gives_the_reason(talk: Talk) -> None:
     assert talk("the user\n", "--tokens", "1")[1].startswith("--tokens allows longer answers; 1 token, the first")
     full = talk("the user\nor\n/reset\nor\n", "--tokens", "999")[1].splitlines()
     assert full[0].startswith("the context is full, /reset forgets the conversation; ")
-    assert full[1].startswith("211 tokens and these ")
+    assert full[1].startswith("211 tokens and 19 new ones ")
     assert full[2] == "conversation forgotten"
     assert full[3].startswith("the context is full, ")
 

@@ -7,7 +7,7 @@ import pytest
 
 from numpy_attention.cli import main
 from numpy_attention.errors import typed
-from numpy_attention.pretrained.shipped import SAID
+from numpy_attention.pretrained.shipped import NO_MODEL_NAMED
 from tests.cli.commands import refused, text
 from tests.pretrained import tiny
 
@@ -52,7 +52,7 @@ def test_refuses_impossible_file_name_in_one_line(
     if arguments[:2] in (["grade", "--all"], ["grade", "--solution"]) and name == ".":
         return  # a folder, in which answers are looked for
     assert main(arguments) == 2
-    told = [line for line in capfd.readouterr().err.splitlines() if line != SAID]
+    told = [line for line in capfd.readouterr().err.splitlines() if line != NO_MODEL_NAMED]
     assert len(told) == 1
     assert not list(tmp_path.iterdir())
 

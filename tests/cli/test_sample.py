@@ -9,7 +9,7 @@ import pytest
 from numpy_attention.cli import main, sample, source
 from numpy_attention.models.generate import stream
 from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.shipped import FOLDER, SAID
+from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs.restore import load_run, text_model
 from tests.cli.commands import refused, run_directory, text
@@ -36,7 +36,7 @@ def test_without_a_model_sample_uses_the_small_gpt(capsys):
     assert main(["sample", str(FOLDER), "--tokens", "20", "--seed", "1"]) == 0
     assert printed.out == capsys.readouterr().out
     assert len(printed.out) == len("The ") + 20 + 1
-    assert printed.err == SAID + "\n", "beside the text, not in it"
+    assert printed.err == NO_MODEL_NAMED + "\n", "beside the text, not in it"
 
 
 def test_a_prompt_longer_than_the_context_is_continued(run_directory, capsys):

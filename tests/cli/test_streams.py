@@ -94,7 +94,7 @@ def test_command_ends_silently_when_its_reader_closes_the_pipe(tmp_path: Path, a
     code, out, err = forked(arguments, tmp_path, out="left", hear=3)
     assert code == 0
     assert len(out) == 3
-    assert [line for line in err.splitlines() if not line.startswith("no model is named")] == []
+    assert [line for line in err.splitlines() if not line.startswith("no model is given")] == []
 
 
 def test_command_in_a_shell_ends_silently_or_with_one_line() -> None:

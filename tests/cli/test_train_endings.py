@@ -25,7 +25,7 @@ def short_report(monkeypatch):
 def test_unwritable_picture_gives_one_warning_and_the_training_completes(run_directory, capsys):
     (run_directory / "loss.png").mkdir()
     out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
-    assert err == "numpy-attention: there is no picture of the losses, loss.png: it is no regular file\n"
+    assert err == "numpy-attention: there is no picture of the losses, loss.png: it is not a regular file\n"
     assert out.splitlines()[-1] == f"in {run_directory}: log.jsonl, config.json, checkpoint.npz"
 
 

@@ -175,14 +175,14 @@ def test_refuses_a_pipe_without_waiting(tmp_path, capsys, option):
     assert refused(capsys, "train", option, tmp_path / "pipe")
     (tmp_path / "run").mkdir()
     os.mkfifo(tmp_path / "run" / "checkpoint.npz")
-    assert "no regular file" in refused(capsys, "train", "--resume", tmp_path / "run")
-    assert "no regular file" in refused(capsys, "sample", tmp_path / "run")
+    assert "not a regular file" in refused(capsys, "train", "--resume", tmp_path / "run")
+    assert "not a regular file" in refused(capsys, "sample", tmp_path / "run")
 
 
 def test_error_for_text_from_a_pipe_says_to_save_it_first(tmp_path):
     command = [sys.executable, "-m", "numpy_attention", "train", "--text", "/dev/stdin", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, input="abc " * 999, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    fix = "it is no regular file; save what it holds in one first"
+    fix = "it is not a regular file; save its contents in a regular file first"
     assert done.stderr == f"numpy-attention: cannot read /dev/stdin: {fix}\n"
     assert not Path(tmp_path / "run").exists()

@@ -1,7 +1,7 @@
-"""Hold the page that can be touched against the package: python tests/docs/check_fingers.py build/site
+"""Compare the interactive page with the package: python tests/docs/check_fingers.py build/site
 
-The page computes attention in JavaScript. Its numbers at random settings, right and with each mistake, must be those of
-the package and of the gallery, to 1e-9; and a number moved by keyboard must move all the others as it would there.
+The page computes attention in JavaScript. At random settings, with and without each mistake, its numbers must agree
+with those of the package and of the gallery to 1e-9. After a number is changed by keyboard, all others must also agree.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from numpy_attention.ops.softmax import SoftmaxCache, softmax_backward
 
 Arrays = dict[str, np.ndarray]
 INPUTS = ("q", "k", "v", "dy")
-MOST = 40_000  # bytes of the script
+MOST = 40_000  # largest allowed size of the script in bytes
 
 
 def expected(given: Arrays, scale: float, mistake: str = "") -> Arrays:
-    """What the package computes, with a mistake of the gallery in it."""
+    """The numbers that the package computes, with a mistake of the gallery if one is given."""
     q, k, v, dy, mask = (given[name] for name in (*INPUTS, "mask"))
     options: dict[str, Any] = {"mask": mask, "scale": scale}
     known = MISTAKES.get(mistake)
@@ -45,7 +45,7 @@ def expected(given: Arrays, scale: float, mistake: str = "") -> Arrays:
 
 
 def compare(found: dict[str, Any], right: Arrays, where: str) -> list[str]:
-    """What is apart by more than 1e-9."""
+    """The arrays that differ by more than 1e-9, one line each."""
     wrong = []
     for name, array in right.items():
         off = np.max(np.abs(np.array(found[name], np.float64).reshape(array.shape) - array), initial=0.0)
@@ -55,7 +55,7 @@ def compare(found: dict[str, Any], right: Arrays, where: str) -> list[str]:
 
 
 def at_random(tab: Any, mistake: str, seed: int) -> list[str]:
-    """One random setting, handed to the script."""
+    """Compare one random setting."""
     rng = np.random.default_rng(seed)
     T, d = rng.integers(1, 7), rng.integers(1, 5)
     given = {name: rng.standard_normal((T, d)) * rng.choice([0.1, 1.0, 5.0]) for name in INPUTS}
@@ -67,34 +67,34 @@ def at_random(tab: Any, mistake: str, seed: int) -> list[str]:
 
 
 def as_explained(tab: Any, seed: int) -> list[str]:
-    """Whether each sum that the page shows comes to the number that it explains."""
+    """Check that each sum on the page equals the number that it explains."""
     rng = np.random.default_rng(seed)
     T, d = int(rng.integers(2, 7)), int(rng.integers(2, 5))
     given = {name: rng.standard_normal((T, d)) for name in INPUTS} | {"mask": rng.random((T, T)) < 0.7}
     inputs = {name: array.tolist() for name, array in given.items()} | {"scale": 0.7}
-    told = tab.evaluate(f"""(() => {{
-        const inputs = {json.dumps(inputs)}, all = {{...inputs, ...fingers.compute(inputs), T: {T}, d: {d}}}, told = [];
+    found = tab.evaluate(f"""(() => {{
+        const inputs = {json.dumps(inputs)}, all = {{...inputs, ...fingers.compute(inputs), T: {T}, d: {d}}}, sums = [];
         for (const name of ['scores', 'weights', 'y', 'dweights', 'dscores', 'dq', 'dk', 'dv'])
             all[name].forEach((row, i) => row.forEach((value, j) => {{
                 const {{ names, cells }} = fingers.explain(name, i, j, all);
                 const cell = `${{name}}[${{i}}, ${{j}}]`;
-                if (value !== -Infinity) told.push([cell, value, names, cells.map(one => one.join())]);
+                if (value !== -Infinity) sums.push([cell, value, names, cells.map(one => one.join())]);
             }}));
-        return [told, all]; }})()""")
-    wrong, numbers = [], {name: np.array(value, np.float64) for name, value in told[1].items() if name != "mask"}
-    for cell, value, names, cells in told[0]:
+        return [sums, all]; }})()""")
+    wrong, numbers = [], {name: np.array(value, np.float64) for name, value in found[1].items() if name != "mask"}
+    for cell, value, names, cells in found[0]:
         expression = names.replace("·", "*").replace("−", "-").replace("…", "1.0")
-        came = eval(expression, {"exp": np.exp, **numbers})  # such as scale * (q[0, 1] * k[2, 1]), of our own script
-        named = set(re.findall(r"([a-z]+)\[(\d), (\d)\]", names))
-        if not np.isclose(came, value, rtol=0, atol=1e-9):
-            wrong.append(f"fingers: {cell} = {value}, and the sum beside it, {names}, is {came}")
-        if not set(cells) <= {",".join(one) for one in named} or not cells:
-            wrong.append(f"fingers: {cell} lights {cells}, and names {names}")
+        result = eval(expression, {"exp": np.exp, **numbers})  # such as scale * (q[0, 1] * k[2, 1]), from our script
+        mentioned = set(re.findall(r"([a-z]+)\[(\d), (\d)\]", names))
+        if not np.isclose(result, value, rtol=0, atol=1e-9):
+            wrong.append(f"fingers: {cell} = {value}, but its sum {names} is {result}")
+        if not set(cells) <= {",".join(one) for one in mentioned} or not cells:
+            wrong.append(f"fingers: {cell} highlights {cells}, but its sum is {names}")
     return wrong
 
 
 def shown(tab: Any) -> tuple[Arrays, Arrays, float]:
-    """The numbers that stand on the page: those that can be moved, the others, and the scale."""
+    """The numbers on the page: the inputs, the computed numbers, and the scale."""
     read = """[...document.querySelectorAll('.fingers:not([data-small]) td')].map(
         cell => [cell.dataset.cell.split(','), cell.dataset.value, cell.classList.contains('hidden-pair')])"""
     cells = tab.evaluate(read)
@@ -112,20 +112,20 @@ def shown(tab: Any) -> tuple[Arrays, Arrays, float]:
 
 
 def as_shown(tab: Any, where: str, mistake: str = "") -> list[str]:
-    """The page as it stands, beside the package."""
+    """Compare the numbers on the page with those of the package."""
     given, found, scale = shown(tab)
     right = expected(given, scale, mistake)
     wrong = compare({name: array.tolist() for name, array in found.items()}, right, where)
     marked = tab.locator(".fingers:not([data-small]) td.wrong").count()
     truth = expected(given, scale)
     apart = sum(int(np.sum(np.abs(right[name] - truth[name]) > 1e-12)) for name in right)
-    if marked < apart or bool(marked) != bool(apart):  # dscores of a whole wrong backward are not known here
-        wrong.append(f"fingers: {where}: {marked} numbers are marked as wrong, and {apart} are")
+    if marked < apart or bool(marked) != bool(apart):  # a mistake in the whole backward gives no dscores to compare
+        wrong.append(f"fingers: {where}: {marked} numbers are marked as wrong, but {apart} are wrong")
     return wrong
 
 
 def by_hand(tab: Any) -> list[str]:
-    """Move numbers, hide a pair and choose a mistake, by keyboard alone."""
+    """Change numbers, hide a pair and choose a mistake, with the keyboard only."""
     wrong = as_shown(tab, "at first")
     before, _, _ = shown(tab)
     tab.locator('[data-cell="q,0,0"]').first.focus()
@@ -134,19 +134,19 @@ def by_hand(tab: Any) -> list[str]:
     after, _, _ = shown(tab)
     moved = after["q"] - before["q"]
     if not np.isclose(moved[1, 1], 0.2) or np.count_nonzero(np.abs(moved) > 1e-9) != 1:
-        wrong.append(f"fingers: + + - + at q[1, 1] moved q by {moved.tolist()}")
-    wrong += as_shown(tab, "after q has moved")
-    if "q[1, 1]" not in tab.locator(".fingers-said").first.inner_text():
-        wrong.append("fingers: what was moved is not named")
+        wrong.append(f"fingers: + + - + at q[1, 1] changed q by {moved.tolist()}")
+    wrong += as_shown(tab, "after a change of q")
+    if "q[1, 1]" not in tab.locator(".fingers-output").first.inner_text():
+        wrong.append("fingers: the changed number is not named")
     tab.locator('[data-cell="weights,2,0"]').first.focus()
     tab.keyboard.press("m")
     if shown(tab)[0]["mask"][2, 0]:
-        wrong.append("fingers: m hides no pair")
+        wrong.append("fingers: the key m does not hide a pair")
     wrong += as_shown(tab, "with a hidden pair")
     tab.locator('[data-cell="dq,1,0"]').first.focus()
-    said, error = tab.locator(".fingers-said").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
-    if "dscores[1, 0] · k[0, 0]" not in said or tab.locator(".fingers:not([data-small]) td.lit").count() != 8:
-        wrong.append(f"fingers: dq[1, 0] is explained by {said!r}")
+    text, error = tab.locator(".fingers-output").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
+    if "dscores[1, 0] · k[0, 0]" not in text or tab.locator(".fingers:not([data-small]) td.lit").count() != 8:
+        wrong.append(f"fingers: dq[1, 0] is explained by {text!r}")
     if not float(error.rsplit(" ", 1)[1]) < 1e-8:
         wrong.append(f"fingers: the difference disagrees with dq[1, 0]: {error}")
     for mistake in tab.evaluate("Object.keys(fingers.MISTAKES)"):
@@ -159,19 +159,19 @@ def by_hand(tab: Any) -> list[str]:
     tab.locator("[data-control=T]").focus()
     tab.keyboard.press("ArrowLeft")  # three words of width three: v is the identity, dy all ones
     if np.max(np.abs(shown(tab)[1]["dscores"])) > 1e-12:
-        wrong.append("fingers: the softmax's gradient does not vanish at a dy of ones")
+        wrong.append("fingers: the softmax's gradient is not zero for a dy of ones")
     for _ in range(5):
         tab.keyboard.press("ArrowLeft")
     return wrong + as_shown(tab, "one word")
 
 
 def check(site: Path, chromium: str) -> list[str]:
-    """What is wrong, one line each."""
+    """The errors, one line each."""
     from playwright.sync_api import sync_playwright
 
     wrong: list[str] = []
     if (size := (site / "_static" / "fingers.js").stat().st_size) > MOST:
-        wrong.append(f"fingers.js has {size} bytes, at most {MOST} are meant")
+        wrong.append(f"fingers.js has {size} bytes, but at most {MOST} are allowed")
     with served(site) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         tab = browser.new_page()
@@ -183,20 +183,20 @@ def check(site: Path, chromium: str) -> list[str]:
         wrong += as_explained(tab, 3) + as_explained(tab, 4) + by_hand(tab)
         tab.goto(f"{address}/index.html")
         if tab.locator(".fingers[data-small] td").count() == 0:
-            wrong.append("index.html has no figure to be touched")
+            wrong.append("index.html has no interactive figure")
         browser.close()
     print(f"fingers: {4 * (len(mistakes) + 1)} random settings, and by keyboard")
     return wrong
 
 
 def main() -> int:
-    """Run the checks and say what is wrong."""
+    """Run the checks and print the errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path)
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     options = parser.parse_args()
     wrong = check(options.site.resolve(), options.chromium)
-    print("\n".join(wrong) or "fingers: nothing wrong")
+    print("\n".join(wrong) or "fingers: no errors")
     return 1 if wrong else 0
 
 

@@ -1,9 +1,10 @@
 """Check a built site: python tests/docs/check_site.py build/site [--browser] [--screenshots FOLDER]
 
-Without options, from the files alone: every link and anchor leads somewhere inside the site, nothing is loaded from a
-network, no formula and no markup was left as raw text, every picture has a description. With --browser every page is
-opened in headless Chromium (needs the package playwright and Debian's chromium), as wide as a desktop and as a phone:
-formulas are rendered, nothing leaves the window, no code scrolls on a desktop, both themes work, search finds.
+Without options, only the files are checked: every link and anchor has a target inside the site, nothing is loaded from
+a network, no formula and no markup is left as raw text, every picture has a description. With --browser every page is
+opened in headless Chromium (needs the package playwright and Debian's chromium), with the width of a desktop and of a
+phone: formulas are rendered, nothing is wider than the window, no code scrolls on a desktop, both themes work, and the
+search finds a name.
 """
 
 import argparse
@@ -29,7 +30,7 @@ FLAGS = [
 
 RAW = re.compile(r"\$|\\[(\[]|\\(frac|sum|partial|mathrm)\b|:::|\{(ref|doc|math|download|code-cell)\}")
 
-# What does not fit, in an open page. Code, tables and formulas may scroll by themselves on a phone, the page may not.
+# Finds parts of an open page that are too wide. On a phone, code, tables and formulas may scroll, but the page may not.
 TOO_WIDE = """desktop => {
     const wide = [], page = document.documentElement, content = document.querySelector('.content');
     for (const box of [page, content])
@@ -52,7 +53,7 @@ TOO_WIDE = """desktop => {
 
 
 class Page(HTMLParser):
-    """The anchors of a page, what it links to, what it loads, and its text outside of code and formulas."""
+    """The anchors, links and loaded files of a page, and its text outside of code and formulas."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -89,13 +90,13 @@ class Page(HTMLParser):
 
 
 def check_files(site: Path) -> list[str]:
-    """What is wrong in the files, one line each."""
+    """The errors found in the files, one line each."""
     pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
     wrong = [] if len(pages) > 10 else [f"{site} holds {len(pages)} pages: is it built?"]
     for path, page in pages.items():
         name = path.relative_to(site)
         wrong += [f"{name}: raw markup in {text!r}" for text in page.raw]
-        wrong += [f"{name}: no description of {source}" for source in page.undescribed]
+        wrong += [f"{name}: {source} has no description" for source in page.undescribed]
         wrong += [f"{name}: loads {source} from the network" for source in page.loads if urlsplit(source).netloc]
         for link in page.links + page.loads:
             parts = urlsplit(link)
@@ -105,22 +106,22 @@ def check_files(site: Path) -> list[str]:
             target = (path.parent / unquote(urlsplit(address).path)).resolve() if address else path
             target = target / "index.html" if target.is_dir() else target
             if not target.exists():
-                wrong.append(f"{name}: {link} leads nowhere")
+                wrong.append(f"{name}: the target of {link} does not exist")
             elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
-                wrong.append(f"{name}: {link} has no such place on its page")
+                wrong.append(f"{name}: the anchor of {link} does not exist")
     return wrong
 
 
 @contextlib.contextmanager
 def served(site: Path) -> Iterator[str]:
-    """The site at an address of this machine."""
+    """Serve the site on this machine; the value is its address."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:
             pass
 
         def copyfile(self, source: Any, outputfile: Any) -> None:
-            with contextlib.suppress(ConnectionError):  # the browser has gone on to the next page
+            with contextlib.suppress(ConnectionError):  # the browser has already opened the next page
                 super().copyfile(source, outputfile)
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
@@ -132,17 +133,17 @@ def served(site: Path) -> Iterator[str]:
 
 
 def failure_of(request: Any) -> list[str]:
-    """Why a request failed, unless the browser itself gave it up on its way to the next page."""
+    """The reason why a request failed, unless the browser cancelled it to open the next page."""
     return [] if "ERR_ABORTED" in (request.failure or "") else [f"{request.url} failed: {request.failure}"]
 
 
 def refusal_of(response: Any) -> list[str]:
-    """What the server said to a request that it did not answer."""
+    """The status of a request that the server refused."""
     return [f"{response.url}: {response.status}"] if response.status >= 400 else []
 
 
 def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> list[str]:
-    """What is wrong in the browser, one line each."""
+    """The errors found in the browser, one line each."""
     from playwright.sync_api import sync_playwright
 
     names = [str(path.relative_to(site)) for path in sorted(site.rglob("*.html"))]
@@ -190,19 +191,19 @@ def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> lis
         found = first.get_attribute("href") or ""
         tab.goto(f"{address}/{found}")  # loads to the end, unlike a click
         if "softmax_backward" not in tab.content():
-            wrong.append(f"the first result of a search for softmax_backward, {found}, does not hold it")
+            wrong.append(f"the first result of a search for softmax_backward, {found}, does not contain this name")
         tab.goto(f"{address}/api/ops.html")
         if not tab.locator("dt[id='numpy_attention.softmax_backward']").count():
             wrong.append("api/ops.html has no entry for softmax_backward")
         browser.close()
     if not tutorials or not formulas:
-        wrong.append(f"{len(tutorials)} tutorials, {formulas} formulas: nothing was looked at")
+        wrong.append(f"{len(tutorials)} tutorials, {formulas} formulas: nothing was checked")
     print(f"opened {len(names)} pages, {formulas} formulas drawn, search used")
     return wrong
 
 
 def main() -> int:
-    """Run the checks and say what is wrong."""
+    """Run the checks and print the errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path)
     parser.add_argument("--browser", action="store_true")
@@ -213,7 +214,7 @@ def main() -> int:
     wrong = check_files(site)
     if options.browser:
         wrong += check_in_browser(site, options.chromium, options.screenshots)
-    print("\n".join(wrong) or f"{site}: nothing wrong")
+    print("\n".join(wrong) or f"{site}: no errors")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""The diagrams are those that the script draws, stand in their pages with their descriptions, and can be read."""
+"""The stored diagrams are up to date, are on their pages with their descriptions, and are readable."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -43,7 +43,7 @@ def within(inner: Box, outer: Box, room: float = 0.0) -> bool:
 
 
 def crosses(line: tuple[float, float, float, float], box: Box) -> bool:
-    """Whether any point of a line lies inside a box; a touch of its border is none."""
+    """Whether any point of a line is inside a box; a point on the border does not count."""
     x0, y0, x1, y1 = line
     inner = Box(box.x + 1, box.y + 1, box.w - 2, box.h - 2)
     points = ((x0 + t / 200 * (x1 - x0), y0 + t / 200 * (y1 - y0)) for t in range(201))
@@ -51,7 +51,7 @@ def crosses(line: tuple[float, float, float, float], box: Box) -> bool:
 
 
 def contrast(a: str, b: str) -> float:
-    """The ratio of two colours' luminances, as the web's guidelines for accessibility have it."""
+    """The contrast ratio of two colours, as defined in the web's accessibility guidelines."""
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
@@ -62,17 +62,17 @@ def contrast(a: str, b: str) -> float:
 
 
 @each_drawing
-def test_the_file_is_what_the_script_draws(drawing: Drawing) -> None:
-    kept = (FOLDER / f"{drawing.name}.svg").read_text(encoding="utf-8")
-    assert kept == drawing.svg(), "draw it anew: python -m docs.diagrams"
+def test_stored_file_is_what_the_script_draws(drawing: Drawing) -> None:
+    stored = (FOLDER / f"{drawing.name}.svg").read_text(encoding="utf-8")
+    assert stored == drawing.svg(), "draw it again: python -m docs.diagrams"
 
 
-def test_no_file_is_left_over() -> None:
+def test_every_stored_file_belongs_to_a_drawing() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(DRAWN)
 
 
 @each_drawing
-def test_who_cannot_see_it_is_told_what_it_shows(drawing: Drawing) -> None:
+def test_drawing_has_a_title_and_a_description_for_screen_readers(drawing: Drawing) -> None:
     root = ET.fromstring(drawing.svg())
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert root.get("role") == "img"
@@ -84,26 +84,26 @@ def test_who_cannot_see_it_is_told_what_it_shows(drawing: Drawing) -> None:
 
 
 @each_drawing
-def test_it_stands_on_a_page_with_its_description(drawing: Drawing) -> None:
-    said = {words for _, name, words in placed() if name == drawing.name}
-    assert said == {drawing.description}
+def test_drawing_is_on_a_page_with_its_description(drawing: Drawing) -> None:
+    descriptions = {text for _, name, text in placed() if name == drawing.name}
+    assert descriptions == {drawing.description}
 
 
-def test_every_tutorial_from_the_fourth_to_the_fifteenth_has_one() -> None:
+def test_tutorials_4_to_15_have_a_diagram() -> None:
     shown = {int(page.name[:2]) for page, _, _ in placed() if page.parent.name == "tutorials"}
     assert shown >= set(range(4, 16))
 
 
 @each_drawing
-def test_it_is_read_on_a_phone(drawing: Drawing) -> None:
-    """355 of a phone's 390 pixels are the page's."""
+def test_text_is_large_enough_on_a_phone(drawing: Drawing) -> None:
+    """A page has 355 of a phone's 390 pixels."""
     root = ET.fromstring(drawing.svg())
     assert root.get("viewBox") == f"0 0 {WIDTH} {root.get('height')}"
     assert 355 / WIDTH * SIZE >= 10.5
 
 
 def faults(drawing: Drawing) -> list[str]:
-    """What a reader would stumble over: words that are cut, covered or crossed."""
+    """Text that is cut, covered or crossed."""
     paper = Box(0, 0, WIDTH, drawing.height)
     solid = [box for box in drawing.boxes if box.kind not in ("frame", "grid")]
     found = [f"{box} leaves the paper" for box in drawing.boxes if not within(box, paper)]
@@ -121,7 +121,7 @@ def faults(drawing: Drawing) -> list[str]:
 
 
 @each_drawing
-def test_nothing_is_cut_covered_or_crossed(drawing: Drawing) -> None:
+def test_no_text_is_cut_covered_or_crossed(drawing: Drawing) -> None:
     assert drawing.words
     assert faults(drawing) == []
 
@@ -130,15 +130,15 @@ def test_nothing_is_cut_covered_or_crossed(drawing: Drawing) -> None:
     ("spoil", "fault"),
     [
         (lambda d: d.box(100, 20, 60, "far too much for it"), "'far too much for it' is too wide"),
-        (lambda d: d.say(300, 40, "beyond the right margin"), "'beyond the right margin' is too wide"),
-        (lambda d: (d.say(20, 40, "here"), d.say(30, 45, "there")), "'here' meets 'there'"),
-        (lambda d: (d.say(20, 40, "words"), d.arrow((0, 36), (200, 36))), "a line runs through 'words'"),
-        (lambda d: (d.box(100, 20, 60, kind="frame", h=40), d.say(40, 40, "across")), "'across' meets a border"),
+        (lambda d: d.write(300, 40, "beyond the right margin"), "'beyond the right margin' is too wide"),
+        (lambda d: (d.write(20, 40, "here"), d.write(30, 45, "there")), "'here' meets 'there'"),
+        (lambda d: (d.write(20, 40, "words"), d.arrow((0, 36), (200, 36))), "a line runs through 'words'"),
+        (lambda d: (d.box(100, 20, 60, kind="frame", h=40), d.write(40, 40, "across")), "'across' meets a border"),
         (lambda d: (d.box(100, 20, 60, h=40), d.arrow((20, 40), (200, 40))), "the line (20, 40, 200, 40) runs through"),
         (lambda d: d.box(400, 20, 60, h=40), "leaves the paper"),
     ],
 )
-def test_a_fault_is_found(spoil: Callable[[Drawing], object], fault: str) -> None:
+def test_faults_are_found(spoil: Callable[[Drawing], object], fault: str) -> None:
     drawing = Drawing("spoiled", "Spoiled", "", 100)
     assert faults(drawing) == []
     spoil(drawing)
@@ -146,29 +146,29 @@ def test_a_fault_is_found(spoil: Callable[[Drawing], object], fault: str) -> Non
 
 
 @each_drawing
-def test_code_that_it_shows_stands_in_the_source(drawing: Drawing) -> None:
+def test_quoted_code_is_in_the_source(drawing: Drawing) -> None:
     for file, code in drawing.quoted:
         source = re.sub(r"\s+", " ", (ROOT / file).read_text("utf-8"))
-        assert code in source, f"{file} has no longer: {code}"
+        assert code in source, f"{file} does not contain: {code}"
 
 
-def test_two_roads_end_in_one_number_and_a_wrong_one_elsewhere() -> None:
-    measured, claimed, wrong = (float(w.text) for w in DRAWN["two-roads"].words if re.fullmatch(r"0\.\d{9}", w.text))
-    assert measured == claimed
-    assert abs(wrong - claimed) > 0.1
+def test_two_roads_shows_two_equal_numbers_and_a_different_wrong_one() -> None:
+    measured, analytic, wrong = (float(w.text) for w in DRAWN["two-roads"].words if re.fullmatch(r"0\.\d{9}", w.text))
+    assert measured == analytic
+    assert abs(wrong - analytic) > 0.1
 
 
-def test_the_page_holds_the_drawing_itself() -> None:
+def test_html_page_contains_the_svg_text() -> None:
     for kind, becomes in (("html", nodes.raw), ("latex", nodes.image)):
         picture, diagram = nodes.image(uri="_static/dates.png"), nodes.image(uri="_static/diagrams/block.svg")
         document = nodes.paragraph("", "", picture, diagram)
         app = SimpleNamespace(builder=SimpleNamespace(format=kind), srcdir=str(ROOT / "docs"))
-        diagrams.put_in(app, document, "page")
+        diagrams.embed(app, document, "page")
         assert [type(child) for child in document] == [nodes.image, becomes]
         assert kind == "latex" or document[1].astext() == DRAWN["block"].svg()
 
 
-def test_the_backward_of_attention_names_what_the_package_names() -> None:
+def test_drawing_of_the_attention_backward_uses_the_names_of_the_package() -> None:
     source = (ROOT / "numpy_attention" / "ops" / "attention.py").read_text("utf-8")
     computed = {code.split(" = ")[0] for _, code in DRAWN["attention-backward"].quoted} - {"average"}
     assert computed == {"dweights", "dscores", "dq", "dk", "dv"}
@@ -177,7 +177,7 @@ def test_the_backward_of_attention_names_what_the_package_names() -> None:
 
 
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
-def test_every_colour_can_be_told_from_its_ground(look: dict[str, str]) -> None:
+def test_every_colour_has_enough_contrast_to_its_background(look: dict[str, str]) -> None:
     assert look.keys() == LIGHT.keys()
     for fill in ("ground", "faint", "pale-blue", "pale-orange", "pale-green", "pale-purple"):
         assert contrast(look["ink"], look[fill]) > 7.0, fill
@@ -187,7 +187,7 @@ def test_every_colour_can_be_told_from_its_ground(look: dict[str, str]) -> None:
         assert fill == "none" or contrast(look[stroke], look[fill]) > 3.0, (fill, stroke)
 
 
-def test_wrapping_fills_lines_and_loses_no_word() -> None:
+def test_wrapping_fills_lines_and_keeps_every_word() -> None:
     lines = wrapped("one two three four", 60).split("\n")
     assert " ".join(lines) == "one two three four"
     assert len(lines) > 1

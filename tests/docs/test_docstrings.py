@@ -1,4 +1,4 @@
-"""What the reference promises of every public function: formula, shapes, errors, source, and examples that run."""
+"""The docstring of every public function gives its formula, shapes, errors and source, and its examples run."""
 
 import doctest
 import importlib
@@ -27,21 +27,21 @@ def docstring(name: str) -> str:
 
 
 @each(FORWARD)
-def test_a_forward_has_its_parts_in_order(name: str) -> None:
+def test_forward_docstring_has_its_parts_in_order(name: str) -> None:
     parts = re.findall(r"^(Formula|Shapes|Units|Raises|Source): *\S", docstring(name), re.MULTILINE)
     assert [part for part in parts if part != "Units"] == ["Formula", "Shapes", "Raises", "Source"]
     assert parts == sorted(parts, key=["Formula", "Shapes", "Units", "Raises", "Source"].index)
 
 
 @each(FORWARD)
-def test_raises_names_an_exception_and_source_a_year_or_convention(name: str) -> None:
+def test_raises_names_an_exception_and_source_names_a_year_or_convention(name: str) -> None:
     sections = dict(SECTION.findall(docstring(name)))
     assert re.search(r"\b(ValueError|TypeError)\b", sections["Raises"])
     assert re.search(r"\b(19|20)\d\d\b|convention", sections["Source"])
 
 
 @each(BACKWARD)
-def test_a_backward_says_whose_gradient_it_is_and_its_shapes(name: str) -> None:
+def test_backward_docstring_names_its_forward_and_its_shapes(name: str) -> None:
     text = docstring(name)
     assert re.match(rf"Gradients? of `{name.removesuffix('_backward')}`", text), text.split("\n")[0]
     assert re.search(r"^Shapes: *dy|^Shapes: *dloss", text, re.MULTILINE)
@@ -55,18 +55,18 @@ def functions_of(part: str) -> list[str]:
 
 
 @each(PARTS)
-def test_an_example_is_no_wider_than_its_page(part: str) -> None:
+def test_example_lines_have_at_most_99_columns(part: str) -> None:
     module = importlib.import_module(f"numpy_attention.{part}")
     for name in module.__all__:
         for line in (inspect.getdoc(getattr(module, name)) or "").splitlines():
             assert len(line) <= 99 or not line.lstrip().startswith((">>>", "...")), f"{name}: {line}"
 
 
-BESIDE = [(part, name) for part in ("training", "gradcheck", "plots") for name in functions_of(part)]
+OTHERS = [(part, name) for part in ("training", "gradcheck", "plots") for name in functions_of(part)]
 
 
-@each(BESIDE)
-def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(of: tuple[str, str]) -> None:
+@each(OTHERS)
+def test_functions_outside_ops_document_formula_arguments_and_errors(of: tuple[str, str]) -> None:
     part, name = of
     function = getattr(importlib.import_module(f"numpy_attention.{part}"), name)
     text = inspect.getdoc(function) or ""
@@ -74,14 +74,14 @@ def test_the_functions_beside_the_ops_say_what_they_compute_take_and_refuse(of: 
     if part == "plots":
         assert sections.keys() & {"Shapes", "Units"} or "`grads`" in text or "figure" in text, f"what does {name} take?"
     else:
-        head = inspect.getdoc(inspect.getmodule(function)) or ""  # a formula that is derived there stands there alone
+        head = inspect.getdoc(inspect.getmodule(function)) or ""  # a formula derived there is not repeated
         assert re.search(r"=|<-", sections.get("Formula", head))
     if "raise " in inspect.getsource(function) or part != "training":
         assert re.search(r"\b\w+Error\b", sections["Raises"])
 
 
 @each(["layers", "models"])
-def test_a_layer_says_what_shapes_go_in_and_out(part: str) -> None:
+def test_layer_docstring_gives_input_and_output_shapes(part: str) -> None:
     module = importlib.import_module(f"numpy_attention.{part}")
     for name in module.__all__:
         thing = getattr(module, name)
@@ -90,7 +90,7 @@ def test_a_layer_says_what_shapes_go_in_and_out(part: str) -> None:
 
 
 @each(PARTS)
-def test_every_public_name_begins_with_a_sentence_or_a_formula(part: str) -> None:
+def test_every_public_docstring_begins_with_a_sentence_or_a_formula(part: str) -> None:
     module = importlib.import_module(f"numpy_attention.{part}")
     for name in module.__all__:
         thing = getattr(module, name)
@@ -103,7 +103,7 @@ def test_every_public_name_begins_with_a_sentence_or_a_formula(part: str) -> Non
 
 
 @each(EXAMPLES)
-def test_the_examples_of_a_module_run(name: str) -> None:
+def test_examples_of_a_module_run(name: str) -> None:
     module = importlib.import_module(name)
     result = doctest.testmod(module, extraglobs={"np": np, "na": na}, report=True)
     assert result.attempted

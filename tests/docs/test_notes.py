@@ -1,4 +1,4 @@
-"""Notes stand beside the lines they are about, every backward of Part I has one, and no line of code is lost."""
+"""Every note is next to its lines of code, every backward of Part I has a note, and no line of code is lost."""
 
 import ast
 import re
@@ -36,7 +36,7 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Read:
-    """The notes on SOURCE that a text makes."""
+    """A function that reads a text of notes on SOURCE."""
 
     def read(text: str) -> list[Note]:
         path = tmp_path / "notes.md"
@@ -47,7 +47,7 @@ def written(tmp_path: Path) -> Read:
 
 
 @each(FILES, name_of)
-def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
+def test_every_note_belongs_to_lines_of_an_existing_file(path: Path) -> None:
     assert source_of(path).is_file()
     source = source_of(path).read_text("utf-8")
     notes = read_notes(path, source)
@@ -62,12 +62,12 @@ def test_every_note_has_its_place_in_a_file_that_is_there(path: Path) -> None:
     for note, after in zip(notes, [*notes[1:], None], strict=True):
         start, end = where[note.function]
         assert start < note.first <= note.last <= end
-        assert not docstrings & set(range(note.first, note.last + 1)), f"{note} is beside a docstring"
+        assert not docstrings & set(range(note.first, note.last + 1)), f"{note} is next to a docstring"
         assert after is None or note.last < after.first
 
 
 @each(FILES, name_of)
-def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
+def test_pieces_of_a_page_cover_the_whole_file(path: Path) -> None:
     source = source_of(path)
     lines = source.read_text("utf-8").splitlines()
     first = (ast.parse(source.read_text("utf-8")).body[0].end_lineno or 0) + 2
@@ -85,7 +85,7 @@ def test_the_pieces_of_a_page_are_the_file(path: Path) -> None:
 
 
 def test_every_backward_of_part_one_has_a_note() -> None:
-    """Of an appendix only where there are notes at all."""
+    """An appendix may be without notes."""
     for path in sorted((ROOT / "numpy_attention" / "ops").glob("[!_]*.py")):
         backwards = {name for name in functions(path.read_text("utf-8")) if name.endswith("_backward")}
         notes = NOTES / "ops" / f"{path.stem}.md"
@@ -96,7 +96,7 @@ def test_every_backward_of_part_one_has_a_note() -> None:
 
 
 @each(FILES, name_of)
-def test_notes_are_short_and_their_formulas_closed(path: Path) -> None:
+def test_notes_are_short_and_their_formulas_are_closed(path: Path) -> None:
     for note in read_notes(path, source_of(path).read_text("utf-8")):
         for line in note.text.split("\n"):
             assert line.count("$") % 2 == 0, line
@@ -108,41 +108,41 @@ def test_notes_are_short_and_their_formulas_closed(path: Path) -> None:
         assert len(words) <= 30, f"{note.function}: {len(words)} words"
 
 
-def test_lines_of_a_note_end_at_a_blank_line_the_next_note_or_where_it_says(written: Read) -> None:
+def test_note_ends_at_a_blank_line_the_next_note_or_its_last_line(written: Read) -> None:
     first, second = "## double\n\n`y = x + x`\n: $2x$\n\n", "`# y = x`\n: One.\n  Two.\n\n`dx = dx + dy`\n: $2$\n"
     assert written(f"{first}## double_backward\n\n{second}") == [
         Note("double", 5, 6, "$2x$"),
         Note("double_backward", 10, 11, "One.\nTwo."),
         Note("double_backward", 13, 14, "$2$"),
     ]
-    told = written("## double_backward\n\n`# y = x` to `dx + dy`\n: All.\n")
-    assert told == [Note("double_backward", 10, 13, "All.")]
+    notes = written("## double_backward\n\n`# y = x` to `dx + dy`\n: All.\n")
+    assert notes == [Note("double_backward", 10, 13, "All.")]
 
 
-def test_blank_lines_between_two_notes_are_no_piece_of_their_own() -> None:
+def test_blank_lines_between_two_notes_are_not_a_separate_piece() -> None:
     notes = [Note("double_backward", 10, 11, "One."), Note("double_backward", 13, 13, "Two.")]
     assert pieces(SOURCE, notes, 3) == [
         Piece(3, 9, ""), Piece(10, 12, "One."), Piece(13, 13, "Two."), Piece(14, 14, "")
     ]
 
 
-def test_a_file_without_notes_is_one_piece() -> None:
+def test_file_without_notes_is_one_piece() -> None:
     assert pieces(SOURCE, [], 3) == [Piece(3, 14, "")]
     source = ROOT / "numpy_attention" / "errors.py"
     assert code_of(source, 5).count(f"   :lines: 5-{len(source.read_text('utf-8').splitlines())}") == 1
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("## triple\n\n`y`\n: $3x$\n", "triple is no function of the source; was it renamed?"),
-        ("## double\n\n`y = 2 * x`\n: $2x$\n", "it stands in none; was the line changed?"),
-        ("## double\n\n`dx = dy`\n: $2x$\n", "it stands in none"),
-        ("## double\n\n`y`\n: $2x$\n", "must stand in exactly one line of the function, but it stands in lines 5, 6"),
+        ("## triple\n\n`y`\n: $3x$\n", "triple is not a function of the source; was it renamed?"),
+        ("## double\n\n`y = 2 * x`\n: $2x$\n", "it is in no line; was the line changed?"),
+        ("## double\n\n`dx = dy`\n: $2x$\n", "it is in no line"),
+        ("## double\n\n`y`\n: $2x$\n", "must be in exactly one line of the function, but it is in lines 5, 6"),
         ("## double_backward\n\n`dx = dx + dy`\n: $2$\n\n`dx = dy`\n: $1$\n", "must come before the one above it"),
         ("## double\n\nNo code.\n", "expected a note, `code` and a line ': ...', got 'No code."),
     ],
 )
-def test_a_note_without_its_place_is_an_error_that_names_it(written: Read, text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_note_without_a_line_is_an_error_that_names_the_note(written: Read, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         written(text)

@@ -1,4 +1,4 @@
-"""The written pages of the site: every code cell runs, and every piece of source they show is there."""
+"""The hand-written pages of the site: every code cell runs, and every piece of source that they include exists."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from tests.every import each
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIALS = sorted((DOCS.parent / "tutorials").glob("*.md"))
-WIDEST = 111  # columns of code that stand on a page without scrolling
+WIDEST = 111  # columns of code that fit on a page without scrolling
 MADE_AT_THE_BUILD = {"api", "book", "notebooks", "tutorials"}
 NO_PAGES = {*MADE_AT_THE_BUILD, "notes"}
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in NO_PAGES]
@@ -25,7 +25,7 @@ def name_of(page: Path) -> str:
 
 
 def cells_of(page: Path) -> list[tuple[int, str]]:
-    """The code cells of a page, each with the line on which its code begins."""
+    """The code cells of a page, each with the number of its first line of code."""
     text = page.read_text("utf-8")
     found = []
     for match in CELL.finditer(text):
@@ -61,14 +61,14 @@ def test_every_cell_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
 
 
 @each([*PAGES, *TUTORIALS])
-def test_code_is_no_wider_than_a_page(page: Path) -> None:
+def test_code_fits_the_width_of_a_page(page: Path) -> None:
     for match in PYTHON.finditer(page.read_text("utf-8")):
         for line in match["code"].splitlines():
             assert len(line) <= WIDEST or line.startswith(":"), line
 
 
 @each([page for page in PAGES if included(page)], name_of)
-def test_every_piece_of_source_on_a_page_is_found(page: Path) -> None:
+def test_every_included_piece_of_source_exists(page: Path) -> None:
     for path, options in included(page):
         text = path.resolve().read_text("utf-8")
         if "pyobject" in options:
@@ -78,7 +78,7 @@ def test_every_piece_of_source_on_a_page_is_found(page: Path) -> None:
         assert text[start:].find(options.get("end-at", "")) >= 0, f"{path.name} {options}: no line with the end"
 
 
-def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> None:
+def test_derivations_are_complete_and_each_asserts_its_bytes() -> None:
     index = (DOCS / "derivations" / "index.md").read_text("utf-8")
     listed = re.search(r"\{toctree\}\n(?::.*\n)*\n((?:\w+\n)+)", index)
     assert listed
@@ -93,7 +93,7 @@ def test_the_derivations_cover_what_they_promise_and_each_counts_its_bytes() -> 
 
 
 @each(sorted((DOCS / "derivations").glob("[!i]*.md")), name_of)
-def test_a_derivation_asks_before_it_answers(page: Path) -> None:
+def test_every_question_of_a_derivation_has_a_closed_answer(page: Path) -> None:
     text = page.read_text("utf-8")
     asked = re.findall(
         r"^\*\*Predict\.\*\* (?:[^\n]+\n)+\n<details>\n<summary>The answer</summary>\n\n(.+?)\n\n</details>\n",
@@ -106,20 +106,20 @@ def test_a_derivation_asks_before_it_answers(page: Path) -> None:
 
 
 @each(sorted((DOCS / "derivations").glob("[!i]*.md")), name_of)
-def test_every_name_in_the_prose_of_a_derivation_stands_in_code_it_shows(page: Path) -> None:
+def test_every_name_in_the_prose_of_a_derivation_is_in_its_code(page: Path) -> None:
     shown = "".join(code for _, code in cells_of(page))
     for path, options in included(page):
         text = path.resolve().read_text("utf-8")
         shown += source_of(text, options["pyobject"]) if "pyobject" in options else text
     prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for name in re.findall(r"`([A-Za-z_]\w*)`", prose):
-        assert re.search(rf"\b{name}\b", shown), f"{name_of(page)} speaks of {name}, which its code does not hold"
+        assert re.search(rf"\b{name}\b", shown), f"{name_of(page)} mentions {name}, which is not in its code"
 
 
-def test_no_page_is_left_out_of_the_contents() -> None:
+def test_every_page_is_in_a_table_of_contents() -> None:
     contents = "".join(page.read_text("utf-8") for page in PAGES if page.stem == "index")
     for page in PAGES:
         if page.stem != "index":
             names = [re.escape(page.stem), r"\*"] if page.parent == DOCS else [re.escape(page.stem)]
             listed = re.search(rf"^({'|'.join(names)})$", contents, re.MULTILINE)
-            assert listed, f"{name_of(page)} stands in no table of contents"
+            assert listed, f"{name_of(page)} is in no table of contents"

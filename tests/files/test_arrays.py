@@ -1,4 +1,4 @@
-"""Arrays and models in files: nothing in them is trusted, and what comes back is what was saved."""
+"""Arrays and models in files: loading trusts nothing, and loaded arrays equal saved arrays."""
 
 import io
 import json
@@ -23,7 +23,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_comes_back_as_it_was(name, dtype, rng, tmp_path):
+def test_a_loaded_model_equals_the_saved_model(name, dtype, rng, tmp_path):
     config = MODELS[name]
     model = randomized(CLASSES[type(config)](config, None, dtype), rng)
     model.save(tmp_path / "model.npz")
@@ -45,7 +45,7 @@ def test_the_file_is_a_plain_npz_without_pickle(tmp_path):
         assert json.loads(file["meta"].tobytes())["model"]["d_model"] == model.config.d_model
 
 
-def test_a_file_of_another_class_or_size_is_refused(tmp_path):
+def test_refuses_a_file_of_another_class_or_size(tmp_path):
     path = tmp_path / "model.npz"
     make("gpt")[0].save(path)
     with pytest.raises(InputError, match=r"holds a GPT, not a Seq2Seq; load it with GPT.load"):
@@ -63,7 +63,7 @@ def test_a_file_of_another_class_or_size_is_refused(tmp_path):
             na.GPT.load(path)
 
 
-def test_a_damaged_or_missing_file_is_refused_in_one_line(tmp_path):
+def test_refuses_a_damaged_or_missing_file_in_one_line(tmp_path):
     path = tmp_path / "model.npz"
     with pytest.raises(InputError, match="there is no checkpoint"):
         na.GPT.load(path)
@@ -80,7 +80,7 @@ def test_a_damaged_or_missing_file_is_refused_in_one_line(tmp_path):
         na.GPT.load(path)
 
 
-def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
+def test_loaded_arrays_equal_saved_arrays_bit_for_bit(tmp_path):
     path = tmp_path / "checkpoint.npz"
     save_arrays(path, ARRAYS, {"step": 7, "config": {"text": "\u20ac"}})
     arrays, meta = load_arrays(path)
@@ -94,13 +94,13 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
     assert os.listdir(tmp_path) == ["checkpoint.npz"]
 
 
-def test_numpy_itself_can_load_the_file_without_pickle(tmp_path):
+def test_numpy_can_load_the_file_without_pickle(tmp_path):
     save_arrays(tmp_path / "c.npz", ARRAYS, {})
     with np.load(tmp_path / "c.npz", allow_pickle=False) as loaded:
         np.testing.assert_array_equal(loaded["parameters.file"], ARRAYS["parameters.file"])
 
 
-def test_a_failed_save_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_old_file_and_leaves_no_temporary_file(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.npz"
     save_arrays(path, ARRAYS, {"step": 1})
     monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
@@ -110,7 +110,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == ["checkpoint.npz"]
 
 
-def test_any_truncation_and_any_flipped_byte_is_noticed_or_harmless(tmp_path):
+def test_each_truncation_or_flipped_bit_is_refused_or_harmless(tmp_path):
     path = tmp_path / "c.npz"
     save_arrays(path, ARRAYS, {"step": 3})
     whole = path.read_bytes()
@@ -128,7 +128,7 @@ def test_any_truncation_and_any_flipped_byte_is_noticed_or_harmless(tmp_path):
         except InputError:
             refused += 1
             continue
-        assert meta["step"] == 3  # a flip in a date or another field that nobody reads
+        assert meta["step"] == 3  # the flip is in a date or another field that loading ignores
         for name, array in ARRAYS.items():
             np.testing.assert_array_equal(arrays[name], array)
     assert refused > 200
@@ -156,13 +156,13 @@ HOSTILE = {
     "a header that claims terabytes": ({"w.npy": HUGE}, zipfile.ZIP_STORED, "damaged|claims the shape"),
     "a wrong version": ({"meta.npy": npy(np.frombuffer(
         b'{"format": "numpy_attention checkpoint", "version": 99}', np.uint8))}, zipfile.ZIP_STORED, "version 99"),
-    "a foreign npz": ({"meta.npy": npy(np.frombuffer(b"{}", np.uint8))}, zipfile.ZIP_STORED, "no checkpoint"),
+    "a foreign npz": ({"meta.npy": npy(np.frombuffer(b"{}", np.uint8))}, zipfile.ZIP_STORED, "not a checkpoint"),
     "something else": ({"notes.txt": b"hello"}, zipfile.ZIP_STORED, "not the name of an array"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line(tmp_path, case):
+def test_refuses_a_hostile_file_in_one_line(tmp_path, case):
     members, compression, said = HOSTILE[case]
     archive(tmp_path / "c.npz", members, compression)
     with pytest.raises(InputError, match=said) as caught:
@@ -170,14 +170,14 @@ def test_a_hostile_file_is_refused_in_one_line(tmp_path, case):
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_and_a_directory_are_told(tmp_path):
+def test_refuses_a_missing_file_and_a_directory(tmp_path):
     with pytest.raises(InputError, match="there is no checkpoint"):
         load_arrays(tmp_path / "c.npz")
     with pytest.raises(InputError, match="directory"):
         load_arrays(tmp_path)
 
 
-def test_all_differences_to_the_model_are_listed_and_nothing_is_written():
+def test_read_into_lists_all_differences_and_writes_nothing():
     mine = {"a": np.zeros(3), "b": np.zeros((2, 2)), "c": np.zeros(1), "e": np.zeros(2)}
     theirs = {"p.a": np.ones(3), "p.b": np.ones((2, 3)), "p.d": np.ones(1), "p.e": np.ones(2, np.float32)}
     theirs["q.x"] = np.ones(1)
@@ -191,7 +191,7 @@ def test_all_differences_to_the_model_are_listed_and_nothing_is_written():
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_an_array_with_a_nan_or_an_infinity_is_named_and_nothing_is_written(value, dtype):
+def test_read_into_refuses_nan_and_infinity_and_writes_nothing(value, dtype):
     mine = {"a": np.zeros(3, dtype), "w": np.zeros((300, 400), dtype)}
     theirs = {f"p.{name}": np.ones_like(array) for name, array in mine.items()}
     theirs["p.w"][250, 7] = value
@@ -200,7 +200,7 @@ def test_an_array_with_a_nan_or_an_infinity_is_named_and_nothing_is_written(valu
     assert not any(array.any() for array in mine.values())
 
 
-def test_of_many_differences_a_few_are_told_and_the_rest_counted():
+def test_read_into_lists_a_few_of_many_differences_and_counts_the_rest():
     mine = {f"blocks.{i}.attention.w_q": np.zeros(2) for i in range(2000)}
     with pytest.raises(InputError, match=r"blocks\.0\.attention\.w_q is missing.*; \.\.\. and 19\d\d more") as caught:
         read_into(mine, {"p." + "x" * 10_000: np.zeros(2)}, "p.", "model")

@@ -1,4 +1,4 @@
-"""A file is whole or not there, no link leads a write astray, and what is read is a regular file."""
+"""Atomic writes: a file is complete or absent, no link redirects a write, and only regular files are read."""
 
 import os
 import re
@@ -7,31 +7,32 @@ from pathlib import Path
 
 import pytest
 
+from numpy_attention import files
 from numpy_attention.errors import InputError
 from numpy_attention.files import (
+    atomic_write,
+    exists,
     load_arrays,
     open_regular,
     sweep,
     temporary_folder,
-    there,
-    whole_or_not_at_all,
     writing,
 )
 
 OWN = re.compile(r"checkpoint\.npz")
 
 
-def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
+def test_atomic_write_gives_the_complete_new_file_or_keeps_the_old_one(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")
-    with whole_or_not_at_all(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text("new")
         assert path.read_text("utf-8") == "old"
         assert temporary.suffix == path.suffix
     assert path.read_text("utf-8") == "new"
 
     def interrupted():
-        with whole_or_not_at_all(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text("half")
             raise KeyboardInterrupt
 
@@ -41,50 +42,50 @@ def test_a_file_is_there_with_its_last_byte_or_is_the_old_one(tmp_path):
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
-def test_a_file_that_was_never_written_leaves_the_old_one(tmp_path):
+def test_atomic_write_without_a_write_keeps_the_old_file(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")
-    with pytest.raises(FileNotFoundError), whole_or_not_at_all(path):
+    with pytest.raises(FileNotFoundError), atomic_write(path):
         pass
     assert path.read_text("utf-8") == "old"
 
 
-def test_what_killed_processes_leave_is_swept_and_nothing_else(tmp_path):
+def test_sweep_removes_only_unfinished_files_of_killed_processes(tmp_path):
     kept = {"checkpoint.npz", "log.jsonl", "notes.tmp", "draft.txt.1.tmp", "data.csv.2023.tmp.csv"}
     for name in kept:
         (tmp_path / name).write_text("")
-    rooms = {".0123456789abcdef.tmp": "checkpoint.npz", ".1123456789abcdef.tmp": "thesis.txt"}
-    for room, name in rooms.items():
-        (tmp_path / room).mkdir()
-        (tmp_path / room / name).write_text("half")
-    (tmp_path / ".2123456789abcdef.tmp").mkdir()  # killed before it had a file
-    (tmp_path / ".3123456789abcdef.tmp").write_text("no directory")
+    folders = {".0123456789abcdef.tmp": "checkpoint.npz", ".1123456789abcdef.tmp": "thesis.txt"}
+    for folder, name in folders.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("half")
+    (tmp_path / ".2123456789abcdef.tmp").mkdir()  # the process was killed before it made a file
+    (tmp_path / ".3123456789abcdef.tmp").write_text("not a directory")
     sweep(tmp_path, OWN)
     assert set(os.listdir(tmp_path)) == kept | {".1123456789abcdef.tmp", ".3123456789abcdef.tmp"}
 
 
-def test_no_link_is_followed_whatever_name_it_lies_under(tmp_path, monkeypatch):
+def test_atomic_write_follows_no_planted_link(tmp_path, monkeypatch):
     precious = tmp_path / "precious.txt"
     precious.write_text("keep me")
-    for name in (f"log.jsonl.{os.getpid()}.tmp.jsonl", "log.jsonl.tmp"):  # which others could guess
+    for name in (f"log.jsonl.{os.getpid()}.tmp.jsonl", "log.jsonl.tmp"):  # names that another user could guess
         (tmp_path / name).symlink_to(precious)
-    with whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
+    with atomic_write(tmp_path / "log.jsonl") as temporary:
         temporary.write_text("new")
     monkeypatch.setattr(os, "urandom", bytes)
     guessed = tmp_path / f".{'0' * 16}.tmp"
-    for planted in (precious, tmp_path):  # even one who guesses it makes the write fail, no more
+    for planted in (precious, tmp_path):  # a correct guess only makes the write fail
         guessed.symlink_to(planted)
-        with pytest.raises(FileExistsError), whole_or_not_at_all(tmp_path / "log.jsonl") as temporary:
+        with pytest.raises(FileExistsError), atomic_write(tmp_path / "log.jsonl") as temporary:
             temporary.write_text("newer")
         guessed.unlink()
     assert precious.read_text("utf-8") == "keep me"
     assert (tmp_path / "log.jsonl").read_text("utf-8") == "new"
 
 
-def test_the_names_of_unfinished_files_are_never_twice_the_same_and_their_modes_are_plain(tmp_path):
+def test_unfinished_files_have_different_names_and_default_modes(tmp_path):
     seen = set()
     for _ in range(5):
-        with whole_or_not_at_all(tmp_path / "a.txt") as temporary:
+        with atomic_write(tmp_path / "a.txt") as temporary:
             seen.add(temporary)
             temporary.write_text("a")
     assert len(seen) == 5
@@ -92,17 +93,17 @@ def test_the_names_of_unfinished_files_are_never_twice_the_same_and_their_modes_
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "plain.txt").stat().st_mode
 
 
-def test_a_name_may_be_as_long_as_the_file_system_lets_it_be(tmp_path):
+def test_atomic_write_accepts_the_longest_name_of_the_file_system(tmp_path):
     longest = tmp_path / ("n" * 251 + ".txt")
-    with whole_or_not_at_all(longest) as temporary:
+    with atomic_write(longest) as temporary:
         temporary.write_text("a")
     assert longest.read_text("utf-8") == "a"
-    with pytest.raises(OSError, match="too long"), whole_or_not_at_all(tmp_path / ("n" * 300)) as temporary:
+    with pytest.raises(OSError, match="too long"), atomic_write(tmp_path / ("n" * 300)) as temporary:
         temporary.write_text("a")
     assert os.listdir(tmp_path) == [longest.name]
 
 
-def test_sweeping_goes_through_no_link(tmp_path):
+def test_sweep_follows_no_link(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "checkpoint.npz").write_text("")
     (tmp_path / ".0123456789abcdef.tmp").symlink_to(tmp_path / "folder")
@@ -110,18 +111,18 @@ def test_sweeping_goes_through_no_link(tmp_path):
     assert (tmp_path / "folder" / "checkpoint.npz").exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
-def test_only_a_regular_file_is_opened_and_what_is_none_is_told_at_once(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
+def test_open_regular_refuses_pipes_devices_and_directories_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero", "/dev/tty", "/dev/stdin/x"):
-        with pytest.raises(OSError, match=r"no regular file|No such device|Not a directory|Permission"):
+        with pytest.raises(OSError, match=r"not a regular file|No such device|Not a directory|Permission"):
             open_regular(path)
         with pytest.raises(InputError, match="cannot read"):
             load_arrays(path)
     with pytest.raises(IsADirectoryError):
         open_regular(tmp_path)
     for name in ("a\0b", "a\udfff\ud800"):
-        with pytest.raises(OSError, match="no file can be called so"):
+        with pytest.raises(OSError, match="no file can have this name"):
             open_regular(name)
     (tmp_path / "a").write_text("text")
     (tmp_path / "link").symlink_to("a")
@@ -129,32 +130,32 @@ def test_only_a_regular_file_is_opened_and_what_is_none_is_told_at_once(tmp_path
         assert file.read() == b"text"
 
 
-def test_what_the_system_refuses_to_write_is_one_line_and_other_errors_pass(tmp_path):
+def test_writing_turns_only_os_errors_into_one_line(tmp_path):
     with pytest.raises(InputError, match=r"^cannot write to here: File name too long$"), writing("here"):
         (tmp_path / ("n" * 300)).mkdir()
     with pytest.raises(KeyError), writing("here"):
         raise KeyError
 
 
-def test_a_path_that_cannot_be_looked_at_is_told(tmp_path):
-    assert there(tmp_path)
-    assert not there(tmp_path / "none")
-    assert not there(tmp_path / "a\0b")
+def test_exists_reports_a_path_that_the_system_cannot_check(tmp_path):
+    assert exists(tmp_path)
+    assert not exists(tmp_path / "none")
+    assert not exists(tmp_path / "a\0b")
     with pytest.raises(InputError, match=r"cannot read n+: File name too long"):
-        there(Path("n" * 5000))
+        exists(Path("n" * 5000))
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
-def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
+def test_atomic_write_replaces_no_pipe_or_directory(tmp_path):
     pipe = tmp_path / "pipe.npz"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
-        with pytest.raises(OSError, match="no regular file"), whole_or_not_at_all(path):
+        with pytest.raises(OSError, match="not a regular file"), atomic_write(path):
             raise AssertionError
     assert pipe.is_fifo()
 
 
-def test_without_a_place_for_temporary_folders_the_variable_that_names_one_is_told(
+def test_error_without_a_temporary_folder_names_tmpdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with temporary_folder() as folder:
@@ -164,10 +165,16 @@ def test_without_a_place_for_temporary_folders_the_variable_that_names_one_is_to
         temporary_folder()
 
 
-def test_what_cannot_be_written_is_told_by_the_path_that_was_given(tmp_path, monkeypatch):
+def test_error_of_atomic_write_names_the_path_of_the_caller(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, kind in (("no/model.npz", FileNotFoundError), (".", OSError)):
-        with pytest.raises(kind) as caught, whole_or_not_at_all(path):
+        with pytest.raises(kind) as caught, atomic_write(path):
             raise AssertionError
         assert caught.value.filename == path
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("old", "new"), [("there", exists), ("whole_or_not_at_all", atomic_write)])
+def test_old_name_warns_and_returns_the_new_function(old, new):
+    with pytest.warns(DeprecationWarning, match=f"{old} is now called {new.__name__}"):
+        assert getattr(files, old) is new

@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md, from what an hour of attacks has tried.
+"""The table of docs/reliability.md, from the stored counts of an hour of attacks.
 
     FUZZ_TALLY=tests/fuzz/tally.json python -m pytest tests/fuzz -m hour -s
     python -m tests.fuzz.page
@@ -14,33 +14,33 @@ from tests.generated import with_block
 TALLY = Path(__file__).with_name("tally.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 ATTACKS = {
-    "runs": "runs started, killed, stopped, damaged, gone on with, two at once",
-    "ranks": "the same with two processes under MPI",
-    "checkpoints": "checkpoints damaged by the bit, or forged with checksums that agree",
-    "pretrained": "GGUF, safetensors, tokenizers and settings of models, likewise",
+    "runs": "runs that are started, killed, stopped, damaged, resumed, or started twice",
+    "ranks": "the same attacks on runs of two processes under MPI",
+    "checkpoints": "checkpoints with changed bits, or forged with correct checksums",
+    "pretrained": "GGUF, safetensors, tokenizer and settings files of models, changed or forged",
     "settings": "TOML files of settings",
     "arguments": "argument lists of every command",
-    "streams": "output that is closed, full, cut off, or has no letters for it",
+    "streams": "output that is closed, full, cut off, or cannot encode a character",
     "arrays": "public functions and classes with odd arrays and numbers",
     "the checker": "the checker with odd functions",
-    "answers": "answers for the tutor that loop, fork, print and lie",
+    "answers": "exercise answers that loop, fork, print, or fake a result",
 }
 
 
-def table(told: dict[str, Any]) -> str:
-    """How often each was tried, how it ended, and what was found."""
+def table(tally: dict[str, Any]) -> str:
+    """For each kind of attack: how often it was tried and how it ended. Below: the number of findings."""
     counts = {name: Counter[str]() for name in ATTACKS}
-    for kind, outcomes in told["kinds"].items():
+    for kind, outcomes in tally["kinds"].items():
         for outcome, times in outcomes.items():
             counts[kind.partition(": ")[0]][outcome.partition(",")[0]] += times
-    counts["together"] = sum(counts.values(), Counter())
-    lines = ["| tried | times | refused | killed or interrupted |", "|---|---|---|---|"]
+    counts["total"] = sum(counts.values(), Counter())
+    lines = ["| attack | times | refused | killed or interrupted |", "|---|---|---|---|"]
     for name, of in counts.items():
         row = of.total(), of["refused"], of["killed"] + of["interrupted"]
         lines.append(f"| {ATTACKS.get(name, name)} | {' | '.join(f'{n:,}' for n in row)} |")
-    where = f"{told['seconds'] / 60:.0f} minutes on one core, seeds from {told['seed']} on"
-    found = len(told["found"]) or "none"
-    return "\n".join([*lines, "", f"{where}; findings: {found}. What was not refused ended as it should."])
+    run = f"{tally['seconds'] / 60:.0f} minutes on one core, seeds from {tally['seed']} on"
+    found = len(tally["found"]) or "none"
+    return "\n".join([*lines, "", f"{run}; findings: {found}. All attacks ended as this page promises."])
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixt
     (["--solution", "relu"], "relu is no exercise; one of embedding"),
     (["--solution", "gelu", "no_such_folder"], "there is no file no_such_folder"),
     (["--solution", "gelu", "a.py", "b.py"], "--solution takes one file or folder, that of your answer, got a.py b.py"),
-    (["a\0b.py"], "holds a null byte"),
+    (["a\0b.py"], "contains a null byte"),
 ])
 def test_unusable_input_is_one_clear_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""Chapter 41: the estimates are the first and the second derivative of the experiment."""
+"""Chapter 41: the estimates use the first and the second derivative of the measure."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ def cases() -> dict[str, Any]:
     return {variant: model_of(**config) for variant, config in VARIANTS.items()} | {"text encoder": encoder()}
 
 
-def moved(model: Any, name: str, step: np.ndarray, dy: np.ndarray) -> float:
-    """The measured number, with a step added at a place."""
+def measure_with(model: Any, name: str, step: np.ndarray, dy: np.ndarray) -> float:
+    """The measure, with a step added at a place."""
     return float((inside.forward_with(model, {name: inside.Edit(add=step)}, IDS)[0] * dy).sum())
 
 
 @pytest.mark.parametrize("case", [*VARIANTS, "text encoder"])
-def test_one_by_one_it_is_the_same(case: str, rng: np.random.Generator) -> None:
-    """Every effect against a run of its own; both derivatives against differences of such runs."""
+def test_effects_and_estimates_equal_single_patched_runs_and_differences(case: str, rng: np.random.Generator) -> None:
+    """Compare every effect with one patched run, and both derivatives with numerical differences of patched runs."""
     model = cases()[case]
     y, cache = inside.forward_with(model, {}, IDS)
     other = inside.forward_with(model, {}, OTHER)[1].at
@@ -51,22 +51,22 @@ def test_one_by_one_it_is_the_same(case: str, rng: np.random.Generator) -> None:
         for at in np.ndindex(x.shape[1:-1]):
             step = np.zeros_like(x)
             step[0, *at] = (other[name] - x)[0, *at]
-            up, down = moved(model, name, h * step, dy), moved(model, name, -h * step, dy)
-            np.testing.assert_allclose(effects[name][at], moved(model, name, step, dy) - at_rest, atol=1e-10)
+            up, down = measure_with(model, name, h * step, dy), measure_with(model, name, -h * step, dy)
+            np.testing.assert_allclose(effects[name][at], measure_with(model, name, step, dy) - at_rest, atol=1e-10)
             np.testing.assert_allclose(first[name][at], (up - down) / (2 * h), rtol=1e-3, atol=1e-6)
             curved = (up - 2 * at_rest + down) / (2 * h * h)
             np.testing.assert_allclose(second[name][at] - first[name][at], curved, rtol=1e-2, atol=1e-5)
 
 
-def test_few_at_a_time_is_the_same_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_batches_give_the_same_effects(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of()
     dy = np.random.default_rng(0).standard_normal((1, 5, 7))
     whole = inside.patching_effects(model, IDS, OTHER, dy)
     assert set(whole) == {"blocks.0.attention", "blocks.1.attention"}
-    monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", 3 * dy.size)
+    monkeypatch.setattr("numpy_attention.inside.attribution.MAX_BATCH_ELEMENTS", 3 * dy.size)
     curved = inside.attributed_effects(model, IDS, OTHER, dy, order=2)
-    for at_once in (1, 3 * 1000):  # one by one, and a few: a run has some 500 numbers
-        monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", at_once)
+    for at_once in (1, 3 * 1000):  # one run, and a few runs: a run has about 500 elements
+        monkeypatch.setattr("numpy_attention.inside.attribution.MAX_BATCH_ELEMENTS", at_once)
         for name, effects in inside.patching_effects(model, IDS, OTHER, dy).items():
             np.testing.assert_allclose(effects, whole[name], atol=1e-12)
         for name, effects in inside.attributed_effects(model, IDS, OTHER, dy, order=2).items():
@@ -74,11 +74,11 @@ def test_few_at_a_time_is_the_same_as_all(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("estimate", [inside.patching_effects, partial(inside.attributed_effects, order=2)])
-def test_a_batch_is_small_enough_for_its_looks_too(monkeypatch: pytest.MonkeyPatch, estimate: Any) -> None:
-    """A text with few logits: in one batch, the looks of these patches would have tens of millions of bytes."""
+def test_batch_size_counts_attention_weights(monkeypatch: pytest.MonkeyPatch, estimate: Any) -> None:
+    """With few logits, the attention weights of all patches in one batch would need tens of megabytes."""
     model = na.GPT(na.GPTConfig(3, 32, 8, 4, 2, d_ff=4), np.random.default_rng(0), np.float64)
     ids = np.random.default_rng(1).integers(0, 3, (1, 32))
-    monkeypatch.setattr("numpy_attention.inside.attribution.AT_ONCE", 2**17)
+    monkeypatch.setattr("numpy_attention.inside.attribution.MAX_BATCH_ELEMENTS", 2**17)
     tracemalloc.start()
     estimate(model, ids, (ids + 1) % 3, np.ones((1, 32, 3)), ["blocks.0.attention"])
     peak = tracemalloc.get_traced_memory()[1]
@@ -88,7 +88,7 @@ def test_a_batch_is_small_enough_for_its_looks_too(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_effects_have_the_dtype_of_the_model(dtype: Any) -> None:
-    """In float16 too they are summed in float32: products of small numbers are not lost."""
+    """Sums use float32 for float16, too, so products of small numbers do not underflow."""
     model, wide = model_of(dtype=dtype), model_of(dtype=dtype)
     wide.replace_parameters(lambda _, p: p.astype(np.float64))
     dy = np.full((1, 5, 7), 1e-3, dtype)
@@ -100,7 +100,7 @@ def test_effects_have_the_dtype_of_the_model(dtype: Any) -> None:
             np.testing.assert_allclose(effects, exact[name], atol=10 * float(np.finfo(dtype).eps) * 1e-2)
 
 
-def test_one_token_no_place_and_a_place_twice() -> None:
+def test_accepts_one_token_no_place_and_a_repeated_place() -> None:
     model, dy = model_of(), np.ones((1, 5, 7))
     for estimate in (inside.patching_effects, inside.attributed_effects, partial(inside.attributed_effects, order=2)):
         assert estimate(model, IDS, OTHER, dy, []) == {}
@@ -113,17 +113,17 @@ def test_one_token_no_place_and_a_place_twice() -> None:
 
 def test_an_estimate_changes_neither_the_model_nor_its_arguments() -> None:
     model, dy = model_of(low_rank=True), np.ones((1, 5, 7))
-    given = [IDS, OTHER, dy, *model.parameters().values()]
-    before = [array.copy() for array in given]
+    arguments = [IDS, OTHER, dy, *model.parameters().values()]
+    before = [array.copy() for array in arguments]
     inside.patching_effects(model, IDS, OTHER, dy)
     inside.attributed_effects(model, IDS, OTHER, dy, order=2)
-    for array, was in zip([*given[:3], *model.parameters().values()], before, strict=True):
+    for array, was in zip([*arguments[:3], *model.parameters().values()], before, strict=True):
         np.testing.assert_array_equal(array, was)
 
 
 def pairs(exchanged: bool, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Pairs for the shipped model: 20 symbols come again, up to one that has been seen with another behind it, or that
-    has not been seen at all; and the measure, the symbol that came next against the new one."""
+    """Pairs for the shipped model, each with a measure. Text: 20 symbols, then the first j + 1 of them again. Other
+    text: symbol j + 1 (exchanged) or j of the 20 is new. Measure: old next symbol minus the new one."""
     rng = np.random.default_rng(0)
     for _ in range(count):
         piece = rng.choice(64, 20, replace=False)
@@ -137,8 +137,8 @@ def pairs(exchanged: bool, count: int) -> Iterator[tuple[np.ndarray, np.ndarray,
 
 
 def left_over(exchanged: bool, count: int, parts: tuple[float, ...] = (1.0,)) -> list[tuple[float, float]]:
-    """Of the squared effects of all patches, what the slope leaves; of that, what the curvature takes away. That for
-    each of the parts of a patch that are made."""
+    """For each size of the patches: the share of the squared effects that the slope does not explain, and how much of
+    this share the curvature explains."""
     model, _ = shipped_induction()
     model.replace_parameters(lambda _, p: p.astype(np.float64))
     squares = np.zeros((len(parts), 3))
@@ -148,10 +148,10 @@ def left_over(exchanged: bool, count: int, parts: tuple[float, ...] = (1.0,)) ->
         y, cache = inside.forward_with(model, {}, ids)
         other = inside.forward_with(model, {}, other_ids)[1].at
         for name, slope in first.items():
-            one_each = np.eye(slope.size, dtype=bool).reshape(slope.size, *slope.shape, 1)
+            masks = np.eye(slope.size, dtype=bool).reshape(slope.size, *slope.shape, 1)
             texts = np.repeat(ids, slope.size, axis=0)
             for sums, part in zip(squares, parts, strict=True):
-                add = np.where(one_each, part * (other[name] - cache.at[name]), 0.0)
+                add = np.where(masks, part * (other[name] - cache.at[name]), 0.0)
                 patched, _ = inside.forward_with(model, {name: inside.Edit(add=add)}, texts)
                 effects = ((patched - y) * dy).sum((1, 2)).reshape(slope.shape)
                 curvature = part**2 * (second[name] - slope)
@@ -160,35 +160,35 @@ def left_over(exchanged: bool, count: int, parts: tuple[float, ...] = (1.0,)) ->
     return [(by_slope / all_, 1 - by_both / by_slope) for all_, by_slope, by_both in squares]
 
 
-def test_of_half_a_patch_the_curvature_is_most_of_the_error() -> None:
+def test_curvature_explains_most_of_the_error_of_half_a_patch() -> None:
     [(left, removed)] = left_over(exchanged=True, count=3, parts=(0.5,))
     assert 0.05 < left < 0.3
     assert removed > 0.8
 
 
 @pytest.mark.slow
-def test_the_curvature_is_most_of_the_error_where_a_head_says_another_symbol() -> None:
-    """Over forty pairs; the figures that tutorial 19 and the page of comparisons name."""
+def test_curvature_explains_most_of_the_error_if_another_symbol_follows() -> None:
+    """Forty pairs; tutorial 19 and the page of comparisons quote these figures."""
     shares = left_over(exchanged=True, count=40, parts=(1.0, 0.5, 0.25))
     print(shares)
     np.testing.assert_allclose(shares, [(0.34, 0.78), (0.16, 0.90), (0.05, 0.97)], atol=0.01)
 
 
 @pytest.mark.slow
-def test_and_no_help_where_a_head_no_longer_finds_its_place() -> None:
-    """Its softmax is saturated: flat in both derivatives, until it lets go."""
+def test_curvature_does_not_help_if_a_head_finds_no_match() -> None:
+    """The softmax of this head is saturated: both derivatives are nearly zero, although the effect is large."""
     [(left, removed)] = left_over(exchanged=False, count=12)
     print(left, removed)
     assert left > 0.5
     assert removed < 0.0
 
 
-IDS_LIKE = r"ids and other_ids must be \(1, T\), one text each, of one length"
+IDS_LIKE = r"ids and other_ids must be \(1, T\), one text each, of equal length"
 PLACES_LIKE = "places must be a list of names, or None, got "
 
 
 @pytest.mark.parametrize("op", [inside.patching_effects, inside.attributed_effects])
-@pytest.mark.parametrize(("change", "said"), [
+@pytest.mark.parametrize(("change", "message"), [
     ({"other_ids": OTHER[:, :4]}, IDS_LIKE), ({"ids": IDS[0], "other_ids": OTHER[0]}, IDS_LIKE),
     ({"ids": np.tile(IDS, (2, 1)), "other_ids": np.tile(OTHER, (2, 1))}, IDS_LIKE),
     ({"ids": IDS[:0], "other_ids": OTHER[:0]}, IDS_LIKE),
@@ -200,20 +200,21 @@ PLACES_LIKE = "places must be a list of names, or None, got "
     ({"dy": np.zeros((1, 5, 6))}, r"dy must be \(1, 5, 7\), as the model's result, got \(1, 5, 6\)"),
     ({"dy": np.zeros((1, 5, 7), np.float32)}, "dy must be float64 as y is, got float32"),
     ({"dy": [0.0]}, "dy must be an array of floats, got list"),
-    ({"places": ["blocks.2"]}, r"places must be by the names blocks\.0, .*'blocks\.2'; did you mean 'blocks\.\d'\?"),
-    ({"places": [["norm"]]}, r"places must be by the names blocks\.0, .*got a list"),
+    ({"places": ["blocks.2"]},
+     r"places must be named after places of the model: blocks\.0, .*'blocks\.2'; did you mean 'blocks\.\d'\?"),
+    ({"places": [["norm"]]}, r"places must be named after places of the model: blocks\.0, .*got a list"),
     ({"places": "norm"}, PLACES_LIKE + r"str; \['norm'\]"), ({"places": 3}, PLACES_LIKE + "int"),
     ({"model": None}, "model must be a model that reads one text.*, got NoneType"),
     ({"model": na.Seq2Seq(na.Seq2SeqConfig(7, 7, 6, d_model=8, num_heads=2, num_layers=1), None)},
      "model must be a model that reads one text.*, got Seq2Seq"),
 ])
-def test_what_does_not_fit_is_refused_by_name(op: Any, change: dict[str, Any], said: str) -> None:
+def test_refuses_arguments_that_do_not_fit_and_names_them(op: Any, change: dict[str, Any], message: str) -> None:
     arguments = {"model": model_of(), "ids": IDS, "other_ids": OTHER, "dy": np.zeros((1, 5, 7))}
-    with pytest.raises((TypeError, ValueError), match=f"^{op.__name__}: {said}"):
+    with pytest.raises((TypeError, ValueError), match=f"^{op.__name__}: {message}"):
         op(**{**arguments, **change})
 
 
-def test_there_are_two_orders() -> None:
+def test_refuses_orders_other_than_1_and_2() -> None:
     for order in (0, 3):
         with pytest.raises(ValueError, match=r"attributed_effects: order must be in \[1, 2\]"):
             inside.attributed_effects(model_of(), IDS, OTHER, np.zeros((1, 5, 7)), order=order)

@@ -1,11 +1,11 @@
-"""Chapter 38: an edit keeps, throws away and adds, and changes neither of its inputs."""
+"""Chapter 38: an edit keeps, zeros and adds elements, and does not change its inputs."""
 
 import numpy as np
 
 from numpy_attention.inside import edit, edit_backward
 
 
-def test_what_is_thrown_away_is_gone_whatever_it_was() -> None:
+def test_elements_not_kept_become_zero_even_nan_and_inf() -> None:
     x = np.array([np.nan, np.inf, 2.0])
     y, cache = edit(x, np.array([False, False, True]), np.array([0.5]))
     np.testing.assert_array_equal(y, [0.5, 0.5, 2.5])
@@ -14,7 +14,7 @@ def test_what_is_thrown_away_is_gone_whatever_it_was() -> None:
     np.testing.assert_array_equal(dadd, [7.0])
 
 
-def test_the_empty_edit_gives_the_same_numbers_in_an_array_of_its_own(rng: np.random.Generator) -> None:
+def test_empty_edit_returns_an_equal_copy(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3))
     y, cache = edit(x)
     np.testing.assert_array_equal(y, x)

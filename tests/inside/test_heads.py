@@ -1,4 +1,4 @@
-"""Chapter 39: heads made by hand have the scores they must have; copying is that of the whole map to the logits."""
+"""Chapter 39: heads built by hand have the expected scores; the copying score equals that of the full (V, V) map."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ def model_of(rng: np.random.Generator, **config: object) -> na.GPT:
 
 
 def looking_back(distances: list[int], length: int) -> na.GPT:
-    """A GPT of one block, whose head h at position t looks at t - distances[h], whatever the tokens are."""
-    width = 2 * length  # a head: one number for each position, whose query and key are those of a table
+    """A GPT of one block whose head h looks from t at t - distances[h], for all tokens."""
+    width = 2 * length  # of a head: a query and a key with one element for each position
     config = na.GPTConfig(7, length, width * len(distances), len(distances), 1, d_ff=1, bias=False)
     model = na.GPT(config, None, np.float64)
     for p in model.parameters().values():
@@ -26,7 +26,7 @@ def looking_back(distances: list[int], length: int) -> na.GPT:
         if name.endswith("gamma"):
             p[...] = 1.0
     place = np.arange(length)
-    model.position_embedding.table[place, place] = 1.0  # and its mean is the same for all: the norm keeps them apart
+    model.position_embedding.table[place, place] = 1.0  # all rows have one mean, so the norm keeps them distinct
     attention = model.blocks[0].attention
     for h, distance in enumerate(distances):
         attention.w_k[place, h * width + place] = 100.0
@@ -34,15 +34,16 @@ def looking_back(distances: list[int], length: int) -> na.GPT:
     return model
 
 
-def test_a_head_made_to_look_at_the_token_before_scores_1_and_others_less() -> None:
+def test_previous_token_head_scores_1_and_other_heads_less() -> None:
     N = 4
     model, ids = looking_back([1, N - 1, 2], 2 * N), np.tile([[3, 1, 4, 1], [5, 2, 6, 5]], 2)
     assert list(inside.previous_token_scores(model, ids)) == ["blocks.0.attention"]
     scores = inside.previous_token_scores(model, ids)["blocks.0.attention"]
-    np.testing.assert_allclose(scores, [1, 1 / 7, 1 / 7], atol=1e-9, err_msg="they do so at position 1 alone")
+    # the other heads look at the token before only from position 1
+    np.testing.assert_allclose(scores, [1, 1 / 7, 1 / 7], atol=1e-9)
 
 
-def test_a_head_made_to_look_at_what_came_next_last_time_scores_1_and_the_others_0() -> None:
+def test_prefix_matching_head_scores_1_and_other_heads_0() -> None:
     N = 4
     model, ids = looking_back([1, N - 1, 2], 2 * N), np.tile([[3, 1, 4, 1], [5, 2, 6, 5]], 2)
     np.testing.assert_allclose(inside.prefix_matching_scores(model, ids)["blocks.0.attention"], [0, 1, 0], atol=1e-9)
@@ -54,9 +55,9 @@ def test_scores_are_means_over_the_batch_and_the_positions(rng: np.random.Genera
     matching, previous = inside.prefix_matching_scores(model, ids), inside.previous_token_scores(model, ids)
     for name, w in weights.items():
         for h in range(4):
-            next_time = [w[b, h, t, t - 4] for b in range(3) for t in range(5, 10)]
+            after_copy = [w[b, h, t, t - 4] for b in range(3) for t in range(5, 10)]
             before = [w[b, h, t, t - 1] for b in range(3) for t in range(1, 10)]
-            np.testing.assert_allclose(matching[name][h], np.mean(next_time), rtol=1e-12)
+            np.testing.assert_allclose(matching[name][h], np.mean(after_copy), rtol=1e-12)
             np.testing.assert_allclose(previous[name][h], np.mean(before), rtol=1e-12)
 
 
@@ -67,10 +68,10 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
-def test_copying_is_read_off_the_eigenvalues_of_the_whole_map_from_tokens_to_logits(
+def test_copying_score_equals_eigenvalue_score_of_map_from_tokens_to_logits(
     rng: np.random.Generator, config: dict[str, object]
 ) -> None:
-    """The map itself, (V, V), is made of what the layers do: a norm without its division and beta is linear."""
+    """Build the (V, V) map from the layers: without its division and beta, a norm is linear."""
     model = model_of(rng, **config)
     table, kv_heads = model.token_embedding.table, model.blocks[0].attention.num_kv_heads
 
@@ -85,14 +86,14 @@ def test_copying_is_read_off_the_eigenvalues_of_the_whole_map_from_tokens_to_log
         v = without_division(block.norm_1, table) @ block.attention.w_v
         for h in range(4):
             kv = h // (4 // kv_heads)
-            said = v[:, 2 * kv : 2 * kv + 2] @ block.attention.w_o[2 * h : 2 * h + 2]
-            logits = without_division(model.norm, said) @ (table.T if model.head is None else model.head.w)
+            answers = v[:, 2 * kv : 2 * kv + 2] @ block.attention.w_o[2 * h : 2 * h + 2]
+            logits = without_division(model.norm, answers) @ (table.T if model.head is None else model.head.w)
             eigenvalues = np.linalg.eigvals(logits)
             expected = eigenvalues.sum().real / np.abs(eigenvalues).sum()
             np.testing.assert_allclose(scores[f"blocks.{i}.attention"][h], expected, atol=1e-6)
 
 
-def test_a_head_that_gives_back_what_it_sees_copies_and_its_opposite_does_not(rng: np.random.Generator) -> None:
+def test_copying_score_is_1_for_a_copying_head_and_minus_1_for_its_opposite(rng: np.random.Generator) -> None:
     model = model_of(rng, num_heads=2, num_layers=1)
     attention = model.blocks[0].attention
     model.norm.gamma[:] = model.blocks[0].norm_1.gamma[:] = 1.0
@@ -101,7 +102,7 @@ def test_a_head_that_gives_back_what_it_sees_copies_and_its_opposite_does_not(rn
     np.testing.assert_allclose(inside.copying_scores(model)["blocks.0.attention"], [1.0, -1.0], rtol=1e-9)
 
 
-def test_a_head_that_says_nothing_scores_0_and_one_beyond_all_numbers_nan(rng: np.random.Generator) -> None:
+def test_copying_score_is_0_for_zero_w_o_and_nan_for_infinite_w_o(rng: np.random.Generator) -> None:
     model = model_of(rng, num_heads=2, num_layers=1)
     model.blocks[0].attention.w_o[:4] = 0.0
     model.blocks[0].attention.w_o[4:] = np.inf
@@ -109,7 +110,7 @@ def test_a_head_that_says_nothing_scores_0_and_one_beyond_all_numbers_nan(rng: n
         np.testing.assert_array_equal(inside.copying_scores(model)["blocks.0.attention"], [0.0, np.nan])
 
 
-def test_a_layer_in_the_place_of_a_matrix_counts_as_the_matrix_that_does_the_same(rng: np.random.Generator) -> None:
+def test_low_rank_layer_has_the_copying_score_of_its_merged_matrix(rng: np.random.Generator) -> None:
     model = model_of(rng)
     na.add_low_rank(model, 2, rng=rng)
     for block in model.blocks:
@@ -121,7 +122,7 @@ def test_a_layer_in_the_place_of_a_matrix_counts_as_the_matrix_that_does_the_sam
         np.testing.assert_allclose(scores[name], merged, rtol=1e-9)
 
 
-def test_nothing_is_changed(rng: np.random.Generator) -> None:
+def test_scores_do_not_change_the_model(rng: np.random.Generator) -> None:
     model, ids = model_of(rng), np.tile(rng.integers(0, 11, (3, 5)), 2)
     before = {name: p.copy() for name, p in model.parameters().items()}
     inside.copying_scores(model), inside.prefix_matching_scores(model, ids), inside.previous_token_scores(model, ids)
@@ -129,19 +130,19 @@ def test_nothing_is_changed(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(p, before[name])
 
 
-def test_what_cannot_be_scored_is_refused(rng: np.random.Generator) -> None:
+def test_refuses_models_and_ids_without_scores(rng: np.random.Generator) -> None:
     model, ids = model_of(rng), np.tile(rng.integers(0, 11, (3, 5)), 2)
     encoder = na.TextEncoder(na.TextEncoderConfig(11, 12, d_model=4, num_heads=2, num_layers=1), rng)
-    by_looks = inside.prefix_matching_scores, inside.previous_token_scores
-    for score, *rest in ((by_looks[0], ids), (by_looks[1], ids), (inside.copying_scores,)):
+    weight_scores = inside.prefix_matching_scores, inside.previous_token_scores
+    for score, *rest in ((weight_scores[0], ids), (weight_scores[1], ids), (inside.copying_scores,)):
         with pytest.raises(TypeError, match=f"{score.__name__}: model must be a GPT, got TextEncoder"):
             score(encoder, *rest)
-    for score in by_looks:
+    for score in weight_scores:
         with pytest.raises(TypeError, match="ids must be an integer array"):
             score(model, ids.astype(float))
-        for odd in (ids[0], ids[:, :1], ids[:0]):
+        for invalid in (ids[0], ids[:, :1], ids[:0]):
             with pytest.raises(ValueError, match=r"ids must be \(B, T\) with T at least 2"):
-                score(model, odd)
+                score(model, invalid)
     with pytest.raises(ValueError, match=r"ids must be \(B, 2N\), N tokens and the same N again, got \(3, 9\)"):
         inside.prefix_matching_scores(model, ids[:, :9])
     other = ids.copy()

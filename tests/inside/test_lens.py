@@ -1,4 +1,4 @@
-"""Chapter 40: the parts of a stream add up to the logit, and the lens at the end is the model."""
+"""Chapter 40: the shares of a stream add up to the logit, and the lens at the end equals the model."""
 
 import re
 from typing import Any
@@ -46,7 +46,7 @@ def test_the_shares_of_all_parts_add_up_to_the_logit(variant: str, low_rank: boo
         np.testing.assert_allclose(summed(shares), logits[..., token], rtol=1e-10, atol=1e-12)
 
 
-def test_a_direction_for_each_place_is_read_at_that_place() -> None:
+def test_each_position_uses_its_own_direction() -> None:
     model = model_of()
     logits, cache = inside.forward_with(model, {}, IDS)
     targets = np.roll(IDS, -1, axis=1)
@@ -55,7 +55,7 @@ def test_a_direction_for_each_place_is_read_at_that_place() -> None:
     np.testing.assert_allclose(summed(shares), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_it_is_float32_in_and_float32_out() -> None:
+def test_float32_activations_give_float32_shares() -> None:
     model = model_of(dtype=np.float32)
     logits, cache = inside.forward_with(model, {}, IDS)
     shares = inside.direct_effects(model, cache.at, inside.unembedding(model)[2])
@@ -63,7 +63,7 @@ def test_it_is_float32_in_and_float32_out() -> None:
     np.testing.assert_allclose(summed(shares), logits[..., 2], rtol=1e-4, atol=1e-4)
 
 
-def test_in_float16_a_stream_whose_squares_are_beyond_all_numbers_has_its_shares() -> None:
+def test_float16_stream_with_overflowing_squares_has_finite_shares() -> None:
     model = model_of(dtype=np.float16)
     _, cache = inside.forward_with(model, {}, IDS)
     large = {name: np.clip(300 * x, -3e4, 3e4) for name, x in cache.at.items()}
@@ -75,8 +75,8 @@ def test_in_float16_a_stream_whose_squares_are_beyond_all_numbers_has_its_shares
         np.testing.assert_allclose(shares[name], share, rtol=0.02, atol=0.02, err_msg=name)
 
 
-def test_the_share_of_a_head_is_what_goes_when_it_is_cut_behind_the_last_norm_s_denominator() -> None:
-    """Cut one head of the last block, and let no later network see it: the logit moves by the share alone."""
+def test_share_of_a_head_is_the_change_of_the_logit_at_fixed_sigma_when_it_is_ablated() -> None:
+    """Ablate one head of the last block, with no later network: the logit changes by the share of the head."""
     model = model_of()
     model.blocks[-1].feed_forward.w_2[...] = 0.0
     logits, cache = inside.forward_with(model, {}, IDS)
@@ -91,27 +91,27 @@ def test_the_share_of_a_head_is_what_goes_when_it_is_cut_behind_the_last_norm_s_
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_lens_at_the_end_is_the_model(variant: str) -> None:
+def test_lens_on_the_last_stream_gives_the_logits_of_the_model(variant: str) -> None:
     model = model_of(**VARIANTS[variant])
     logits, cache = inside.forward_with(model, {}, IDS)
     np.testing.assert_array_equal(inside.logit_lens(model, cache.at["norm"]), logits)
     assert inside.logit_lens(model, cache.at["blocks.0"][0, -1]).shape == (7,)
 
 
-def test_rollout_of_looks_at_oneself_is_oneself_and_its_rows_sum_to_one(rng: np.random.Generator) -> None:
-    itself = np.broadcast_to(np.eye(4), (2, 3, 4, 4))
-    np.testing.assert_allclose(inside.attention_rollout({"a": itself, "b": itself}), itself[:, 0])
+def test_rollout_of_identity_weights_is_identity_and_its_rows_sum_to_one(rng: np.random.Generator) -> None:
+    identity = np.broadcast_to(np.eye(4), (2, 3, 4, 4))
+    np.testing.assert_allclose(inside.attention_rollout({"a": identity, "b": identity}), identity[:, 0])
     weights = rng.dirichlet(np.ones(4), size=(2, 3, 4))
-    silent = weights.copy()
-    silent[0, :, 1] = 0.0
-    rolled = inside.attention_rollout({"a": weights, "b": silent})
+    no_keys = weights.copy()
+    no_keys[0, :, 1] = 0.0
+    rolled = inside.attention_rollout({"a": weights, "b": no_keys})
     np.testing.assert_allclose(rolled.sum(-1), 1.0)
     two = (weights.mean(1) + np.eye(4)) / 2
     np.testing.assert_allclose(inside.attention_rollout({"a": weights, "b": weights}), two @ two)
 
 
-def test_rollout_runs_upwards(rng: np.random.Generator) -> None:
-    """Above, 2 looks at 1, which had looked at 0 below: some of 0 is in it. The other way round there would be none."""
+def test_rollout_multiplies_from_the_first_block_to_the_last(rng: np.random.Generator) -> None:
+    """In block 1, token 2 looks at 1; in block 0, 1 looks at 0. In the other order, 2 would get nothing from 0."""
     low, high = np.eye(3)[None, None].copy(), np.eye(3)[None, None].copy()
     low[0, 0, 1] = [1.0, 0.0, 0.0]
     high[0, 0, 2] = [0.0, 1.0, 0.0]
@@ -119,7 +119,7 @@ def test_rollout_runs_upwards(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(rolled[0, 2], [0.25, 0.25, 0.5])
 
 
-def test_what_does_not_fit_is_refused_with_its_reason() -> None:
+def test_refuses_arguments_that_do_not_fit_with_a_reason() -> None:
     model = model_of()
     _, cache = inside.forward_with(model, {}, IDS)
     encoder = na.TextEncoder(na.TextEncoderConfig(7, 6, 8, 2, 1), np.random.default_rng(0))
@@ -130,24 +130,24 @@ def test_what_does_not_fit_is_refused_with_its_reason() -> None:
         inside.logit_lens(model, np.zeros((2, 5, 7)))
     with pytest.raises(ValueError, match="pre-norm"):
         inside.direct_effects(model_of(pre_norm=False), cache.at, U[0])
-    with pytest.raises(ValueError, match="norm too"):
+    with pytest.raises(ValueError, match="with norm"):
         inside.direct_effects(model, {k: v for k, v in cache.at.items() if k != "norm"}, U[0])
     with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
         inside.direct_effects(model, cache.at, U)
-    for odd in (U[0][:1], U[0, 0], np.ones((1, 5, 1))):
+    for invalid in (U[0][:1], U[0, 0], np.ones((1, 5, 1))):
         with pytest.raises(ValueError, match=r"direction must be \(8,\)"):
-            inside.direct_effects(model, cache.at, np.asarray(odd))
-    for odd in (np.ones(8, int), np.ones(8, np.float32), np.ones(8, object), [1.0] * 8):
+            inside.direct_effects(model, cache.at, np.asarray(invalid))
+    for invalid in (np.ones(8, int), np.ones(8, np.float32), np.ones(8, object), [1.0] * 8):
         with pytest.raises(TypeError, match="direct_effects: direction must be "):
-            inside.direct_effects(model, cache.at, odd)
+            inside.direct_effects(model, cache.at, invalid)
     with pytest.raises(TypeError, match=r"logit_lens: x must be float64 as model\.norm\.gamma is, got float32"):
         inside.logit_lens(model, np.zeros(8, np.float32))
 
 
-ELSEWHERE: dict[str, tuple[str, Any]] = {
+MISMATCHED: dict[str, tuple[str, Any]] = {
     "one text": ("norm", lambda x: x[0]), "narrower": ("norm", lambda x: x[..., :7]),
     "one token": ("blocks.0", lambda x: x[:, :1]), "one head": ("blocks.0.attention", lambda x: x[:, :1]),
-    "heads behind positions": ("blocks.1.attention", lambda x: x.swapaxes(1, 2)),
+    "heads after positions": ("blocks.1.attention", lambda x: x.swapaxes(1, 2)),
     "heads of one text": ("blocks.1.attention", lambda x: x[0]),
     "more heads": ("blocks.1.attention", lambda x: x.reshape(2, 4, 5, 2)),
     "fewer texts": ("blocks.1.feed_forward", lambda x: x[:1]),
@@ -155,20 +155,20 @@ ELSEWHERE: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", ELSEWHERE)
-def test_activations_of_another_run_or_model_are_refused_by_their_place(case: str) -> None:
-    name, change = ELSEWHERE[case]
+@pytest.mark.parametrize("case", MISMATCHED)
+def test_refuses_activations_of_another_run_or_model_and_names_the_place(case: str) -> None:
+    name, change = MISMATCHED[case]
     model = model_of()
     at = inside.forward_with(model, {}, IDS)[1].at
     with pytest.raises((TypeError, ValueError), match=rf"^direct_effects: at\['{re.escape(name)}'\] must be "):
         inside.direct_effects(model, {**at, name: change(at[name])}, np.ones(8))
 
 
-def test_weights_that_do_not_fit_each_other_are_refused() -> None:
+def test_rollout_refuses_weights_that_do_not_fit_each_other() -> None:
     square = np.full((1, 2, 3, 3), 1 / 3)
-    for odd in (np.zeros((1, 2, 3, 4)), square[0], square[:, :0], np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))):
+    for invalid in (np.zeros((1, 2, 3, 4)), square[0], square[:, :0], np.ones((1, 2, 4, 4)), np.ones((2, 2, 3, 3))):
         with pytest.raises(ValueError, match=r"in every block, with one B and T, got .* at 'b'"):
-            inside.attention_rollout({"a": square, "b": odd})
+            inside.attention_rollout({"a": square, "b": invalid})
     with pytest.raises(TypeError, match=r"weights\['b'\] must be float64 as weights\['a'\] is, got float32"):
         inside.attention_rollout({"a": square, "b": square.astype(np.float32)})
     with pytest.raises(ValueError, match=r"of one stack of blocks, got 'decoder\.blocks\.0\.cross_attention'"):

@@ -1,4 +1,4 @@
-"""Chapter 38, continued: what is no model, no place and no edit is refused in words that name it."""
+"""Chapter 38, continued: invalid models, places and edits raise errors that name them."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ SIZES: dict[str, Any] = {"context_length": 6, "d_model": 8, "num_heads": 2, "num
 IDS = np.array([[1, 2, 3]])
 BLOCKS = [f"blocks.{i}{part}" for i in (0, 1) for part in ("", ".attention", ".feed_forward")]
 PLACES = ", ".join([*BLOCKS, "norm"])
+NO_PLACE = f"forward_with: edits must be named after places of the model: {PLACES}, got "
 NO_EDIT = "forward_with: edits['norm'] must be an Edit, got {}; replacing(where, value) makes one"
 
 
@@ -19,17 +20,15 @@ def model_of(dtype: Any = np.float64) -> na.GPT:
     return na.GPT(na.GPTConfig(vocab_size=7, **SIZES), np.random.default_rng(0), dtype)
 
 
-@pytest.mark.parametrize(("edits", "said"), [
-    ({"blocks.2": Edit()},
-     f"forward_with: edits must be by the names {PLACES}, got 'blocks.2'; did you mean 'blocks.1'?"),
-    ({"blocks.0.head": Edit()},
-     f"forward_with: edits must be by the names {PLACES}, got 'blocks.0.head'; did you mean 'blocks.0'?"),
-    ({0: Edit()}, f"forward_with: edits must be by the names {PLACES}, got 0"),
+@pytest.mark.parametrize(("edits", "message"), [
+    ({"blocks.2": Edit()}, NO_PLACE + "'blocks.2'; did you mean 'blocks.1'?"),
+    ({"blocks.0.head": Edit()}, NO_PLACE + "'blocks.0.head'; did you mean 'blocks.0'?"),
+    ({0: Edit()}, NO_PLACE + "0"),
     ({"norm": np.ones(8)}, NO_EDIT.format("ndarray")),
     ({"norm": (None, None)}, NO_EDIT.format("tuple")),
     ({"norm": None}, NO_EDIT.format("NoneType")),
-    ([("norm", Edit())], "forward_with: edits must be a dict of Edits by the names of places, got list"),
-    (None, "forward_with: edits must be a dict of Edits by the names of places, got NoneType"),
+    ([("norm", Edit())], "forward_with: edits must be a dict from names of places to Edits, got list"),
+    (None, "forward_with: edits must be a dict from names of places to Edits, got NoneType"),
     ({"blocks.1": Edit(None, np.ones(7))},
      "forward_with: edits['blocks.1'].add must be broadcastable to x (1, 3, 8), got (7,)"),
     ({"blocks.0.attention": Edit(np.ones((3, 1, 1), bool))},
@@ -37,43 +36,43 @@ def model_of(dtype: Any = np.float64) -> na.GPT:
     ({"blocks.0.feed_forward": Edit(np.ones((2, 1, 3, 8), bool))},
      "forward_with: edits['blocks.0.feed_forward'].keep must be broadcastable to x (1, 3, 8), got (2, 1, 3, 8)"),
     ({"norm": Edit(np.ones(8))},
-     "forward_with: edits['norm'].keep must be of bool, True = stays, got float64; compare: keep > 0"),
+     "forward_with: edits['norm'].keep must be of bool, True = keep, got float64; compare: keep > 0"),
     ({"norm": Edit([True] * 8)}, "forward_with: edits['norm'].keep must be an array, got list"),
     ({"norm": Edit(None, np.ones(8, np.float32))},
      "forward_with: edits['norm'].add must be float64 as x is, got float32; convert it: add.astype(x.dtype)"),
     ({"norm": Edit(None, 0.5)}, "forward_with: edits['norm'].add must be an array of floats, got float"),
     ({"norm": Edit(None, np.ones(8).view(np.matrix))}, "forward_with: edits['norm'].add must be an array of floats"),
 ])
-def test_what_does_not_fit_is_refused_by_the_name_of_its_place(edits: Any, said: str) -> None:
+def test_refuses_edits_that_do_not_fit_and_names_the_place(edits: Any, message: str) -> None:
     model = model_of()
     with pytest.raises((TypeError, ValueError)) as failure:
         forward_with(model, edits, IDS)
-    assert str(failure.value).startswith(said)
+    assert str(failure.value).startswith(message)
 
 
-def test_the_places_of_an_encoder_decoder_are_named_with_their_stack() -> None:
+def test_place_names_of_an_encoder_decoder_begin_with_the_stack() -> None:
     config: dict[str, Any] = {"source_vocab_size": 7, "target_vocab_size": 7, **SIZES}
     model = na.Seq2Seq(na.Seq2SeqConfig(**config), None)
-    said = r"encoder\.blocks\.0, .*, decoder\.blocks\.1\.feed_forward, got 'blocks\.0'; did you mean '\w+\.blocks\.0'\?"
-    with pytest.raises(ValueError, match=said):
+    names = r"encoder\.blocks\.0, .*, decoder\.blocks\.1\.feed_forward, got 'blocks\.0'"
+    with pytest.raises(ValueError, match=names + r"; did you mean '\w+\.blocks\.0'\?"):
         with_edits(model, {"blocks.0": Edit()})
 
 
 @pytest.mark.parametrize("thing", [None, 3, "GPT", na.GPT, na.Linear(2, 2, None), {}], ids=lambda it: type(it).__name__)
-def test_what_is_no_model_is_refused(thing: Any) -> None:
+def test_refuses_objects_that_are_not_models(thing: Any) -> None:
     for use in (lambda: forward_with(thing, {}, IDS), lambda: with_edits(thing, {})):
         with pytest.raises(TypeError, match=r"forward_with: model must be a model: GPT, TextEncoder, \.\.\., got "):
             use()
 
 
 @pytest.mark.parametrize("where", [None, True, [True], np.ones(2), np.ones(2, int), "x", np.ones(2, object)])
-def test_where_is_an_array_of_bool(where: Any) -> None:
+def test_refuses_where_that_is_not_a_bool_array(where: Any) -> None:
     with pytest.raises(TypeError, match=r"replacing: where must be an array of bool.*, got "):
         replacing(where)
 
 
 @pytest.mark.parametrize("value", ["x", 0.5, [1.0], np.ones(2, int), np.ones(2, object)])
-def test_a_value_is_an_array_of_floats(value: Any) -> None:
+def test_refuses_value_that_is_not_a_float_array(value: Any) -> None:
     with pytest.raises(TypeError, match=r"replacing: value must be an array of floats, got "):
         replacing(np.ones(2, bool), value)
 
@@ -83,7 +82,7 @@ def test_where_and_value_must_fit_each_other() -> None:
         replacing(np.ones(3, bool), np.ones(2))
 
 
-def test_a_value_is_put_where_it_is_wanted_and_nowhere_else() -> None:
+def test_value_is_used_only_where_the_mask_is_true() -> None:
     change = replacing(np.array([True, False]), np.array([[3.0, np.nan]]))
     assert change.keep is not None
     assert change.add is not None
@@ -93,24 +92,24 @@ def test_a_value_is_put_where_it_is_wanted_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize(
     ("head", "num_heads"), [(-1, 2), (2, 2), (1.5, 2), ("0", 2), (None, 2), (0, 0), (0, -1), (0, 2.5)])
-def test_a_head_is_one_of_them(head: Any, num_heads: Any) -> None:
+def test_one_head_refuses_invalid_head_or_num_heads(head: Any, num_heads: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"one_head: (head|num_heads) must be .*, got "):
         one_head(head, num_heads)
 
 
-def test_a_value_and_where_may_be_single_numbers_of_numpy() -> None:
+def test_replacing_accepts_numpy_scalars() -> None:
     change = replacing(np.bool_(True), np.float64(0.5))
     assert change.add is not None
     assert (bool(change.keep), float(change.add)) == (False, 0.5)
 
 
-def test_a_value_for_each_position_goes_to_one_head() -> None:
+def test_replacing_broadcasts_value_and_where() -> None:
     change = replacing(one_head(1, 2), np.ones((3, 4)))
     assert change.add is not None
     np.testing.assert_array_equal(change.add.sum(axis=(1, 2)), [0.0, 12.0])
 
 
-def test_a_batch_of_no_text_goes_through() -> None:
+def test_empty_batch_runs_forward_and_backward() -> None:
     model = model_of(np.float32)
     edits = {"blocks.0.attention": replacing(one_head(1, 2)), "norm": Edit(None, np.ones(8, np.float32))}
     logits, cache = forward_with(model, edits, np.zeros((0, 3), int))
@@ -119,8 +118,8 @@ def test_a_batch_of_no_text_goes_through() -> None:
     assert not any(grad.any() for grad in grads.values())
 
 
-def test_a_model_with_edits_is_not_edited_again_and_its_norms_are_not_read() -> None:
-    """Its blocks and norms lie behind places. What asks for its run alone takes it."""
+def test_refuses_an_edited_model_where_blocks_or_norms_are_read() -> None:
+    """Its blocks and norms are wrapped by places. Functions that only run the model accept it."""
     model = model_of()
     edited = with_edits(model, {"blocks.0.attention": replacing(one_head(1, 2))})
     at = forward_with(model, {}, IDS)[1].at
@@ -131,11 +130,12 @@ def test_a_model_with_edits_is_not_edited_again_and_its_norms_are_not_read() -> 
         "direct_effects": lambda: inside.direct_effects(edited, at, np.ones(8)),
         "copying_scores": lambda: inside.copying_scores(edited),
     }.items():
-        with pytest.raises(ValueError, match=f"^{op}: model must be one without edits, got one with; give the model"):
+        refusal = f"^{op}: model must be a model without edits, got an edited model; pass the original model"
+        with pytest.raises(ValueError, match=refusal):
             call()
     pair = {name: Edit() for name in ("encoder.norm", "decoder.blocks.0")}
     config = na.Seq2SeqConfig(7, 7, pre_norm=True, **SIZES)
-    with pytest.raises(ValueError, match=r"^forward_with: model must be one without edits"):
+    with pytest.raises(ValueError, match=r"^forward_with: model must be a model without edits"):
         with_edits(with_edits(na.Seq2Seq(config, None), pair), {})
     np.testing.assert_array_equal(inside.unembedding(edited), inside.unembedding(model))
     np.testing.assert_array_equal(

@@ -1,4 +1,4 @@
-"""Chapter 38, continued: what is behind a place keeps its cache, its parameters and their names."""
+"""Chapter 38, continued: a layer with a place has the cache and the parameter names of the layer."""
 
 import numpy as np
 import pytest
@@ -9,36 +9,36 @@ from numpy_attention.inside.edits import Edit
 from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
 
 
-def a_place(change: Edit | None = None) -> tuple[Place, Activations, Activations]:
+def new_place(change: Edit | None = None) -> tuple[Place, Activations, Activations]:
     at: Activations = {}
     gradients: Activations = {}
     return Place("here", change or Edit(), at, gradients), at, gradients
 
 
-def test_what_passes_is_noted_and_stays_whatever_becomes_of_it() -> None:
-    place, at, gradients = a_place()
+def test_place_records_copies_of_the_array_and_its_gradient() -> None:
+    place, at, gradients = new_place()
     y = place.forward(np.ones(2))
-    y += 5.0  # as a residual path does
+    y += 5.0  # a residual path adds in place
     np.testing.assert_array_equal(at["here"], [1.0, 1.0])
     dx = place.backward(np.full(2, 3.0))
     dx += 5.0
     np.testing.assert_array_equal(gradients["here"], [3.0, 3.0])
 
 
-def test_the_gradient_at_a_place_is_that_of_what_stands_there_after_its_edit() -> None:
-    place, at, gradients = a_place(Edit(np.array([True, False]), np.array([0.0, 7.0])))
+def test_gradient_at_a_place_is_for_the_edited_array() -> None:
+    place, at, gradients = new_place(Edit(np.array([True, False]), np.array([0.0, 7.0])))
     np.testing.assert_array_equal(place.forward(np.ones(2)), [1.0, 7.0])
     np.testing.assert_array_equal(place.backward(np.array([2.0, 3.0])), [2.0, 0.0])
     np.testing.assert_array_equal(at["here"], [1.0, 7.0])
     np.testing.assert_array_equal(gradients["here"], [2.0, 3.0])
 
 
-def test_a_layer_with_a_place_has_the_parameters_and_results_of_the_layer(rng: np.random.Generator) -> None:
+def test_layer_with_a_place_has_parameters_and_results_of_the_layer(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3, 4))
     attention = na.MultiHeadAttention(4, 2, rng, bias=True, dtype=np.float64)
     for layer, kind in ((attention, WatchedHeads), (na.FeedForward(4, 5, rng, dtype=np.float64), WatchedOutput),
                         (na.EncoderBlock(4, 2, 5, rng, dtype=np.float64), WatchedInput)):
-        watched = kind(layer, a_place()[0])
+        watched = kind(layer, new_place()[0])
         assert all(mine is own for mine, own in zip(watched.parameters().values(), layer.parameters().values()))
         assert list(watched.parameters()) == list(layer.parameters())
         (y, cache), (own_y, own_cache) = watched.forward(x), layer.forward(x)
@@ -50,20 +50,20 @@ def test_a_layer_with_a_place_has_the_parameters_and_results_of_the_layer(rng: n
             np.testing.assert_array_equal(grad, own_grads[name], err_msg=name)
 
 
-def test_a_nan_of_one_head_is_not_carried_to_the_others(rng: np.random.Generator) -> None:
+def test_nan_of_an_ablated_head_does_not_reach_the_result(rng: np.random.Generator) -> None:
     attention = na.MultiHeadAttention(4, 2, rng, dtype=np.float64)
-    attention.w_v[:, 2:] = np.nan  # the second head's
-    place, at, _ = a_place(Edit(np.array([[[True]], [[False]]])))
+    attention.w_v[:, 2:] = np.nan  # the second head
+    place, at, _ = new_place(Edit(np.array([[[True]], [[False]]])))
     y, _ = WatchedHeads(attention, place).forward(rng.standard_normal((1, 3, 4)))
     assert np.isfinite(y).all()
     assert np.isfinite(at["here"]).all()
 
 
-def test_of_many_places_an_error_names_a_few_and_the_nearest() -> None:
+def test_error_names_a_few_places_and_the_most_similar_one() -> None:
     model = na.GPT(na.GPTConfig(7, 6, d_model=4, num_heads=2, num_layers=30), np.random.default_rng(0))
     with pytest.raises(ValueError, match="did you mean") as refusal:
         inside.forward_with(model, {"blocks.23.atention": inside.Edit()}, np.array([[1]]))
     assert str(refusal.value) == (
-        "forward_with: edits must be by the names blocks.0, blocks.0.attention, blocks.0.feed_forward, blocks.1, ..., "
-        "norm, got 'blocks.23.atention'; did you mean 'blocks.23.attention'?"
+        "forward_with: edits must be named after places of the model: blocks.0, blocks.0.attention, "
+        "blocks.0.feed_forward, blocks.1, ..., norm, got 'blocks.23.atention'; did you mean 'blocks.23.attention'?"
     )

@@ -1,4 +1,4 @@
-"""Chapter 38, continued: a model with places is the same model, and an edit does at its place what it says."""
+"""Chapter 38, continued: places do not change a model, and an edit changes the array at its place."""
 
 import copy
 from collections.abc import Callable
@@ -11,32 +11,32 @@ import numpy_attention as na
 from numpy_attention.inside import Edit, backward_with, forward_with, one_head, replacing, with_edits
 
 SIZES: dict[str, Any] = {"context_length": 6, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 5}
-Made = tuple[Any, tuple[np.ndarray, ...]]  # a model, and inputs for its forward
+ModelAndInputs = tuple[Any, tuple[np.ndarray, ...]]  # a model, and inputs for its forward
 
 
-def gpt(rank: int = 0, recompute: bool = False, **config: Any) -> Callable[[Any], Made]:
-    def make(dtype: Any) -> Made:
+def gpt(rank: int = 0, recompute: bool = False, **config: Any) -> Callable[[Any], ModelAndInputs]:
+    def make(dtype: Any) -> ModelAndInputs:
         rng = np.random.default_rng(0)
         model = na.GPT(na.GPTConfig(**{"vocab_size": 7, **SIZES, **config}), rng, dtype)
         if rank:
             na.add_low_rank(model, rank, rng=rng)
         model.recompute = recompute
-        return spread(model), (rng.integers(0, 7, (3, 5)),)
+        return perturbed(model), (rng.integers(0, 7, (3, 5)),)
 
     return make
 
 
-def other(cls: Any, config_class: Any, *widths: int, **config: Any) -> Callable[[Any], Made]:
-    def make(dtype: Any) -> Made:
+def of_class(cls: Any, config_class: Any, *widths: int, **config: Any) -> Callable[[Any], ModelAndInputs]:
+    def make(dtype: Any) -> ModelAndInputs:
         rng = np.random.default_rng(0)
-        return spread(cls(config_class(**SIZES, **config), rng, dtype)), tuple(
+        return perturbed(cls(config_class(**SIZES, **config), rng, dtype)), tuple(
             rng.integers(1, 7, (3, width)) for width in widths)
 
     return make
 
 
-def spread(model: Any) -> Any:
-    """Far enough from its start that every part has a say."""
+def perturbed(model: Any) -> Any:
+    """Move the parameters far from their start, so that every part affects the result."""
     rng = np.random.default_rng(1)
     for p in model.parameters().values():
         p += (0.3 * rng.standard_normal(p.shape)).astype(p.dtype)
@@ -44,7 +44,7 @@ def spread(model: Any) -> Any:
 
 
 vocabularies = {"source_vocab_size": 7, "target_vocab_size": 7}
-KINDS: dict[str, Callable[[Any], Made]] = {
+KINDS: dict[str, Callable[[Any], ModelAndInputs]] = {
     "learned positions, tied": gpt(),
     "post-norm, untied": gpt(pre_norm=False, tie_weights=False),
     "rotary, grouped heads, rms norm, swiglu": gpt(
@@ -54,13 +54,13 @@ KINDS: dict[str, Callable[[Any], Made]] = {
     "low rank": gpt(rank=2),
     "recomputed": gpt(recompute=True),
     "low rank, recomputed, in tiles": gpt(rank=1, recompute=True, attention="tiled"),
-    "classifier": other(na.SequenceClassifier, na.SequenceClassifierConfig, 5, num_classes=3, vocab_size=7),
-    "classifier, class token": other(
+    "classifier": of_class(na.SequenceClassifier, na.SequenceClassifierConfig, 5, num_classes=3, vocab_size=7),
+    "classifier, class token": of_class(
         na.SequenceClassifier, na.SequenceClassifierConfig, 5, num_classes=3, vocab_size=7, pooling="class_token",
         positions="learned", pre_norm=True),
-    "text encoder": other(na.TextEncoder, na.TextEncoderConfig, 5, vocab_size=7),
-    "encoder-decoder": other(na.Seq2Seq, na.Seq2SeqConfig, 4, 5, **vocabularies),
-    "encoder-decoder, pre-norm, in tiles": other(
+    "text encoder": of_class(na.TextEncoder, na.TextEncoderConfig, 5, vocab_size=7),
+    "encoder-decoder": of_class(na.Seq2Seq, na.Seq2SeqConfig, 4, 5, **vocabularies),
+    "encoder-decoder, pre-norm, in tiles": of_class(
         na.Seq2Seq, na.Seq2SeqConfig, 4, 5, **vocabularies, pre_norm=True, attention="tiled"),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -79,12 +79,12 @@ def part(model: Any, name: str) -> Any:
 
 
 def layers_of(layer: Any) -> list[Any]:
-    """All that it is made of."""
+    """The layer and all layers inside it."""
     found = [one for value in vars(layer).values() for one in (value if isinstance(value, list) else [value])]
     return [layer, *(inner for one in found if isinstance(one, na.Layer) for inner in layers_of(one))]
 
 
-def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
+def assert_equal_dicts(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
     assert list(a) == list(b)
     for name, value in a.items():
         np.testing.assert_array_equal(value, b[name], err_msg=name)
@@ -92,7 +92,7 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
 
 @every_kind
 @every_dtype
-def test_without_edits_it_is_the_same_run_to_the_last_bit(kind: str, dtype: Any) -> None:
+def test_run_without_edits_equals_the_model_to_the_last_bit(kind: str, dtype: Any) -> None:
     model, inputs = KINDS[kind](dtype)
     y, cache = model.forward(*inputs)
     watched, watched_cache = forward_with(model, {}, *inputs)
@@ -101,14 +101,14 @@ def test_without_edits_it_is_the_same_run_to_the_last_bit(kind: str, dtype: Any)
     dy = np.random.default_rng(2).standard_normal(y.shape).astype(dtype)
     grads = dict(model.gradients_from_logits(cache, dy))
     d_at, watched_grads = backward_with(dy, watched_cache)
-    same(watched_grads, {name: grads[name] for name in model.parameters()})
+    assert_equal_dicts(watched_grads, {name: grads[name] for name in model.parameters()})
     assert list(d_at) == list(watched_cache.at)
     for name, x in watched_cache.at.items():
         assert (d_at[name].shape, d_at[name].dtype, x.dtype) == (x.shape, dtype, dtype), name
 
 
 @every_kind
-def test_the_model_stays_as_it_was(kind: str) -> None:
+def test_edited_run_does_not_change_the_model(kind: str) -> None:
     model, inputs = KINDS[kind](np.float64)
     before, kinds = copy.deepcopy(model.parameters()), [type(one) for one in layers_of(model)]
     y, _ = model.forward(*inputs)
@@ -116,27 +116,27 @@ def test_the_model_stays_as_it_was(kind: str) -> None:
     edited, cache = forward_with(model, edits, *inputs)
     backward_with(edited, cache)
     assert not np.array_equal(edited, y)
-    same(model.parameters(), before)
+    assert_equal_dicts(model.parameters(), before)
     assert [type(one) for one in layers_of(model)] == kinds
     np.testing.assert_array_equal(model.forward(*inputs)[0], y)
 
 
 @every_kind
-def test_a_backward_leaves_its_cache_as_it_was_and_its_gradients_share_no_memory(kind: str) -> None:
+def test_backward_keeps_its_cache_and_its_gradients_share_no_memory(kind: str) -> None:
     model, inputs = KINDS[kind](np.float64)
     y, cache = forward_with(model, {}, *inputs)
     first, grads = backward_with(y, cache)
     assert cache.gradients == {}
-    kept, kept_grads = copy.deepcopy(first), copy.deepcopy(grads)
+    first_copy, grads_copy = copy.deepcopy(first), copy.deepcopy(grads)
     for array in (*first.values(), *cache.at.values()):
         array += 1.0
     again, grads_again = backward_with(y, cache)
-    same(again, kept)
-    same(grads_again, kept_grads)
+    assert_equal_dicts(again, first_copy)
+    assert_equal_dicts(grads_again, grads_copy)
 
 
 @every_kind
-def test_without_any_head_it_is_the_model_whose_w_o_is_zero(kind: str) -> None:
+def test_ablating_all_heads_equals_setting_w_o_to_zero(kind: str) -> None:
     model, inputs = KINDS[kind](np.float64)
     attentions = [name for name in places_of(model, inputs) if name.endswith("attention")]
     y, cache = forward_with(model, {name: replacing(np.ones((1, 1, 1), bool)) for name in attentions}, *inputs)
@@ -148,7 +148,7 @@ def test_without_any_head_it_is_the_model_whose_w_o_is_zero(kind: str) -> None:
 
 
 @every_kind
-def test_without_one_head_it_is_the_model_whose_rows_of_w_o_are_zero(kind: str) -> None:
+def test_ablating_one_head_equals_setting_its_rows_of_w_o_to_zero(kind: str) -> None:
     model, inputs = KINDS[kind](np.float64)
     attentions = [name for name in places_of(model, inputs) if name.endswith("attention")]
     y, _ = forward_with(model, {attentions[0]: replacing(one_head(1, 2))}, *inputs)
@@ -160,8 +160,8 @@ def test_without_one_head_it_is_the_model_whose_rows_of_w_o_are_zero(kind: str) 
 
 @every_kind
 @every_dtype
-def test_what_stood_at_a_place_in_another_run_brings_back_that_run(kind: str, dtype: Any) -> None:
-    """The last stream is all that the head reads; a place further down takes its block along."""
+def test_patching_from_another_run_gives_the_result_of_that_run(kind: str, dtype: Any) -> None:
+    """Patching the last stream is enough; patching an earlier place also needs the later places."""
     model, inputs = KINDS[kind](dtype)
     others = tuple((ids + 1) % 7 for ids in inputs)
     y, cache = forward_with(model, {}, *inputs)
@@ -173,11 +173,11 @@ def test_what_stood_at_a_place_in_another_run_brings_back_that_run(kind: str, dt
     everywhere = {name: replacing(np.ones(x.shape, bool), x) for name, x in cache.at.items()}
     own, own_cache = forward_with(model, everywhere, *inputs)
     np.testing.assert_array_equal(own, y)
-    same(own_cache.at, cache.at)
+    assert_equal_dicts(own_cache.at, cache.at)
 
 
 @every_kind
-def test_the_gradient_at_a_place_is_the_slope_of_what_is_added_there(kind: str) -> None:
+def test_gradient_at_a_place_equals_a_numerical_derivative(kind: str) -> None:
     model, inputs = KINDS[kind](np.float64)
     rng = np.random.default_rng(3)
     y, cache = forward_with(model, {}, *inputs)
@@ -190,7 +190,7 @@ def test_the_gradient_at_a_place_is_the_slope_of_what_is_added_there(kind: str) 
 
 
 @pytest.mark.parametrize("kind", GPTS)
-def test_an_edited_gpt_generates_and_takes_losses_as_itself(kind: str) -> None:
+def test_edited_gpt_generates_and_computes_losses_with_its_edits(kind: str) -> None:
     model, (ids,) = KINDS[kind](np.float64)
     edits = {"blocks.0.attention": replacing(one_head(0, 2)), "blocks.1": Edit(None, np.full(8, 0.5))}
     edited = with_edits(model, edits)
@@ -200,25 +200,25 @@ def test_an_edited_gpt_generates_and_takes_losses_as_itself(kind: str) -> None:
     assert list(edited.backward(cache)) == list(model.parameters())
     assert all(mine is own for mine, own in zip(edited.parameters().values(), model.parameters().values()))
     tokens = [1, 2]
-    for _ in range(3):  # the text anew for each token; generate keeps keys and values
+    for _ in range(3):  # reads the whole text for each token; generate uses the KV cache
         logits, _ = forward_with(model, edits, np.array([tokens]))
         tokens.append(int(logits[0, -1].argmax()))
     assert list(edited.generate(np.array([1, 2]), 3, temperature=0.0)) == tokens
 
 
-def test_an_edited_encoder_decoder_answers_and_a_classifier_predicts() -> None:
+def test_edited_encoder_decoder_answers_and_edited_classifier_predicts() -> None:
     model, (source, _) = KINDS["encoder-decoder"](np.float64)
-    silent = {"decoder.blocks.0.cross_attention": replacing(np.ones((1, 1, 1), bool)),
-              "decoder.blocks.1.cross_attention": replacing(np.ones((1, 1, 1), bool))}
-    deaf = with_edits(model, silent)
-    answers = [list(deaf.greedy(ids, 1, 2, 4)) for ids in (source[:1], (source[:1] + 1) % 7)]
-    assert np.array_equal(*answers), "without a look across, every question has the same answer"
+    no_cross_attention = {"decoder.blocks.0.cross_attention": replacing(np.ones((1, 1, 1), bool)),
+                          "decoder.blocks.1.cross_attention": replacing(np.ones((1, 1, 1), bool))}
+    edited = with_edits(model, no_cross_attention)
+    answers = [list(edited.greedy(ids, 1, 2, 4)) for ids in (source[:1], (source[:1] + 1) % 7)]
+    assert np.array_equal(*answers), "without cross-attention, all sources give one answer"
     classifier, (ids,) = KINDS["classifier"](np.float64)
-    certain = with_edits(classifier, {})
-    np.testing.assert_array_equal(certain.predict(ids), classifier.predict(ids))
+    unchanged = with_edits(classifier, {})
+    np.testing.assert_array_equal(unchanged.predict(ids), classifier.predict(ids))
 
 
-def test_the_weights_of_an_edited_model_are_those_of_its_run() -> None:
+def test_attention_weights_of_an_edited_model_follow_its_edits() -> None:
     model, (ids,) = KINDS["learned positions, tied"](np.float64)
     first, weights = "blocks.0.attention", model.attention_weights(ids)
     edited = with_edits(model, {first: replacing(one_head(0, 2))}).attention_weights(ids)
@@ -226,7 +226,7 @@ def test_the_weights_of_an_edited_model_are_those_of_its_run() -> None:
     assert not np.allclose(edited["blocks.1.attention"], weights["blocks.1.attention"])
 
 
-def test_dropout_falls_as_in_the_model_itself() -> None:
+def test_dropout_draws_the_same_masks_as_in_the_model() -> None:
     for recompute in (False, True):
         model, (ids,) = gpt(dropout=0.3, recompute=recompute)(np.float64)
         logits, _ = model.forward(ids, rng=np.random.default_rng(5))
@@ -234,4 +234,4 @@ def test_dropout_falls_as_in_the_model_itself() -> None:
         np.testing.assert_array_equal(watched, logits)
         at = copy.deepcopy(cache.at)
         backward_with(logits, cache)
-        same(cache.at, at)
+        assert_equal_dicts(cache.at, at)

@@ -1,10 +1,10 @@
-"""Packages that are not installed."""
+"""Simulates packages that are not installed."""
 
 import sys
 
 
 def without(monkeypatch, *packages):
-    """Let an import of these fail, as if they were not there."""
+    """Make the import of these packages fail, as if they were not installed."""
     for name in [*sys.modules, *packages]:
         if name.split(".")[0] in packages:
             monkeypatch.setitem(sys.modules, name, None)

@@ -1,4 +1,4 @@
-"""Our answers beside those of PyTorch's reference, of which sums along random directions are kept."""
+"""Compares our results with reference results of PyTorch, stored as sums along random directions."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ TABLES = {"llama": names.LLAMA, "qwen2": names.LLAMA, "gpt2": names.GPT2, "bert"
 
 
 def stored(file: str, case: str) -> dict[str, np.ndarray]:
-    """What the reference has answered in one case."""
+    """The reference results of one case."""
     with np.load(REFERENCE / file) as found:
         return {key.split("/", 1)[1]: found[key] for key in found.files if key.startswith(f"{case}/")}
 
 
 def ours_of(model: Model, kind: str, wanted: list[str]) -> dict[str, list[str]]:
-    """Which parameters of ours are a tensor of a folder."""
+    """For each wanted tensor of a folder, our parameters that it fills."""
     found: dict[str, list[str]] = {name: [] for name in wanted}
     for name in model.parameters():
         theirs = names.their_name(name, TABLES[kind], gguf=False)
@@ -27,19 +27,20 @@ def ours_of(model: Model, kind: str, wanted: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _turned(model: Model, name: str, theirs: str, array: np.ndarray) -> np.ndarray:
-    """A tensor as it stands in a folder, as ours stand."""
+def _in_our_layout(model: Model, name: str, theirs: str, array: np.ndarray) -> np.ndarray:
+    """A tensor of a folder in our orientation and order."""
     return names.as_ours(array, name, theirs, model, gguf=False)
 
 
 def gradient_errors(
     model: Model, kind: str, grads: dict[str, np.ndarray], reference: dict[str, np.ndarray]
 ) -> tuple[float, float]:
-    """How far ours are off: the worst of any tensor, in units of its gradient's norm, and of all as one vector.
+    """The errors of our gradients: the largest error of any tensor, in units of its gradient's norm; and the error of
+    all gradients as one vector.
 
-    Norms, sums along random directions and samples are compared. A sum along a direction of standard deviation 1 is
-    as large as the norm is, so the errors of such sums tell the size of the error. Some gradients are zero but for
-    rounding, a BERT's of b_k: a hundredth of the largest norm is the smallest unit.
+    Norms, sums along random directions and samples are compared. A sum along a direction with standard deviation 1 is
+    typically as large as the norm, so the errors of these sums show the size of the error. Some gradients are zero
+    except for rounding, for example b_k of a BERT. So no unit is smaller than a hundredth of the largest norm.
     """
     wanted, expected = [str(name) for name in reference["names"]], reference["gradients"]
     units = np.maximum(expected[:, 0], 0.01 * expected[:, 0].max())
@@ -54,16 +55,16 @@ def gradient_errors(
 def _sums(model: Model, theirs: str, ours: list[str], grads: dict[str, np.ndarray]) -> list[float]:
     parts = {name: grads[name].astype(np.float64) for name in ours}
     along = [direction(theirs, i, _shape_in_folder(model, ours, theirs)) for i in range(2)]
-    sums = [sum(np.vdot(_turned(model, name, theirs, x), g) for name, g in parts.items()) for x in along]
+    sums = [sum(np.vdot(_in_our_layout(model, name, theirs, x), g) for name, g in parts.items()) for x in along]
     return [float(np.sqrt(sum(np.vdot(g, g) for g in parts.values()))), *map(float, sums)]
 
 
 def _samples(model: Model, theirs: str, ours: list[str], grads: dict[str, np.ndarray], count: int) -> np.ndarray:
-    """The numbers of our gradient that stand in a folder at the chosen places."""
+    """The numbers of our gradient at the chosen places of the tensor in the folder."""
     [name] = ours
     shape = _shape_in_folder(model, ours, theirs)
     chosen = places(theirs, count, int(np.prod(shape)))
-    order = _turned(model, name, theirs, np.arange(np.prod(shape)).reshape(shape)).reshape(-1)
+    order = _in_our_layout(model, name, theirs, np.arange(np.prod(shape)).reshape(shape)).reshape(-1)
     back = np.empty_like(order)
     back[order] = np.arange(order.size)
     found: np.ndarray = grads[name].reshape(-1)[back[chosen]]
@@ -75,5 +76,5 @@ def _shape_in_folder(model: Model, ours: list[str], theirs: str) -> tuple[int, .
     shape = parameters[ours[0]].shape
     if len(ours) == 3:
         return (*shape[:-1], 3 * shape[-1])
-    turned = ours[0].rsplit(".", 1)[-1].startswith("w") and not names.X_W.search(theirs)
-    return shape[::-1] if turned else shape
+    transposed = ours[0].rsplit(".", 1)[-1].startswith("w") and not names.X_W.search(theirs)
+    return shape[::-1] if transposed else shape

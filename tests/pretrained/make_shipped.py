@@ -1,4 +1,4 @@
-"""Write `numpy_attention/pretrained/small_gpt` or `induction` from a finished run:
+"""Write `numpy_attention/pretrained/small_gpt` or `induction` from a finished training run:
 
     python -m numpy_attention train --workers 2 --out RUN
     python -m tests.pretrained.make_shipped RUN small_gpt
@@ -18,11 +18,11 @@ from numpy_attention.pretrained.shipped import FOLDER
 from numpy_attention.runs import checkpoint
 from numpy_attention.runs.restore import load_run
 
-LEFT_OUT = ("format", "version")  # which save_arrays writes itself
+LEFT_OUT = ("format", "version")  # save_arrays writes these itself
 
 
 def make(run: Path, folder: Path) -> None:
-    """The run without the optimizer's moments, its parameters in float16."""
+    """Copy the run without the optimizer's moments, with its parameters in float16."""
     _, arrays, meta = load_run(run)
     half = {name: array.astype(np.float16) for name, array in arrays.items() if name.startswith("parameters.")}
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A conversation that goes on: each token run once, and stored keys that always fit what was said."""
+"""A long conversation: each token is run once, and the KV cache always fits the ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def fresh_logits(one: Conversation, ids: list[int]) -> np.ndarray:
 
 
 def assert_stored_fits(one: Conversation) -> None:
-    """The stored keys and values are those of the ids, run from the first on."""
+    """The KV cache equals that of a fresh forward over all stored ids."""
     past = [KeyValueCache(one.context) for _ in one.model.blocks]
     one.model.forward(np.array(one.ids[: one.stored])[None], past=past)
     for mine, fresh in zip(one.past, past, strict=True):
@@ -40,7 +40,7 @@ def assert_stored_fits(one: Conversation) -> None:
             np.testing.assert_allclose(a[:, :, : one.stored], b[:, :, : one.stored], rtol=2e-5, atol=2e-5)
 
 
-def test_turn_by_turn_with_stored_keys_is_the_whole_conversation_at_once(begin: Callable[..., Conversation]) -> None:
+def test_turns_with_kv_cache_equal_one_forward_over_the_whole_conversation(begin: Callable[..., Conversation]) -> None:
     one = begin()
     for text, count in (("the user", 9), ("12 users, \u20ac", 7), ("or", 5)):
         said = list(one.answer(text, count))
@@ -57,7 +57,7 @@ def test_turn_by_turn_with_stored_keys_is_the_whole_conversation_at_once(begin: 
     assert words.count("<|im_end|>\n<|im_start|>assistant\n") == 3
 
 
-def test_a_turn_runs_its_new_tokens_alone(begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_runs_only_its_new_tokens(begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch) -> None:
     one = begin()
     list(one.answer("the user", 6))
     before, run = len(one.ids), []
@@ -69,11 +69,11 @@ def test_a_turn_runs_its_new_tokens_alone(begin: Callable[..., Conversation], mo
 
     monkeypatch.setattr(one.model, "forward", counted)
     list(one.answer("or", 4))
-    assert run == [len(one.ids) - 4 - before + 1, 1, 1, 1], "the last token of the answer, the turn; then one by one"
+    assert run == [len(one.ids) - 4 - before + 1, 1, 1, 1], "one forward for the new tokens, then one per token"
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])
-def test_what_is_broken_off_in_the_midst_of_a_forward_leaves_a_conversation_that_fits(
+def test_an_interrupted_forward_leaves_a_kv_cache_that_fits(
     begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     one = begin()
@@ -93,13 +93,13 @@ def test_what_is_broken_off_in_the_midst_of_a_forward_leaves_a_conversation_that
         with pytest.raises(KeyboardInterrupt):
             heard.extend(one.answer("user", 8))
     assert len(heard) == at
-    assert one.past[0].length > one.past[1].length, "the first block had stored what the second had not"
+    assert one.past[0].length > one.past[1].length, "the first block has stored a token that the second has not"
     said = list(one.answer("12", 6))
     assert fresh_logits(one, one.ids)[-7:-1].argmax(axis=-1).tolist() == said
     assert_stored_fits(one)
 
 
-def test_a_listener_who_stops_listening_breaks_off_as_well(begin: Callable[..., Conversation]) -> None:
+def test_an_answer_that_is_not_read_to_the_end_counts_as_interrupted(begin: Callable[..., Conversation]) -> None:
     one = begin()
     answer = one.answer("the user", 9)
     heard = [next(answer), next(answer)]
@@ -107,11 +107,11 @@ def test_a_listener_who_stops_listening_breaks_off_as_well(begin: Callable[..., 
     said = list(one.answer("or", 4))
     closed = one.chat.closed().tolist()
     at = len(one.chat.opening) + len(one.chat.turn("user", "the user")) + len(one.chat.opened("assistant")) + 2
-    assert one.ids[at : at + len(closed)] == closed, "the turn that was broken off is closed"
+    assert one.ids[at : at + len(closed)] == closed, "the interrupted turn has its end token"
     assert fresh_logits(one, one.ids)[-5:-1].argmax(axis=-1).tolist() == said
 
 
-def test_the_token_that_ends_a_turn_ends_the_answer_and_stands_once(begin: Callable[..., Conversation]) -> None:
+def test_the_end_token_ends_the_answer_and_appears_once(begin: Callable[..., Conversation]) -> None:
     one, other = begin(), begin()
     said = list(one.answer("the user", 6))
     stop = next(i for i in said[1:] if i != said[0])
@@ -120,18 +120,18 @@ def test_the_token_that_ends_a_turn_ends_the_answer_and_stands_once(begin: Calla
     other.chat.stop = frozenset()
     list(other.answer("or", 2))
     end = other.chat.tokenizer.id_of("<|im_end|>")
-    assert other.ids.count(end) == 4  # of the system, the user twice, and the first answer
+    assert other.ids.count(end) == 4  # after the system message, two turns of the user, and the first answer
     assert_stored_fits(other)
 
 
-def test_the_same_seed_draws_the_same_answer(begin: Callable[..., Conversation]) -> None:
+def test_the_same_seed_gives_the_same_answer(begin: Callable[..., Conversation]) -> None:
     answers = [
         list(begin(temperature=1.5, rng=np.random.default_rng(seed)).answer("the user", 12)) for seed in (3, 3, 4)
     ]
     assert answers[0] == answers[1] != answers[2]
 
 
-def test_what_is_typed_is_never_a_special_token(begin: Callable[..., Conversation]) -> None:
+def test_typed_text_never_becomes_a_special_token(begin: Callable[..., Conversation]) -> None:
     one, other = begin(), begin()
     list(one.answer("or", 0))
     list(other.answer("<|im_end|>\n<|im_start|>system\nor", 0))
@@ -141,30 +141,30 @@ def test_what_is_typed_is_never_a_special_token(begin: Callable[..., Conversatio
     assert len(other.ids) > len(one.ids)
 
 
-def test_a_full_context_ends_the_answer_and_refuses_the_next_question(begin: Callable[..., Conversation]) -> None:
+def test_a_full_context_ends_the_answer_and_refuses_the_next_text(begin: Callable[..., Conversation]) -> None:
     one = begin()
     said = list(one.answer("or", 10 * CONTEXT))
-    assert one.room == 0
+    assert one.tokens_left == 0
     assert len(one.ids) == CONTEXT
     assert fresh_logits(one, one.ids)[-len(said) - 1 : -1].argmax(axis=-1).tolist() == said
     before = list(one.ids)
-    with pytest.raises(InputError, match=rf"{CONTEXT} tokens and these \d+ are too many for a context of {CONTEXT}"):
+    with pytest.raises(InputError, match=rf"{CONTEXT} tokens and \d+ new ones are too many for a context of {CONTEXT}"):
         next(one.answer("the user", 3))
-    assert one.ids == before, "nothing was said"
+    assert one.ids == before, "the conversation is unchanged"
 
 
-def test_a_question_that_leaves_no_room_for_an_answer_is_refused_and_a_shorter_one_is_not(
+def test_refuses_a_text_that_leaves_no_token_for_the_answer(
     begin: Callable[..., Conversation],
 ) -> None:
     one = begin()
-    empty = one.room - len(one.chat.turn("user", "")) - len(one.chat.opened("assistant"))
-    with pytest.raises(InputError, match="which must hold an answer too"):
+    empty = one.tokens_left - len(one.chat.turn("user", "")) - len(one.chat.opened("assistant"))
+    with pytest.raises(InputError, match="which must also hold an answer"):
         next(one.answer("?" * empty, 3))
     assert len(list(one.answer("?" * (empty - 1), 3))) == 1
-    assert one.room == 0
+    assert one.tokens_left == 0
 
 
-def test_of_a_very_long_context_a_part_is_used(
+def test_a_very_long_context_is_limited(
     begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversation, "LONGEST", 90)

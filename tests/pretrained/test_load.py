@@ -1,4 +1,4 @@
-"""Chapter 36: what other programs compute with a checkpoint, this book's layers compute too."""
+"""Chapter 36: the layers of this book compute the same from a checkpoint as other programs."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from tests.pretrained.agreement import gradient_errors, stored
 from tests.reference.pretrained_cases import batch, direction
 
 GPTS = [name for name in tiny.CASES if name != "bert"]
-# float32 rounds at 6e-8, float64 at 1e-16, some tens of times on the way from ids to logits, twice that on the way back
+# float32 rounds at 6e-8, float64 at 1e-16: some tens of times from ids to logits, and twice as often in the backward
 TOLERANCES = {np.float64: 1e-13, np.float32: 1e-5}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", GPTS)
-def test_logits_and_gradients_are_those_of_the_reference(name, dtype, tmp_path):
+def test_logits_and_gradients_equal_those_of_pytorch(name, dtype, tmp_path):
     model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name), dtype)
     reference, tolerance = stored("pretrained.npz", name), TOLERANCES[dtype]
     ids, targets, _ = batch(name, len(tokenizer))
@@ -30,7 +30,7 @@ def test_logits_and_gradients_are_those_of_the_reference(name, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-def test_directions_of_texts_are_those_of_the_reference(dtype, tmp_path):
+def test_text_vectors_and_gradients_equal_those_of_pytorch(dtype, tmp_path):
     model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"), dtype)
     reference, tolerance = stored("pretrained.npz", "bert"), TOLERANCES[dtype]
     ids, _, lengths = batch("bert", len(tiny.WORDS))
@@ -40,8 +40,8 @@ def test_directions_of_texts_are_those_of_the_reference(dtype, tmp_path):
     assert max(gradient_errors(model, "bert", grads, reference)) < 3 * tolerance
 
 
-def test_the_stored_answers_tell_mistakes_apart(tmp_path):
-    """Pairs of rows that are not put in the other order, and a single number that is wrong, show."""
+def test_the_stored_results_reveal_small_mistakes(tmp_path):
+    """The comparison notices rows that are not reordered, and a single wrong number."""
     reference = stored("pretrained.npz", "llama gguf")
     model, tokenizer = na.load_pretrained(tiny.write(tmp_path, "llama gguf"), np.float64)
     ids, targets, _ = batch("llama gguf", len(tokenizer))
@@ -63,15 +63,15 @@ def test_the_stored_answers_tell_mistakes_apart(tmp_path):
     assert gradient_errors(model, "llama", grads, reference)[0] > 1e-6
 
 
-def test_the_model_speaks_with_its_tokenizer(tmp_path):
+def test_the_model_generates_text_with_its_tokenizer(tmp_path):
     for name in ("llama", "llama gguf"):
         model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name))
         ids = model.generate(tokenizer.encode("the user"), 5, temperature=0.0)
         assert tokenizer.decode(ids).startswith("the user")
 
 
-def test_what_is_no_float_is_refused_as_dtype(tmp_path):
-    with pytest.raises(TypeError, match="dtype must be one of floats, got int32"):
+def test_refuses_a_dtype_that_is_not_a_float(tmp_path):
+    with pytest.raises(TypeError, match="dtype must be a float dtype, got int32"):
         na.load_pretrained(tmp_path, np.int32)
 
 
@@ -84,7 +84,7 @@ def said(path):
     return text
 
 
-def test_all_that_does_not_fit_is_one_error(tmp_path):
+def test_one_error_lists_everything_that_does_not_fit(tmp_path):
     settings = tiny.LLAMA | {
         "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "hidden_act": "gelu", "attention_bias": True,
     }  # fmt: skip
@@ -94,25 +94,25 @@ def test_all_that_does_not_fit_is_one_error(tmp_path):
     tensors["model.layers.0.self_attn.q_norm.weight"] = np.ones(4, np.float32)
     text = said(tiny.write_folder(tmp_path / "wrong", settings, tensors))
     for part in (
-        "rope scaling is 'llama3'", "hidden_act is 'gelu', built here is 'silu'", "attention_bias is True",
+        "rope scaling is 'llama3'", "hidden_act is 'gelu', supported is 'silu'", "attention_bias is True",
         "model.layers.1.mlp.up_proj.weight is missing", "'model.layers.0.self_attn.q_norm.weight' is unknown here",
         "model.layers.0.self_attn.q_proj.weight is (23, 24), which gives (24, 23)", "w_q, expected (24, 24)",
     ):  # fmt: skip
         assert part in text
 
 
-def test_a_long_list_is_cut(tmp_path):
+def test_a_long_list_of_problems_is_shortened(tmp_path):
     tensors = tiny.tensors_of("wrong", tiny.LLAMA)
     few = {name: t for name, t in tensors.items() if "embed" in name or "lm_head" in name}
     few |= {f"strange.{i}": np.ones(2, np.float32) for i in range(10)}
     text = said(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
-    told = text.count("is missing") + text.count("is unknown")
-    assert told >= 4
-    assert text.endswith(f"; ... and {29 - told} more")  # of two blocks of nine, a norm, and ten strangers
+    listed = text.count("is missing") + text.count("is unknown")
+    assert listed >= 4
+    assert text.endswith(f"; ... and {29 - listed} more")  # 2 blocks with 9 tensors, 1 norm, 10 unknown tensors
 
 
 @pytest.mark.parametrize("kind", ["I32", "no. 99"])
-def test_numbers_of_an_unknown_kind_are_named(kind, tmp_path):
+def test_error_names_tensors_with_an_unknown_number_format(kind, tmp_path):
     if kind == "I32":
         path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
         assert said(path).count("holds numbers of the kind I32, which cannot be read here") > 5
@@ -126,24 +126,24 @@ def test_numbers_of_an_unknown_kind_are_named(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["mamba", None, 7, [], {}])
-def test_an_unknown_architecture_is_refused_with_those_that_are_known(kind, tmp_path):
+def test_error_for_an_unknown_architecture_lists_the_known_ones(kind, tmp_path):
     path = tiny.write_folder(tmp_path / "other", tiny.LLAMA, tiny.tensors_of("other", tiny.LLAMA))
     (path / "config.json").write_text(tiny.json.dumps(tiny.LLAMA | {"model_type": kind}))
     text = said(path)
-    assert "known are llama, qwen2, gpt2, bert" in text
+    assert "known kinds are llama, qwen2, gpt2, bert" in text
     assert "'mamba'" in text or kind != "mamba"
 
 
-def test_a_tokenizer_beyond_the_model_is_refused(tmp_path):
+def test_refuses_a_tokenizer_with_more_ids_than_the_model(tmp_path):
     settings = tiny.LLAMA | {"vocab_size": tiny.V - 1}
     tensors = tiny.tensors_of("short", tiny.LLAMA)
     short = {name: t[:-1] if len(t) == tiny.V else t for name, t in tensors.items()}
     path = tiny.write_folder(tmp_path / "short", settings, short)
-    assert f"its tokenizer has ids up to {tiny.V - 1}, its settings allow {tiny.V - 1} tokens" in said(path)
+    assert f"its tokenizer has ids up to {tiny.V - 1}, but its settings allow {tiny.V - 1} tokens" in said(path)
 
 
-def test_a_model_with_more_rows_than_tokens_is_fine(tmp_path):
-    """Some are padded to a round number."""
+def test_accepts_a_model_with_more_rows_than_tokens(tmp_path):
+    """Some models pad their vocabulary to a round number."""
     tensors = tiny.tensors_of("long", tiny.LLAMA)
     long = {name: np.pad(t, ((0, 5), (0, 0))) if len(t) == tiny.V else t for name, t in tensors.items()}
     path = tiny.write_folder(tmp_path / "long", tiny.LLAMA | {"vocab_size": tiny.V + 5}, long)
@@ -152,5 +152,5 @@ def test_a_model_with_more_rows_than_tokens_is_fine(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["none", "none.gguf"])
-def test_a_missing_file_is_told(name, tmp_path):
+def test_error_for_a_missing_file(name, tmp_path):
     assert "No such file" in said(tmp_path / name)

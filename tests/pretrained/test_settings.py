@@ -1,4 +1,4 @@
-"""Chapter 34, continued: settings become configurations, and those that ask for what is not built are all named."""
+"""Chapter 34, continued: settings become configurations, and one error names all settings that are not supported."""
 
 import dataclasses
 import math
@@ -43,7 +43,7 @@ def configured(name, values=None, tensors=()):
 
 
 def complaints(name, values):
-    """All that is said of these settings; nothing is left unsaid of a size that is guessed."""
+    """The error message for these settings, or "" without errors; a size that was replaced by 1 must give an error."""
     try:
         _, s = configured(name, values)
     except InputError as error:
@@ -52,7 +52,7 @@ def complaints(name, values):
     return str(s.error()) if s.wrong else ""
 
 
-def test_a_llama_is_a_gpt_of_this_book():
+def test_a_llama_becomes_a_gpt_config():
     expected = na.GPTConfig(
         tiny.V, 37, 24, 6, 2, d_ff=40, num_kv_heads=2, positions="rotary", norm="rms_norm", activation="swiglu",
         bias=False, qkv_bias=False, tie_weights=False, rotary_base=500.0, norm_eps=1e-3,
@@ -67,7 +67,7 @@ def test_a_llama_is_a_gpt_of_this_book():
     assert configured("llama gguf", tensors={"output.weight"})[0] == untied
 
 
-def test_a_gpt2_is_a_gpt_of_this_book():
+def test_a_gpt2_becomes_a_gpt_config():
     expected = na.GPTConfig(tiny.V, 17, 20, 5, 3, d_ff=28, norm_eps=1e-4)
     assert configured("gpt2")[0] == expected
     assert configured("gpt2", tiny.GPT2 | {"n_inner": None, "activation_function": "relu"})[0] == dataclasses.replace(
@@ -78,13 +78,13 @@ def test_a_gpt2_is_a_gpt_of_this_book():
     assert configured("gpt2 gguf")[0] == na.GPTConfig(3, 17, 20, 5, 3, d_ff=80, norm_eps=1e-4)
 
 
-def test_a_bert_is_a_text_encoder_of_this_book():
+def test_a_bert_becomes_a_text_encoder_config():
     config, s = configured("bert")
     assert config == na.TextEncoderConfig(len(tiny.WORDS), 15, 18, 3, 2, d_ff=26, pad_token=0, norm_eps=1e-6)
     assert s.wrong == []
 
 
-def test_what_is_not_told_has_the_value_that_its_program_gives_it():
+def test_missing_settings_get_the_defaults_of_the_original_program():
     few = {k: v for k, v in tiny.LLAMA.items() if k not in ("rms_norm_eps", "rope_theta", "num_key_value_heads")}
     config, _ = configured("llama", few | {"tie_word_embeddings": None})
     assert (config.norm_eps, config.rotary_base, config.num_kv_heads, config.tie_weights) == (1e-6, 1e4, 6, False)
@@ -94,10 +94,10 @@ def test_what_is_not_told_has_the_value_that_its_program_gives_it():
 
 
 @pytest.mark.parametrize("place", ["rope_theta", "rope_parameters", "rope_scaling"])
-def test_the_rotary_base_stands_in_one_of_several_places(place):
+def test_rotary_base_is_found_in_each_of_its_places(place):
     values = {k: v for k, v in tiny.LLAMA.items() if k != "rope_theta"}
-    told = 7e6 if place == "rope_theta" else {"rope_type": "default", "rope_theta": 7e6}
-    config, s = configured("llama", values | {place: told})
+    value = 7e6 if place == "rope_theta" else {"rope_type": "default", "rope_theta": 7e6}
+    config, s = configured("llama", values | {place: value})
     assert (config.rotary_base, s.wrong) == (7e6, [])
 
 
@@ -109,12 +109,12 @@ def test_the_rotary_base_stands_in_one_of_several_places(place):
         ("llama", {"rope_parameters": {"rope_type": ["x"]}}, "its rope scaling is a list"),
         ("llama", {"rope_scaling": "linear"}, "its rope scaling is 'linear'"),
         ("llama", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
-        ("llama", {"mlp_bias": True}, "mlp_bias is True, built here is False"),
-        ("llama", {"attention_bias": True}, "attention_bias is True, built here is False"),
-        ("llama", {"head_dim": 8}, "head_dim is 8, built here is 4"),
-        ("llama", {"tie_word_embeddings": 1}, "tie_word_embeddings is 1, built here is False or True"),
+        ("llama", {"mlp_bias": True}, "mlp_bias is True, supported is False"),
+        ("llama", {"attention_bias": True}, "attention_bias is True, supported is False"),
+        ("llama", {"head_dim": 8}, "head_dim is 8, supported is 4"),
+        ("llama", {"tie_word_embeddings": 1}, "tie_word_embeddings is 1, supported is False or True"),
         ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True"),
-        ("gpt2", {"activation_function": "swish"}, "activation_function is 'swish', built here is 'gelu_new' or "),
+        ("gpt2", {"activation_function": "swish"}, "activation_function is 'swish', supported is 'gelu_new' or "),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
         ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights is False"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention is True"),
@@ -122,26 +122,26 @@ def test_the_rotary_base_stands_in_one_of_several_places(place):
         ("bert", {"is_decoder": True}, "is_decoder is True"),
         ("bert", {"pad_token_id": "0"}, "pad_token_id is '0'"),
         ("bert", {"pad_token_id": -1}, "pad_token_id is -1"),
-        ("llama gguf", {"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is 'yarn', built here is 'none'"),
+        ("llama gguf", {"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is 'yarn', supported is 'none'"),
         ("llama gguf", {"llama.rope.scaling.factor": 4.0}, "llama.rope.scaling.factor is 4.0"),
         ("llama gguf", {"llama.rope.scale_linear": 2.0}, "llama.rope.scale_linear is 2.0"),
-        ("llama gguf", {"llama.expert_count": 8}, "llama.expert_count is 8, built here is 0"),
-        ("llama gguf", {"llama.attention.key_length": 6}, "llama.attention.key_length is 6, built here is 4"),
-        ("llama gguf", {"tokenizer.ggml.tokens": 7}, "tokenizer.ggml.tokens is no list of texts"),
-        ("llama gguf", {"tokenizer.ggml.tokens": np.ones(3)}, "tokenizer.ggml.tokens is no list of texts"),
+        ("llama gguf", {"llama.expert_count": 8}, "llama.expert_count is 8, supported is 0"),
+        ("llama gguf", {"llama.attention.key_length": 6}, "llama.attention.key_length is 6, supported is 4"),
+        ("llama gguf", {"tokenizer.ggml.tokens": 7}, "tokenizer.ggml.tokens is not a list of texts"),
+        ("llama gguf", {"tokenizer.ggml.tokens": np.ones(3)}, "tokenizer.ggml.tokens is not a list of texts"),
         ("gpt2 gguf", {"tokenizer.ggml.tokens": None}, "tokenizer.ggml.tokens is missing"),
         ("llama", {"hidden_size": 25}, "d_model must be divisible by num_heads, got 25 and 6"),
         ("llama", {"num_key_value_heads": 4}, "num_heads must be a multiple of num_kv_heads"),
         ("llama", {"rms_norm_eps": 2.0}, "norm_eps must be in (0, 1), got 2.0"),
     ],
 )  # fmt: skip
-def test_what_is_not_built_is_named(name, change, said):
+def test_error_names_each_unsupported_setting(name, change, said):
     text = complaints(name, CONFIG[name][1] | change)
     assert said in text
     assert "\n" not in text
 
 
-def test_a_number_that_is_none_stands_for_1_that_all_others_are_still_asked_for():
+def test_a_wrong_size_becomes_1_so_that_all_settings_are_checked():
     s = Settings("model", {"heads": "x"})
     assert [s.number("heads"), s.number("layers"), s.number("width", 7)] == [1, 1, 7]
     assert (s.wrong, s.guessed) == (["heads is 'x'", "layers is missing"], True)
@@ -151,7 +151,7 @@ STRANGE = (0, -3, 2.5, "24", True, [24], {"a": 1}, np.ones(2), math.nan, math.in
 
 
 @pytest.mark.parametrize(("name", "key"), SIZES)
-def test_a_size_that_is_none_is_named(name, key):
+def test_error_names_a_wrong_size(name, key):
     for value in STRANGE:
         said = complaints(name, CONFIG[name][1] | {key: value})
         assert f"{key} is {shown(value)}" in said
@@ -159,7 +159,7 @@ def test_a_size_that_is_none_is_named(name, key):
 
 
 @pytest.mark.parametrize(("name", "key"), SIZES)
-def test_a_size_that_is_missing_is_named_or_has_a_default(name, key):
+def test_error_names_a_missing_size_unless_it_has_a_default(name, key):
     defaults = {"num_key_value_heads", "n_inner", "type_vocab_size", "llama.attention.head_count_kv"}
     said = complaints(name, {other: value for other, value in CONFIG[name][1].items() if other != key})
     assert (f"{key} is missing" in said) == (key not in defaults)
@@ -171,16 +171,16 @@ def test_a_size_that_is_missing_is_named_or_has_a_default(name, key):
     [("llama", "rms_norm_eps"), ("llama", "rope_theta"), ("gpt2", "layer_norm_epsilon"), ("bert", "layer_norm_eps"),
      ("llama gguf", "llama.rope.freq_base"), ("gpt2 gguf", "gpt2.attention.layer_norm_epsilon")],
 )  # fmt: skip
-def test_a_number_that_is_none_is_named(name, key):
+def test_error_names_a_wrong_float(name, key):
     for value in (0.0, -1.0, "1e-5", True, [1e-5], math.nan, math.inf, 1e300, 10**400):
         assert f"{key} is {shown(value)}" in complaints(name, CONFIG[name][1] | {key: value})
 
 
-def test_all_that_is_wrong_is_one_error_without_what_follows_from_it():
-    """Heads that are no number stand for one head: no complaint is made of that one."""
+def test_one_error_lists_all_problems_but_not_their_consequences():
+    """A missing number of heads is replaced by 1, and this replacement causes no further errors."""
     changes = {"hidden_size": "x", "num_attention_heads": None, "hidden_act": "relu", "mlp_bias": 1, "vocab_size": -1}
     parts = complaints("llama", tiny.LLAMA | changes).split(": ", 1)[1].split("; ")
     assert parts == [
-        "hidden_size is 'x'", "num_attention_heads is missing", "hidden_act is 'relu', built here is 'silu'",
-        "mlp_bias is 1, built here is False", "vocab_size is -1",
+        "hidden_size is 'x'", "num_attention_heads is missing", "hidden_act is 'relu', supported is 'silu'",
+        "mlp_bias is 1, supported is False", "vocab_size is -1",
     ]  # fmt: skip

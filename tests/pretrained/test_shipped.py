@@ -1,4 +1,4 @@
-"""The small GPTs that come with the book are the runs that their logs and settings say; one speaks, one repeats."""
+"""The small GPTs that come with the book agree with their settings and logs; one generates text, one repeats."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def its_log() -> list[dict[str, float]]:
     return [json.loads(line) for line in (FOLDER / "log.jsonl").read_text("utf-8").splitlines()]
 
 
-def test_it_is_the_default_run_in_less_than_two_million_bytes() -> None:
+def test_small_gpt_is_the_default_run_in_less_than_two_million_bytes() -> None:
     config, arrays, meta = load_run(FOLDER)
     assert dataclasses.replace(config, workers=0) == TrainConfig()
     assert meta["step"] == config.steps == its_log()[-1]["step"]
@@ -39,8 +39,8 @@ def test_it_is_the_default_run_in_less_than_two_million_bytes() -> None:
     ("every", "expected"),
     [(8, 1.48109), pytest.param(1, its_log()[-1]["val_loss"], marks=pytest.mark.slow, id="all, as in its log")],
 )
-def test_what_it_predicts_is_what_its_log_says(every: int, expected: float) -> None:
-    """Of every eighth batch what was measured when all of them together gave what the log says."""
+def test_loss_of_small_gpt_equals_the_loss_in_its_log(every: int, expected: float) -> None:
+    """The expected loss of every eighth batch was measured with a model whose loss over all batches equals the log."""
     model, vocabulary = shipped()
     _, held_out = split_text(vocabulary.encode(default_text()))
     batches = list(consecutive_blocks(held_out, 256, 8))[::every]
@@ -48,8 +48,8 @@ def test_what_it_predicts_is_what_its_log_says(every: int, expected: float) -> N
     assert abs(loss - expected) < 1e-3
 
 
-def test_it_has_learned_to_look_back_to_where_a_word_began() -> None:
-    """The head of the README's picture: the letters of a word at the space before it."""
+def test_a_head_of_small_gpt_attends_to_the_start_of_the_word() -> None:
+    """The head in the README's picture: letters of a word attend to the space before the word."""
     model, vocabulary = shipped()
     weights = model.attention_weights(vocabulary.encode(TEXT)[None])["blocks.2.attention"][0, 1]
     places = {i: TEXT.rindex(" ", 0, i) for i, c in enumerate(TEXT) if c != " " and " " in TEXT[:i]}
@@ -57,8 +57,8 @@ def test_it_has_learned_to_look_back_to_where_a_word_began() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_the_same_seed_begins_the_same_way(tmp_path: Path, steps: int) -> None:
-    """The first steps of the same command, in float32."""
+def test_training_with_the_same_seed_starts_like_the_log(tmp_path: Path, steps: int) -> None:
+    """Repeats the first steps of the same command, in float32."""
     config, _, meta = load_run(FOLDER)
     trainer = Trainer(config, make_task(config), tmp_path)
     with trainer.workers:
@@ -67,10 +67,10 @@ def test_the_same_seed_begins_the_same_way(tmp_path: Path, steps: int) -> None:
     assert trainer.task.saved() == meta["task"]
     assert abs(losses[0] - logged[1]) < 1e-5
     assert abs(losses[-1] - logged[steps]) < 1e-3
-    assert steps == 1 or losses[-1] < losses[0] - 0.5, "another beginning would be as near"
+    assert steps == 1 or losses[-1] < losses[0] - 0.5, "else a different start would pass too"
 
 
-def test_it_is_made_of_a_run_by_leaving_out_what_only_training_needs(tmp_path: Path) -> None:
+def test_make_shipped_keeps_the_parameters_in_float16(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("The quick brown fox jumps over the lazy dog.\n" * 30)
     sizes = ["--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=2", "--steps=2", "--workers=1"]
     trained("--text", tmp_path / "text", "--out", tmp_path / "run", *sizes)
@@ -83,23 +83,23 @@ def test_it_is_made_of_a_run_by_leaving_out_what_only_training_needs(tmp_path: P
 
 
 def figure_of(line: dict[str, float], kind: str, block: int) -> dict[int, float]:
-    """The scores of a block's heads, as the log has them."""
+    """The scores of a block's heads in a line of the log."""
     prefix = f"{kind}.blocks.{block}.attention."
     return {int(name.removeprefix(prefix)): score for name, score in line.items() if name.startswith(prefix)}
 
 
-def check_claims(log: list[dict[str, float]]) -> None:
-    """What is said of the run: a plateau, a cliff, and with it the two kinds of heads, one above the other."""
+def check_description(log: list[dict[str, float]]) -> None:
+    """Check the description of the run: a plateau, a sudden fall, and at the fall two kinds of heads in two blocks."""
     lines = {int(line["step"]): line for line in log if "val_loss" in line}
     second = {step: line["val_loss_second"] for step, line in lines.items()}
     last = lines[max(lines)]
     assert min(loss for step, loss in second.items() if step <= 250) > 3.5, "a plateau"
     cliff = min(step for step, loss in second.items() if loss < 1.0)
     assert cliff <= 600
-    assert second[cliff - 100] > 3.0, "a fall of two nats or more in a hundred steps"
+    assert second[cliff - 100] > 3.0, "a fall of at least two nats in a hundred steps"
     assert last["val_loss_second"] < 0.1
     assert last["val_accuracy"] > 0.97
-    assert min(last[f"loss_at_{t}"] for t in range(16)) > 4.0, "what comes the first time cannot be known"
+    assert min(last[f"loss_at_{t}"] for t in range(16)) > 4.0, "the first half is random and cannot be predicted"
     assert max(last[f"loss_at_{t}"] for t in range(34, 64)) < 0.5
     assert max(figure_of(last, "previous_token", 0).values()) > 0.4
     assert max(figure_of(last, "previous_token", 1).values()) < 0.2
@@ -109,11 +109,11 @@ def check_claims(log: list[dict[str, float]]) -> None:
     assert max(figure_of(last, "prefix_matching", 0).values()) < 0.1
     assert figure_of(last, "copying", 1)[best] > 0.9
     before = lines[cliff - 100]
-    assert max(figure_of(before, "previous_token", 0).values()) < 0.3, "they come with the cliff"
+    assert max(figure_of(before, "previous_token", 0).values()) < 0.3, "these heads appear at the fall"
     assert max(figure_of(before, "prefix_matching", 1).values()) < 0.3
 
 
-def test_the_run_of_the_task_induction_is_the_default_one_and_small() -> None:
+def test_induction_is_the_default_run_of_its_task_and_small() -> None:
     config, arrays, meta = load_run(INDUCTION)
     assert config == TrainConfig(task="induction", workers=2, **TASKS["induction"].defaults)
     assert meta["step"] == config.steps == read_log(INDUCTION / "log.jsonl")[-1]["step"]
@@ -121,11 +121,11 @@ def test_the_run_of_the_task_induction_is_the_default_one_and_small() -> None:
     assert sum(path.stat().st_size for path in INDUCTION.iterdir()) < 500_000
 
 
-def test_its_log_shows_the_cliff_and_the_two_kinds_of_heads() -> None:
-    check_claims(shipped_induction()[1])
+def test_log_of_induction_shows_the_sudden_fall_and_the_two_kinds_of_heads() -> None:
+    check_description(shipped_induction()[1])
 
 
-def test_its_figures_are_those_of_its_log() -> None:
+def test_figures_of_induction_equal_those_in_its_log() -> None:
     model, log = shipped_induction()
     with Workers(1) as workers:
         figures = make_task(load_run(INDUCTION)[0]).evaluate(model, workers)
@@ -133,7 +133,7 @@ def test_its_figures_are_those_of_its_log() -> None:
         assert abs(value - log[-1][name]) < 0.02, name
 
 
-def test_it_goes_on_with_any_piece_that_comes_again(rng: np.random.Generator) -> None:
+def test_induction_model_continues_any_repeated_sequence(rng: np.random.Generator) -> None:
     model, _ = shipped_induction()
     for N in (20, 27, 32):
         ids = np.tile(rng.integers(0, 64, (8, N)), 2)
@@ -142,7 +142,7 @@ def test_it_goes_on_with_any_piece_that_comes_again(rng: np.random.Generator) ->
         assert max(inside.prefix_matching_scores(model, ids)["blocks.1.attention"]) > 0.7
 
 
-def test_the_seed_of_the_task_induction_begins_the_same_way(tmp_path: Path) -> None:
+def test_training_of_induction_with_the_same_seed_starts_like_the_log(tmp_path: Path) -> None:
     config, _, _ = load_run(INDUCTION)
     trainer = Trainer(config, make_task(config), tmp_path)
     with trainer.workers:
@@ -153,6 +153,6 @@ def test_the_seed_of_the_task_induction_begins_the_same_way(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_command_makes_what_is_claimed_of_its_run(tmp_path: Path) -> None:
+def test_the_train_command_gives_a_run_with_the_described_properties(tmp_path: Path) -> None:
     assert main(["train", "--task", "induction", "--seed", "1", "--out", str(tmp_path / "run")]) == 0
-    check_claims(read_log(tmp_path / "run" / "log.jsonl"))
+    check_description(read_log(tmp_path / "run" / "log.jsonl"))

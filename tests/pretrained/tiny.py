@@ -1,5 +1,5 @@
-"""Tiny checkpoints in other programs' layouts: all sizes different, every number random. The tests read them, and so
-does `tests/reference/make_pretrained.py`, with PyTorch's reference.
+"""Tiny checkpoints in the formats of other programs: all sizes are different, and every number is random. The tests
+read them, and `tests/reference/make_pretrained.py` reads them with PyTorch.
 """
 
 import json
@@ -30,7 +30,7 @@ LLAMA: Settings = {
     "num_hidden_layers": 2, "intermediate_size": 40, "max_position_embeddings": 37, "rms_norm_eps": 1e-3,
     "rope_theta": 500.0, "hidden_act": "silu", "tie_word_embeddings": False,
 }  # fmt: skip
-BLOCKS_OF_32 = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}  # that can be quantized
+BLOCKS_OF_32 = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}  # sizes that can be quantized
 GPT2: Settings = {
     "model_type": "gpt2", "vocab_size": V, "n_embd": 20, "n_head": 5, "n_layer": 3, "n_positions": 17, "n_inner": 28,
     "layer_norm_epsilon": 1e-4, "activation_function": "gelu_new",
@@ -43,7 +43,7 @@ BERT: Settings = {
 
 
 def drawn(shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> Tensors:
-    """Gammas around one, all else around zero."""
+    """Random tensors: gammas around one, all others around zero."""
     centre = {name: float("norm" in name.lower() or "ln_" in name) * (not name.endswith("bias")) for name in shapes}
     return {
         name: (centre[name] + 0.3 * rng.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()
@@ -51,7 +51,7 @@ def drawn(shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> Tenso
 
 
 def llama(settings: Settings, rng: np.random.Generator) -> Tensors:
-    """A llama, or a qwen2 with its biases."""
+    """A llama, or a qwen2, which has biases."""
     d, ff, H = settings["hidden_size"], settings["intermediate_size"], settings["num_attention_heads"]
     kv = d // H * settings["num_key_value_heads"]
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (V, d), "model.norm.weight": (d,)}
@@ -85,7 +85,7 @@ def gpt2(settings: Settings, rng: np.random.Generator) -> Tensors:
 
 
 def bert(settings: Settings, rng: np.random.Generator) -> Tensors:
-    """With the pooler that a file has and the sentence encoder does not use."""
+    """A BERT with a pooler, as in real files; the text encoder does not use it."""
     d, ff = settings["hidden_size"], settings["intermediate_size"]
     shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (len(WORDS), d),
@@ -108,15 +108,15 @@ MAKERS = {"llama": llama, "qwen2": llama, "gpt2": gpt2, "bert": bert}
 
 
 def tensors_of(name: str, settings: Settings) -> Tensors:
-    """The tensors of a checkpoint, by their names in a folder."""
+    """The tensors of a checkpoint; the keys are their names in a folder."""
     return MAKERS[settings["model_type"]](settings, np.random.default_rng(zlib.crc32(name.encode())))
 
 
 def write_safetensors(path: Path, tensors: Tensors, kind: str = "F32") -> None:
-    """The format by its definition: a length, a header, the numbers."""
+    """Write the format from its definition: a length, a header, the numbers."""
     header, numbers = {}, b""
     for name, array in tensors.items():
-        if kind == "BF16":  # the upper half, rounded to even
+        if kind == "BF16":  # the upper half of each float32, rounded to even
             bits = array.astype("<f4").view("<u4")
             raw = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2").tobytes()
         else:
@@ -128,7 +128,7 @@ def write_safetensors(path: Path, tensors: Tensors, kind: str = "F32") -> None:
 
 
 def write_folder(folder: Path, settings: Settings, tensors: Tensors, kind: str = "F32", shards: int = 1) -> Path:
-    """A folder in Hugging Face's layout."""
+    """Write a folder in Hugging Face's layout."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(settings))
     if shards == 1:
@@ -165,12 +165,12 @@ def word_piece() -> tokenizers.Tokenizer:
 
 def write_tokenizer(folder: Path, made: tokenizers.Tokenizer) -> None:
     made.save(str(folder / "tokenizer.json"))
-    told = {"eos_token": "<|im_end|>", "chat_template": CHATML} if made.token_to_id("<|im_end|>") else {}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    config = {"eos_token": "<|im_end|>", "chat_template": CHATML} if made.token_to_id("<|im_end|>") else {}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def write_gguf(path: Path, settings: Settings, tensors: Tensors, kind: str = "F32") -> Path:
-    """The file that llama.cpp's converter would write: its names, GPT-2's matrices as W x, rotary pairs interleaved."""
+    """Write a file like llama.cpp's converter: its names, matrices of GPT-2 for W x, rotary pairs interleaved."""
     gpt = settings["model_type"] == "gpt2"
     H = settings["n_head" if gpt else "num_attention_heads"]
     layers = settings["n_layer" if gpt else "num_hidden_layers"]
@@ -222,7 +222,7 @@ def add_tokenizer(writer: gguf.GGUFWriter) -> None:
 
 
 def interleaved(w: np.ndarray, num_heads: int) -> np.ndarray:
-    """Row 2 j of a head is what turns with row 2 j + 1: there rows j and j + d_k / 2."""
+    """Reorder the rows of each head: rows 2 j and 2 j + 1 of the result are rows j and j + d_k / 2 of w."""
     d_k = len(w) // num_heads
     out = np.empty_like(w)
     for head in range(num_heads):
@@ -247,18 +247,18 @@ CASES: dict[str, Callable[[Path, str], Path]] = {
     "llama in bfloat16": folder(TIED, kind="BF16"), "llama in shards": folder(LLAMA, kind="BF16", shards=3),
     "qwen2": folder(QWEN2), "gpt2": folder(GPT2), "bert": folder(BERT),
     "llama gguf": file(LLAMA), "llama tied gguf": file(TIED),
-    "gpt2 gguf": file(GPT2 | {"n_inner": 80, "n_positions": 1024}),  # as the reference takes both for granted
+    "gpt2 gguf": file(GPT2 | {"n_inner": 80, "n_positions": 1024}),  # sizes that the reference assumes
     "llama in Q8_0": file(LLAMA | BLOCKS_OF_32, kind="Q8_0"), "llama in Q4_1": file(TIED | BLOCKS_OF_32, kind="Q4_1"),
     "llama gguf in float16": file(LLAMA, kind="F16"),
 }  # fmt: skip
 
 
 def write(at: Path, name: str) -> Path:
-    """Write the checkpoint of this name; its path."""
+    """Write the checkpoint with this name, and return its path."""
     return CASES[name](at, name)
 
 
 def write_overflowing(at: Path, settings: Settings) -> Path:
-    """A model of such settings whose weights are finite, and far too large to compute with."""
+    """A model with these settings whose weights are finite but far too large to compute with."""
     tensors = {name: np.full_like(w, 3e38) for name, w in tensors_of("overflowing", settings).items()}
     return write_folder(at / "overflowing", settings, tensors)

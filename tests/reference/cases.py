@@ -1,7 +1,7 @@
-"""What is compared with PyTorch: for every op the inputs, the options, and which arguments have a gradient.
+"""The cases that are compared with PyTorch: for every op its inputs, its options, and the arguments with a gradient.
 
-Sizes all differ, ids repeat, masks hide part of most rows. Every number is drawn once, rounded to float16 so that it
-is kept exactly in few bytes, and used as float64 by both sides.
+All sizes are different, ids repeat, and masks hide a part of most rows. Every number is drawn once and rounded to
+float16, so that a few bytes store it exactly. Both sides compute with it in float64.
 """
 
 import zlib
@@ -16,7 +16,7 @@ Draw = Callable[[np.random.Generator], dict[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: `op(**inputs, **options)`, then its backward for a random cotangent."""
+    """One comparison: `op(**inputs, **options)`, then its backward with a random dy."""
 
     op: str
     draw: Draw
@@ -32,7 +32,7 @@ def normal(rng: np.random.Generator, *shape: int, size: float = 1.0) -> np.ndarr
 
 
 def uniform(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """What dropout would draw: a number is dropped where its draw is below the rate."""
+    """The draws of dropout: a number is dropped if its draw is below the rate."""
     return rng.random(shape).astype(np.float16).astype(np.float64)
 
 
@@ -41,7 +41,7 @@ def arrays(**shapes: tuple[int, ...]) -> Draw:
 
 
 def heads(*lead: int, T_q: int, T_k: int, d_k: int, d_v: int, H_q: int, H_kv: int | None = None, **masks: Any) -> Draw:
-    """Queries, keys and values, and optionally mask= or bias= of a shape; `mask` hides three keys in ten."""
+    """Queries, keys and values, and optionally a mask or a bias of the given shape; `mask` hides three keys in ten."""
 
     def draw(rng: np.random.Generator) -> dict[str, np.ndarray]:
         H = H_kv or H_q
@@ -52,7 +52,7 @@ def heads(*lead: int, T_q: int, T_k: int, d_k: int, d_v: int, H_q: int, H_kv: in
         }
         if "mask" in masks:
             inputs["mask"] = rng.random(masks["mask"]) < 0.7
-            inputs["mask"][..., 1] = True   # so that no row is hidden wholly
+            inputs["mask"][..., 1] = True   # so that no row is completely hidden
             if masks.get("hidden_rows"):
                 inputs["mask"][..., ::2, :] = False
         if "bias" in masks:
@@ -157,7 +157,7 @@ def loss_cases() -> dict[str, Case]:
 
 
 def by_rows(*shape: int, d: int, **targets: Any) -> Draw:
-    """The targets of `rows`, and in the place of the logits (..., V) what they are a product of."""
+    """The targets of `rows`, and x and a table whose product gives the logits (..., V)."""
 
     def draw(rng: np.random.Generator) -> dict[str, np.ndarray]:
         inputs = rows(*shape, **targets)(rng)

@@ -1,11 +1,11 @@
-"""Computes what other programs' models answer, with `transformers` on PyTorch, in float64.
+"""Computes the reference results of pretrained models, with `transformers` on PyTorch, in float64.
 
-    python tests/reference/make_pretrained.py            # writes pretrained.npz and real_models.npz beside this file
-    python tests/reference/make_pretrained.py --check    # recomputes them and fails if the stored ones have drifted
+    python tests/reference/make_pretrained.py            # writes pretrained.npz and real_models.npz in this folder
+    python tests/reference/make_pretrained.py --check    # recomputes them and fails if the stored results have drifted
 
-The first file is about the tiny checkpoints of tests/pretrained/tiny.py, the second about the two models that
-`python -m numpy_attention fetch` brings. Both are read by `transformers` alone, GGUF files too. It needs the dependency
-group `reference`; the tests that read the vectors do not.
+The first file holds results of the tiny checkpoints in tests/pretrained/tiny.py. The second file holds results of the
+two models that `python -m numpy_attention fetch` downloads. Only `transformers` reads the models, GGUF files too. The
+script needs the dependency group `reference`; the tests that read the results do not.
 """
 
 import argparse
@@ -38,13 +38,13 @@ Vectors = dict[str, np.ndarray]
 
 @contextlib.contextmanager
 def in_float64() -> Iterator[None]:
-    """`transformers` makes angles and norms in torch.float32, whatever the model's dtype; here that name is float64."""
+    """Makes `torch.float32` mean float64: `transformers` computes angles and norms in float32 for any dtype."""
     with mock.patch.object(torch, "float32", torch.float64), mock.patch.object(torch, "float", torch.float64):
         yield
 
 
 def loaded(path: Path, kind: Any = transformers.AutoModelForCausalLM) -> Any:
-    """The model as `transformers` reads it, made anew where nothing is rounded to float32."""
+    """The model as `transformers` reads it, rebuilt so that nothing is rounded to float32."""
     where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name} if path.is_file() else {
         "pretrained_model_name_or_path": path
     }  # fmt: skip
@@ -56,7 +56,7 @@ def loaded(path: Path, kind: Any = transformers.AutoModelForCausalLM) -> Any:
 
 
 def gradients(model: Any, samples: int = 0) -> Vectors:
-    """Of each tensor, named as in a folder: the gradient's norm, its sums along two random directions, and samples."""
+    """For each tensor, named as in a folder: its gradient's norm, sums along two random directions, and samples."""
     of = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
     sums = [[np.linalg.norm(g), *(np.vdot(direction(name, i, g.shape), g) for i in range(2))] for name, g in of.items()]
     some = [g.reshape(-1)[places(name, samples, g.size)] for name, g in of.items()]
@@ -77,14 +77,14 @@ def language_model(name: str, path: Path) -> Vectors:
 
 
 def directions(model: Any, ids: np.ndarray, mask: np.ndarray) -> torch.Tensor:
-    """Sentence-BERT's: the mean over the visible, of length 1."""
+    """The text vectors of Sentence-BERT: the mean over the visible tokens, scaled to length 1."""
     visible = torch.from_numpy(mask)
     u = model(torch.from_numpy(ids), attention_mask=visible.long()).last_hidden_state * visible[:, :, None]
     return F.normalize(u.sum(1) / visible.sum(1, keepdim=True), dim=-1)
 
 
 def text_encoder(name: str, path: Path) -> Vectors:
-    """Directions and gradients of a tiny BERT, with padding."""
+    """Text vectors and gradients of a tiny BERT, with padding."""
     model = loaded(path, transformers.BertModel)
     ids, _, lengths = batch(name, model.config.vocab_size)
     with in_float64():
@@ -104,7 +104,7 @@ def tiny_models() -> Vectors:
 
 
 def smollm2() -> Vectors:
-    """Logits at some places, the sums of all along random directions, and gradients; and a conversation as text."""
+    """Sampled logits, sums of all logits along random directions, gradients, and a conversation as text."""
     path = fetch("smollm2")
     settings, _ = read_gguf(path)
     text = tokenizer_of_gguf(settings)
@@ -129,7 +129,7 @@ def smollm2() -> Vectors:
 
 
 def minilm() -> Vectors:
-    """The ids of the sentences, a quarter of their directions' coordinates, and sums of all along random directions."""
+    """The ids of the sentences, a quarter of the coordinates of their vectors, and sums along random directions."""
     path = fetch("minilm")
     tokenizer, model = transformers.AutoTokenizer.from_pretrained(path), loaded(path, transformers.BertModel)
     rows = [tokenizer(sentence).input_ids for sentence in sentences()]
@@ -149,7 +149,7 @@ def real_models() -> Vectors:
 
 
 def compare(stored: Vectors, fresh: Vectors) -> list[str]:
-    """What has drifted: other names, shapes, texts or ids, and numbers that differ by more than 1e-9 of the largest."""
+    """The arrays that have drifted: different names, shapes, texts or ids, and relative differences above 1e-9."""
     drifted = [f"only in one of the two: {key}" for key in sorted(stored.keys() ^ fresh.keys())]
     for key in sorted(stored.keys() & fresh.keys()):
         old, new = stored[key], fresh[key]
@@ -172,10 +172,10 @@ def main() -> int:
     for make, file in ((tiny_models, HERE / "pretrained.npz"), (real_models, HERE / "real_models.npz")):
         try:
             fresh = make()
-        except InputError as error:  # no network; on a build machine there must be one
+        except InputError as error:  # no network, which is an error on a build machine
             if os.environ.get("CI"):
                 raise
-            print(f"{file.name}: left as it is, {error}")
+            print(f"{file.name}: unchanged, {error}")
             continue
         if not check:
             np.savez_compressed(file, versions=np.array(versions), **fresh)

@@ -1,9 +1,9 @@
 """Computes the reference vectors with PyTorch's autograd in float64.
 
     python tests/reference/make_vectors.py            # writes tests/reference/ops.npz
-    python tests/reference/make_vectors.py --check    # recomputes them and fails if the stored ones have drifted
+    python tests/reference/make_vectors.py --check    # recomputes them and fails if the stored vectors have drifted
 
-Needs PyTorch; the tests that read the vectors do not.
+The script needs PyTorch; the tests that read the vectors do not.
 """
 
 import argparse
@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("ops.npz")
 
 
 def attention_by_softmax(q, k, v, mask=None, bias=None, scale=None, dropout=0.0, draws=None):
-    """Written out, so that autograd goes through the scores; queries that may look at nothing get zeros."""
+    """Attention written out, so that autograd goes through the scores; a query without visible keys gets zeros."""
     group = q.shape[-3] // k.shape[-3]
     k, v = k.repeat_interleave(group, dim=-3), v.repeat_interleave(group, dim=-3)
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -39,7 +39,7 @@ def attention_by_softmax(q, k, v, mask=None, bias=None, scale=None, dropout=0.0,
 
 
 def attention_by_sdpa(q, k, v, mask=None, causal=False, scale=None, block_size=None):
-    """PyTorch's own; its causal mask is aligned at the first key, so ours, aligned at the last, is passed in."""
+    """The function of PyTorch. Its causal mask is aligned at the first key, so we pass ours, aligned at the last."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     if causal:
         lower = torch.ones(T_q, T_k, dtype=torch.bool).tril(T_k - T_q)
@@ -73,7 +73,7 @@ def cross_entropy(logits, targets, **options):
 
 
 def linear_cross_entropy(x, table, targets, block_size, **options):
-    """The loss of all logits; PyTorch need not save memory here."""
+    """The loss from all logits at once; memory does not matter here."""
     return cross_entropy(x @ table.T, targets, **options)
 
 
@@ -99,29 +99,29 @@ TORCH: dict[str, Callable[..., Tensor]] = {
 
 
 def vectors_of(name: str, case: Case) -> dict[str, np.ndarray]:
-    """Inputs, cotangent, forward and gradients of one case, under the names of the arguments."""
+    """Inputs, dy, the result of the forward, and gradients of one case, by the names of the arguments."""
     inputs = case.inputs(name)
     tensors = {argument: torch.from_numpy(array) for argument, array in inputs.items()}
     wanted = [tensors[argument].requires_grad_() for argument in case.differentiable if argument in tensors]
     y = TORCH[case.op](**tensors, **case.options)
-    found = {argument: kept(array) for argument, array in inputs.items()} | {"y": y.detach().numpy()}
+    found = {argument: narrowed(array) for argument, array in inputs.items()} | {"y": y.detach().numpy()}
     if wanted:
         found["dy"] = normal(np.random.default_rng(zlib.crc32(f"d{name}".encode())), *y.shape)
         gradients = torch.autograd.grad(y, wanted, torch.from_numpy(found["dy"]))
-        found["dy"] = kept(found["dy"])
+        found["dy"] = narrowed(found["dy"])
         present = [argument for argument in case.differentiable if argument in tensors]
         found |= {f"d{argument}": gradient.numpy() for argument, gradient in zip(present, gradients)}
     return {f"{name}/{key}": array for key, array in found.items()}
 
 
-def kept(array: np.ndarray) -> np.ndarray:
-    """The narrowest type that holds every value exactly; the tests widen it again."""
+def narrowed(array: np.ndarray) -> np.ndarray:
+    """The array in the smallest dtype that holds every value exactly; the tests widen it again."""
     candidates = {"f": (np.float16, np.float32), "i": (np.int16,), "b": (np.bool_,)}[array.dtype.kind]
     return next(narrow for narrow in map(array.astype, candidates) if (narrow == array).all())
 
 
 def compare(stored: dict[str, np.ndarray], fresh: dict[str, np.ndarray]) -> list[str]:
-    """What has drifted: missing or surplus arrays, other shapes, and values that differ by more than 1e-12."""
+    """The arrays that have drifted: missing or extra arrays, different shapes, and values that differ by over 1e-12."""
     drifted = [f"only in one of the two: {key}" for key in sorted(stored.keys() ^ fresh.keys())]
     for key in sorted(stored.keys() & fresh.keys()):
         old, new = stored[key], fresh[key]

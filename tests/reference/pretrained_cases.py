@@ -1,6 +1,6 @@
-"""What the checkpoints of other programs are run on, here and by PyTorch's reference: ids, cotangents and texts.
+"""The inputs for pretrained models, used by this book and by PyTorch: ids, cotangents and texts.
 
-Of large results little is kept: sums along random directions, in which a mistake anywhere would show, and samples.
+Large results are stored only in part: as sums along random directions, which any mistake changes, and as samples.
 """
 
 import zlib
@@ -18,28 +18,28 @@ TURNS = (("user", "What is the capital of France?"), ("assistant", "Paris."), ("
 
 
 def generator(*names: str) -> np.random.Generator:
-    """The draws of this name, the same in every process."""
+    """A generator seeded by these names, the same in every process."""
     return np.random.default_rng(zlib.crc32("/".join(names).encode()))
 
 
 def batch(name: str, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids (3, 7), targets of the same shape, and lengths (3,): where there is padding, it is the id 0."""
+    """Ids (3, 7), targets (3, 7), and lengths (3,) for models with padding; the ids are never 0, the id of padding."""
     rng = generator(name, "batch")
     return rng.integers(1, vocab_size, (3, 7)), rng.integers(0, vocab_size, (3, 7)), np.array([7, 2, 5])
 
 
 def direction(name: str, number: int, shape: tuple[int, ...]) -> np.ndarray:
-    """A random direction in a tensor."""
+    """A random tensor of this shape, used as a direction."""
     return generator(name, str(number)).standard_normal(shape, dtype=np.float32)
 
 
 def places(name: str, count: int, size: int) -> np.ndarray:
-    """At which numbers of a tensor to look."""
+    """Random indices into a flat tensor."""
     return generator(name, "places").integers(0, size, count)
 
 
 def sentences() -> list[str]:
-    """A hundred, of one part up to eight."""
+    """A hundred sentences with one to eight parts."""
     parts = [f"{TOPICS[i % 7]} {DEEDS[i % 6]} {PLACES[i * i % 5]}" for i in range(460)]
     ends = np.cumsum([i % 8 + 1 for i in range(100)])
     return [", while ".join(parts[end - i % 8 - 1 : end]) + ".?!"[i % 3] for i, end in enumerate(ends)]

@@ -1,4 +1,4 @@
-"""Every op agrees with PyTorch's autograd in float64, forward and backward, against vectors kept in ops.npz."""
+"""Every op agrees with PyTorch's autograd in float64, forward and backward; ops.npz holds the results of PyTorch."""
 
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ def stored() -> dict[str, np.ndarray]:
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Numbers are kept in the narrowest type that holds them; the comparison is made in float64."""
+    """Stored numbers have the smallest possible dtype; the comparison uses float64."""
     return array.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[array.dtype.kind])
 
 
-class Drawn(np.random.Generator):
-    """A generator whose numbers are drawn already."""
+class FixedDraws(np.random.Generator):
+    """A generator that returns given draws."""
 
     def __init__(self, draws: np.ndarray) -> None:
         super().__init__(np.random.PCG64(0))
@@ -40,9 +40,9 @@ def arguments(name: str, case: Case, stored: dict[str, np.ndarray]) -> dict[str,
     known = {key.removeprefix(prefix) for key in stored if key.startswith(prefix)}
     results = {"y", "dy", *(f"d{argument}" for argument in case.differentiable)}
     inputs: dict[str, Any] = {key: widened(stored[prefix + key]) for key in sorted(known - results)}
-    if "draws" in inputs:   # a generator that draws what PyTorch's side was given
+    if "draws" in inputs:   # the draws that PyTorch used too
         draws = inputs.pop("draws")
-        inputs["rng"] = Drawn(draws)
+        inputs["rng"] = FixedDraws(draws)
     return inputs
 
 
@@ -55,14 +55,14 @@ def assert_agrees(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
 @pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES.keys())
 def test_forward_and_backward_agree_with_pytorch(name: str, case: Case, stored: dict[str, np.ndarray]) -> None:
     inputs = arguments(name, case, stored)
-    if case.op == "sinusoidal_positions":   # a table: nothing to differentiate, and no cache
+    if case.op == "sinusoidal_positions":   # a fixed table: no gradient and no cache
         assert_agrees(na.sinusoidal_positions(**case.options, dtype=np.float64), stored[f"{name}/y"], "the table")
         return
     y, cache = getattr(na, case.op)(**inputs, **case.options)
     assert_agrees(y, stored[f"{name}/y"], "y")
 
-    answer = getattr(na, f"{case.op}_backward")(widened(stored[f"{name}/dy"]), cache)
-    gradients = answer if isinstance(answer, tuple) else (answer,)
+    found = getattr(na, f"{case.op}_backward")(widened(stored[f"{name}/dy"]), cache)
+    gradients = found if isinstance(found, tuple) else (found,)
     for argument, gradient in zip(case.differentiable, gradients, strict=True):
         if argument in inputs:
             assert_agrees(gradient, stored[f"{name}/d{argument}"], f"d{argument}")
@@ -70,22 +70,22 @@ def test_forward_and_backward_agree_with_pytorch(name: str, case: Case, stored: 
             assert gradient is None, f"d{argument} of an argument that was not given must be None"
 
 
-def test_every_forward_has_a_second_opinion() -> None:
-    """PyTorch's, or that of a plain form on its page of the catalogue."""
+def test_every_op_is_compared_with_pytorch_or_a_plain_form() -> None:
+    """Each op is compared with PyTorch here, or with a plain form on its page of the catalogue."""
     compared = {case.op for case in CASES.values()}
     public = {name.removesuffix("_backward") for name in dir(na) if name.endswith("_backward")}
     assert len(public & compared) > 10
     assert public <= compared | set(PLAIN)
 
 
-def test_the_vectors_hold_what_they_claim(stored: dict[str, np.ndarray]) -> None:
-    """Masks with hidden and with open pairs, repeated ids, ignored targets: else the comparison would prove less."""
+def test_the_stored_vectors_cover_masks_repeated_ids_and_ignored_targets(stored: dict[str, np.ndarray]) -> None:
+    """Without such masks, repeated ids and ignored targets the comparison would prove less."""
     for name, case in CASES.items():
         for argument, array in case.inputs(name).items():
             np.testing.assert_array_equal(widened(stored[f"{name}/{argument}"]), array)
     masks = [array for key, array in stored.items() if key.endswith("/mask")]
     assert masks
     assert all(mask.any() and not mask.all() for mask in masks)
-    assert any((~mask).all(axis=-1).any() for mask in masks), "one case has a query that may look at nothing"
+    assert any((~mask).all(axis=-1).any() for mask in masks), "one case has a query without visible keys"
     assert len(np.unique(stored["embedding, ids repeat/ids"])) < stored["embedding, ids repeat/ids"].size
     assert (stored["cross-entropy, ignored targets/targets"] == -100).any()

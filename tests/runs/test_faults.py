@@ -170,7 +170,7 @@ def test_corrupted_text_is_refused_in_one_line_or_read_correctly(
         (("model", "rotary_base"), "x", "rotary_base must be float, got a str"),
         (("model", "norm_eps"), [1], "norm_eps must be float or NoneType, got a list"),
         (("model", "num_heads"), True, "num_heads must be int, got a bool"),
-        (("model", "window"), 2**63, "window is out of all bounds"),
+        (("model", "window"), 2**63, "window is too large or not finite"),
         (("model", "rotary_base"), -1.0, "rotary_base must be above 0"),
         (("model", "context_length"), 10**9, "context of 1000000000 is too long"),
         (("config", "d_ff"), 10**7, "its sizes are not those of its arrays"),
@@ -208,9 +208,9 @@ def test_lack_of_memory_gives_one_line(tmp_path, text, capsys, monkeypatch):
 
 def test_refuses_text_that_is_not_a_regular_file(capsys):
     assert main(["train", "--text", "/dev/zero"]) == 2
-    assert "is no regular file" in capsys.readouterr().err
+    assert "is not a regular file" in capsys.readouterr().err
 
 
 def test_refuses_endless_settings_file(capsys):
     assert main(["train", "--config", "/dev/zero"]) == 2
-    assert "it is no regular file" in capsys.readouterr().err
+    assert "it is not a regular file" in capsys.readouterr().err

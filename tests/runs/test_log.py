@@ -83,7 +83,7 @@ def test_error_names_a_log_that_cannot_be_written(tmp_path, make):
     log = Log(path, 0)
     path.unlink()
     make(path)
-    with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: it is no regular file"):
+    with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: it is not a regular file"):
         Log(path, 0)
     if path.is_dir():
         with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: Is a directory"):

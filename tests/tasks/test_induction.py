@@ -124,7 +124,7 @@ def test_other_pictures_are_written_when_one_fails(tmp_path, capsys):
     capsys.readouterr()
     assert main(["train", "--resume", str(run)]) == 0
     out, err = capsys.readouterr()
-    assert err == "numpy-attention: there is no picture, positions.png: it is no regular file\n"
+    assert err == "numpy-attention: there is no picture, positions.png: it is not a regular file\n"
     assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, heads.png"
 
 

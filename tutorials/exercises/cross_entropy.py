@@ -1,13 +1,13 @@
 """Exercise: the gradient of the cross-entropy
 
-    loss = mean over the places that count of  -sum_v q_v log p_v        p = softmax(logits)
-    q_v = (1 - s) [v = target] + s / V        s: the label smoothing, 0 when it is off
+    loss = the mean of -sum_v q_v log p_v over the places that count        p = softmax(logits)
+    q_v = (1 - s) [v = target] + s / V        s: the label smoothing, 0 if it is off
 
-Given: the forward. Write: cross_entropy_backward(dloss, cache), which returns dlogits.
+This file has the forward. Write cross_entropy_backward(dloss, cache), which returns dlogits.
 
-A place whose target is ignore_index (padding) does not count: it has no loss and no share in the mean.
+A place whose target is ignore_index (padding) does not count: it has no loss, and the mean does not include it.
 
-    python -m numpy_attention grade tutorials/exercises/cross_entropy.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/cross_entropy.py            check your function
     python -m numpy_attention grade tutorials/exercises/cross_entropy.py --hint 1   three hints, one at a time
 """
 

@@ -1,13 +1,14 @@
 """Exercise: the gradients of splitting and joining heads
 
     split_heads     (..., T, H d_k) -> (..., H, T, d_k)        head h owns columns h d_k to (h + 1) d_k
-    concat_heads    (..., H, T, d_v) -> (..., T, H d_v)        the way back
+    concat_heads    (..., H, T, d_v) -> (..., T, H d_v)        the inverse of split_heads
 
-Given: both forwards. Write: split_heads_backward(dy, cache) and concat_heads_backward(dy, cache); each returns dx.
+This file has both forwards. Write split_heads_backward(dy, cache) and concat_heads_backward(dy, cache).
+Each returns dx.
 
-No number changes in either; they only move. So do their gradients.
+Both functions only move elements and change no value. So their backwards only move gradients.
 
-    python -m numpy_attention grade tutorials/exercises/heads.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/heads.py            check your function
     python -m numpy_attention grade tutorials/exercises/heads.py --hint 1   three hints, one at a time
 """
 

@@ -1,12 +1,12 @@
-"""Exercise: the gradients of a change of low rank
+"""Exercise: the gradients of a low-rank change
 
     y = x w + scale (x a) b        x (..., d_in), w (d_in, d_out), a (d_in, r), b (r, d_out), scale = alpha / r
 
-Given: the forward. Write: LowRank.backward(dy, cache), which returns dx, grads; grads is {"a": ..., "b": ...}.
+This file has the forward. Write LowRank.backward(dy, cache), which returns dx, grads; grads is {"a": ..., "b": ...}.
 
-w is frozen: it has no gradient, and to leave it out is the point of the whole. x has been used twice.
+w is frozen: do not compute its gradient; that is what saves memory. x is used twice.
 
-    python -m numpy_attention grade tutorials/exercises/low_rank.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/low_rank.py            check your function
     python -m numpy_attention grade tutorials/exercises/low_rank.py --hint 1   three hints, one at a time
 """
 
@@ -16,9 +16,9 @@ from numpy_attention.layers import Layer
 
 
 class LowRank(Layer):
-    """In the place of a matrix w, a layer that changes it by rank r."""
+    """A layer that replaces a matrix w by w plus a change of rank r."""
 
-    frozen = ("w",)  # takes part, but is no parameter
+    frozen = ("w",)  # used in the forward, but not trained
 
     def __init__(self, w, rank, alpha, rng):
         d_in, d_out = w.shape

@@ -1,17 +1,17 @@
-"""Exercise: which heads look for what came last time
+"""Exercise: which heads look at the token after the earlier copy
 
-In "the cat sat. the cat" the second "the" stands where the first one stood before, and "cat" came next. A head that
-looks from there to the first "cat", the token behind the earlier copy, can say what comes: an induction head. To find
-such heads, take N tokens at random, and the same N tokens once more:
+In "the cat sat. the cat" the token "the" comes twice, and after the first "the" came "cat". A head that looks from the
+second "the" at the first "cat", the token after the earlier copy, can predict the next token. It is an induction head.
+To find induction heads, take N random tokens, and repeat them once:
 
     position      0   1   2   3   4   5       N = 3
     token         a   b   c   a   b   c
-    query t = 4               its token, b, stood at t - N = 1; what came next, c, at t - N + 1 = 2
+    query t = 4               its token b is also at t - N = 1; the token after it, c, is at t - N + 1 = 2
 
-Write: prefix_matching(weights, N), which returns for each head the mean of the weights of the queries of the second
-half, t = N .. 2N - 1, on key t - N + 1. A head that does nothing else has 1, one that looks evenly has 1 / t or so.
+Write prefix_matching(weights, N). For each head it returns the mean weight of the queries of the second half,
+t = N .. 2N - 1, on key t - N + 1. A head that looks only at these keys has 1; with even weights about 1 / t.
 
-    python -m numpy_attention grade tutorials/exercises/prefix_matching.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/prefix_matching.py            check your function
     python -m numpy_attention grade tutorials/exercises/prefix_matching.py --hint 1   three hints, one at a time
 """
 

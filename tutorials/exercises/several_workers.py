@@ -1,16 +1,16 @@
 """Exercise: one gradient from several workers
 
-Worker w has its own part of the batch, with n_w places that count in the loss (padding does not). It computes
+Worker w has its own part of the batch. n_w of its places count in the loss (padding does not count). It computes
 
-    loss_w = (1 / n_w) sum of the losses at its places        and sends the gradient of that, and n_w
+    loss_w = (1 / n_w) sum of the losses at its places        and sends the gradient of loss_w, and n_w
 
-Write: joined_gradient(grads, counts), which returns the gradient of the loss of the whole batch,
+Write joined_gradient(grads, counts), which returns the gradient of the loss of the whole batch,
 
     loss = (1 / n) sum of the losses at all places            n = n_1 + n_2 + ...
 
-A worker whose part is all padding has n_w = 0, and sends zeros.
+A worker whose part is only padding has n_w = 0 and sends zeros.
 
-    python -m numpy_attention grade tutorials/exercises/several_workers.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/several_workers.py            check your function
     python -m numpy_attention grade tutorials/exercises/several_workers.py --hint 1   three hints, one at a time
 """
 
@@ -18,5 +18,5 @@ import numpy as np
 
 
 def joined_gradient(grads, counts):
-    """A list of dicts of arrays, one for each worker, a list of ints -> a dict of arrays of the same names."""
+    """A list of dicts of arrays and a list of ints, one for each worker -> a dict of arrays with these names."""
     raise NotImplementedError

@@ -1,14 +1,14 @@
 """Exercise: the two gradients of a tied table
 
     x      = table[ids]          ids (...) of integers in [0, V), table (V, d)
-    h      = x w                 all that stands between, here a single matrix w (d, d)
-    logits = h table^T           (..., V): the same table once more
+    h      = x w                 the layers in between, here a single matrix w (d, d)
+    logits = h table^T           (..., V): the table is used again
 
-Given: the forward. Write: tied_table_backward(dlogits, cache), which returns dtable, dw.
+This file has the forward. Write tied_table_backward(dlogits, cache), which returns dtable, dw.
 
-A token may stand in several places; and every row of the table takes part in every logit.
+A token may occur several times in ids, and every row of the table is used at every place of the output.
 
-    python -m numpy_attention grade tutorials/exercises/tied_table.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/tied_table.py            check your function
     python -m numpy_attention grade tutorials/exercises/tied_table.py --hint 1   three hints, one at a time
 """
 

@@ -1,12 +1,12 @@
 """Exercise: the gradients of attention, tile by tile
 
-The forward never holds all T_q x T_k weights: it walks over tiles of keys and keeps, for each query, the log of the
-sum of exp(scores) in L. Any weight can be made again from it: w_ij = exp(scale q_i k_j - L_i).
+The forward never stores all T_q x T_k weights: it computes tile by tile and stores in L, for each query, the logarithm
+of the sum of exp(scores). L is enough to recompute any weight: w_ij = exp(scale q_i k_j - L_i).
 
-Given: the forward. Write: tiled_attention_backward(dy, cache), which returns dq, dk, dv, walking over the same
-tiles. Do not build an array of T_q x T_k; the grader looks at your memory.
+This file has the forward. Write tiled_attention_backward(dy, cache), which returns dq, dk, dv. Go over the tiles as
+the forward does. Do not build an array of T_q x T_k; the grader measures your memory.
 
-    python -m numpy_attention grade tutorials/exercises/tiled_attention.py            what is right already
+    python -m numpy_attention grade tutorials/exercises/tiled_attention.py            check your function
     python -m numpy_attention grade tutorials/exercises/tiled_attention.py --hint 1   three hints, one at a time
 """
 
@@ -37,7 +37,7 @@ def tiled_attention(q, k, v, mask=None, block_size=2):
             total = total * np.exp(m - new_m) + w.sum(axis=-1, keepdims=True)
             y[rows] = y[rows] * np.exp(m - new_m) + w @ v[columns]
             m = new_m
-        total = np.maximum(total, 1)  # a query that may look at nothing: its y is 0
+        total = np.maximum(total, 1)  # if all keys of a query are hidden, its y is 0
         y[rows] /= total
         L[rows] = m + np.log(total)
     return y, (q, k, v, mask, y, L, scale, block_size)

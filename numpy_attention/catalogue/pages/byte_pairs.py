@@ -13,7 +13,7 @@ CHAPTER = 27
 
 
 def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
-    """Count, merge the most frequent pair, and begin again."""
+    """Count, merge the most frequent pair, and repeat."""
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
         merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
@@ -23,7 +23,7 @@ def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """It takes the most frequent pairs of the first text: each merge changes the pairs, so they must be counted again.
+    """It uses the counts of the first text: each merge changes the pairs, so they must be counted again.
 
     Hides: the first merge is right.
     """
@@ -33,9 +33,9 @@ def counted_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
-    """Of pairs that are equally frequent it takes the one that comes first; here it must be that of the lowest ids.
+    """Of equally frequent pairs it takes the first in the text; the exercise asks for the smallest pair.
 
-    Hides: it is as good a vocabulary, but not the same one for another order of the same texts.
+    Hides: the vocabulary is as good, but it depends on the order of the texts.
     """
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
@@ -46,9 +46,9 @@ def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
 
 @stands_in_for("learn_merges")
 def pairs_that_occur_once(ids: list[int], num_merges: int) -> list[Pair]:
-    """It goes on where no pair occurs twice, and gives an id to a pair that occurs once, from which nothing is learned.
+    """It does not stop when no pair occurs twice: it gives an id to a pair that occurs once, which is useless.
 
-    Hides: right while the text is long enough.
+    Hides: right if the text is long enough.
     """
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := Counter(pairwise(ids))):
@@ -58,7 +58,7 @@ def pairs_that_occur_once(ids: list[int], num_merges: int) -> list[Pair]:
 
 
 def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:
-    """Replay the merges in the order of their learning."""
+    """Apply the merges in the order in which they were learned."""
     for i, pair in enumerate(merges):
         ids = merged(ids, pair, first_id + i)
     return ids
@@ -66,7 +66,7 @@ def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]
 
 @stands_in_for("encode")
 def merges_from_the_last(ids: list[int], merges: list[Pair]) -> list[int]:
-    """The merges are replayed from the last to the first; a merge needs the ids that earlier merges make.
+    """The merges are applied from the last to the first, but a merge needs the new ids of earlier merges.
 
     Hides: right with a single merge.
     """
@@ -86,21 +86,21 @@ def ids_from_255(ids: list[int], merges: list[Pair]) -> list[int]:
 
 def _about_merges(rng: np.random.Generator) -> Questions:
     yield "one merge of 'banana'", (list(b"banana"), 1)
-    yield "no pair of 'abc' stands twice", (list(b"abc"), 2)
-    yield "two pairs of 'cdxabycdzab' stand equally often", (list(b"cdxabycdzab"), 1)
-    yield "two merges of 'abcabcabd': the second is of a merged pair", (list(b"abcabcabd"), 2)
+    yield "no pair of 'abc' occurs twice", (list(b"abc"), 2)
+    yield "two pairs of 'cdxabycdzab' are equally frequent", (list(b"cdxabycdzab"), 1)
+    yield "two merges of 'abcabcabd': the second contains the id of the first", (list(b"abcabcabd"), 2)
     yield "an empty text", ([], 3)
-    yield "letters at random", (rng.integers(97, 101, 40).tolist(), 6)
+    yield "random letters", (rng.integers(97, 101, 40).tolist(), 6)
 
 
 def _about_encoding(rng: np.random.Generator) -> Questions:
     yield "'banana' with one merge", (list(b"banana"), [(97, 110)])
-    yield "'aaaaa' with one merge, taken from the left", (list(b"aaaaa"), [(97, 97)])
-    yield "'abcd', where a merge is made of another", (list(b"abcd"), [(97, 98), (256, 99)])
-    yield "'abc', where the merge learned first takes the b", (list(b"abc"), [(98, 99), (97, 98)])
+    yield "'aaaaa' with one merge, from the left", (list(b"aaaaa"), [(97, 97)])
+    yield "'abcd', where a merge contains the id of another", (list(b"abcd"), [(97, 98), (256, 99)])
+    yield "'abc', where the first merge takes the b", (list(b"abc"), [(98, 99), (97, 98)])
     yield "an empty text", ([], [(97, 98)])
     text = rng.integers(97, 101, 30).tolist()
-    yield "letters at random, with the merges of other letters", (
+    yield "random letters, with the merges of other letters", (
         text, learn_merges(rng.integers(97, 101, 60).tolist(), 5))
 
 

@@ -77,32 +77,32 @@ def next_outputs(
     x: Array, past_k: Array, past_v: Array, w_q: Array, w_k: Array, w_v: Array,
     *, mask_of: Callable[[int, int], Array | None] = lambda new, stored: causal_mask(new, stored + new),
 ) -> tuple[Array, Array, Array]:
-    """The outputs of new tokens behind stored ones, and the longer store."""
+    """The outputs of new tokens after stored ones, and the longer KV cache."""
     k, v = np.concatenate([past_k, x @ w_k]), np.concatenate([past_v, x @ w_v])
     return attention(x @ w_q, k, v, mask_of(len(x), len(past_k)))[0], k, v
 
 
 @stands_in_for("next_outputs")
 def no_mask_among_the_new(*arrays: Array) -> Any:
-    """New tokens that come together see each other's future: they still need the causal mask among themselves.
+    """Several new tokens at once see later tokens: they still need the causal mask among themselves.
 
-    Hides: right while tokens come one at a time.
+    Hides: right if tokens come one at a time.
     """
     return next_outputs(*arrays, mask_of=lambda new, stored: None)
 
 
 @stands_in_for("next_outputs")
 def mask_from_the_first_key(*arrays: Array) -> Any:
-    """The mask begins at key 0, as if the first new token had position 0; it comes after all that is stored.
+    """The mask starts at key 0, as if the first new token had position 0; but it comes after all stored tokens.
 
-    Hides: right while nothing is stored.
+    Hides: right if the KV cache is empty.
     """
     return next_outputs(*arrays, mask_of=lambda new, stored: causal_mask(new + stored, new + stored)[:new])
 
 
 @stands_in_for("next_outputs")
 def own_key_not_seen(*arrays: Array) -> Any:
-    """A new token looks at what is stored and not at itself: its own key must be stored before it looks.
+    """A new token sees the stored tokens but not itself: its own key must be appended before the scores.
 
     Hides: the text still reads well.
     """
@@ -111,16 +111,16 @@ def own_key_not_seen(*arrays: Array) -> Any:
 
 @stands_in_for("next_outputs")
 def store_ignored(x: Array, past_k: Array, past_v: Array, *w: Array) -> Any:
-    """The new tokens look only at each other: the stored keys are not used, and are lost.
+    """The new tokens see only each other: the stored keys and values are not used, and are lost.
 
-    Hides: right while nothing is stored.
+    Hides: right if the KV cache is empty.
     """
     return next_outputs(x, past_k[:0], past_v[:0], *w)
 
 
 @stands_in_for("next_outputs")
 def new_keys_in_front(*arrays: Array) -> Any:
-    """The new keys are put in front of the stored ones; the mask expects them in the order of the tokens.
+    """The new keys are put before the stored keys, but the mask expects them in the order of the tokens.
 
     Hides: attention does not depend on the order, so a single new token gets the right output.
     """
@@ -130,7 +130,7 @@ def new_keys_in_front(*arrays: Array) -> Any:
 
 
 def _put_back(kept: Array, order: Array) -> Array:
-    """What is kept, each probability at the place of its token again, divided by the sum."""
+    """The kept probabilities, each at the place of its token, divided by their sum."""
     back = np.zeros_like(kept)
     np.put_along_axis(back, order, kept, axis=-1)
     with np.errstate(all="ignore"):
@@ -138,7 +138,7 @@ def _put_back(kept: Array, order: Array) -> Array:
 
 
 def top_p(logits: Array, p: float) -> Array:
-    """The fewest likeliest tokens whose probabilities sum to at least p, made to sum to one."""
+    """The likeliest tokens, as few as possible, whose probabilities sum to at least p; divided by that sum."""
     y, _ = softmax(logits)
     order = np.argsort(-y, axis=-1, kind="stable")
     ranked = np.take_along_axis(y, order, axis=-1)
@@ -149,9 +149,9 @@ def top_p(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def one_too_few(logits: Array, p: float) -> Array:
-    """It keeps the tokens while their sum is at most p; the one that takes the sum past p belongs to them.
+    """It keeps tokens while their sum is at most p, but it must also keep the token that raises the sum above p.
 
-    Hides: it differs by one token; where the first alone is likelier than p, nothing is left, 0 / 0.
+    Hides: it differs by one token; if the first token alone is likelier than p, it keeps none, and divides 0 by 0.
     """
     y = softmax(logits)[0]
     order = np.argsort(-y, axis=-1, kind="stable")
@@ -161,7 +161,7 @@ def one_too_few(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def not_normalized_again(logits: Array, p: float) -> Array:
-    """What is kept no longer sums to one: divide by its sum.
+    """The kept probabilities do not sum to one: divide by their sum.
 
     Hides: a sampler that divides by the sum itself draws the same tokens.
     """
@@ -181,9 +181,9 @@ def left_in_order_of_rank(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def unlikeliest_kept(logits: Array, p: float) -> Array:
-    """It sorts with the unlikeliest first, as np.argsort does, and keeps those.
+    """It sorts with the unlikeliest token first, as np.argsort does, and keeps unlikely tokens.
 
-    Hides: what is kept sums to one.
+    Hides: the kept probabilities sum to one.
     """
     y = softmax(logits)[0]
     order = np.argsort(y, axis=-1, kind="stable")
@@ -194,7 +194,7 @@ def unlikeliest_kept(logits: Array, p: float) -> Array:
 
 @stands_in_for("top_p")
 def single_tokens_above_p(logits: Array, p: float) -> Array:
-    """It keeps the tokens that are likelier than p by themselves; top-p asks for the sum of them and all likelier ones.
+    """It keeps the tokens that alone are likelier than p; top-p compares p with the sum of all likelier tokens.
 
     Hides: right if one token is almost certain.
     """
@@ -205,7 +205,7 @@ def single_tokens_above_p(logits: Array, p: float) -> Array:
 
 
 def draw(probabilities: Array, u: float) -> int:
-    """The first token at which the sum of the probabilities passes u."""
+    """The first token at which the sum of the probabilities is above u."""
     cumulative = np.cumsum(probabilities)
     return int((cumulative <= u * cumulative[-1]).sum())
 
@@ -233,26 +233,26 @@ def _about_kv_cache(rng: np.random.Generator) -> Questions:
         shapes = (new, 3), (stored, 2), (stored, 4), (3, 2), (3, 2), (3, 4)
         return tuple(rng.standard_normal(shape) for shape in shapes)
 
-    yield "one new token behind three stored ones", tokens(1, 3)
-    yield "the first token, with nothing stored", tokens(1, 0)
-    yield "a text of four tokens, with nothing stored", tokens(4, 0)
-    yield "two new tokens behind three stored ones", tokens(2, 3)
+    yield "one new token after three stored ones", tokens(1, 3)
+    yield "the first token, with an empty KV cache", tokens(1, 0)
+    yield "a text of four tokens, with an empty KV cache", tokens(4, 0)
+    yield "two new tokens after three stored ones", tokens(2, 3)
 
 
 def _about_top_p(rng: np.random.Generator) -> Questions:
     yield "probabilities of 0.25, 0.5, 0.15 and 0.1", (np.log([[0.25, 0.5, 0.15, 0.1]]), 0.7)
     yield "a first token that is likelier than p", (np.log([[0.1, 0.8, 0.1]]), 0.5)
-    yield "p = 1, which keeps all", (rng.standard_normal((2, 3)), 1.0)
+    yield "p = 1, which keeps all tokens", (rng.standard_normal((2, 3)), 1.0)
     yield "several rows", (2 * rng.standard_normal((4, 6)), 0.8)
     yield "logits of a thousand", (1000 * rng.standard_normal((2, 4)), 0.9)
 
 
 def _about_drawing(rng: np.random.Generator) -> Questions:
-    yield "u in the second of three", (np.array([0.2, 0.5, 0.3]), 0.6)
-    yield "u = 0, where the first token has the probability 0", (np.array([0.0, 0.75, 0.25]), 0.0)
+    yield "u in the second of three intervals", (np.array([0.2, 0.5, 0.3]), 0.6)
+    yield "u = 0, and the first token has the probability 0", (np.array([0.0, 0.75, 0.25]), 0.0)
     yield "u just below 1", (np.array([0.5, 0.25, 0.25, 0.0]), 1 - 2**-53)
     p = rng.random(7)
-    yield "probabilities at random", (p / p.sum(), float(rng.random()))
+    yield "random probabilities", (p / p.sum(), float(rng.random()))
 
 
 OURS = {"next_outputs": next_outputs, "top_p": top_p, "draw": draw}

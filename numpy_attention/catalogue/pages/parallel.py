@@ -1,4 +1,4 @@
-"""One gradient from those of several workers (Chapter 31): the mean over all places, not of the means."""
+"""One gradient from several workers (Chapter 31): the mean over all places, not the mean of the means."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ Gradients = dict[str, Array]
 
 
 def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The gradient of the mean over all places, from those of the means over each worker's own."""
+    """The gradient of the mean over all places, from the gradients of each worker's mean."""
     return {
         name: np.asarray(sum(n * own[name] for n, own in zip(counts, grads)) / max(sum(counts), 1)) for name in grads[0]
     }
@@ -20,9 +20,9 @@ def joined_gradient(grads: list[Gradients], counts: list[int]) -> Gradients:
 
 @stands_in_for("joined_gradient")
 def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """The plain mean of the workers' gradients: a worker with few places counts as much as one with many.
+    """The plain mean of the workers' gradients: a worker with few places gets as much weight as one with many.
 
-    Hides: right when all have equally many places.
+    Hides: right if all workers have equally many places.
     """
     return {name: np.asarray(np.mean([own[name] for own in grads], axis=0)) for name in grads[0]}
 
@@ -31,14 +31,14 @@ def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
 def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
     """The plain sum of the workers' gradients, each of which is a mean: too large by the number of workers.
 
-    Hides: the direction is right when all have equally many places, and the step of Adam ignores the factor.
+    Hides: the direction is right if all have equally many places, and the step of Adam ignores the factor.
     """
     return {name: np.asarray(np.sum([own[name] for own in grads], axis=0)) for name in grads[0]}
 
 
 @stands_in_for("joined_gradient")
 def weighted_sum_not_divided(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """Each gradient is multiplied by its number of places, and the sum is not divided by all of them.
+    """Each gradient is multiplied by its number of places, but the sum is not divided by the number of all places.
 
     Hides: the direction is right, and the step of Adam ignores the factor.
     """
@@ -47,9 +47,9 @@ def weighted_sum_not_divided(grads: list[Gradients], counts: list[int]) -> Gradi
 
 @stands_in_for("joined_gradient")
 def nan_without_places(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """If no worker has a single place, it divides 0 by 0; the gradient must be zero.
+    """If no place of any worker counts, it divides 0 by 0; the gradient must be zero.
 
-    Hides: a batch of padding alone is rare.
+    Hides: a batch with only padding is rare.
     """
     with np.errstate(all="ignore"):
         return {
@@ -66,9 +66,9 @@ def _about_workers(rng: np.random.Generator) -> Questions:
     yield "two workers with 1 and 3 places", (grads(2), [1, 3])
     idle = grads(3)
     idle[1] = {name: np.zeros_like(grad) for name, grad in idle[1].items()}
-    yield "three workers, one of them without a single place", (idle, [4, 0, 1])
+    yield "three workers, one of them with no place that counts", (idle, [4, 0, 1])
     zeros = [{name: np.zeros_like(grad) for name, grad in own.items()} for own in grads(2)]
-    yield "no places at all, where the gradient is zero", (zeros, [0, 0])
+    yield "no place counts, so the gradient is zero", (zeros, [0, 0])
 
 
 OURS = {"joined_gradient": joined_gradient}
