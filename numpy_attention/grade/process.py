@@ -31,21 +31,21 @@ import numpy as np
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError, printable
 from numpy_attention.files import temporary_folder
-from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
+from numpy_attention.grade.guard import NotOwnWork
+from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutable, Reference, decode, read_line
 
-SHOWN = 1 << 14  # bytes of what the file prints are stored
-FLOOD = 1 << 24  # bytes; a file that prints more is ended
-START = 60.0  # seconds in which Python and NumPy must have started
-GROUPS = hasattr(os, "killpg")  # Windows has no process groups to end at once
+MAX_STORED = 1 << 14  # bytes of what the file prints are stored
+MAX_PRINTED = 1 << 24  # bytes; a file that prints more is ended
+START_SECONDS = 60.0  # seconds in which Python and NumPy must have started
+HAS_PROCESS_GROUPS = hasattr(os, "killpg")  # Windows has no process groups to end at once
 GRACE = 0.5  # seconds after the time limit, in which the process writes where it stands
 METHODS = ("forward", "backward", "step")
-MOST_FREE = 1000  # numbers that one request releases
+MAX_RELEASED = 1000  # numbers that one request releases
 KINDS = (  # of exceptions, that the tutor or the checker may tell apart
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, OSError,
     RuntimeError, TypeError, ValueError,
 )
-NO_MORE = "cannot start another {}; end other programs, or raise the limit on processes (ulimit -u)"
+CANNOT_START = "cannot start another {}; end other programs, or raise the limit on processes (ulimit -u)"
 
 
 class Ended(BaseException):
@@ -123,14 +123,14 @@ class Process:
             **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
             "OPENBLAS_NUM_THREADS": "1"
         }
-        self._deadline = time.monotonic() + START
+        self._deadline = time.monotonic() + START_SECONDS
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
-                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=GROUPS)
+                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=HAS_PROCESS_GROUPS)
         except OSError as error:
             self._folder.cleanup()
-            raise InputError(NO_MORE.format(f"Python: {error.strerror or error}")) from None
+            raise InputError(CANNOT_START.format(f"Python: {error.strerror or error}")) from None
         self._number = 0
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
         self._replies: SimpleQueue[bytes | Exception] = SimpleQueue()
@@ -142,7 +142,7 @@ class Process:
         except RuntimeError as error:
             with self._process:  # closes the pipes that no thread has taken
                 self.__exit__()
-            raise InputError(NO_MORE.format(f"thread: {error}")) from None
+            raise InputError(CANNOT_START.format(f"thread: {error}")) from None
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class Process:
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if GROUPS:
+            if HAS_PROCESS_GROUPS:
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
@@ -180,8 +180,8 @@ class Process:
         with stream, contextlib.suppress(OSError):
             while data := stream.read1(1 << 16):
                 self.size += len(data)
-                self.printed = (self.printed + data)[:SHOWN] if len(self.printed) < SHOWN else self.printed
-                if self.size > FLOOD:
+                self.printed = (self.printed + data)[:MAX_STORED] if len(self.printed) < MAX_STORED else self.printed
+                if self.size > MAX_PRINTED:
                     self._kill()
                     return
 
@@ -233,7 +233,7 @@ class Process:
                 else:
                     reshaped.append(ours.shape)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise self.garbled(error) from None
+            raise self.invalid_reply(error) from None
         assert not reshaped, f"{name} gave an array of its caller's, {reshaped[0]}, another shape in place"
         return answer
 
@@ -249,7 +249,7 @@ class Process:
     def count(self, number: Any) -> int:
         """The number of bytes or of a copy that a reply holds, if it is one."""
         if not isinstance(number, int):
-            raise self.garbled(ValueError(f"{str(number)[:80]!r} where a number was due"))
+            raise self.invalid_reply(ValueError(f"{str(number)[:80]!r} where a number was due"))
         return number
 
     def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[Mutable]]:
@@ -257,18 +257,18 @@ class Process:
 
         Raises: Ended where no reply comes; what the function raised, where it raised.
         """
-        free = [self.released.pop() for _ in range(min(len(self.released), MOST_FREE))]
+        free = [self.released.pop() for _ in range(min(len(self.released), MAX_RELEASED))]
         self._number += 1
         sent = Encoder({**request, "number": self._number, "free": free})
         self._requests.put(sent.line)
         try:
             reply, _ = decode(self._reply(), lambda number: Remote(self, number, sent.mutables))
-        except Garbled as error:
-            raise self.garbled(error) from None
+        except InvalidMessage as error:
+            raise self.invalid_reply(error) from None
         if reply.get("to") != self._number:
-            raise self.garbled(ValueError("a reply to another request"))
+            raise self.invalid_reply(ValueError("a reply to another request"))
         if "error" in reply:
-            raise stopped(reply, self.file.name)
+            raise remote_error(reply, self.file.name)
         return reply, [*sent.mutables, *(one for remote in sent.references for one in remote.watched)]
 
     def _reply(self) -> bytes:
@@ -288,9 +288,9 @@ class Process:
                 raise Ended
             return line
 
-    def garbled(self, error: Exception) -> Ended:
+    def invalid_reply(self, error: Exception) -> Ended:
         """The exception to raise at a reply that makes no sense."""
-        said = printable(str(error)[:LONGEST])
+        said = printable(str(error)[:MAX_TEXT])
         self.broken = f"{self.file.name} wrote where the grader listens, so that no answer can be read: {said}"
         return Ended()
 
@@ -302,14 +302,14 @@ class Process:
         return "Timeout" if time.monotonic() >= self._deadline else ""
 
 
-def stopped(reply: Mapping[str, Any], file: str) -> Exception:
+def remote_error(reply: Mapping[str, Any], file: str) -> Exception:
     """The exception that a function of the file raised: of the same name, and of the same kind if that is in KINDS.
 
     Its name and its message may be anything, and are made fit to print. `place` is the line of the file.
     """
-    message = printable(str(reply.get("message", ""))[:LONGEST])
+    message = printable(str(reply.get("message", ""))[:MAX_TEXT])
     if reply.get("refused"):
-        return NotYours(message)
+        return NotOwnWork(message)
     kinds = [str(kind) for kind in reply["error"]] if isinstance(reply["error"], list) else []
     base: type[Exception] = next((one for kind in kinds for one in KINDS if one.__name__ == kind), Exception)
     name = kinds[0] if kinds and kinds[0].isidentifier() else "Exception"

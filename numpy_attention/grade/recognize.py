@@ -54,17 +54,17 @@ def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
         outcome_of = exercise.quizzes[subject].outcome
         theirs, right = _or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
         made = [(mistake, _or_none(lambda mistake=mistake: outcome_of(mistake.stand_in))) for mistake in known]
-        return _alike(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
+        return _matching(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
     entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
     found, rest = set[str](), known
     for dtype in (np.float64, np.float32):  # a dtype lost on the way hides no mistake that float64 shows
-        alike, telling = _alike_in_runs(rest, entries, exercise.from_scratch, dtype)
+        alike, telling = _matching_in_runs(rest, entries, exercise.from_scratch, dtype)
         found |= telling & {mistake.name for mistake in alike}
         rest = [mistake for mistake in alike if mistake.name not in telling]
     return [mistake for mistake in known if mistake.name in found]
 
 
-def _alike_in_runs(
+def _matching_in_runs(
     known: list[Mistake], entries: list[tuple[Entry, Entry]], from_scratch: bool, dtype: Any
 ) -> tuple[list[Mistake], set[str]]:
     """The mistakes that agree with the student on every draw; the names of those that differ from the right answer."""
@@ -83,7 +83,7 @@ def _alike_in_runs(
     return alike, telling
 
 
-def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:
+def _matching(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:
     """The mistakes that agree on every answer, or else on all up to the first wrong one: others may follow it."""
     pairs = enumerate(zip(theirs or (), right))
     first = next((i for i, pair in pairs if not same(*pair, rounding=True)), None)

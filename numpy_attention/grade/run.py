@@ -20,11 +20,11 @@ from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import printable, typed
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
-from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process
+from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process
 
 TIME_LIMIT = 60.0  # seconds a file
-MOST_SECONDS = 86_400.0
-PRINTED, WIDEST, LONGEST = 12, 200, 2000  # lines of what a file prints, letters of each, letters of a refusal
+MAX_SECONDS = 86_400.0
+MAX_LINES, MAX_WIDTH, MAX_TEXT = 12, 200, 2000  # lines of what a file prints, letters of each, letters of a refusal
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
 
 
@@ -49,7 +49,7 @@ def main(
     Raises: GradeError, in one line, if there is nothing to grade, or no such hint or solution.
     """
     out = sys.stdout if stream is None else stream
-    if not 0 < time_limit <= MOST_SECONDS:
+    if not 0 < time_limit <= MAX_SECONDS:
         raise GradeError(f"grade: --time-limit must be seconds above 0 and up to a day, got {time_limit:g}")
     if solutions:
         return _solutions(solutions, files, time_limit, out)
@@ -81,14 +81,14 @@ def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -
         try:
             reply = module.load()
             if "failed" in reply:
-                text = printable(str(reply["failed"])[:LONGEST])
+                text = printable(str(reply["failed"])[:MAX_TEXT])
                 state = "wrong" if reply.get("refused") else "broken"
                 grade = Grade(exercise.name, state, lines=["  " + text], summary=text)
             else:
                 grade = grade_module(exercise, module)
         except Ended:
             grade = _no_answer(file, exercise, module)
-    grade.lines += _printed(module.printed)
+    grade.lines += _printed_lines(module.printed)
     return grade
 
 
@@ -97,8 +97,8 @@ def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
     stuck, state = module.why(), "broken"
     if module.broken:
         text = module.broken
-    elif module.size > FLOOD:
-        text = f"{file.name} printed more than {FLOOD / 1e6:.0f} MB: is there a print in a loop that never ends?"
+    elif module.size > MAX_PRINTED:
+        text = f"{file.name} printed more than {MAX_PRINTED / 1e6:.0f} MB: is there a print in a loop that never ends?"
     elif "Timeout" in stuck:
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
         place = f" It was in {at[2]}, line {at[1]} of {file.name}: does a loop there ever end?" if at else ""
@@ -108,16 +108,16 @@ def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
     return Grade(exercise.name, state, lines=["  " + text], summary=text)
 
 
-def _printed(data: bytes) -> list[str]:
-    """What the file printed, because students debug with print; at most PRINTED lines."""
+def _printed_lines(data: bytes) -> list[str]:
+    """What the file printed, because students debug with print; at most MAX_LINES lines."""
     said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
     if not said:
         return []
-    shown = [printable(line)[:WIDEST] for line in said[:PRINTED]]
-    if len(data) >= SHOWN:
+    shown = [printable(line)[:MAX_WIDTH] for line in said[:MAX_LINES]]
+    if len(data) >= MAX_STORED:
         shown.append("... and much more")
-    elif len(said) > PRINTED:
-        shown.append(f"... and {len(said) - PRINTED} lines more")
+    elif len(said) > MAX_LINES:
+        shown.append(f"... and {len(said) - MAX_LINES} lines more")
     return ["", "  The file printed:", *(f"    {line}" for line in shown)]
 
 

@@ -2,9 +2,9 @@
 
     not written yet                     what will be checked
     an answer that the guard refuses    the guard's message
-    an exception                        with the line of the student's file           _of_a_stop
-    a wrong gradient                    in numbers, compared with differences         _of_a_wrong_gradient
-    anything else                       the message of the property that failed       _of_a_broken_property
+    an exception                        with the line of the student's file           _explain_exception
+    a wrong gradient                    in numbers, compared with differences         _explain_gradient
+    anything else                       the message of the property that failed       _explain_property
 
 The smallest example shows the numbers; a larger one, with sizes that all differ, shows their pattern.
 """
@@ -22,14 +22,14 @@ from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.gradcheck.tolerance import random_cotangent
-from numpy_attention.grade.guard import NotYours
+from numpy_attention.grade.guard import NotOwnWork
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.recognize import recognize
 
 LIKELY = "likely mistake: "
-MOST_ARGUMENTS = 4  # that are shown in numbers
+MAX_ARGUMENTS = 4  # that are shown in numbers
 
-Said = tuple[list[str], str]  # lines, and a summary in one line
+Explanation = tuple[list[str], str]  # lines, and a summary in one line
 
 
 @dataclass
@@ -49,20 +49,20 @@ class Failure:
 def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> tuple[str, list[str], str]:
     """State, lines and a summary in one line."""
     error = failure.error
-    if isinstance(error, NotYours):
+    if isinstance(error, NotOwnWork):
         return "wrong", [str(error)], str(error)
     if isinstance(error, NotImplementedError):
         todo = f"not written yet{_place(error)}"
         return "to do", [todo, "", "What will be checked: " + page_of(exercise.name).claim], "not written yet"
     known = recognize(exercise, module, subject)
     if not isinstance(error, AssertionError):
-        lines, summary = _of_a_stop(failure)
+        lines, summary = _explain_exception(failure)
     elif isinstance(error, GradientError) and error.report is not None and failure.entry is not None:
-        lines, summary = _of_a_wrong_gradient(failure, failure.entry, error.report)
+        lines, summary = _explain_gradient(failure, failure.entry, error.report)
         if known:  # no guess is needed
             lines = [line for line in lines if not line.startswith(LIKELY)]
     else:
-        lines, summary = _of_a_broken_property(failure)
+        lines, summary = _explain_property(failure)
     lines += ["", "One of these known mistakes:"] if len(known) > 1 else []
     for mistake in known:
         name = f"`{mistake.name}`" if len(known) > 1 else f"A known mistake, `{mistake.name}`"
@@ -73,24 +73,24 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
     return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
 
 
-def _of_a_stop(failure: Failure) -> Said:
+def _explain_exception(failure: Failure) -> Explanation:
     """The function raised something: what, where, and on which inputs."""
     error = failure.error
     summary = f"stopped with {type(error).__name__}: {_first_line(error)}"
     unfit = "could not be broadcast" in summary
-    lines = [summary + _place(error), *matmul_cures(summary, _place(error))]
+    lines = [summary + _place(error), *matmul_hints(summary, _place(error))]
     if unfit and _lacks_one_axis(summary):
         lines += ["The shapes differ by one axis that is missing: a sum, mean or max without keepdims=True?"]
     # If shapes do not fit, the shapes are shown and not the numbers.
     return lines + _example(failure, "The smallest example found on which it stops:", numbers=not unfit), summary
 
 
-def _of_a_wrong_gradient(failure: Failure, entry: Entry, report: Report) -> Said:
+def _explain_gradient(failure: Failure, entry: Entry, report: Report) -> Explanation:
     """Both gradients in numbers, and the checker's report on a larger example."""
     lines = _example(failure)[1:]
     wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= MAX_NUMBERS]
-    for argument in wrong[:MOST_ARGUMENTS]:
-        yours, differences = _told_apart(argument.analytic, argument.numeric)
+    for argument in wrong[:MAX_ARGUMENTS]:
+        yours, differences = _distinguishable(argument.analytic, argument.numeric)
         lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
     other = _report_of_a_larger_example(entry, failure.right or entry)
     said = (other or str(failure.error)).splitlines()
@@ -99,7 +99,7 @@ def _of_a_wrong_gradient(failure: Failure, entry: Entry, report: Report) -> Said
     return lines + said, likely[0] if likely else _first_line(failure.error)
 
 
-def _of_a_broken_property(failure: Failure) -> Said:
+def _explain_property(failure: Failure) -> Explanation:
     """The message of the property, and the example; without numbers for a wrong dtype, which they do not show."""
     error = failure.error
     lines = str(error).splitlines()
@@ -117,7 +117,7 @@ def _place(error: Exception) -> str:
     return getattr(error, "place", "")
 
 
-def matmul_cures(said: str, place: str) -> list[str]:
+def matmul_hints(said: str, place: str) -> list[str]:
     """What to try where a product of matrices stops; `place` is the line of the file."""
     if "matmul" not in said:
         return []
@@ -146,7 +146,7 @@ def _example(failure: Failure, words: str = "The smallest example found:", numbe
 
     case = failure.entry.case(failure.seed, np.float64, failure.sizes)
     parameters = case.layer.parameters() if case.layer is not None else {}
-    left_out = parameters if len(parameters) > MOST_ARGUMENTS else {}
+    left_out = parameters if len(parameters) > MAX_ARGUMENTS else {}
     lines = [f"  {name} {told(value)}" for name, value in case.inputs.items() if name not in left_out]
     lines += [f"  and {len(left_out)} random parameters"] if left_out else []
     lines += [
@@ -161,7 +161,7 @@ def _example(failure: Failure, words: str = "The smallest example found:", numbe
     return ["", words, *lines]
 
 
-def _told_apart(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
+def _distinguishable(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
     """Both in numbers, with enough digits to see that they differ."""
     digits = next((n for n in range(4, 16, 2) if value_text(yours, n) != value_text(differences, n)), 16)
     return value_text(yours, digits), value_text(differences, digits)

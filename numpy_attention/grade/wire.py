@@ -20,15 +20,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-MOST_BYTES = 1 << 25  # of all arrays of a message
-MOST_LINE = 1 << 26  # bytes
-MOST_PARTS, DEEPEST, LONGEST = 10_000, 12, 2000  # values in a message, levels of nesting, letters of a text
+MAX_BYTES = 1 << 25  # of all arrays of a message
+MAX_LINE = 1 << 26  # bytes
+MAX_PARTS, MAX_DEPTH, MAX_TEXT = 10_000, 12, 2000  # values in a message, levels of nesting, letters of a text
 NUMBERS = "biufc"  # the kinds of dtype that are sent
 
 Mutable = np.ndarray | np.random.Generator
 
 
-class Garbled(Exception):
+class InvalidMessage(Exception):
     """A line that is not a message, or a value that is too large for one; the text says why."""
 
 
@@ -44,7 +44,7 @@ class Reference:
 class Encoder:
     """One message, and what was met in it: arrays and generators, and references.
 
-    Raises: Garbled for a value that is too large.
+    Raises: InvalidMessage for a value that is too large.
     """
 
     def __init__(self, message: dict[str, Any]) -> None:
@@ -53,17 +53,17 @@ class Encoder:
         self._parts = self._bytes = 0
         self.line = json.dumps(self._tree(message, 0)).encode("ascii") + b"\n"
         if not _fits(self.line):
-            raise Garbled(f"a message of {len(self.line) / 1e6:.0f} MB is too large")
+            raise InvalidMessage(f"a message of {len(self.line) / 1e6:.0f} MB is too large")
 
     def _tree(self, value: Any, depth: int) -> Any:
         self._parts += 1
-        if self._parts > MOST_PARTS:
-            raise Garbled(f"more than {MOST_PARTS} things, lists in lists counted with what they hold; return arrays")
+        if self._parts > MAX_PARTS:
+            raise InvalidMessage(f"more than {MAX_PARTS} things, lists in lists counted with what they hold; return arrays")
         kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < 1 << 64):
             return value
         if isinstance(value, str):
-            return value[:LONGEST]
+            return value[:MAX_TEXT]
         if isinstance(value, Reference):
             self.references.append(value)
             return {"stored": value.number}
@@ -75,10 +75,10 @@ class Encoder:
             return self._again(value) or {"generator": json.dumps(value.bit_generator.state)}
         if (isinstance(value, np.dtype) and value.kind in NUMBERS) or (kind is type and issubclass(value, np.number)):
             return {"dtype": np.dtype(value).str}
-        if depth < DEEPEST and kind in (tuple, list):
+        if depth < MAX_DEPTH and kind in (tuple, list):
             return {kind.__name__: [self._tree(one, depth + 1) for one in value]}
-        if depth < DEEPEST and kind is dict and all(isinstance(key, str) for key in value):
-            return {"dict": [[key[:LONGEST], self._tree(one, depth + 1)] for key, one in value.items()]}
+        if depth < MAX_DEPTH and kind is dict and all(isinstance(key, str) for key in value):
+            return {"dict": [[key[:MAX_TEXT], self._tree(one, depth + 1)] for key, one in value.items()]}
         return {"foreign": f"array of {value.dtype}" if isinstance(value, np.ndarray) else kind.__name__}
 
     def _again(self, value: Mutable) -> dict[str, int] | None:
@@ -91,8 +91,8 @@ class Encoder:
 
     def _content(self, array: np.ndarray) -> list[Any]:
         self._bytes += array.nbytes
-        if self._bytes > MOST_BYTES:
-            raise Garbled(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB; that is far too large")
+        if self._bytes > MAX_BYTES:
+            raise InvalidMessage(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB; that is far too large")
         native = array.dtype.newbyteorder("=")
         return [native.str, list(array.shape), base64.b64encode(np.asarray(array, native).tobytes()).decode("ascii")]
 
@@ -100,7 +100,7 @@ class Encoder:
 def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], list[Mutable]]:
     """The message of a line, and its arrays and generators, all fresh; `stored` gives the value for a reference.
 
-    Raises: Garbled for a line that is not a message.
+    Raises: InvalidMessage for a line that is not a message.
     """
     mutables: list[Mutable] = []
 
@@ -127,7 +127,7 @@ def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], l
         if not isinstance(message, dict):
             raise ValueError("it is not a dict")
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise Garbled(f"what came is no message of the grader's: {error}") from None
+        raise InvalidMessage(f"what came is no message of the grader's: {error}") from None
     return message, mutables
 
 
@@ -136,15 +136,15 @@ def read_line(stream: BinaryIO) -> bytes:
 
     Raises: EOFError where the stream ends.
     """
-    line = stream.readline(MOST_LINE + 1)
-    if len(line) <= MOST_LINE and not line.endswith(b"\n"):
+    line = stream.readline(MAX_LINE + 1)
+    if len(line) <= MAX_LINE and not line.endswith(b"\n"):
         raise EOFError
     return line
 
 
 def _fits(line: bytes) -> bool:
     """Each value of a list or dict costs a comma or a bracket, so a line with few of them takes little memory."""
-    return len(line) <= MOST_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MOST_PARTS
+    return len(line) <= MAX_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MAX_PARTS
 
 
 def _array(content: Any) -> np.ndarray:

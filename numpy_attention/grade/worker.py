@@ -32,8 +32,8 @@ import numpy as np
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
-from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
-from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
+from numpy_attention.grade.guard import Calls, NotOwnWork, RefuseImports, guard_answers, refuse_complex_numbers
+from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutable, Reference, decode, read_line
 
 MEMORY = 1 << 31  # bytes of addresses, for this Python with NumPy and all
 Request = dict[str, Any]
@@ -72,7 +72,7 @@ class Worker:
     def answer(self, line: bytes) -> bytes:
         """The reply to a request; whatever the student's code raises is a reply too.
 
-        Raises: Garbled for a line that is not a request.
+        Raises: InvalidMessage for a line that is not a request.
         """
         used: list[Stored] = []
 
@@ -97,10 +97,10 @@ class Worker:
                 case _:  # ready
                     reply = {}
             return Encoder({**reply, **to}).line
-        except Garbled as error:
+        except InvalidMessage as error:
             reply = {"error": ["ValueError"], "message": f"what it returned is {error}"}
         except BaseException as error:  # exits and interrupts too
-            reply = tell(error, self.path)
+            reply = error_reply(error, self.path)
         return Encoder({**reply, **to}).line
 
     def load(self, request: Request) -> Request:
@@ -113,11 +113,11 @@ class Worker:
         try:
             self._import()
         except BaseException as error:  # an import may raise anything, SystemExit too
-            failed = f"{self.path.name}{_why_not_imported(error)}"[:LONGEST]
+            failed = f"{self.path.name}{_import_failure(error)}"[:MAX_TEXT]
             line, text = place(error, self.path)
             if line and not isinstance(error, SyntaxError):
                 failed += f" (line {line}: {text})"
-            return {"failed": failed, "refused": isinstance(error, NotYours)}
+            return {"failed": failed, "refused": isinstance(error, NotOwnWork)}
         needed: dict[str, str] = request["needed"]
         missing = [f"the {kind} {name}" for name, kind in needed.items() if not self._has(name, kind)]
         if missing:
@@ -132,7 +132,7 @@ class Worker:
         return {}
 
     def _import(self) -> None:
-        look_for_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
+        refuse_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
         sys.path.insert(0, str(self.path.parent))  # as `python FILE` does
         spec = importlib.util.spec_from_file_location(self.path.stem + "_answer", self.path)
         assert spec is not None
@@ -193,8 +193,8 @@ def _state(value: Any) -> Any:
     return value.bit_generator.state if isinstance(value, np.random.Generator) else (value.shape, value.tobytes())
 
 
-def _why_not_imported(error: BaseException) -> str:
-    if isinstance(error, NotYours):
+def _import_failure(error: BaseException) -> str:
+    if isinstance(error, NotOwnWork):
         return f": {error}"
     if isinstance(error, SyntaxError) and not error.lineno:  # no line has been read
         return f" is no text that Python reads ({error.msg}): save it anew from an editor, as plain text in UTF-8"
@@ -205,11 +205,11 @@ def _why_not_imported(error: BaseException) -> str:
     return f" stops while it is imported, with {type(error).__name__}: {message_of(error)}"
 
 
-def tell(error: BaseException, path: Path) -> dict[str, Any]:
+def error_reply(error: BaseException, path: Path) -> dict[str, Any]:
     """A reply that reports an exception: the names of its types, its message, its line in the student's file."""
     kinds = [cls.__name__[:80] for cls in type(error).__mro__][:12]
     line, text = place(error, path)
-    refused = isinstance(error, NotYours)
+    refused = isinstance(error, NotOwnWork)
     return {"error": kinds, "message": message_of(error), "refused": refused, "line": line, "text": text}
 
 
@@ -220,9 +220,9 @@ def place(error: BaseException, path: Path) -> tuple[int, str]:
 
 
 def message_of(error: BaseException) -> str:
-    """The first LONGEST letters of its message."""
+    """The first MAX_TEXT letters of its message."""
     try:
-        return str(error)[:LONGEST]
+        return str(error)[:MAX_TEXT]
     except BaseException:
         return "(its message cannot be shown)"
 
@@ -248,7 +248,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer requests until there are no more."""
     worker, process = Worker(), os.getpid()
     # The grader has ended, or the file has written into the pipe: the student needs no message of that.
-    with contextlib.suppress(EOFError, OSError, Garbled):
+    with contextlib.suppress(EOFError, OSError, InvalidMessage):
         while True:
             reply = worker.answer(read_line(requests))
             if os.getpid() != process:  # a fork of the student's came back here

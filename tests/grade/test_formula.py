@@ -9,8 +9,8 @@ import pytest
 from numpy_attention import ops
 from numpy_attention.catalogue.exercise import Try
 from numpy_attention.catalogue.table import EXERCISES, ours
-from numpy_attention.grade.formula import as_exact_as_a_formula
-from numpy_attention.grade.guard import NotYours
+from numpy_attention.grade.formula import compare_with_ours
+from numpy_attention.grade.guard import NotOwnWork
 
 
 def of_gelu(off: Any) -> None:
@@ -18,7 +18,7 @@ def of_gelu(off: Any) -> None:
     one = Try("gelu", "x: A B C")
     theirs = SimpleNamespace(gelu=ops.gelu, gelu_backward=lambda dy, cache: off(ops.gelu_backward(dy, cache)))
     entries = one.entry(theirs), one.entry(ours())
-    as_exact_as_a_formula("gelu", *(entry.case(3).problem() for entry in entries), 3)
+    compare_with_ours("gelu", *(entry.case(3).problem() for entry in entries), 3)
 
 
 @pytest.mark.parametrize("share", [0.0, 1e-15, 1e-13])
@@ -28,7 +28,7 @@ def test_round_off_is_no_offence(rng: np.random.Generator, share: float) -> None
 
 @pytest.mark.parametrize("share", [1e-11, 1e-9])
 def test_the_digits_of_differences_are_too_few(rng: np.random.Generator, share: float) -> None:
-    with pytest.raises(NotYours, match=r"right to \d+ digits, and a formula gives 15"):
+    with pytest.raises(NotOwnWork, match=r"right to \d+ digits, and a formula gives 15"):
         of_gelu(lambda dx: dx + share * np.max(np.abs(dx)) * (1 + rng.random(dx.shape)))
 
 
@@ -51,4 +51,4 @@ def test_our_own_layers_and_those_of_the_exercises_draw_the_same_arrays(name: st
     for one in EXERCISES[name].tries:
         problems = [one.entry(ours()).case(seed).problem() for seed in (1, 1, 2)]
         assert [list(problem.inputs) for problem in problems] == [list(problems[0].inputs)] * 3
-        as_exact_as_a_formula(name, problems[0], problems[1], 1)
+        compare_with_ours(name, problems[0], problems[1], 1)

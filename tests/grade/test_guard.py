@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 
-from numpy_attention.grade.guard import ANSWERS, DERIVE, Calls, NotYours, RefuseImports, look_for_complex_numbers
+from numpy_attention.grade.guard import ANSWERS, AUTODIFF, Calls, NotOwnWork, RefuseImports, refuse_complex_numbers
 
 GUARDED = """
 import numpy as np
 import numpy_attention as na
-from numpy_attention.grade.guard import NotYours, guard_answers
+from numpy_attention.grade.guard import NotOwnWork, guard_answers
 from numpy_attention.layers import FeedForward, LayerNorm
 
 guard_answers(["causal_mask"], ["linear_backward", "FeedForward"])
@@ -19,7 +19,7 @@ guard_answers(["causal_mask"], ["linear_backward", "FeedForward"])
 def refused(call, *args, **kwargs):
     try:
         call(*args, **kwargs)
-    except NotYours:
+    except NotOwnWork:
         return True
     return False
 
@@ -44,11 +44,11 @@ def test_the_package_refuses_others_but_for_the_parts_of_the_exercise() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", [*sorted(DERIVE), "torch.nn", "jax.numpy", ANSWERS[0] + "exercise"])
+@pytest.mark.parametrize("name", [*sorted(AUTODIFF), "torch.nn", "jax.numpy", ANSWERS[0] + "exercise"])
 def test_imports_of_answers_are_refused(name: str) -> None:
     with pytest.raises(ImportError) as failure:
         RefuseImports().find_spec(name, None)
-    assert isinstance(failure.value, NotYours)
+    assert isinstance(failure.value, NotOwnWork)
     assert name in str(failure.value)
 
 
@@ -66,7 +66,7 @@ def test_two_calls_of_the_forward_are_allowed_and_a_third_is_not() -> None:
     forward(np.ones(1))
     forward(np.ones(1))
     assert calls.said == ""
-    with pytest.raises(NotYours, match="double_backward calls double again and again"):
+    with pytest.raises(NotOwnWork, match="double_backward calls double again and again"):
         forward(np.ones(1))
     assert calls.said
 
@@ -75,16 +75,16 @@ def test_a_single_call_with_complex_numbers_is_one_too_many() -> None:
     calls = Calls()
     forward = calls.counted(lambda x: 2 * x, "double")
     calls.backward = "double_backward"
-    with pytest.raises(NotYours, match="complex step"):
+    with pytest.raises(NotOwnWork, match="complex step"):
         forward(x=np.ones(1, complex))
 
 
 @pytest.mark.parametrize("text", ["x = 3\ny = 1j", "x = 3\ny = (x + 0).imag"])
 def test_complex_numbers_in_the_source_are_found_with_their_line(text: str) -> None:
-    with pytest.raises(NotYours, match="line 2 computes with complex numbers"):
-        look_for_complex_numbers(text)
+    with pytest.raises(NotOwnWork, match="line 2 computes with complex numbers"):
+        refuse_complex_numbers(text)
 
 
 @pytest.mark.parametrize("text", ["image = 1", "def f(:", "x = '1j'  # .imag", "\0", "(" * 10_000])
 def test_a_source_without_them_or_none_at_all_passes(text: str) -> None:
-    look_for_complex_numbers(text)
+    refuse_complex_numbers(text)

@@ -22,8 +22,8 @@ from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
-from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process, Remote, stopped
+from numpy_attention.grade.guard import NotOwnWork
+from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process, Remote, remote_error
 from numpy_attention.grade.wire import Mutable
 from tests.every import each
 from tests.grade.hand_in import FOLDER
@@ -228,9 +228,9 @@ def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
     with process(tmp_path, with_more("import os\nos.write(2, b'x' * 10**8)\n"), 3000.0) as module:
         with pytest.raises(Ended):
             module.load()
-        assert module.size > FLOOD
-        assert module.size < FLOOD + (1 << 20), "the rest is not even read"
-        assert len(module.printed) == SHOWN
+        assert module.size > MAX_PRINTED
+        assert module.size < MAX_PRINTED + (1 << 20), "the rest is not even read"
+        assert len(module.printed) == MAX_STORED
 
 
 def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:
@@ -283,14 +283,14 @@ def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
 
 
 def test_an_error_is_what_it_was_and_knows_its_line() -> None:
-    error: Any = stopped({"error": ["KeyError", "LookupError"], "message": "'w'", "line": 4, "text": "a['w']"}, "a.py")
+    error: Any = remote_error({"error": ["KeyError", "LookupError"], "message": "'w'", "line": 4, "text": "a['w']"}, "a.py")
     assert isinstance(error, LookupError)
     assert (str(error), type(error).__name__, error.place) == ("'w'", "KeyError", " (a.py, line 4: a['w'])")
 
 
 def test_an_unwritten_backward_and_a_refusal_stay_what_they_are() -> None:
-    assert isinstance(stopped({"error": ["NotImplementedError"], "message": ""}, "a.py"), NotImplementedError)
-    assert isinstance(stopped({"error": ["NotYours"], "message": "derive it", "refused": True}, "a.py"), NotYours)
+    assert isinstance(remote_error({"error": ["NotImplementedError"], "message": ""}, "a.py"), NotImplementedError)
+    assert isinstance(remote_error({"error": ["NotOwnWork"], "message": "derive it", "refused": True}, "a.py"), NotOwnWork)
 
 
 @each([
@@ -298,7 +298,7 @@ def test_an_unwritten_backward_and_a_refusal_stay_what_they_are() -> None:
     ["ExceptionGroup", "Exception"], ["print"], ["not a name", "ValueError"], [], "text", [None, 3], ["open", "dict"],
 ])
 def test_any_name_gives_an_exception(kinds: object) -> None:
-    error = stopped({"error": kinds, "message": "so"}, "a.py")
+    error = remote_error({"error": kinds, "message": "so"}, "a.py")
     assert isinstance(error, Exception)
     assert str(error) == "so"
     assert isinstance(error, ValueError) == (isinstance(kinds, list) and "ValueError" in kinds)
@@ -306,7 +306,7 @@ def test_any_name_gives_an_exception(kinds: object) -> None:
 
 def test_a_message_is_made_fit_to_print() -> None:
     reply = {"error": ["ValueError"], "message": "a\x1b[31m\udc80\x07\nb" + "c" * 5000, "line": "no"}
-    error: Any = stopped(reply, "a.py")
+    error: Any = remote_error(reply, "a.py")
     assert str(error).startswith("a\\x1b[31m\\udc80\\x07\nbccc")
     assert len(str(error)) < 2100
     assert error.place == ""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.grade.wire import MOST_LINE, Encoder, Garbled, Reference, decode, read_line
+from numpy_attention.grade.wire import MAX_LINE, Encoder, InvalidMessage, Reference, decode, read_line
 from tests.every import each
 
 STORED = {4: "what is stored"}
@@ -79,11 +79,11 @@ def test_of_what_cannot_travel_the_name_of_its_type_arrives(pair: tuple[Any, str
 
 def test_what_is_too_large_is_refused_before_it_is_sent() -> None:
     huge = np.broadcast_to(0.0, (1 << 12, 1 << 12))
-    with pytest.raises(Garbled, match=r"shape \(4096, 4096\)"):
+    with pytest.raises(InvalidMessage, match=r"shape \(4096, 4096\)"):
         Encoder({"value": [huge]})
-    with pytest.raises(Garbled, match="lists in lists"):
+    with pytest.raises(InvalidMessage, match="lists in lists"):
         Encoder({"value": [[0] * 200] * 200})
-    with pytest.raises(Garbled, match="a message of 20 MB"):
+    with pytest.raises(InvalidMessage, match="a message of 20 MB"):
         Encoder({"value": ["," * 2000] * 9990})
     assert type(through(nested(40))) is list
 
@@ -100,7 +100,7 @@ EIGHT = "AAAAAAAAAAA="  # bytes, all zero
 
 
 @each([
-    "right", "[1]", "{}", "[" * 100_000, "[" + "0," * 300_000 + "0]", " " * MOST_LINE + "{}", "9" * 5000,
+    "right", "[1]", "{}", "[" * 100_000, "[" + "0," * 300_000 + "0]", " " * MAX_LINE + "{}", "9" * 5000,
     {"tuple": 1}, {"list": 4}, {"thing": 0}, {"again": 0, "list": []}, {"again": 0}, {"again": -1}, {"again": True},
     {"again": "x"}, {"dict": [["a"]]}, {"dict": 3}, {"dtype": "|O"}, {"dtype": 3}, {"foreign": "\0"}, {"stored": "x"},
     {"stored": -4}, {"stored": 1}, {"tuple": [{"list": [{"nothing": 1}]}]}, {"scalar": ["<f8", [2], 2 * EIGHT]},
@@ -112,7 +112,7 @@ EIGHT = "AAAAAAAAAAA="  # bytes, all zero
 ])
 def test_a_line_that_is_not_a_message_is_refused(form: Any) -> None:
     line = form if isinstance(form, str) else json.dumps({"dict": [["value", form]]})
-    with pytest.raises(Garbled, match="what came is no message of the grader's"):
+    with pytest.raises(InvalidMessage, match="what came is no message of the grader's"):
         decode(line.encode() + b"\n", STORED.__getitem__)
 
 
@@ -121,4 +121,4 @@ def test_a_line_ends_or_is_cut_where_it_is_too_long() -> None:
     for cut in (b"", b"two"):
         with pytest.raises(EOFError):
             read_line(io.BytesIO(cut))
-    assert len(read_line(io.BytesIO(b" " * (MOST_LINE + 9)))) == MOST_LINE + 1
+    assert len(read_line(io.BytesIO(b" " * (MAX_LINE + 9)))) == MAX_LINE + 1
