@@ -121,7 +121,9 @@ def matmul_hints(said: str, place: str) -> list[str]:
     """Advice for a matrix product that raises an error; `place` is the line of the file."""
     if "matmul" not in said:
         return []
-    hints = ["The inner sizes of the product are not equal: is a transpose missing?"] if "core dimension" in said else []
+    hints = []
+    if "core dimension" in said:
+        hints += ["The inner sizes of the product are not equal: is a transpose missing?"]
     if ".T" in place:
         hints += ["`.T` reverses all axes, also the batch axes; swapaxes(-1, -2) exchanges only the last two axes."]
     return hints

@@ -1,14 +1,14 @@
 """Messages between the grader and the process of a student's file: each is a dict, written as one line of JSON.
 
-Numbers, texts and None stay as they are. Every other value is written as {kind: content}:
+Numbers, texts and None are not changed. Every other value is written as {kind: content}:
 
     (x, [x, 2], np.float32)  ->  {"tuple": [{"array": ["<f8", [3], "AAAA..."]},         dtype, shape, bytes in base64
                                             {"list": [{"again": 0}, 2]},                x, which is array number 0
                                             {"dtype": "<f4"}]}
 
-A function can change an array or a random generator in place. Both ends count these `mutables` in the order of their
-first appearance. A cache or a layer stays in the student's process; a `Reference` has its number. A value of any other
-type, a module for example, arrives as an empty object of a class of that name.
+A function can change an array or a random generator in place. Both processes count these `mutables` in the order of
+their first occurrence. A cache or a layer stays in the student's process; a `Reference` contains its number. A value of
+any other type, for example a module, arrives as an empty object of a class with the name of this type.
 
 Nothing is unpickled or evaluated. The length of a line and the number of its parts are checked before it is parsed.
 """
@@ -22,18 +22,18 @@ import numpy as np
 
 MAX_BYTES = 1 << 25  # of all arrays of a message
 MAX_LINE = 1 << 26  # bytes
-MAX_PARTS, MAX_DEPTH, MAX_TEXT = 10_000, 12, 2000  # values in a message, levels of nesting, letters of a text
+MAX_PARTS, MAX_DEPTH, MAX_TEXT = 10_000, 12, 2000  # values in a message, levels of nesting, characters of a text
 NUMBERS = "biufc"  # the kinds of dtype that are sent
 
 Mutable = np.ndarray | np.random.Generator
 
 
 class InvalidMessage(Exception):
-    """A line that is not a message, or a value that is too large for one; the text says why."""
+    """A line that is not a message, or a value that is too large for a message; the text gives the reason."""
 
 
 class Reference:
-    """A value in the student's process, by its number."""
+    """The number of a value in the student's process."""
 
     __slots__ = ("number",)
 
@@ -42,7 +42,7 @@ class Reference:
 
 
 class Encoder:
-    """One message, and what was met in it: arrays and generators, and references.
+    """One message, and the arrays, generators and references in it.
 
     Raises: InvalidMessage for a value that is too large.
     """
@@ -58,7 +58,7 @@ class Encoder:
     def _tree(self, value: Any, depth: int) -> Any:
         self._parts += 1
         if self._parts > MAX_PARTS:
-            raise InvalidMessage(f"more than {MAX_PARTS} things, lists in lists counted with what they hold; return arrays")
+            raise InvalidMessage(f"more than {MAX_PARTS} values, counting the values of inner lists; return arrays")
         kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < 1 << 64):
             return value
@@ -82,7 +82,7 @@ class Encoder:
         return {"foreign": f"array of {value.dtype}" if isinstance(value, np.ndarray) else kind.__name__}
 
     def _again(self, value: Mutable) -> dict[str, int] | None:
-        """The number of a value that was met before; a new value is counted, and None is returned."""
+        """The number of a value that occurred before; for a new value None, and the value is counted."""
         for i, one in enumerate(self.mutables):
             if one is value:
                 return {"again": i}
@@ -92,13 +92,13 @@ class Encoder:
     def _content(self, array: np.ndarray) -> list[Any]:
         self._bytes += array.nbytes
         if self._bytes > MAX_BYTES:
-            raise InvalidMessage(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB; that is far too large")
+            raise InvalidMessage(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB, which is too large")
         native = array.dtype.newbyteorder("=")
         return [native.str, list(array.shape), base64.b64encode(np.asarray(array, native).tobytes()).decode("ascii")]
 
 
 def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], list[Mutable]]:
-    """The message of a line, and its arrays and generators, all fresh; `stored` gives the value for a reference.
+    """The message of a line, and its new arrays and generators; `stored` returns the value for a reference.
 
     Raises: InvalidMessage for a line that is not a message.
     """
@@ -127,14 +127,14 @@ def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], l
         if not isinstance(message, dict):
             raise ValueError("it is not a dict")
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidMessage(f"what came is no message of the grader's: {error}") from None
+        raise InvalidMessage(f"this line is not a message of the grader: {error}") from None
     return message, mutables
 
 
 def read_line(stream: BinaryIO) -> bytes:
-    """The next line, or as much of it as tells that it is too long.
+    """The next line; of a line that is too long, only MAX_LINE + 1 bytes.
 
-    Raises: EOFError where the stream ends.
+    Raises: EOFError at the end of the stream.
     """
     line = stream.readline(MAX_LINE + 1)
     if len(line) <= MAX_LINE and not line.endswith(b"\n"):
@@ -143,7 +143,7 @@ def read_line(stream: BinaryIO) -> bytes:
 
 
 def _fits(line: bytes) -> bool:
-    """Each value of a list or dict costs a comma or a bracket, so a line with few of them takes little memory."""
+    """Each value of a list or dict needs a comma or a bracket, so a line with few of them needs little memory."""
     return len(line) <= MAX_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MAX_PARTS
 
 
@@ -160,12 +160,12 @@ def _generator(state: Any) -> np.random.Generator:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
     found = np.dtype(name) if isinstance(name, str) else None
     if found is None or found.kind not in NUMBERS:
-        raise ValueError(f"{name!r} is no dtype of numbers")
+        raise ValueError(f"{name!r} is not a dtype of numbers")
     return found
