@@ -7,8 +7,8 @@ Numbers, texts and None are not changed. Every other value is written as {kind: 
                                             {"dtype": "<f4"}]}
 
 A function can change an array or a random generator in place. Both processes count these `mutables` in the order of
-their first occurrence. A cache or a layer stays in the student's process; a `Reference` contains its number. A value of
-any other type, for example a module, arrives as an empty object of a class with the name of this type.
+their first occurrence. A cache or a layer stays in the student's process; a `Reference` contains its number. A value
+of any other type, for example a module, arrives as an empty object of a class with the name of this type.
 
 Nothing is unpickled or evaluated. The length of a line and the number of its parts are checked before it is parsed.
 """
