@@ -20,7 +20,7 @@ from numpy_attention.gradcheck.curvature import symmetry
 from numpy_attention.gradcheck.problem import Problem
 from tests.generated import with_block
 from tests.mutations import chapters, strength
-from tests.mutations.explained import OF_CHAPTERS, OF_ROOMS, Explained
+from tests.mutations.explained import OF_CHAPTERS, OF_PACKAGES, Explained
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, COMPLEX_STEP = DOCS / "gallery.md", DOCS / "complex_step.md"
@@ -93,7 +93,7 @@ def written(text: str, missed: Missed) -> str:
     """The page with new tables and counts."""
     tables = {
         "mistakes": mistakes_table(missed), "weaker": weaker_table(missed), "explained": explained_table(OF_CHAPTERS),
-        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_ROOMS),
+        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_PACKAGES),
     }
     for name, lines in tables.items():
         text = with_block(text, name, "\n".join(lines).strip())

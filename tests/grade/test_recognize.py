@@ -42,7 +42,7 @@ def test_checker_explains_mistake_that_no_single_run_shows(mistake: str, words: 
 
 
 def test_names_mistake_of_first_wrong_answer_if_others_follow() -> None:
-    """This answer keeps the unlikeliest tokens and also overflows at logits of 1000; the tutor names the first mistake."""
+    """This answer keeps the unlikeliest tokens and overflows at logits of 1000; the tutor names the first mistake."""
 
     def top_p(logits: np.ndarray, p: float) -> np.ndarray:
         answer = MISTAKES["unlikeliest_kept"].stand_in(logits, p)

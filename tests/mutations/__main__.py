@@ -1,14 +1,15 @@
-"""How strong the checks are: change the source in one place, and ask who notices.
+"""Measures how strong the checks are: changes the source in one place, and runs the checks on the changed source.
 
-    python -m tests.mutations chapters                               every operator of the ops, asked of the catalogue
-    python -m tests.mutations chapters softmax                       those of one chapter
-    python -m pytest -p tests.mutations.reach --reach=reach.json     which tests reach which functions, once
-    python -m tests.mutations reach.json                             drawn mutations of all rooms, asked of the tests
-    python -m tests.mutations reach.json runs --matching Trainer     those of one room whose names match
+    python -m tests.mutations chapters                               all operators of the ops, checked by the catalogue
+    python -m tests.mutations chapters softmax                       the operators of one chapter
+    python -m pytest -p tests.mutations.reach --reach=reach.json     once: which tests reach which functions
+    python -m tests.mutations reach.json                             drawn mutations of all packages, checked by tests
+    python -m tests.mutations reach.json runs --matching Trainer     mutations of one package whose names match
 
-Results of the rooms are kept in WORK/results.jsonl, one line each as they come, so that a run can be stopped and go on:
-what was noticed is not tried again, what survived is. What is drawn is stored in strength.json besides, for
-docs/gallery.md; with --anew it is tried again, first with the test that noticed it last time.
+Results of the packages are written to WORK/results.jsonl, one line for each mutation, so a run can be interrupted and
+continued: a mutation that was noticed is not tried again, but a mutation that survived is. Results of drawn mutations
+are also stored in strength.json, for docs/gallery.md. With --anew they are tried again, starting with the test that
+noticed the mutation last time.
 """
 
 import argparse
@@ -24,24 +25,24 @@ from typing import Any
 
 from tests.mutations import trial
 from tests.mutations.changes import Mutation
-from tests.mutations.draw import ROOMS, ROOT, drawn, mutations_of
+from tests.mutations.draw import PACKAGES, ROOT, drawn, mutations_of
 from tests.mutations.explained import reason_for
 from tests.mutations.strength import store, stored
 
 
 def main() -> None:
-    """Of rooms make a copy of the tree and start again in it; there, try what is asked for."""
+    """For packages, copy the tree and run this script again in the copy; there, try the mutations."""
     if sys.argv[1:2] == ["chapters"]:
-        from tests.mutations import chapters  # imports the package, which a trial's process must not
+        from tests.mutations import chapters  # imports the package, which the process of a trial must not do
 
         chapters.main(sys.argv[2:])
         return
     parser = argparse.ArgumentParser(prog="python -m tests.mutations")
-    parser.add_argument("reach", type=Path, help="what tests.mutations.reach has written")
-    parser.add_argument("rooms", nargs="*", help=f"of {', '.join(ROOMS)}; all unless given")
-    parser.add_argument("--matching", metavar="REGEX", help="all mutations of these names, drawn or not")
-    parser.add_argument("--anew", action="store_true", help="begin with no results")
-    parser.add_argument("--near", action="store_true", help="ask the tests of the same room only")
+    parser.add_argument("reach", type=Path, help="the file that tests.mutations.reach has written")
+    parser.add_argument("packages", nargs="*", help=f"of {', '.join(PACKAGES)}; default: all")
+    parser.add_argument("--matching", metavar="REGEX", help="all mutations with matching names, drawn or not")
+    parser.add_argument("--anew", action="store_true", help="ignore stored results")
+    parser.add_argument("--near", action="store_true", help="run only the tests of the same package")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "numpy_attention_mutations")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -56,35 +57,35 @@ def main() -> None:
     trial.warm_up()
     reach, results, before = trial.loaded(asked.reach), asked.work / "results.jsonl", stored()
     known = {} if asked.anew else before | read_results(results)
-    for mutation in chosen(asked.rooms or list(ROOMS), asked.matching):
+    for mutation in chosen(asked.packages or list(PACKAGES), asked.matching):
         if known.get(mutation.name, {}).get("killed_by"):
             continue
-        told = {"name": mutation.name, "kind": mutation.kind, "killed_by": "", "asked": "none: explained"}
+        result = {"name": mutation.name, "kind": mutation.kind, "killed_by": "", "asked": "none: explained"}
         started = time.monotonic()
         if not reason_for(mutation):
             first = before.get(mutation.name, {}).get("killed_by", "")
-            told["killed_by"] = trial.killed_by(
+            result["killed_by"] = trial.killed_by(
                 Path.cwd(), mutation, reach, asked.work / "last.log", first, near_only=asked.near
             )
-            told["asked"] = "near" if asked.near else "all"
+            result["asked"] = "near" if asked.near else "all"
         with results.open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(result) + "\n")
         seconds = time.monotonic() - started
-        said = told["killed_by"] or reason_for(mutation) or "SURVIVED"
+        said = result["killed_by"] or reason_for(mutation) or "SURVIVED"
         print(f"{said}, {seconds:.1f} s\n    {mutation.kind}: {mutation.name}", flush=True)
 
 
-def chosen(rooms: list[str], matching: str | None) -> list[Mutation]:
-    """The drawn mutations of these rooms, or all that match."""
+def chosen(packages: list[str], matching: str | None) -> list[Mutation]:
+    """The drawn mutations of these packages, or all mutations that match."""
     if matching is None:
-        return [mutation for room in rooms for mutation in drawn(room, ROOMS[room])]
-    return [one for room in rooms for one in mutations_of(room) if re.search(matching, f"{one.kind}: {one.name}")]
+        return [mutation for package in packages for mutation in drawn(package, PACKAGES[package])]
+    return [one for package in packages for one in mutations_of(package) if re.search(matching, f"{one.kind}: {one.name}")]
 
 
 def read_results(path: Path) -> dict[str, Any]:
     """The last result of each mutation, by its name."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return {told["name"]: told for told in map(json.loads, lines)}
+    return {result["name"]: result for result in map(json.loads, lines)}
 
 
 if __name__ == "__main__":

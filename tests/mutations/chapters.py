@@ -1,12 +1,11 @@
-"""Chapters: change one operator of an op's source at a time, and ask which property of the catalogue notices.
+"""Chapters: changes one operator of an op's source at a time, and finds the property of the catalogue that notices.
 
-    python -m tests.mutations chapters            all chapters, with the survivors
+    python -m tests.mutations chapters            all chapters, with the surviving mutations
     python -m tests.mutations chapters softmax    one chapter
 
-Asked are the files of ops/, and those outside of it whose functions the catalogue holds as ops. The kinds are those of
-`operator_changes`. The checks of arguments are left alone: what they refuse is tested elsewhere. A mutation is killed
-when a property fails for the op, or, for what has no backward, when its values change: masks, positions and erf are
-held to formulas.
+The files are those of ops/, and other files with functions that are ops in the catalogue. The changes are those of
+`operator_changes`. Checks of arguments are not changed; other tests cover them. A mutation is killed if a property
+fails for the op. A function without a backward, for example a mask, positions or erf, is compared with a plain formula.
 """
 
 import ast
@@ -30,9 +29,9 @@ from numpy_attention.catalogue.table import CATALOGUE
 from tests.mutations.changes import Mutation, operator_changes
 from tests.mutations.draw import PACKAGE
 from tests.mutations.explained import reason_for
-from tests.mutations.values import VALUES, stands_in
+from tests.mutations.values import VALUES, is_defined_in
 
-SECONDS = 60  # of the processor's time: a mutation that runs longer has made an endless loop
+SECONDS = 60  # of processor time: a mutation that runs longer is an endless loop
 
 PLACES = (ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Call, ast.Attribute, ast.Compare, ast.Constant)
 
@@ -58,7 +57,7 @@ def mutations(chapter: str) -> Iterator[Mutation]:
 
 
 def _places(function: ast.FunctionDef) -> Iterator[Any]:
-    """Expressions and in-place steps of a body, but not those of checks that raise, docstrings or annotations."""
+    """Expressions and in-place steps of a body, without checks that raise, docstrings and annotations."""
 
     def walk(node: ast.AST) -> Iterator[Any]:
         if isinstance(node, ast.If) and any(isinstance(one, ast.Raise) for one in ast.walk(node)):
@@ -68,7 +67,7 @@ def _places(function: ast.FunctionDef) -> Iterator[Any]:
         if isinstance(node, ast.Expr) and re.match(r"_?(require|check)", ast.unparse(node)):
             return
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".reshape"):
-            yield from walk(node.func)  # any negative number stands for "the rest" in a shape, not -1 alone
+            yield from walk(node.func)  # in a shape, every negative number means "the rest"
             for argument in node.args:
                 if ast.unparse(argument) != "-1":
                     yield from walk(argument)
@@ -84,7 +83,7 @@ def _places(function: ast.FunctionDef) -> Iterator[Any]:
 
 
 def _chapters() -> dict[str, Path]:
-    """Of every chapter its file: what ops/ computes, and where else an op of the catalogue is defined."""
+    """The file of every chapter: the files of ops/, and other files that define an op of the catalogue."""
     ops = {entry.op.__module__ for entry in CATALOGUE.values() if entry.build is None}
     named = {PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py") for module in ops}
     files = sorted(named | {*(PACKAGE / "ops").glob("[!_]*.py")}, key=lambda path: (path.parent.name != "ops", path))
@@ -100,7 +99,7 @@ def source_of(chapter: str) -> Path:
 
 
 def killed_by(mutation: Mutation) -> str:
-    """Which property notices; empty when none does."""
+    """The property that notices; empty if no property notices."""
     name = f"numpy_attention.{mutation.file.replace('/', '.')}"
     module = types.ModuleType(name)
     module.__package__ = name.rpartition(".")[0]
@@ -125,7 +124,7 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     entries = [
         replace(entry, op=getattr(module, entry.covers), op_backward=getattr(module, f"{entry.covers}_backward"))
         for entry in CATALOGUE.values()
-        if entry.build is None and hasattr(original, entry.covers) and _concerns(mutation, entry, original)
+        if entry.build is None and hasattr(original, entry.covers) and _applies_to(mutation, entry, original)
     ]
     cheap_first = sorted(entries, key=lambda entry: len(entry.spec))
     for seed in (0, 1, 2):
@@ -136,17 +135,17 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     return ""
 
 
-def _concerns(mutation: Mutation, entry: Entry, original: types.ModuleType) -> bool:
-    """A public function concerns its own entries; a helper all entries of the chapter."""
+def _applies_to(mutation: Mutation, entry: Entry, original: types.ModuleType) -> bool:
+    """Whether the entry tests the mutation: a public function has its own entries, a helper all of the chapter."""
     public = {name for name in vars(original) if f"{name}_backward" in vars(original)}
     own = mutation.function.removesuffix("_backward")
     return own not in public or entry.covers == own
 
 
 def _values_changed(module: types.ModuleType) -> str:
-    """What has no backward is held to plain formulas."""
+    """Compare functions without a backward with plain formulas."""
     for name, trial in VALUES.items():
-        if stands_in(module, name):
+        if is_defined_in(module, name):
             try:
                 trial(getattr(module, name))
             except AssertionError:
@@ -155,7 +154,7 @@ def _values_changed(module: types.ModuleType) -> str:
 
 
 def table() -> Iterator[str]:
-    """How many changes each chapter has; the slow test holds that all are noticed but those that change no result."""
+    """The number of changes in each chapter; a slow test checks that all are noticed or change no result."""
     yield "| chapter | changes | noticed | change no result |"
     yield "|---|---|---|---|"
     rows = []
@@ -170,7 +169,7 @@ def table() -> Iterator[str]:
 
 
 def main(chapters: list[str]) -> None:
-    """A line a chapter, then the survivors, each with the reason why nobody notices."""
+    """Print a line for each chapter, then the surviving mutations with the reasons."""
     survivors, count, started = [], 0, time.perf_counter()
     for chapter in chapters or CHAPTERS:
         found = list(mutations(chapter))

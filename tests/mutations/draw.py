@@ -1,6 +1,6 @@
-"""Which mutations are tried: so many of each room, of every kind in turn, drawn by the hash of their names.
+"""Draws the mutations to try: a fixed number for each package, with all kinds in turn, ordered by a hash of the names.
 
-A mutation that is drawn stays drawn when other lines change.
+A drawn mutation is still drawn after other lines change.
 """
 
 import hashlib
@@ -13,23 +13,23 @@ from tests.mutations.places import token_mutations
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "numpy_attention"
-ROOMS = {"layers": 60, "models": 80, "training": 70, "gradcheck": 100, "runs": 70, "pretrained": 50}
+PACKAGES = {"layers": 60, "models": 80, "training": 70, "gradcheck": 100, "runs": 70, "pretrained": 50}
 SEED = 0
 
 
-def mutations_of(room: str) -> Iterator[Mutation]:
-    """All of a room, file by file."""
-    for path in sorted((PACKAGE / room).rglob("*.py")):
+def mutations_of(package: str) -> Iterator[Mutation]:
+    """All mutations of a package, file by file."""
+    for path in sorted((PACKAGE / package).rglob("*.py")):
         file = path.relative_to(PACKAGE).with_suffix("").as_posix()
         for mutation in token_mutations(file, path.read_text("utf-8")):
             if "torch" not in mutation.place:  # PyTorch is not installed in every run
                 yield mutation
 
 
-def drawn(room: str, count: int, seed: int = SEED) -> list[Mutation]:
-    """So many of a room, as many of each kind as there are."""
+def drawn(package: str, count: int, seed: int = SEED) -> list[Mutation]:
+    """`count` mutations of a package, with equally many of each kind if possible."""
     kinds: dict[str, list[Mutation]] = {}
-    for mutation in sorted(mutations_of(room), key=lambda one: _hash(one, seed)):
+    for mutation in sorted(mutations_of(package), key=lambda one: _hash(one, seed)):
         kinds.setdefault(mutation.kind, []).append(mutation)
     in_turn = itertools.zip_longest(*(kinds[kind] for kind in sorted(kinds)))
     found = [one for turn in in_turn for one in turn if one is not None]

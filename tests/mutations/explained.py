@@ -78,7 +78,7 @@ OF_CHAPTERS = (
               "The array has two axes, so the last axis is axis 1."),
     Explained("ops/losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes, so the last axis is axis 1."),
 )
-OF_ROOMS = (
+OF_PACKAGES = (
     Explained("gradcheck/line.one_sided", (":6 -> :",),
               "A few more entries to choose from: the slope is the same within its error bar."),
     Explained("gradcheck/line.refined",
@@ -135,10 +135,10 @@ OF_ROOMS = (
     Explained("training/optimizers.Adam._move", ("np.sqrt(v, out=square) -> np.sqrt(v)",),
               "The numbers are the same, only in new memory."),
 )
-EXPLAINED = OF_CHAPTERS + OF_ROOMS
+EXPLAINED = OF_CHAPTERS + OF_PACKAGES
 
 
-def ways_to_say(mutation: Mutation) -> set[str]:
+def descriptions(mutation: Mutation) -> set[str]:
     """The change, the change with its line, and the change with line and number."""
     line = f"{mutation.change} | {mutation.statement}"
     return {mutation.change, line, f"{line} | {mutation.number}"}
@@ -146,5 +146,5 @@ def ways_to_say(mutation: Mutation) -> set[str]:
 
 def reason_for(mutation: Mutation) -> str:
     """The reason why this mutation survives; empty if there is none."""
-    said = ways_to_say(mutation)
+    said = descriptions(mutation)
     return next((one.reason for one in EXPLAINED if one.place == mutation.place and said & {*one.changes}), "")

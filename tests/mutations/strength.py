@@ -1,6 +1,6 @@
-"""What is known of the drawn mutations, stored in strength.json: of each its name, its kind and the test that notices.
+"""The results of the drawn mutations, stored in strength.json: the name, the kind and the test that notices it.
 
-`table` is what docs/gallery.md shows of it, written by tests/catalogue/gallery_page.py.
+`table` is the table in docs/gallery.md, written by tests/catalogue/gallery_page.py.
 """
 
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.mutations.draw import ROOMS, drawn
+from tests.mutations.draw import PACKAGES, drawn
 from tests.mutations.explained import EXPLAINED
 
 STORED = Path(__file__).with_name("strength.json")
@@ -17,20 +17,20 @@ Results = dict[str, dict[str, Any]]
 
 def stored() -> Results:
     """The stored results, by the names of the mutations."""
-    return {told["name"]: told for told in json.loads(STORED.read_text("utf-8"))}
+    return {result["name"]: result for result in json.loads(STORED.read_text("utf-8"))}
 
 
 def store(results: Results) -> None:
-    """Write the results of what is drawn now, room by room; what has not been tried on all tests is left out."""
-    names = [one.name for room, count in ROOMS.items() for one in drawn(room, count)]
+    """Write the results of the drawn mutations by package, but not of mutations that were not tried on all tests."""
+    names = [one.name for package, count in PACKAGES.items() for one in drawn(package, count)]
     found = [results[name] for name in names if name in results]
-    found = [told for told in found if told["killed_by"] or is_explained(told["name"]) or told.get("asked") == "all"]
-    lines = [json.dumps({key: told[key] for key in ("name", "kind", "killed_by")}) for told in found]
+    found = [result for result in found if result["killed_by"] or is_explained(result["name"]) or result.get("asked") == "all"]
+    lines = [json.dumps({key: result[key] for key in ("name", "kind", "killed_by")}) for result in found]
     STORED.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def is_explained(name: str) -> bool:
-    """Whether there is a reason why nobody notices this mutation."""
+    """Whether a reason exists why no test notices this mutation."""
     place, _, rest = name.partition(": ")
     change, line, _ = rest.split(" | ", 2) if rest.count(" | ") == 2 else (*rest.rsplit(" | ", 2)[:2], "")
     return any(one.place == place and {change, f"{change} | {line}"} & {*one.changes} for one in EXPLAINED)
@@ -41,11 +41,11 @@ def table(results: Results) -> Iterator[str]:
     yield "| package | changes tried | noticed | change no result |"
     yield "|---|---|---|---|"
     rows = []
-    for room in ROOMS:
-        told = [one for one in results.values() if one["name"].startswith(f"{room}/")]
-        noticed = sum(bool(one["killed_by"]) for one in told)
-        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in told)
-        rows.append((room, len(told), noticed, explained))
+    for package in PACKAGES:
+        result = [one for one in results.values() if one["name"].startswith(f"{package}/")]
+        noticed = sum(bool(one["killed_by"]) for one in result)
+        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in result)
+        rows.append((package, len(result), noticed, explained))
     rows.append(("total", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
     for row in rows:
         yield f"| {' | '.join(map(str, row))} |"
