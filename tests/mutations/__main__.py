@@ -79,7 +79,8 @@ def chosen(packages: list[str], matching: str | None) -> list[Mutation]:
     """The drawn mutations of these packages, or all mutations that match."""
     if matching is None:
         return [mutation for package in packages for mutation in drawn(package, PACKAGES[package])]
-    return [one for package in packages for one in mutations_of(package) if re.search(matching, f"{one.kind}: {one.name}")]
+    every = [one for package in packages for one in mutations_of(package)]
+    return [one for one in every if re.search(matching, f"{one.kind}: {one.name}")]
 
 
 def read_results(path: Path) -> dict[str, Any]:

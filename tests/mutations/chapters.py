@@ -5,7 +5,7 @@
 
 The files are those of ops/, and other files with functions that are ops in the catalogue. The changes are those of
 `operator_changes`. Checks of arguments are not changed; other tests cover them. A mutation is killed if a property
-fails for the op. A function without a backward, for example a mask, positions or erf, is compared with a plain formula.
+fails for the op. A function without a backward (masks, positions, erf) is compared with a plain formula.
 """
 
 import ast

@@ -58,7 +58,7 @@ def _cut(text: str) -> str:
 
 
 def _walk(node: Any, asked: bool, around: Surroundings) -> Iterator[tuple[Any, bool, Surroundings]]:
-    """The node and the places below it; `asked`: whether the node is the condition of an `if` or a similar statement."""
+    """The node and the places below it; `asked`: whether the node is a condition, for example of an `if`."""
     if isinstance(node, (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom)) or _is_about_types(node):
         return
     if isinstance(node, ast.ClassDef):

@@ -17,15 +17,15 @@ Results = dict[str, dict[str, Any]]
 
 def stored() -> Results:
     """The stored results, by the names of the mutations."""
-    return {result["name"]: result for result in json.loads(STORED.read_text("utf-8"))}
+    return {one["name"]: one for one in json.loads(STORED.read_text("utf-8"))}
 
 
 def store(results: Results) -> None:
     """Write the results of the drawn mutations by package, but not of mutations that were not tried on all tests."""
     names = [one.name for package, count in PACKAGES.items() for one in drawn(package, count)]
     found = [results[name] for name in names if name in results]
-    found = [result for result in found if result["killed_by"] or is_explained(result["name"]) or result.get("asked") == "all"]
-    lines = [json.dumps({key: result[key] for key in ("name", "kind", "killed_by")}) for result in found]
+    found = [one for one in found if one["killed_by"] or is_explained(one["name"]) or one.get("asked") == "all"]
+    lines = [json.dumps({key: one[key] for key in ("name", "kind", "killed_by")}) for one in found]
     STORED.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
@@ -42,10 +42,10 @@ def table(results: Results) -> Iterator[str]:
     yield "|---|---|---|---|"
     rows = []
     for package in PACKAGES:
-        result = [one for one in results.values() if one["name"].startswith(f"{package}/")]
-        noticed = sum(bool(one["killed_by"]) for one in result)
-        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in result)
-        rows.append((package, len(result), noticed, explained))
+        found = [one for one in results.values() if one["name"].startswith(f"{package}/")]
+        noticed = sum(bool(one["killed_by"]) for one in found)
+        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in found)
+        rows.append((package, len(found), noticed, explained))
     rows.append(("total", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
     for row in rows:
         yield f"| {' | '.join(map(str, row))} |"

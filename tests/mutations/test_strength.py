@@ -27,10 +27,10 @@ def test_reason_is_found_by_mutation_and_by_name() -> None:
 
 
 def test_table_has_totals() -> None:
-    result = [
+    results = [
         {"name": "layers/linear.Linear.forward: a -> b | a | 1", "kind": "name", "killed_by": "tests/x.py::y"},
         {"name": "runs/log.Log.write: a -> b | a | 1", "kind": "name", "killed_by": ""},
     ]
-    rows = list(table({one["name"]: one for one in result}))
+    rows = list(table({one["name"]: one for one in results}))
     assert rows[2] == "| layers | 1 | 1 | 0 |"
     assert rows[-1] == "| total | 2 | 1 | 0 |"

@@ -1,7 +1,7 @@
 """Tries mutations: each in a separate process, on a copy of the tree with one changed file.
 
-The processes are forked from a process that has imported pytest, NumPy and Hypothesis, but nothing of the package, so a
-trial takes about as long as its tests. A process that a test starts uses the changed file too. Only tests that reach
+The processes are forked from a process that has imported pytest, NumPy and Hypothesis, but nothing of the package, so
+a trial takes about as long as its tests. A process that a test starts uses the changed file too. Only tests that reach
 the function run, the nearest first: the test file with the name of the module, its folder, and then all others.
 """
 
