@@ -35,11 +35,11 @@ def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float6
         with np.errstate(all="ignore"):
             y, cache = problem.run(problem.inputs)
             dy = random_cotangent(y, seed)
-            kept = tuple(one.copy() for one in dy)
-            claimed = problem.pull_back(dy, cache)
-            grads = {name: None if grad is None else np.array(grad) for name, grad in claimed.items()}
-            changed_dy = not same(kept, dy)
-            for one, before in zip(dy, kept):
+            original = tuple(one.copy() for one in dy)
+            analytic = problem.pull_back(dy, cache)
+            grads = {name: None if grad is None else np.array(grad) for name, grad in analytic.items()}
+            changed_dy = not same(original, dy)
+            for one, before in zip(dy, original):
                 one[...] = before
             again = problem.pull_back(dy, cache)
     except Exception:
@@ -76,10 +76,10 @@ def _matching_in_runs(
         for seed, sizes in _draws(entry):
             if not alike:
                 break
-            answer, model = (show(either, seed, sizes, dtype) for either in (entry, right))
+            answer, expected = (show(either, seed, sizes, dtype) for either in (entry, right))
             wrong = {mistake.name: show(mistake.spoil(right), seed, sizes, dtype) for mistake in alike}
             alike = [mistake for mistake in alike if same(answer, wrong[mistake.name], rounding=True)]
-            visible |= {mistake.name for mistake in alike if not same(wrong[mistake.name], model, rounding=True)}
+            visible |= {mistake.name for mistake in alike if not same(wrong[mistake.name], expected, rounding=True)}
     return alike, visible
 
 

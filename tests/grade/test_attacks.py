@@ -58,8 +58,8 @@ def hand_in(tmp_path: Path, after: str, name: str = "softmax", backward: str = Z
     "softmax_backward = lambda dy, cache: list(map(na.softmax_backward, [dy], [cache]))[0]"),
 ], ids=["import", "star", "partial", "importlib", "call", "map"])
 def test_refuses_backward_of_the_package(tmp_path: Path, after: str) -> None:
-    said = hand_in(tmp_path, after)
-    assert "softmax_backward of the package is not your own answer. Derive it yourself" in said
+    output = hand_in(tmp_path, after)
+    assert "softmax_backward of the package is not your own answer. Derive it yourself" in output
 
 
 @pytest.mark.parametrize(("name", "after", "words"), [
@@ -86,8 +86,8 @@ def test_refuses_libraries_that_differentiate(tmp_path: Path, line: str) -> None
 
 def test_file_that_catches_the_import_error_is_graded(tmp_path: Path) -> None:
     before = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
-    code, said = grade(tmp_path, "softmax", RIGHT, before=before)
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", RIGHT, before=before)
+    assert code == 0, output
 
 
 @pytest.mark.parametrize(("backward", "words"), [
@@ -101,8 +101,8 @@ def test_refuses_gradient_from_differences_or_complex_steps(tmp_path: Path, back
 
 
 def test_backward_may_compute_its_forward_once(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "softmax", f"y, _ = softmax(np.log(y), axis)\n    {RIGHT}")
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", f"y, _ = softmax(np.log(y), axis)\n    {RIGHT}")
+    assert code == 0, output
 
 
 @pytest.mark.parametrize("after", [
@@ -120,9 +120,9 @@ def test_backward_may_compute_its_forward_once(tmp_path: Path) -> None:
     "        one.__code__ = (lambda *args: True).__code__"),
 ], ids=["abs", "more of numpy", "check", "whole package", "equal to all", "subclass of array", "code"])
 def test_zero_gradient_is_wrong_with_patched_modules(tmp_path: Path, after: str) -> None:
-    said = hand_in(tmp_path, after)
-    assert "right softmax: the forward is unchanged" in said
-    assert "WRONG" in said
+    output = hand_in(tmp_path, after)
+    assert "right softmax: the forward is unchanged" in output
+    assert "WRONG" in output
 
 
 def test_random_gradient_is_wrong(tmp_path: Path) -> None:
@@ -176,16 +176,16 @@ def test_memory_is_limited_in_both_processes(tmp_path: Path, backward: str, word
     "raise type('Same', (BaseException,), {'__mro__': ()})('right')",
 ])
 def test_message_of_unusual_exception_is_short_and_printable(tmp_path: Path, raised: str) -> None:
-    said = hand_in(tmp_path, "", backward=raised)
-    assert "stopped with" in said
-    assert len(said) < 8000
-    assert said.isprintable()
+    output = hand_in(tmp_path, "", backward=raised)
+    assert "stopped with" in output
+    assert len(output) < 8000
+    assert output.isprintable()
 
 
 def test_grader_does_not_wait_for_sleeping_thread(tmp_path: Path) -> None:
     before = "import threading, time\nthreading.Thread(target=time.sleep, args=(3600,)).start()\n"
-    code, said = grade(tmp_path, "softmax", RIGHT, before=before)
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", RIGHT, before=before)
+    assert code == 0, output
 
 
 FORK = """import os, time
@@ -205,17 +205,17 @@ while not os.path.exists(here):
 @POSIX
 @pytest.mark.parametrize(("backward", "limit"), [(RIGHT, 60.0), ("while True: pass", 4.0)], ids=["right", "endless"])
 def test_forked_child_is_killed_after_grading(tmp_path: Path, backward: str, limit: float) -> None:
-    code, said = grade(tmp_path, "softmax", backward, limit, before=FORK.replace("DETACH", "pass"))
-    assert (code == 0) == (backward == RIGHT), said
+    code, output = grade(tmp_path, "softmax", backward, limit, before=FORK.replace("DETACH", "pass"))
+    assert (code == 0) == (backward == RIGHT), output
     assert ended(int((tmp_path / "child").read_text("utf-8")))
 
 
 @POSIX
 def test_grader_does_not_wait_for_child_in_another_session(tmp_path: Path) -> None:
     try:
-        code, said = grade(tmp_path, "softmax", "os._exit(1)", before=FORK.replace("DETACH", "os.setsid()"))
+        code, output = grade(tmp_path, "softmax", "os._exit(1)", before=FORK.replace("DETACH", "os.setsid()"))
         assert code == 1
-        assert "softmax.py ended the Python process" in said
+        assert "softmax.py ended the Python process" in output
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
@@ -224,8 +224,8 @@ def test_grader_does_not_wait_for_child_in_another_session(tmp_path: Path) -> No
 @POSIX
 def test_forked_child_in_a_backward_sends_no_reply(tmp_path: Path) -> None:
     before = "import os\nforked = []\n"
-    code, said = grade(tmp_path, "softmax", f"forked or forked.append(os.fork())\n    {RIGHT}", before=before)
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", f"forked or forked.append(os.fork())\n    {RIGHT}", before=before)
+    assert code == 0, output
 
 
 def ended(process: int) -> bool:
@@ -244,8 +244,8 @@ def ended(process: int) -> bool:
 
 
 def test_endless_printing_is_stopped(tmp_path: Path) -> None:
-    said = hand_in(tmp_path, "", backward="while True: print('here' * 1000)")
-    assert "printed more than 17 MB: is there a print in an endless loop?" in said
-    assert "The file printed: herehere" in said
-    assert "... and many more lines" in said
-    assert len(said) < 5000
+    output = hand_in(tmp_path, "", backward="while True: print('here' * 1000)")
+    assert "printed more than 17 MB: is there a print in an endless loop?" in output
+    assert "The file printed: herehere" in output
+    assert "... and many more lines" in output
+    assert len(output) < 5000

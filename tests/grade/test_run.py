@@ -14,29 +14,29 @@ from tests.grade.hand_in import FOLDER, grade
 
 @pytest.mark.parametrize("name", ["softmax", "multi_head_attention", "adam"])
 def test_stub_is_not_written_yet(tmp_path: Path, name: str) -> None:
-    code, said = grade(tmp_path, name, "raise NotImplementedError")
+    code, output = grade(tmp_path, name, "raise NotImplementedError")
     assert code == 1
-    assert "not written yet" in said
-    assert "What will be checked" in said
-    assert "--hint 1" in said
-    assert "Traceback" not in said
+    assert "not written yet" in output
+    assert "What will be checked" in output
+    assert "--hint 1" in output
+    assert "Traceback" not in output
 
 
 def test_right_answer_passes(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
+    code, output = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
     assert code == 0
-    assert "All 4 properties hold" in said
+    assert "All 4 properties hold" in output
 
 
 def test_refuses_forward_of_the_package_in_exercise_from_scratch(tmp_path: Path) -> None:
-    code, said = grade(
+    code, output = grade(
         tmp_path, "rotary", "return na.rotary(x, positions, base)", before="import numpy_attention as na\n")
     assert code == 1
-    assert "rotary of the package is not your own answer" in said
+    assert "rotary of the package is not your own answer" in output
     theirs = "return byte_pairs.learn_merges({bytes(ids).decode(): 1}, 256 + num_merges)"
-    code, said = grade(tmp_path, "byte_pairs", theirs, before="from numpy_attention.training import byte_pairs\n")
+    code, output = grade(tmp_path, "byte_pairs", theirs, before="from numpy_attention.training import byte_pairs\n")
     assert code == 1
-    assert "learn_merges of the package is not your own answer" in said
+    assert "learn_merges of the package is not your own answer" in output
 
 
 LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
@@ -47,9 +47,9 @@ LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape
 
 
 def test_right_answer_of_a_layer_passes(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "low_rank", LOW_RANK)
-    assert code == 0, said
-    assert "All 4 properties hold" in said
+    code, output = grade(tmp_path, "low_rank", LOW_RANK)
+    assert code == 0, output
+    assert "All 4 properties hold" in output
 
 
 @pytest.mark.parametrize(("mistake", "words"), [
@@ -59,25 +59,25 @@ def test_right_answer_of_a_layer_passes(tmp_path: Path) -> None:
 ], ids=["scale", "path", "frozen"])
 def test_mistake_in_a_layer_is_explained(tmp_path: Path, mistake: tuple[str, str], words: str) -> None:
     assert mistake[0] in LOW_RANK
-    code, said = grade(tmp_path, "low_rank", LOW_RANK.replace(*mistake))
+    code, output = grade(tmp_path, "low_rank", LOW_RANK.replace(*mistake))
     assert code == 1
-    assert words in " ".join(said.split()), said
+    assert words in " ".join(output.split()), output
 
 
 def test_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "gelu", "while True:\n        x = x + 0", time_limit=3.0)
+    code, output = grade(tmp_path, "gelu", "while True:\n        x = x + 0", time_limit=3.0)
     assert code == 1
-    assert "No answer after 3 seconds" in said
-    assert "in gelu_backward, line" in said
+    assert "No answer after 3 seconds" in output
+    assert "in gelu_backward, line" in output
 
 
 def test_hints_are_shown_one_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(FOLDER / "softmax.py")
     for number in (1, 2, 3):
         assert command_line(["grade", file, "--hint", str(number)]) == 0
-        said = capsys.readouterr().out
-        assert page_of("softmax").hints[number - 1] in said
-        assert (f"--hint {number + 1}" in said) == (number < 3)
+        output = capsys.readouterr().out
+        assert page_of("softmax").hints[number - 1] in output
+        assert (f"--hint {number + 1}" in output) == (number < 3)
     assert command_line(["grade", file, "--hint", "4"]) == 2
     assert "softmax has the hints 1 to 3, got --hint 4" in capsys.readouterr().err
 
@@ -86,14 +86,14 @@ def test_solution_is_shown_after_the_exercise_is_passed(tmp_path: Path, capsys: 
     shutil.copy(FOLDER / "softmax.py", tmp_path)
     asked = ["grade", str(tmp_path), "--solution", "softmax"]
     assert command_line(asked) == 1
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'softmax.py'} is not right yet, so here is the last hint." in said
-    assert page_of("softmax").hints[-1] in said
-    assert "grade --solution softmax --solution softmax" in said
-    assert "def softmax_backward" not in said
-    code, said = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
+    output = capsys.readouterr().out
+    assert f"{tmp_path / 'softmax.py'} is not right yet, so here is the last hint." in output
+    assert page_of("softmax").hints[-1] in output
+    assert "grade --solution softmax --solution softmax" in output
+    assert "def softmax_backward" not in output
+    code, output = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
     assert code == 0
-    assert f"{tmp_path / 'softmax.py'} --solution softmax" in said
+    assert f"{tmp_path / 'softmax.py'} --solution softmax" in output
     for own in (tmp_path, tmp_path / "softmax.py"):
         assert command_line(["grade", str(own), "--solution", "softmax"]) == 0
         assert "def softmax_backward" in capsys.readouterr().out
@@ -104,9 +104,9 @@ def test_solution_is_shown_if_its_name_is_given_twice(tmp_path: Path, capsys: py
     assert command_line(asked) == 1
     assert "your answer was not found here, so here is the last hint" in capsys.readouterr().out
     assert command_line([*asked, "--solution", "gelu"]) == 0
-    said = capsys.readouterr().out
-    assert "y = x P(x) is a product" in said
-    assert "def gelu_backward" in said
+    output = capsys.readouterr().out
+    assert "y = x P(x) is a product" in output
+    assert "def gelu_backward" in output
     assert not list(tmp_path.iterdir()), "the student's folder must stay empty"
 
 
@@ -145,9 +145,9 @@ def test_wrong_argument_gives_one_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line(["grade", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert words in output
+    assert output.count("\n") == 1
 
 
 def test_missing_hypothesis_names_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

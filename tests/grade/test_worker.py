@@ -24,10 +24,10 @@ from tests.grade.hand_in import FOLDER, grade
     ("raise SystemExit(5)\n", "raises an error when it is imported, SystemExit"),
 ])
 def test_failed_import_is_explained(tmp_path: Path, before: str, words: str) -> None:
-    code, said = grade(tmp_path, "softmax", "pass", before=before)
+    code, output = grade(tmp_path, "softmax", "pass", before=before)
     assert code == 1
-    assert words in said
-    assert "Traceback" not in said
+    assert words in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("data", ["x = 1\n".encode("utf-16"), b"\x7fELF\0\0", b"# coding: utf-99\n"])
@@ -41,10 +41,10 @@ def test_file_that_is_not_text_is_explained(tmp_path: Path, data: bytes) -> None
 
 
 def test_file_can_import_modules_of_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "my_helper.py").write_text("print('from beside')\n")
-    _, said = grade(tmp_path, "softmax", "pass", before="import my_helper\n")
-    assert "from beside" in said
-    assert "cannot be imported" not in said
+    (tmp_path / "my_helper.py").write_text("print('from the helper')\n")
+    _, output = grade(tmp_path, "softmax", "pass", before="import my_helper\n")
+    assert "from the helper" in output
+    assert "cannot be imported" not in output
 
 
 def test_missing_function_is_named(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_missing_function_is_named(tmp_path: Path) -> None:
 
 
 def test_printed_text_is_shown(tmp_path: Path) -> None:
-    _, said = grade(tmp_path, "softmax", "print('here', dy.shape)\n    return dy")
-    assert "The file printed:" in said
-    assert "here (" in said
+    _, output = grade(tmp_path, "softmax", "print('here', dy.shape)\n    return dy")
+    assert "The file printed:" in output
+    assert "here (" in output
 
 
 def test_only_first_printed_lines_are_shown(tmp_path: Path) -> None:
@@ -142,10 +142,10 @@ def test_object_is_stored_and_changes_its_arrays(worker: Worker, rng: np.random.
 
 def test_error_reply_has_types_message_and_line(worker: Worker) -> None:
     wanted = {"as": "", "on": 0, "own": [], "args": (np.ones(2), None), "kwargs": {}}
-    said = ask(worker, "call", name="softmax_backward", **wanted)
-    assert said["error"][:2] == ["TypeError", "Exception"]
-    assert "not subscriptable" in said["message"]
-    assert (said["line"], said["text"]) == (5, "cache['x'] += 1")
+    output = ask(worker, "call", name="softmax_backward", **wanted)
+    assert output["error"][:2] == ["TypeError", "Exception"]
+    assert "not subscriptable" in output["message"]
+    assert (output["line"], output["text"]) == (5, "cache['x'] += 1")
 
 
 class Gone(BytesIO):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.mutations.changes import Mutation
 from tests.mutations.chapters import CHAPTERS, killed_by, mutations, source_of
-from tests.mutations.explained import OF_CHAPTERS, reason_for, descriptions
+from tests.mutations.explained import OF_CHAPTERS, descriptions, reason_for
 from tests.mutations.values import VALUES, is_defined_in
 
 QUICK = ("linear", "softmax", "heads", "edits")

@@ -21,5 +21,5 @@ def test_reach_contains_only_called_functions(tmp_path: Path) -> None:
         next(protocol)
         call()
         next(protocol, None)
-    functions = {name: told["functions"] for name, told in reach.tests.items()}
+    functions = {name: recorded["functions"] for name, recorded in reach.tests.items()}
     assert functions == {"first": ["runs/config.option"], "second": []}

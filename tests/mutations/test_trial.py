@@ -84,7 +84,7 @@ def test_own_test_file_runs_first_then_its_package_then_others() -> None:
 
     reach: Reach = {
         "tests/cli/test_train.py::far": recorded(0.1, "part/thing.below"),
-        "tests/part/test_other.py::beside": recorded(0.2, "part/thing.below"),
+        "tests/part/test_other.py::other": recorded(0.2, "part/thing.below"),
         "tests/part/test_thing.py::slow": recorded(3.0, "part/thing.below"),
         "tests/part/test_thing.py::quick": recorded(1.0, "part/thing.below", "part/thing.countdown"),
         "tests/part/test_thing.py::not_at_all": recorded(0.0, "part/thing.countdown"),
@@ -92,5 +92,5 @@ def test_own_test_file_runs_first_then_its_package_then_others() -> None:
     }
     below = next(one for one in token_mutations("part/thing", SOURCE) if one.function == "below")
     near, far = rounds(below, reach)
-    assert [test.rpartition("::")[2] for test in near] == ["quick", "slow", "beside", "tests/part/test_thing.py"]
+    assert [test.rpartition("::")[2] for test in near] == ["quick", "slow", "other", "tests/part/test_thing.py"]
     assert [test.split("::")[1] for test in far] == ["far"]

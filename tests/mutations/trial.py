@@ -96,13 +96,13 @@ def rounds(mutation: Mutation, reach: Reach) -> tuple[list[str], list[str]]:
     folder, _, name = mutation.file.rpartition("/")
     package = f"tests/{folder.split('/')[0]}/"
     own = f"tests/{folder}/test_{name}.py"
-    passed = {test: told for test, told in reach.items() if "outcome" not in told}
+    passed = {test: recorded for test, recorded in reach.items() if "outcome" not in recorded}
 
     def reaching(place: str) -> list[str]:
         def within(function: str) -> bool:  # the place itself, a function in it, or a function around it
             return f"{function}.".startswith(f"{place}.") or place.startswith(f"{function}.")
 
-        return [test for test, told in passed.items() if any(map(within, told["functions"]))]
+        return [test for test, recorded in passed.items() if any(map(within, recorded["functions"]))]
 
     tests = reaching(mutation.place) or reaching(mutation.file)
     tests.sort(key=lambda test: reach[test]["seconds"])

@@ -52,17 +52,17 @@ def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
 
 
 def test_first_wrong_answer_is_shown_in_numbers() -> None:
-    said = tutor_text("attention_forward", forward())
-    assert "a mask whose second row may look at nothing y at [1, 0] is nan, and must be 0" in said
-    assert "mask = [[False, True, False], [False, False, False]]" in said
+    output = tutor_text("attention_forward", forward())
+    assert "a mask whose second row may look at nothing y at [1, 0] is nan, and must be 0" in output
+    assert "mask = [[False, True, False], [False, False, False]]" in output
 
 
 def test_each_question_is_a_separate_property() -> None:
     without_mask = forward("scores").replace("if mask is not None:", "if False:")
-    said = tutor_text("attention_forward", without_mask)
+    output = tutor_text("attention_forward", without_mask)
     right = "right attention: two queries and three keys, no mask right attention: a batch of heads"
-    assert said.startswith(right)
-    assert "right attention: arrays of float32 WRONG attention: a mask" in said
-    assert "a known mistake, `mask_ignored`: The mask is not used yet; that is tutorial 5" in said
-    said = tutor_text("attention_forward", forward())
-    assert "right attention: a mask WRONG attention: a mask whose second row" in said
+    assert output.startswith(right)
+    assert "right attention: arrays of float32 WRONG attention: a mask" in output
+    assert "a known mistake, `mask_ignored`: The mask is not used yet; that is tutorial 5" in output
+    output = tutor_text("attention_forward", forward())
+    assert "right attention: a mask WRONG attention: a mask whose second row" in output

@@ -68,11 +68,11 @@ MISTAKES_AND_TEXTS = {
 @pytest.mark.parametrize("name", MISTAKES_AND_TEXTS)
 def test_mistake_is_named_and_explained(name: str) -> None:
     exercise, answer, words = MISTAKES_AND_TEXTS[name]
-    said = tutor_text(exercise, answer)
-    assert f"a known mistake, `{name}`" in said, said
-    assert words in said
-    assert said.count("a known mistake") == 1
-    assert "likely mistake" not in said, "a known mistake needs no diagnosis"
+    output = tutor_text(exercise, answer)
+    assert f"a known mistake, `{name}`" in output, output
+    assert words in output
+    assert output.count("a known mistake") == 1
+    assert "likely mistake" not in output, "a known mistake needs no diagnosis"
 
 
 def test_wrong_dtype_does_not_hide_a_mistake() -> None:
@@ -91,9 +91,9 @@ def test_exchanged_keys_and_values_are_diagnosed() -> None:
         dx_v, dw_v, _ = linear_backward(split_heads_backward(dv, heads_v), linear_v)
         grads = {"w_q": dw_q, "w_k": dw_v, "w_v": dw_k, "w_o": dw_o}
         return (dx_q, dx_k + dx_v, grads) if cross else (dx_q + dx_k + dx_v, grads)"""
-    said = tutor_text("multi_head_attention", answer, examples=2)
-    assert re.search(r"likely mistake: dw_[kv] and dw_[kv] are exchanged: each holds the other's gradient", said)
-    assert "by no simple rule" not in said
+    output = tutor_text("multi_head_attention", answer, examples=2)
+    assert re.search(r"likely mistake: dw_[kv] and dw_[kv] are exchanged: each holds the other's gradient", output)
+    assert "by no simple rule" not in output
 
 
 @pytest.mark.parametrize(("exercise", "answer"), [
@@ -101,6 +101,6 @@ def test_exchanged_keys_and_values_are_diagnosed() -> None:
     ("layer_norm", "return r * dy * gamma, (dy * x_hat).sum(axis=0), dy.sum(axis=0)"),
 ])
 def test_first_example_is_a_batch(exercise: str, answer: str) -> None:
-    said = tutor_text(exercise, answer)
-    assert "x = [[[" in said, said
-    assert "the sum over the batch axes" in said
+    output = tutor_text(exercise, answer)
+    assert "x = [[[" in output, output
+    assert "the sum over the batch axes" in output

@@ -50,19 +50,19 @@ def ablation(dx: str = KEPT, dadd: str = "dy.sum(axis=axes).reshape(add_shape)")
      EFFECT.format("np.sqrt(stream.var(axis=-1, ddof=1) + eps)", CENTRED)),
 ])
 def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
-    said = tutor_text(exercise, answer)
-    assert f"a known mistake, `{name}`" in said, said
-    assert said.count("a known mistake") == 1
+    output = tutor_text(exercise, answer)
+    assert f"a known mistake, `{name}`" in output, output
+    assert output.count("a known mistake") == 1
 
 
 def test_vector_that_is_not_summed_is_explained_by_its_shape() -> None:
-    said = tutor_text("ablation", ablation(dadd="dy.copy()"))
-    assert "dadd must have the shape of its argument, (1,), got (1, 1, 1): the sum over the batch axes" in said
+    output = tutor_text("ablation", ablation(dadd="dy.copy()"))
+    assert "dadd must have the shape of its argument, (1,), got (1, 1, 1): the sum over the batch axes" in output
 
 
 def test_one_number_for_all_heads_is_explained_by_its_shape() -> None:
-    said = tutor_text("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean()"))
-    assert "what it returns must be an array of shape (1,), got float64" in said
+    output = tutor_text("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean()"))
+    assert "what it returns must be an array of shape (1,), got float64" in output
 
 
 def test_right_answer_passes() -> None:

@@ -24,8 +24,8 @@ JOIN = "return {{name: sum({} for n, own in zip(counts, grads)){} for name in gr
     ("nan_without_places", "several_workers", JOIN.format("n * own[name]", " / np.sum(counts)")),
 ])
 def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
-    said = tutor_text(exercise, answer)
-    assert f"a known mistake, `{name}`" in said, said
+    output = tutor_text(exercise, answer)
+    assert f"a known mistake, `{name}`" in output, output
 
 
 def test_input_that_is_changed_and_not_restored_is_reported() -> None:

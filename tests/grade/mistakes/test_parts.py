@@ -32,26 +32,26 @@ RIGHT = ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="")
     return dy * gamma * r, (dy * x_hat).sum(axis=tuple(range(dy.ndim - 1)))""")),
 ])
 def test_mistake_is_named(name: str, exercise: str, answers: tuple[str, ...]) -> None:
-    said = tutor_text(exercise, *answers)
-    assert f"a known mistake, `{name}`" in said, said
+    output = tutor_text(exercise, *answers)
+    assert f"a known mistake, `{name}`" in output, output
 
 
 def test_wrong_forward_is_named_before_its_backward_is_written() -> None:
-    said = tutor_text("rotary", ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="-"), UNWRITTEN)
-    assert "WRONG rotary: the forward agrees with the formula" in said
-    assert "a known mistake, `turned_the_other_way`" in said
+    output = tutor_text("rotary", ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="-"), UNWRITTEN)
+    assert "WRONG rotary: the forward agrees with the formula" in output
+    assert "a known mistake, `turned_the_other_way`" in output
 
 
 def test_right_forward_without_backward_has_no_known_mistake() -> None:
-    said = tutor_text("rotary", RIGHT, UNWRITTEN)
-    assert "right rotary: the forward agrees with the formula" in said
-    assert "to do rotary" in said
-    assert "a known mistake" not in said
+    output = tutor_text("rotary", RIGHT, UNWRITTEN)
+    assert "right rotary: the forward agrees with the formula" in output
+    assert "to do rotary" in output
+    assert "a known mistake" not in output
 
 
 def test_mask_stored_outside_the_cache_is_reported() -> None:
     last = """global LAST
     LAST = 1 if rng is None else (kept / (1 - rate)).astype(x.dtype)
     return x * LAST, None"""
-    said = tutor_text("dropout", last, "return (dy * LAST).astype(dy.dtype)")
-    assert "is something kept outside the cache" in said, said
+    output = tutor_text("dropout", last, "return (dy * LAST).astype(dy.dtype)")
+    assert "is something kept outside the cache" in output, output

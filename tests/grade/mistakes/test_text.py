@@ -44,6 +44,6 @@ REPLAY = """for i, (a, b) in {}:
     ("ids_from_255", "byte_pairs", (UNWRITTEN, REPLAY.format("enumerate(merges)", 255))),
 ])
 def test_mistake_is_named(name: str, exercise: str, answers: tuple[str, ...]) -> None:
-    said = tutor_text(exercise, *answers)
-    assert f"a known mistake, `{name}`" in said, said
-    assert "not written yet" in said, "the other function is checked separately"
+    output = tutor_text(exercise, *answers)
+    assert f"a known mistake, `{name}`" in output, output
+    assert "not written yet" in output, "the other function is checked separately"
