@@ -65,7 +65,7 @@ def test_widened_dtype_is_explained_without_numbers() -> None:
     output = tutor_text("embedding", answer)
     output, _, example = output.partition("The smallest example found:")
     assert "dtable of float32 is float64" in output
-    assert "np.zeros makes float64: use np.zeros_like(...)" in output
+    assert "np.zeros returns float64: use np.zeros_like(...)" in output
     assert "table of shape (" in example
     assert " = [" not in example
 
@@ -75,7 +75,7 @@ def test_narrowed_dtype_gets_no_advice_for_widened_dtype() -> None:
     output = tutor_text("embedding", answer)
     output, _, example = output.partition("The smallest example found:")
     assert "dtable of float32 is float16" in output
-    assert "makes float64" not in output
+    assert "returns float64" not in output
     assert " = [" not in example
 
 

@@ -53,7 +53,7 @@ def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
 
 def test_first_wrong_answer_is_shown_in_numbers() -> None:
     output = tutor_text("attention_forward", forward())
-    assert "a mask whose second row may look at nothing y at [1, 0] is nan, and must be 0" in output
+    assert "y at [1, 0] is nan, but must be 0" in output
     assert "mask = [[False, True, False], [False, False, False]]" in output
 
 

@@ -62,7 +62,7 @@ def test_vector_that_is_not_summed_is_explained_by_its_shape() -> None:
 
 def test_one_number_for_all_heads_is_explained_by_its_shape() -> None:
     output = tutor_text("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean()"))
-    assert "what it returns must be an array of shape (1,), got float64" in output
+    assert "the result must be an array of shape (1,), got float64" in output
 
 
 def test_right_answer_passes() -> None:
