@@ -27,7 +27,7 @@ from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
 FULL_CHECKS = 4  # the whole checker runs on a quarter of the examples, but at least on three
-MAX_ELEMENTS = 100  # numbers in an example, so that a student can read it
+MOST = 100  # numbers in an example, so that a student can read it (a new name here changes what Hypothesis draws)
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
 Search = Callable[[int], Failure | None]
@@ -188,7 +188,7 @@ def _smallest_failure(property_: Property, entry: Entry, right: Entry, examples:
         max_examples=examples, database=None, deadline=None, derandomize=True, report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=False
     )
-    @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=MAX_ELEMENTS), st.integers(0, 99))
+    @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=MOST), st.integers(0, 99))
     def attempt(sizes: Sizes, seed: int) -> None:
         try:
             with np.errstate(all="ignore"):

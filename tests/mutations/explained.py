@@ -126,7 +126,7 @@ OF_PACKAGES = (
     Explained("runs/config._nearest", (":80 -> :",),
               "A word of this length is close to no name, with or without its end."),
     Explained("runs/log.Log.__init__",
-              ("...for line in kept)), encoding='utf-8') -> ...for line in kept)))",),
+              ("...r line in before)), encoding='utf-8') -> ...r line in before)))",),
               "The JSON that is written here contains only ASCII."),
     Explained("training/data", ("2 ** 20 -> 2 * 20 | READ_AT_ONCE = 2 ** 20",),
               "This number is only the amount of the file that is read at once."),
