@@ -91,7 +91,7 @@ def test_grade_works(python):
 
 
 def test_endless_loop_is_stopped_without_process_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "GROUPS", False)
+    monkeypatch.setattr(process, "HAS_PROCESS_GROUPS", False)
     code, output = grade(tmp_path, "softmax", "while True: pass", time_limit=2.0)
     assert code == 1
     assert "2 seconds" in output

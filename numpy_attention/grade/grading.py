@@ -1,8 +1,8 @@
-"""Grading one exercise: its properties in turn, until one fails; then the tutor explains the smallest example.
+"""Grades one exercise: checks its properties one after another; the tutor explains the first that fails.
 
-The order is the one in which a student needs the properties: the forward is unchanged; the backward returns the right
-number of arrays, of the right shapes; their numbers are right; float32 stays float32. For each property Hypothesis
-draws sizes and a seed; it shrinks those that fail.
+The order is useful for a student: the forward is unchanged; the backward returns the right number of arrays with the
+right shapes; their elements are right; float32 inputs give float32 gradients. For each property Hypothesis draws sizes
+and a seed. If the property fails, Hypothesis looks for the smallest example.
 """
 
 import copy
@@ -21,22 +21,22 @@ from numpy_attention.catalogue.exercise import Exercise, value_text, with_our_fo
 from numpy_attention.catalogue.table import ours
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.grade.form import right_form
-from numpy_attention.grade.formula import as_exact_as_a_formula
+from numpy_attention.grade.form import check_form
+from numpy_attention.grade.formula import compare_with_ours
 from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
-WHOLE = 4  # a quarter of the examples, at least three, go through the whole checker
-MOST = 100  # numbers in an example, which a student reads
+FULL_CHECKS = 4  # the whole checker runs on a quarter of the examples, but at least on three
+MOST = 100  # numbers in an example, so that a student can read it (a new name here changes what Hypothesis draws)
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
-Look = Callable[[int], Failure | None]
-Property = Callable[[Entry, Entry, int, Sizes | None], None]  # the student's entry, the same with our functions
+Search = Callable[[int], Failure | None]
+Property = Callable[[Entry, Entry, int, Sizes | None], None]  # the student's entry, and the entry with our functions
 
 
 @dataclass
 class Grade:
-    """The result: `state` is one of STATES, `text` is the tutor's answer."""
+    """The result: `state` is one of STATES, `text` is the text for the student."""
 
     exercise: str
     state: str = "right"
@@ -47,26 +47,26 @@ class Grade:
 
     @property
     def text(self) -> str:
-        """The whole answer."""
+        """The whole text."""
         return "\n".join(self.lines)
 
 
 def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:
-    """Grade a module that holds everything the exercise needs."""
+    """Grade a module that defines everything that the exercise needs."""
     grade = Grade(exercise.name)
-    in_turn = {subject: list(_in_turn(exercise, module, subject)) for subject in exercise.subjects}
-    grade.of = sum(map(len, in_turn.values()))
-    for subject, own in in_turn.items():
-        for words, look in own:
-            failure = look(examples)
+    properties_of = {subject: list(_properties(exercise, module, subject)) for subject in exercise.subjects}
+    grade.of = sum(map(len, properties_of.values()))
+    for subject, checks in properties_of.items():
+        for description, search in checks:
+            failure = search(examples)
             if failure is None:
                 grade.passed += 1
-                grade.lines.append(f"  right    {subject}: {words}")
+                grade.lines.append(f"  right    {subject}: {description}")
                 continue
             state, lines, summary = explain(exercise, module, subject, failure)
             grade.state = max(grade.state, state, key=STATES.index)
             grade.summary = grade.summary or summary
-            grade.lines.append(f"  {'to do ' if state == 'to do' else 'WRONG '}   {subject}: {words}")
+            grade.lines.append(f"  {'to do ' if state == 'to do' else 'WRONG '}   {subject}: {description}")
             grade.lines += [f"           {part}".rstrip() for line in lines for part in _wrapped(line)]
             break
     return grade
@@ -76,62 +76,63 @@ def _wrapped(line: str) -> list[str]:
     return textwrap.wrap(line, 108) if line and not line.startswith(" ") else [line]
 
 
-def _in_turn(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Look]]:
-    """Each property in words, with the function that looks for a counterexample."""
+def _properties(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple[str, Search]]:
+    """The description of each property, with the function that looks for a counterexample."""
     if subject in exercise.trials:
-        for words, trial in exercise.trials[subject].items():
-            yield words, partial(_first_seed, trial, getattr(module, subject))
+        for description, trial in exercise.trials[subject].items():
+            yield description, partial(_first_seed, trial, getattr(module, subject))
         return
     tries = [one for one in exercise.tries if one.name == subject]
     pairs = [(one.entry(module), one.entry(ours())) for one in tries]
-    still = "" if exercise.from_scratch else "still "
-    yield f"the forward is {still}that of the formula", partial(_first, partial(_forward, exercise.from_scratch), pairs)
-    yield "the backward returns arrays of the right number, shape and dtype", partial(_first, _form, pairs)
-    yield "every element agrees with differences of the forward", partial(_first_wrong_gradient, pairs)
-    yield "float32 stays float32", partial(_first, _dtype, pairs)
+    forward = partial(_forward, exercise.from_scratch)
+    unchanged = "the forward agrees with the formula" if exercise.from_scratch else "the forward is unchanged"
+    yield unchanged, partial(_first_failure, forward, pairs)
+    yield "the backward returns the right number of arrays and the right shapes", partial(_first_failure, _form, pairs)
+    yield "every element agrees with numerical differences of the forward", partial(_first_wrong_gradient, pairs)
+    yield "float32 inputs give float32 results", partial(_first_failure, _dtype, pairs)
     if exercise.memory is not None:
         memory = exercise.memory
-        yield "no array of T_q x T_k is built", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
+        yield "no array of shape T_q x T_k is created", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
 
 
 def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The forward gives what the formula gives. The student writes it only if the exercise is `from_scratch`."""
+    """Check that the forward agrees with the formula. The student writes it only in an exercise `from_scratch`."""
     theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
     assert close(theirs, expected), (
-        f"the forward gives other numbers than the formula\n  yours: {value_text(theirs)}\n"
+        f"the forward does not agree with the formula\n  yours: {value_text(theirs)}\n"
         f"  right: {value_text(expected)}"
         if from_scratch else
-        f"the forward no longer gives what it should, {_short(expected)}, but {_short(theirs)}; it was right as it "
-        "was handed out, so put it back: only the backward is yours to write"
+        f"the forward was changed: it must return {_summary(expected)}, but returns {_summary(theirs)}; restore the "
+        "forward of the exercise, because only the backward is your task"
     )
 
 
 def _output(case: Case) -> np.ndarray:
     answer = case.op(**case.inputs, **copy.deepcopy(case.options))
     pair = isinstance(answer, tuple) and len(answer) == 2
-    assert pair, f"{case.entry.covers} must return two things, (y, cache), got {type(answer).__name__}"
+    assert pair, f"{case.entry.covers} must return a tuple of two, (y, cache), got {type(answer).__name__}"
     return np.asarray(answer[0])
 
 
-def _short(y: np.ndarray) -> str:
-    return f"an array {y.shape} beginning with {y.reshape(-1)[:2].round(4).tolist()}"
+def _summary(y: np.ndarray) -> str:
+    return f"an array of shape {y.shape} that begins with {y.reshape(-1)[:2].round(4).tolist()}"
 
 
 def _form(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
-    right_form(entry, seed, sizes)
+    check_form(entry, seed, sizes)
 
 
-def _as_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The backward gives the gradients of our own backward, as exactly as a formula gives them."""
+def _gradients_are_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
+    """Check that the gradients agree with those of our own backward, to the digits that a formula gives."""
     problem = with_our_forward(entry, right, seed, sizes)
-    as_exact_as_a_formula(entry.covers, problem, right.case(seed, np.float64, sizes).problem(), seed)
+    compare_with_ours(entry.covers, problem, right.case(seed, np.float64, sizes).problem(), seed)
 
 
 def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """The whole checker, which also finds a changed dy and hidden state; then the comparison with our gradients."""
+    """Run the whole checker, which also finds a changed dy and hidden state; then compare with our gradients."""
     report = check(with_our_forward(entry, right, seed, sizes), seed)
     assert report.error <= entry.tolerance, f"{entry.covers}: off by {report.error:.1e}"
-    _as_ours(entry, right, seed, sizes)
+    _gradients_are_ours(entry, right, seed, sizes)
 
 
 def _nothing_is_changed(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
@@ -143,38 +144,39 @@ def _dtype(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
 
 
 def _first_wrong_gradient(pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
-    """Compare with our own gradient, which is fast; the checker, a hundred times slower, then tells what is wrong."""
+    """Compare with our own gradient, which is fast; only then run the checker, which is a hundred times slower."""
     for pair in pairs:
-        found = _smallest(_as_ours, *pair, examples)
+        found = _smallest_failure(_gradients_are_ours, *pair, examples)
         if found is not None:
             try:
                 _gradients(*pair, found.seed, found.sizes)
             except Exception as error:
                 found = replace(found, error=error)
         else:
-            found = _smallest(_gradients, *pair, max(examples // WHOLE, 3))
-            found = found or _smallest(_nothing_is_changed, *pair, examples)  # a change may leave the numbers right
+            found = _smallest_failure(_gradients, *pair, max(examples // FULL_CHECKS, 3))
+            # If an argument is changed in place, the gradients may still be right.
+            found = found or _smallest_failure(_nothing_is_changed, *pair, examples)
         if found is not None:
             return found
     return None
 
 
-def _first(property_: Property, pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
-    """The smallest counterexample to a property, for the first entry that has one."""
-    return next(filter(None, (_smallest(property_, *pair, examples) for pair in pairs)), None)
+def _first_failure(property_: Property, pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
+    """The smallest counterexample to a property, from the first entry that has a counterexample."""
+    return next(filter(None, (_smallest_failure(property_, *pair, examples) for pair in pairs)), None)
 
 
 def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> Failure | None:
     for seed in range(examples):
         try:
             trial(made, seed)
-        except Exception as error:  # whatever the answer does is to be explained
+        except Exception as error:  # the tutor explains every exception
             return Failure(error, seed)
     return None
 
 
-def _smallest(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
-    """Let Hypothesis look for a counterexample, and shrink it."""
+def _smallest_failure(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
+    """Let Hypothesis look for a counterexample and shrink it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
 
@@ -197,7 +199,7 @@ def _smallest(property_: Property, entry: Entry, right: Entry, examples: int) ->
 
     try:
         attempt()
-    except BaseException:  # Hypothesis raises what it found, sometimes in a group
+    except BaseException:  # Hypothesis raises the exception that it found, sometimes in a group
         if not found:
             raise
     return found[0] if found else None

@@ -1,13 +1,13 @@
-"""Refuses what is not the student's own work: other programs' gradients, the package's backwards, differences.
+"""Refuses what is not the student's own work: gradients of libraries, backwards of this package, differences.
 
-    imports     of programs that differentiate by themselves, and of the answers in this package, are refused
-    answers     the package's backwards raise NotYours if code outside the package calls them; `parts` of an exercise
-                are free
-    forwards    are counted while a backward runs: a backward that calls its forward many times takes differences
-    complex     no exercise needs complex numbers, but the complex step does
+    imports     libraries that differentiate by themselves, and the answers in this package, cannot be imported
+    answers     the package's backwards raise NotOwnWork if code outside the package calls them; an exercise allows
+                its `parts`
+    forwards    calls are counted while a backward runs: a backward with many calls of its forward computes differences
+    complex     complex numbers are refused: no exercise needs them, only the complex step
 
-A student may otherwise hand in somebody else's work by mistake or out of curiosity. The guard runs in the process of
-the student's file, where code can disable it on purpose; it still cannot make a wrong gradient right.
+Without the guard a student might hand in an answer of somebody else by mistake or out of curiosity. The guard runs in
+the process of the student's file, where code can disable it on purpose; but a wrong gradient does not pass even then.
 """
 
 import ast
@@ -24,47 +24,47 @@ import numpy as np
 PACKAGE = "numpy_attention"
 ROOT = str(Path(__file__).parents[1])
 HERE = str(Path(__file__).parent)
-DERIVE = frozenset({
+AUTODIFF = frozenset({
     "aesara", "autograd", "casadi", "chainer", "flax", "jax", "keras", "mlx", "mxnet", "mygrad", "numdifftools",
     "paddle", "pytensor", "tensorflow", "theano", "tinygrad", "torch",
 })
 ANSWERS = (f"{PACKAGE}.grade.", f"{PACKAGE}.catalogue.")
 METHODS = ("backward", "step")
-FEW = 2  # a backward may compute its forward anew; differences take two calls an element
+MAX_CALLS = 2  # a backward may compute its forward again; differences need two calls for each element
 
 
-class NotYours(AssertionError):
-    """An answer that is not the student's own work; the student reads the message."""
+class NotOwnWork(AssertionError):
+    """An answer that is not the student's own work; the message is shown to the student."""
 
 
-class _NoImport(NotYours, ImportError):
-    """An import that is refused; a file that catches ImportError goes on without the module."""
+class _RefusedImport(NotOwnWork, ImportError):
+    """A refused import; a file that catches ImportError can continue without the module."""
 
 
 class RefuseImports(importlib.abc.MetaPathFinder):
-    """Stands first in `sys.meta_path`, so Python asks it for every module that is not yet imported."""
+    """The first finder in `sys.meta_path`: Python calls it for every module that is not yet imported."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        """Refuse what would give the answer; None leaves any other module to the finders behind this one."""
-        if fullname.partition(".")[0] in DERIVE:
-            raise _NoImport(
-                f"{fullname} finds gradients by itself, and to find this one is the exercise: NumPy is all it needs. "
-                "Once yours is right, compare the two in a file of its own"
+        """Refuse a module that would give the answer; for other modules None lets Python call the next finder."""
+        if fullname.partition(".")[0] in AUTODIFF:
+            raise _RefusedImport(
+                f"{fullname} computes gradients by itself, but this gradient is your exercise: use NumPy only. "
+                "When your gradient is right, you can compare both in another file"
             )
         if fullname.startswith(ANSWERS):
-            raise _NoImport(f"{fullname} holds the answers; leave that import out")
+            raise _RefusedImport(f"{fullname} contains the answers; remove this import")
         return None
 
 
 def guarded(f: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A backward of the package that works for the package, and refuses the student."""
+    """A backward of the package that only the package can call; a call from a student's file is refused."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        file = sys._getframe(1).f_code.co_filename  # of the caller
+        file = sys._getframe(1).f_code.co_filename  # the caller's file
         if not file.startswith(ROOT) or file.startswith(HERE):
-            raise NotYours(
-                f"{name} of the package is somebody else's answer. Derive this one yourself (the hints help), "
-                "and then compare the two: that is a good test"
+            raise NotOwnWork(
+                f"{name} of the package is not your own answer. Derive it yourself (the hints help); "
+                "then compare both in another file, which is a good test"
             )
         return f(*args, **kwargs)
 
@@ -73,8 +73,8 @@ def guarded(f: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def guard_answers(answers: Collection[str], parts: Collection[str]) -> None:
-    """Guard every backward of the package, and `answers`; `parts` are given in this exercise."""
-    guards: dict[Any, Callable[..., Any]] = {}  # a function that two modules name has one guard
+    """Guard every backward of the package, and `answers`; the exercise allows `parts`."""
+    guards: dict[Any, Callable[..., Any]] = {}  # a function that two modules import has one guard
     for module in [module for name, module in sys.modules.items() if name.split(".")[0] == PACKAGE]:
         for name, made in list(vars(module).items()):
             if not str(getattr(made, "__module__", "")).startswith(PACKAGE) or name in parts:
@@ -89,55 +89,56 @@ def guard_answers(answers: Collection[str], parts: Collection[str]) -> None:
 
 
 class Calls:
-    """Counts the calls of a forward while its backward runs; `said` is the refusal, or ""."""
+    """Counts the calls of a forward while its backward runs; `refusal` is a message, or ""."""
 
     def __init__(self) -> None:
-        self.backward, self.count, self.said = "", 0, ""
+        self.backward, self.count, self.refusal = "", 0, ""
 
     def during(self, backward: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call f; count calls of forwards during it, if `backward` is a name and not "".
+        """Call f; if `backward` is not "", count the calls of forwards in it.
 
-        Raises: NotYours where there were too many, even if the file itself has caught that.
+        Raises: NotOwnWork if there were too many calls, even if the file itself has caught this exception.
         """
-        self.backward, self.count, self.said = backward, 0, ""
+        self.backward, self.count, self.refusal = backward, 0, ""
         try:
             with np.errstate(all="ignore"):
                 answer = f(*args, **kwargs)
         finally:
             self.backward = ""
-        if self.said:
-            raise NotYours(self.said)
+        if self.refusal:
+            raise NotOwnWork(self.refusal)
         return answer
 
     def counted(self, forward: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """A forward that does the same, and counts its calls."""
+        """The forward, but its calls are counted."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.backward:
                 self.count += 1
-                self.look(name, [*args, *kwargs.values()])
+                self.check_call(name, [*args, *kwargs.values()])
             return forward(*args, **kwargs)
 
         call.__name__ = call.__qualname__ = name
         return call
 
-    def look(self, name: str, arguments: list[Any]) -> None:
-        """Raise NotYours at one call too many, or a call with complex numbers."""
+    def check_call(self, name: str, arguments: list[Any]) -> None:
+        """Raise NotOwnWork if there are too many calls, or for a call with complex numbers."""
         if any(isinstance(one, np.ndarray) and one.dtype.kind == "c" for one in arguments):
-            self.said = f"{self.backward} calls {name} with complex numbers, which is the complex step"
-        elif self.count > FEW:
-            self.said = f"{self.backward} calls {name} again and again, as one does to take differences"
-        if self.said:
-            self.said += (
-                ". That is how the grader checks a gradient; yours is to come from a formula, out of dy and the cache"
+            self.refusal = f"{self.backward} calls {name} with complex numbers, which is the complex step"
+        elif self.count > MAX_CALLS:
+            self.refusal = f"{self.backward} calls {name} many times, as numerical differences do"
+        if self.refusal:
+            self.refusal += (
+                ". The grader checks gradients in this way; your backward must use a formula that contains dy and the "
+                "cache"
             )
-            raise NotYours(self.said)
+            raise NotOwnWork(self.refusal)
 
 
-def look_for_complex_numbers(text: str) -> None:
-    """Refuse a source that computes with complex numbers; a source that Python cannot read passes, its import fails.
+def refuse_complex_numbers(text: str) -> None:
+    """Refuse a source that computes with complex numbers; ignore a source that Python cannot parse: its import fails.
 
-    Raises: NotYours, with the line.
+    Raises: NotOwnWork, with the number of the line.
     """
     try:
         tree = ast.parse(text)
@@ -147,7 +148,7 @@ def look_for_complex_numbers(text: str) -> None:
         number = isinstance(node, ast.Constant) and isinstance(node.value, complex)
         if number or (isinstance(node, ast.Attribute) and node.attr == "imag"):
             line = getattr(node, "lineno", 0)
-            raise NotYours(
-                f"line {line} computes with complex numbers: the complex step is how the grader checks a gradient, and "
-                "no formula of this exercise needs them. Yours is to come from one, out of dy and the cache"
+            raise NotOwnWork(
+                f"line {line} computes with complex numbers: the grader checks gradients in this way (the complex "
+                "step), but no formula of this exercise needs them. Use a formula that contains dy and the cache"
             )

@@ -1,11 +1,11 @@
-"""The page of an exercise, `pages/NAME.md`: its claim, three hints and a worked solution, for the student to read.
+"""The page of an exercise, `pages/NAME.md`: what is checked, three hints and a worked solution, for the student.
 
     # the gradient of the softmax
     **What is checked.** The properties of a right answer.
-    ## Hints          numbered; the first says where to look, the last is almost the answer
+    ## Hints          numbered; the first hint names the place to look at, the last hint is almost the answer
     ## Solution       the reasoning, and one block of code that can be appended to the exercise's file
 
-The block shows a method as a plain function.
+The block of code shows a method as a plain function.
 """
 
 import re
@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "pages"
 PAGE = re.compile(
-    r"# (?P<title>.+)\n\n\*\*(?:What is checked|Claim)\.\*\* (?P<claim>.+?)\n\n## Hints\n\n(?P<hints>.+?)\n\n"
+    r"# (?P<title>.+)\n\n\*\*What is checked\.\*\* (?P<checked>.+?)\n\n## Hints\n\n(?P<hints>.+?)\n\n"
     r"## Solution\n\n(?P<reasoning>.+?)\n\n```python\n(?P<code>.+?)\n```\n", re.DOTALL,
 )
 
@@ -25,24 +25,24 @@ class Page:
     """The parts of a page, as plain text."""
 
     title: str
-    claim: str
+    checked: str
     hints: tuple[str, ...]
     reasoning: str
     code: str
 
     @property
     def solution(self) -> str:
-        """Reasoning and code for a terminal: the code indented below the reasoning."""
+        """The solution for a terminal: the reasoning, and below it the indented code."""
         return "\n".join([self.reasoning, "", *(f"    {line}".rstrip() for line in self.code.splitlines())])
 
 
 @cache
 def page_of(name: str) -> Page:
-    """The page of an exercise."""
+    """The page of this exercise."""
     found = PAGE.fullmatch((FOLDER / f"{name}.md").read_text(encoding="utf-8"))
-    assert found is not None, f"grade/pages/{name}.md lacks a part, or has one that is not known"
+    assert found is not None, f"grade/pages/{name}.md lacks a part or has an unknown part"
     hints = re.split(r"^\d\. ", found["hints"], flags=re.MULTILINE)[1:]
     return Page(
-        found["title"], " ".join(found["claim"].split()), tuple(" ".join(hint.split()) for hint in hints),
+        found["title"], " ".join(found["checked"].split()), tuple(" ".join(hint.split()) for hint in hints),
         found["reasoning"], found["code"],
     )

@@ -1,16 +1,16 @@
-"""The grader's end: it starts the process that runs a student's file, and calls the functions of the file there.
+"""The grader's side: starts the process that runs a student's file, and calls the functions of the file there.
 
     with Process(file, exercise, seconds) as module:
         y, cache = module.softmax(x)                 the student's function, called in the other process
         dx = module.softmax_backward(dy, cache)
 
-A cache, a layer and an optimizer stay in the other process; here a `Remote` stands for each. If a function changes an
-array in place, the caller's array here is changed too, so the checks for such changes find it. The other process sends
-only what the student's functions returned, never a verdict. A patched NumPy, a replaced checker or an early exit spoil
-only the student's own process.
+A cache, a layer and an optimizer stay in the other process; here each is represented by a `Remote`. If a function
+changes an array in place, the caller's array here is changed too, so the checks for such changes find it. The other
+process sends only the results of the student's functions and never a grade. A patched NumPy, a replaced checker or an
+early exit affects only the student's own process.
 
-This does not defend against a file that leaves its process group, reads the memory of this process, or deletes your
-files. The file runs with your rights; do not grade the files of people whom you do not trust.
+This does not protect you from a file that leaves its process group, reads the memory of this process, or deletes your
+files. The file runs with your permissions; do not grade files of people whom you do not trust.
 """
 
 import contextlib
@@ -31,33 +31,33 @@ import numpy as np
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError, escaped
 from numpy_attention.files import temporary_folder
-from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
+from numpy_attention.grade.guard import NotOwnWork
+from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutable, Reference, decode, read_line
 
-SHOWN = 1 << 14  # bytes of what the file prints are stored
-FLOOD = 1 << 24  # bytes; a file that prints more is ended
-START = 60.0  # seconds in which Python and NumPy must have started
-GROUPS = hasattr(os, "killpg")  # Windows has no process groups to end at once
-GRACE = 0.5  # seconds after the time limit, in which the process writes where it stands
+MAX_STORED = 1 << 14  # bytes of printed text that are stored
+MAX_PRINTED = 1 << 24  # bytes; if a file prints more, its process is killed
+START_SECONDS = 60.0  # time limit for the start of Python and the import of NumPy
+HAS_PROCESS_GROUPS = hasattr(os, "killpg")  # Windows has no process groups
+GRACE = 0.5  # seconds after the time limit, in which the process writes its traceback
 METHODS = ("forward", "backward", "step")
-MOST_FREE = 1000  # numbers that one request releases
-KINDS = (  # of exceptions, that the tutor or the checker may tell apart
+MAX_RELEASED = 1000  # limit of the stored objects that one request releases
+KINDS = (  # base classes of exceptions that the tutor or the checker distinguishes
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, OSError,
     RuntimeError, TypeError, ValueError,
 )
-NO_MORE = "cannot start another {}; end other programs, or raise the limit on processes (ulimit -u)"
+CANNOT_START = "cannot start another {}; stop other programs, or raise the limit on processes (ulimit -u)"
 
 
 class Ended(BaseException):
-    """The process has ended. A BaseException, so that no `except Exception` takes it for a wrong answer."""
+    """The process has ended. A BaseException, so that `except Exception` does not treat it as a wrong answer."""
 
 
 class Remote(Reference):
     """A cache, a layer or an optimizer in the other process.
 
     `watched` are the caller's arrays from which a cache was made: a backward may change them through the cache. `own`
-    are the arrays that an object computes with, by name; they are sent with every call of a method. `learn` are the
-    names of those that learn.
+    contains the arrays of an object by name; they are sent with every call of a method. `learn` contains the names of
+    the trainable arrays.
     """
 
     __slots__ = ("learn", "own", "process", "watched")  # without __dict__, so that `same` asks __eq__
@@ -77,22 +77,22 @@ class Remote(Reference):
         return lambda *args, **kwargs: self.process.call(name, args, kwargs, "pair" if name == "forward" else "", self)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """The arrays that learn."""
+        """The trainable arrays by name."""
         return {name: getattr(self.own, name) for name in self.learn}
 
     def arrays(self) -> Iterator[tuple[str, Any, str]]:
-        """Every array, as `Layer.arrays` gives it: its name, the object that holds it, and its name there."""
+        """Every array, in the form of `Layer.arrays`: its name, the object that contains it, and its name there."""
         for name in vars(self.own):
             yield name, self.own, name
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Remote":
-        """A copy in the other process, on the arrays that the memo gives in place of its own."""
+        """A copy in the other process, with the arrays of the memo in place of the original arrays."""
         own = {name: memo[id(array)] if id(array) in memo else array.copy() for name, array in vars(self.own).items()}
         reply, _ = self.process.ask({"do": "copy", "on": self.number, "own": list(own.values())})
         return type(self)(self.process, self.process.count(reply.get("number")), (), own, self.learn)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other process finds both equal to the last bit."""
+        """Whether both objects of the other process are equal to the last bit."""
         if not isinstance(other, Remote):
             return False
         return self.process.ask({"do": "same", "two": [self.number, other.number]})[0].get("same") is True
@@ -123,32 +123,32 @@ class Process:
             **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
             "OPENBLAS_NUM_THREADS": "1"
         }
-        self._deadline = time.monotonic() + START
+        self._deadline = time.monotonic() + START_SECONDS
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
-                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=GROUPS)
+                command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=HAS_PROCESS_GROUPS)
         except OSError as error:
             self._folder.cleanup()
-            raise InputError(NO_MORE.format(f"Python: {error.strerror or error}")) from None
+            raise InputError(CANNOT_START.format(f"Python: {error.strerror or error}")) from None
         self._number = 0
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
         self._replies: SimpleQueue[bytes | Exception] = SimpleQueue()
-        # Threads use the pipes: a read or a write may never return, because a child that escaped may hold a pipe open.
+        # Threads use the pipes: a read or a write may never return, if a child process keeps a pipe open.
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._exchange, self._listen)]
         try:
             for thread in self._threads:
                 thread.start()
         except RuntimeError as error:
-            with self._process:  # closes the pipes that no thread has taken
+            with self._process:  # closes the pipes that no thread uses
                 self.__exit__()
-            raise InputError(NO_MORE.format(f"thread: {error}")) from None
+            raise InputError(CANNOT_START.format(f"thread: {error}")) from None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill the process with all its children."""
+        """Kill the process and all its children."""
         self._kill()
         self._process.wait()
         self._requests.put(None)
@@ -158,13 +158,13 @@ class Process:
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if GROUPS:
+            if HAS_PROCESS_GROUPS:
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
 
     def _exchange(self) -> None:
-        """Read one reply for each request that is written, and not more."""
+        """Write requests; read exactly one reply for each."""
         requests, replies = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         try:
             with requests, replies:
@@ -180,13 +180,13 @@ class Process:
         with stream, contextlib.suppress(OSError):
             while data := stream.read1(1 << 16):
                 self.size += len(data)
-                self.printed = (self.printed + data)[:SHOWN] if len(self.printed) < SHOWN else self.printed
-                if self.size > FLOOD:
+                self.printed = (self.printed + data)[:MAX_STORED] if len(self.printed) < MAX_STORED else self.printed
+                if self.size > MAX_PRINTED:
                     self._kill()
                     return
 
     def load(self) -> dict[str, Any]:
-        """Import the file in the other process; `failed` in the reply says why that is not possible."""
+        """Import the file in the other process; if this fails, the reply contains the reason in `failed`."""
         self.ask({"do": "ready"})
         self._deadline = time.monotonic() + self.seconds + GRACE  # the student's time begins here
         needed = self.exercise.needed
@@ -210,12 +210,12 @@ class Process:
     def call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], of: str = "", on: Remote | None = None
     ) -> Any:
-        """Call a function or a method in the other process, and change here what the call changed in place.
+        """Call a function or a method in the other process, and make its in-place changes here too.
 
-        `of` says what is wanted: "" for the answer, a "pair" whose second part stays in the other process, an "object"
-        that stays there, or the "peak" of the memory.
+        `of` is "" for the plain result, "pair" if the second part of the result stays in the other process, "object"
+        if the whole result stays there, or "peak" for the peak memory of the call.
 
-        Raises: what the function raised; AssertionError where it gave an array another shape in place.
+        Raises: the exception of the function; AssertionError if the function changed an array's shape in place.
         """
         reply, watched = self.ask({
             "do": "call", "name": name, "as": of, "on": on.number if on is not None else 0,
@@ -233,12 +233,12 @@ class Process:
                 else:
                     reshaped.append(ours.shape)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise self.garbled(error) from None
-        assert not reshaped, f"{name} gave an array of its caller's, {reshaped[0]}, another shape in place"
+            raise self.invalid_reply(error) from None
+        assert not reshaped, f"{name} changed the shape of the caller's array {reshaped[0]} in place"
         return answer
 
     def _object(self, name: str, made_from: list[Mutable], number: Any, own: Any, learn: Any) -> Remote:
-        """An object with its arrays: those of a layer, as sent, or else those from which it was made."""
+        """An object with its arrays: the arrays of a layer as sent, otherwise the arrays from which it was made."""
         if own is None:
             own = {str(i): one for i, one in enumerate(made_from) if isinstance(one, np.ndarray)}
         if not set(learn) <= own.keys() or not all(isinstance(one, np.ndarray) for one in own.values()):
@@ -247,34 +247,34 @@ class Process:
         return made
 
     def count(self, number: Any) -> int:
-        """The number of bytes or of a copy that a reply holds, if it is one."""
+        """The number in a reply, checked to be an int."""
         if not isinstance(number, int):
-            raise self.garbled(ValueError(f"{str(number)[:80]!r} where a number was due"))
+            raise self.invalid_reply(ValueError(f"expected a number, got {str(number)[:80]!r}"))
         return number
 
     def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[Mutable]]:
-        """Send a request; its reply, and the arrays and generators that the request may have changed.
+        """Send a request; return its reply, and the arrays and generators that the request may have changed.
 
-        Raises: Ended where no reply comes; what the function raised, where it raised.
+        Raises: Ended if no reply comes; the exception of the student's function if there is one.
         """
-        free = [self.released.pop() for _ in range(min(len(self.released), MOST_FREE))]
+        free = [self.released.pop() for _ in range(min(len(self.released), MAX_RELEASED))]
         self._number += 1
         sent = Encoder({**request, "number": self._number, "free": free})
         self._requests.put(sent.line)
         try:
             reply, _ = decode(self._reply(), lambda number: Remote(self, number, sent.mutables))
-        except Garbled as error:
-            raise self.garbled(error) from None
+        except InvalidMessage as error:
+            raise self.invalid_reply(error) from None
         if reply.get("to") != self._number:
-            raise self.garbled(ValueError("a reply to another request"))
+            raise self.invalid_reply(ValueError("a reply to another request"))
         if "error" in reply:
-            raise stopped(reply, self.file.name)
+            raise remote_error(reply, self.file.name)
         return reply, [*sent.mutables, *(one for remote in sent.references for one in remote.watched)]
 
     def _reply(self) -> bytes:
         """The next reply.
 
-        Raises: Ended where none comes: the process may have ended while a child of it holds the pipe open.
+        Raises: Ended if no reply comes. The process may have ended while its child keeps the pipe open.
         """
         while True:
             left, ended = self._deadline - time.monotonic(), self._process.poll() is not None
@@ -288,28 +288,28 @@ class Process:
                 raise Ended
             return line
 
-    def garbled(self, error: Exception) -> Ended:
-        """The exception to raise at a reply that makes no sense."""
-        said = escaped(str(error)[:LONGEST])
-        self.broken = f"{self.file.name} wrote where the grader listens, so that no answer can be read: {said}"
+    def invalid_reply(self, error: Exception) -> Ended:
+        """The exception to raise for an invalid reply."""
+        said = escaped(str(error)[:MAX_TEXT])
+        self.broken = f"{self.file.name} wrote to the pipe of the grader, so its reply cannot be read: {said}"
         return Ended()
 
     def why(self) -> str:
-        """The traceback that the process wrote when its time was over; "" if it ended for another reason."""
+        """The traceback that the process wrote at the time limit; "" if it ended for another reason."""
         with contextlib.suppress(OSError), self._where.open(encoding="utf-8", errors="replace") as where:
             if said := where.read(1 << 16):
                 return said
         return "Timeout" if time.monotonic() >= self._deadline else ""
 
 
-def stopped(reply: Mapping[str, Any], file: str) -> Exception:
-    """The exception that a function of the file raised: of the same name, and of the same kind if that is in KINDS.
+def remote_error(reply: Mapping[str, Any], file: str) -> Exception:
+    """An exception like the one that a function of the file raised: the same name, and a base class of KINDS.
 
-    Its name and its message may be anything, and are made fit to print. `place` is the line of the file.
+    Unprintable characters of its message are escaped. Its attribute `place` is the line of the file.
     """
-    message = escaped(str(reply.get("message", ""))[:LONGEST])
+    message = escaped(str(reply.get("message", ""))[:MAX_TEXT])
     if reply.get("refused"):
-        return NotYours(message)
+        return NotOwnWork(message)
     kinds = [str(kind) for kind in reply["error"]] if isinstance(reply["error"], list) else []
     base: type[Exception] = next((one for kind in kinds for one in KINDS if one.__name__ == kind), Exception)
     name = kinds[0] if kinds and kinds[0].isidentifier() else "Exception"

@@ -1,7 +1,7 @@
-"""Which known mistake is it? Compares a wrong answer with every known mistake, on many inputs.
+"""Compares a wrong answer with every known mistake, on many inputs, to find the mistake in the answer.
 
-An answer is a known mistake if both have the same outcome on every input, and the right answer has another outcome on
-at least one. Sizes that all differ tell transposes apart; equal sizes are for mistakes that run only on squares.
+An answer has a known mistake if both have the same outcome on every input, and the right answer has a different
+outcome on at least one input. Sizes that all differ distinguish transposes; some mistakes run only with equal sizes.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from numpy_attention.gradcheck.tolerance import random_cotangent
 
 
 class Outcome(NamedTuple):
-    """Outputs and gradients, and what the backward did to dy and to its cache."""
+    """Outputs and gradients, and whether the backward changed dy or its cache."""
 
     y: Outputs
     grads: Gradients
@@ -29,17 +29,17 @@ class Outcome(NamedTuple):
 
 
 def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float64) -> Outcome | None:
-    """The outcome of one run; None if it stops with any exception."""
+    """The outcome of one run; None if the run raises an exception."""
     try:
         problem = entry.case(seed, dtype, sizes).problem()
         with np.errstate(all="ignore"):
             y, cache = problem.run(problem.inputs)
             dy = random_cotangent(y, seed)
-            kept = tuple(one.copy() for one in dy)
-            claimed = problem.pull_back(dy, cache)
-            grads = {name: None if grad is None else np.array(grad) for name, grad in claimed.items()}
-            changed_dy = not same(kept, dy)
-            for one, before in zip(dy, kept):
+            original = tuple(one.copy() for one in dy)
+            analytic = problem.pull_back(dy, cache)
+            grads = {name: None if grad is None else np.array(grad) for name, grad in analytic.items()}
+            changed_dy = not same(original, dy)
+            for one, before in zip(dy, original):
                 one[...] = before
             again = problem.pull_back(dy, cache)
     except Exception:
@@ -48,64 +48,64 @@ def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float6
 
 
 def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
-    """The known mistakes that this module shares."""
+    """The known mistakes that this module makes."""
     known = [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
     if subject in exercise.quizzes:
         outcome_of = exercise.quizzes[subject].outcome
         theirs, right = _or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
         made = [(mistake, _or_none(lambda mistake=mistake: outcome_of(mistake.stand_in))) for mistake in known]
-        return _alike(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
+        return _matching(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
     entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
     found, rest = set[str](), known
-    for dtype in (np.float64, np.float32):  # a dtype lost on the way hides no mistake that float64 shows
-        alike, telling = _alike_in_runs(rest, entries, exercise.from_scratch, dtype)
-        found |= telling & {mistake.name for mistake in alike}
-        rest = [mistake for mistake in alike if mistake.name not in telling]
+    for dtype in (np.float64, np.float32):  # float64 first: there a lost dtype cannot hide another mistake
+        alike, visible = _matching_in_runs(rest, entries, exercise.from_scratch, dtype)
+        found |= visible & {mistake.name for mistake in alike}
+        rest = [mistake for mistake in alike if mistake.name not in visible]
     return [mistake for mistake in known if mistake.name in found]
 
 
-def _alike_in_runs(
+def _matching_in_runs(
     known: list[Mistake], entries: list[tuple[Entry, Entry]], from_scratch: bool, dtype: Any
 ) -> tuple[list[Mistake], set[str]]:
-    """The mistakes that agree with the student on every draw; the names of those that differ from the right answer."""
-    alike, telling = known, set[str]()
+    """The mistakes that agree with the student on every draw; the names of mistakes that the draws make visible."""
+    alike, visible = known, set[str]()
     for entry, right in entries:
         show: Any = outcome
         if from_scratch and all(outcome(entry, *drawn) is None for drawn in _draws(entry)):
-            show = _outputs  # the backward is not written yet
+            show = _outputs  # the student has not written the backward yet
         for seed, sizes in _draws(entry):
             if not alike:
                 break
-            answer, model = (show(either, seed, sizes, dtype) for either in (entry, right))
+            answer, expected = (show(either, seed, sizes, dtype) for either in (entry, right))
             wrong = {mistake.name: show(mistake.spoil(right), seed, sizes, dtype) for mistake in alike}
             alike = [mistake for mistake in alike if same(answer, wrong[mistake.name], rounding=True)]
-            telling |= {mistake.name for mistake in alike if not same(wrong[mistake.name], model, rounding=True)}
-    return alike, telling
+            visible |= {mistake.name for mistake in alike if not same(wrong[mistake.name], expected, rounding=True)}
+    return alike, visible
 
 
-def _alike(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:
-    """The mistakes that agree on every answer, or else on all up to the first wrong one: others may follow it."""
+def _matching(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mistake, list[Any]]]) -> list[Mistake]:
+    """The mistakes that agree on every answer; if there are none, those that agree up to the first wrong answer."""
     pairs = enumerate(zip(theirs or (), right))
     first = next((i for i, pair in pairs if not same(*pair, rounding=True)), None)
     if theirs is None or first is None or any(one is None for one in theirs[first]):
         return []
-    telling = [(mistake, one) for mistake, one in made if not same(one[first], right[first], rounding=True)]
+    visible = [(mistake, one) for mistake, one in made if not same(one[first], right[first], rounding=True)]
     for upto in (len(right), first + 1):
-        found = [mistake for mistake, one in telling if same(theirs[:upto], one[:upto], rounding=True)]
+        found = [mistake for mistake, one in visible if same(theirs[:upto], one[:upto], rounding=True)]
         if found:
             return found
     return []
 
 
 def _outputs(entry: Entry, seed: int, sizes: Sizes, dtype: Any) -> Any:
-    """The outputs of the forward alone; None if it stops."""
+    """Only the outputs of the forward; None if it raises an exception."""
     problem = entry.case(seed, dtype, sizes).problem()
     with np.errstate(all="ignore"):
         return _or_none(lambda: problem.run(problem.inputs)[0])
 
 
 def _draws(entry: Entry) -> list[tuple[int, Sizes]]:
-    """Four draws of sizes that all differ, and one of equal sizes."""
+    """Four draws with sizes that all differ, and one draw with equal sizes."""
     drawn: list[tuple[int, Sizes]] = [(seed, entry.sizes(np.random.default_rng(seed))) for seed in range(4)]
     equal: Sizes = {name: (3, 3) if name == "..." else 3 for name in drawn[0][1]}
     return [*drawn, (5, {**equal, **entry.fixed})]
@@ -114,5 +114,5 @@ def _draws(entry: Entry) -> list[tuple[int, Sizes]]:
 def _or_none(run: Any) -> Any:
     try:
         return run()
-    except Exception:  # an answer may stop in any way
+    except Exception:  # an answer may raise any exception
         return None

@@ -1,9 +1,9 @@
-"""The command `grade`: it grades files, each in another process with a time limit, and prints the answers.
+"""The command `grade`: grades files, each in another process with a time limit, and prints the results.
 
-    python -m numpy_attention grade tutorials/exercises/softmax.py           what is right already, and what is not
+    python -m numpy_attention grade tutorials/exercises/softmax.py           check your function
     python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1  three hints, one at a time
-    python -m numpy_attention grade --solution softmax                       a worked solution, once it is passed
-    python -m numpy_attention grade --all                                    how far am I?
+    python -m numpy_attention grade --solution softmax                       a worked solution, after you have passed
+    python -m numpy_attention grade --all                                    a table of your progress
 """
 
 import importlib
@@ -20,16 +20,16 @@ from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import escaped, shell_path
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
-from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process
+from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process
 
-TIME_LIMIT = 60.0  # seconds a file
-MOST_SECONDS = 86_400.0
-PRINTED, WIDEST, LONGEST = 12, 200, 2000  # lines of what a file prints, letters of each, letters of a refusal
+TIME_LIMIT = 60.0  # seconds for each file
+MAX_SECONDS = 86_400.0
+MAX_LINES, MAX_WIDTH, MAX_TEXT = 12, 200, 2000  # lines that a file prints, characters of each, characters of a refusal
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
 
 
 class GradeError(ValueError):
-    """Nothing can be graded; the message is one line."""
+    """A wrong argument of the command; the message is one line."""
 
 
 def main(
@@ -41,22 +41,22 @@ def main(
     solutions: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> int:
-    """Grade files, or all exercises; the exit code is 0 when all is right, 1 when not.
+    """Grade files, or all exercises; the exit code is 0 if all answers are right, otherwise 1.
 
-    `solutions` are names of exercises. The solution of an exercise that is not passed is shown if its name is given
-    twice.
+    `solutions` are names of exercises. If an exercise is not passed yet, its solution is shown only if its name is
+    given twice.
 
-    Raises: GradeError, in one line, if there is nothing to grade, or no such hint or solution.
+    Raises: GradeError, with a message of one line, if the file, the hint or the exercise does not exist.
     """
     out = sys.stdout if stream is None else stream
-    if not 0 < time_limit <= MOST_SECONDS:
-        raise GradeError(f"grade: --time-limit must be seconds above 0 and up to a day, got {time_limit:g}")
+    if not 0 < time_limit <= MAX_SECONDS:
+        raise GradeError(f"grade: --time-limit must be more than 0 seconds and at most one day, got {time_limit:g}")
     if solutions:
         return _solutions(solutions, files, time_limit, out)
     if everything:
         return _all(_folder(files), time_limit, out)
     if not files:
-        raise GradeError("grade: which file? For example: grade tutorials/exercises/softmax.py, or grade --all")
+        raise GradeError("grade: no file is given. Examples: grade tutorials/exercises/softmax.py, or grade --all")
     for file in files:
         if not os.path.isfile(file):  # os.path, unlike Path, accepts every text
             raise GradeError(f"grade: there is no file {file}")
@@ -74,50 +74,50 @@ def main(
 
 
 def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
-    """Grade a file. Its functions run in another process, which is stopped when its time is over."""
+    """Grade a file. Its functions run in another process, which is stopped at the time limit."""
     _require_hypothesis()
     with Process(file, exercise, time_limit) as module:
         importlib.import_module("numpy_attention.gradcheck.strategies")  # while the other process starts
         try:
             reply = module.load()
             if "failed" in reply:
-                text = escaped(str(reply["failed"])[:LONGEST])
+                text = escaped(str(reply["failed"])[:MAX_TEXT])
                 state = "wrong" if reply.get("refused") else "broken"
                 grade = Grade(exercise.name, state, lines=["  " + text], summary=text)
             else:
                 grade = grade_module(exercise, module)
         except Ended:
             grade = _no_answer(file, exercise, module)
-    grade.lines += _printed(module.printed)
+    grade.lines += _printed_lines(module.printed)
     return grade
 
 
 def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
-    """The grade if the other process ended without a reply: out of time, out of memory, or it left Python."""
+    """The grade if the other process ended without a reply: out of time, out of memory, or the file ended Python."""
     stuck, state = module.why(), "broken"
     if module.broken:
         text = module.broken
-    elif module.size > FLOOD:
-        text = f"{file.name} printed more than {FLOOD / 1e6:.0f} MB: is there a print in a loop that never ends?"
+    elif module.size > MAX_PRINTED:
+        text = f"{file.name} printed more than {MAX_PRINTED / 1e6:.0f} MB: is there a print in an endless loop?"
     elif "Timeout" in stuck:
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
-        place = f" It was in {at[2]}, line {at[1]} of {file.name}: does a loop there ever end?" if at else ""
+        place = f" It was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
         text, state = f"No answer after {module.seconds:g} seconds.{place}", "too slow"
     else:
-        text = f"{file.name} ended Python itself before it could be graded"
+        text = f"{file.name} ended the Python process before the grader had a result"
     return Grade(exercise.name, state, lines=["  " + text], summary=text)
 
 
-def _printed(data: bytes) -> list[str]:
-    """What the file printed, because students debug with print; at most PRINTED lines."""
+def _printed_lines(data: bytes) -> list[str]:
+    """The text that the file printed, because students debug with print; at most MAX_LINES lines."""
     said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
     if not said:
         return []
-    shown = [escaped(line)[:WIDEST] for line in said[:PRINTED]]
-    if len(data) >= SHOWN:
-        shown.append("... and much more")
-    elif len(said) > PRINTED:
-        shown.append(f"... and {len(said) - PRINTED} lines more")
+    shown = [escaped(line)[:MAX_WIDTH] for line in said[:MAX_LINES]]
+    if len(data) >= MAX_STORED:
+        shown.append("... and many more lines")
+    elif len(said) > MAX_LINES:
+        shown.append(f"... and {len(said) - MAX_LINES} more lines")
     return ["", "  The file printed:", *(f"    {line}" for line in shown)]
 
 
@@ -125,30 +125,30 @@ def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
     lines = [f"{exercise.name}: {page_of(exercise.name).title}", *grade.lines]
     command = f"python -m numpy_attention grade {shell_path(file)}"
     if grade.state == "right":
-        lines.append(f"All {grade.of} properties hold. Checked: {page_of(exercise.name).claim}")
-        lines.append(f"A worked solution, to compare with: {command} --solution {exercise.name}")
+        lines.append(f"All {grade.of} properties hold. Checked: {page_of(exercise.name).checked}")
+        lines.append(f"Compare with a worked solution: {command} --solution {exercise.name}")
     elif grade.state == "to do":
-        lines += ["", f"{grade.passed} of {grade.of} properties hold. To begin: {command} --hint 1"]
+        lines += ["", f"{grade.passed} of {grade.of} properties hold. The first hint: {command} --hint 1"]
     elif grade.of:
-        waiting = "" if grade.passed + 1 == grade.of else "; those after the wrong one were not tried"
-        lines += ["", f"{grade.passed} of {grade.of} properties hold{waiting}. Stuck? {command} --hint 1"]
+        waiting = "" if grade.passed + 1 == grade.of else "; the properties after the wrong one were not checked"
+        lines += ["", f"{grade.passed} of {grade.of} properties hold{waiting}. A hint: {command} --hint 1"]
     return "\n".join(lines) + "\n"
 
 
 def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
     hints = page_of(exercise.name).hints
     if not 1 <= number <= len(hints):
-        raise GradeError(f"grade: --hint must be 1 to {len(hints)}, the hints for {exercise.name}, got {number}")
+        raise GradeError(f"grade: {exercise.name} has the hints 1 to {len(hints)}, got --hint {number}")
     print(f"Hint {number} of {len(hints)}: {hints[number - 1]}", file=out)
     if number < len(hints):
-        print(f"Try again, and if it does not help: --hint {number + 1}", file=out)
+        print(f"Try again. If this hint does not help: --hint {number + 1}", file=out)
 
 
 def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, out: TextIO) -> int:
-    """Show the solution of each exercise that is passed, or named twice; otherwise show its last hint."""
+    """Show the solution of each exercise that is passed or given twice; for the others show the last hint."""
     exercises = {name: _exercise_of("", name) for name in dict.fromkeys(asked)}
     if len(files) > 1:
-        raise GradeError(f"grade: --solution takes one file or folder, that of your answer, got {' '.join(files)}")
+        raise GradeError(f"grade: --solution takes one file or folder with your answer, got {' '.join(files)}")
     shown = True
     for name, exercise in exercises.items():
         file = _own_file(name, files)
@@ -157,15 +157,15 @@ def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, ou
             continue
         shown = False
         print(
-            f"{name}: {f'{file} is not right yet' if file else 'there is no answer of yours here'}, so the last hint "
-            f"first.\n{page_of(name).hints[-1]}\n\nThe solution all the same? Ask for it twice: "
-            f"python -m numpy_attention grade --solution {name} --solution {name}\n", file=out,
+            f"{name}: {f'{file} is not right yet' if file else 'your answer was not found here'}, so here is the last "
+            f"hint.\n{page_of(name).hints[-1]}\n\nTo see the solution before your answer is right, give the name "
+            f"twice: python -m numpy_attention grade --solution {name} --solution {name}\n", file=out,
         )
     return 0 if shown else 1
 
 
 def _own_file(name: str, files: Sequence[str]) -> Path | None:
-    """The student's answer: the file given, or NAME.py in the folder given, here, or in tutorials/exercises."""
+    """The student's answer: the given file, or NAME.py in the given folder, in this folder or tutorials/exercises."""
     if files and not os.path.exists(files[0]):
         raise GradeError(f"grade: there is no file {files[0]}")
     if files and Path(files[0]).is_file():
@@ -175,9 +175,9 @@ def _own_file(name: str, files: Sequence[str]) -> Path | None:
 
 
 def _all(folder: Path, time_limit: float, out: TextIO) -> int:
-    """The progress table."""
+    """Print the table of all exercises."""
     width = max(map(len, EXERCISES))
-    print(f"{'exercise':<{width}}  state     holds     what next", file=out)
+    print(f"{'exercise':<{width}}  state     passed    problem", file=out)
     done = 0
     for exercise in EXERCISES.values():
         file = folder / f"{exercise.name}.py"
@@ -204,11 +204,11 @@ def _folder(given: Sequence[str]) -> Path:
     for folder in (Path("tutorials/exercises"), Path("."), Path(__file__).parents[2] / "tutorials" / "exercises"):
         if (folder / "softmax.py").is_file():
             return folder
-    raise GradeError("grade: no exercises here; copy tutorials/exercises from the sources, or name their folder")
+    raise GradeError("grade: no exercises found here; copy tutorials/exercises from the sources, or give their folder")
 
 
 def _exercise_of(file: str, name: str | None) -> Exercise:
-    """The exercise of that name, or of the file's name: softmax.py, softmax_2.py, my_softmax.py."""
+    """The exercise with this name, or with the name of the file: softmax.py, softmax_2.py, my_softmax.py."""
     stem = Path(file).stem.lower()
     if name is not None:
         fitting = [name] if name in EXERCISES else []
@@ -217,8 +217,8 @@ def _exercise_of(file: str, name: str | None) -> Exercise:
             one for one in EXERCISES if stem.startswith(one + "_") or stem.endswith("_" + one)]
     if not fitting:
         raise GradeError(
-            f"grade: {name or file} is no exercise; one of {', '.join(EXERCISES)}"
-            + ("" if name else "; for a file of another name add --exercise NAME")
+            f"grade: {name or file} is not an exercise; the exercises are {', '.join(EXERCISES)}"
+            + ("" if name else "; if the file has another name, add --exercise NAME")
         )
     return EXERCISES[max(fitting, key=len)]
 
@@ -226,6 +226,6 @@ def _exercise_of(file: str, name: str | None) -> Exercise:
 def _require_hypothesis() -> None:
     if importlib.util.find_spec("hypothesis") is None:
         raise GradeError(
-            "grade: needs Hypothesis to look for the smallest wrong example: pip install hypothesis, or, in a copy of "
+            "grade: needs Hypothesis to find the smallest wrong example: pip install hypothesis, or, in a copy of "
             "the repository, pip install '.[tutorials]'"
         )

@@ -1,14 +1,14 @@
 """Messages between the grader and the process of a student's file: each is a dict, written as one line of JSON.
 
-Numbers, texts and None stay as they are. Every other value is written as {kind: content}:
+Numbers, texts and None are not changed. Every other value is written as {kind: content}:
 
     (x, [x, 2], np.float32)  ->  {"tuple": [{"array": ["<f8", [3], "AAAA..."]},         dtype, shape, bytes in base64
                                             {"list": [{"again": 0}, 2]},                x, which is array number 0
                                             {"dtype": "<f4"}]}
 
-A function can change an array or a random generator in place. Both ends count these `mutables` in the order of their
-first appearance. A cache or a layer stays in the student's process; a `Reference` has its number. A value of any other
-type, a module for example, arrives as an empty object of a class of that name.
+A function can change an array or a random generator in place. Both processes count these `mutables` in the order of
+their first occurrence. A cache or a layer stays in the student's process; a `Reference` contains its number. A value
+of any other type, for example a module, arrives as an empty object of a class with the name of this type.
 
 Nothing is unpickled or evaluated. The length of a line and the number of its parts are checked before it is parsed.
 """
@@ -20,20 +20,20 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-MOST_BYTES = 1 << 25  # of all arrays of a message
-MOST_LINE = 1 << 26  # bytes
-MOST_PARTS, DEEPEST, LONGEST = 10_000, 12, 2000  # values in a message, levels of nesting, letters of a text
+MAX_BYTES = 1 << 25  # of all arrays of a message
+MAX_LINE = 1 << 26  # bytes
+MAX_PARTS, MAX_DEPTH, MAX_TEXT = 10_000, 12, 2000  # values in a message, levels of nesting, characters of a text
 NUMBERS = "biufc"  # the kinds of dtype that are sent
 
 Mutable = np.ndarray | np.random.Generator
 
 
-class Garbled(Exception):
-    """A line that is not a message, or a value that is too large for one; the text says why."""
+class InvalidMessage(Exception):
+    """A line that is not a message, or a value that is too large for a message; the text gives the reason."""
 
 
 class Reference:
-    """A value in the student's process, by its number."""
+    """The number of a value in the student's process."""
 
     __slots__ = ("number",)
 
@@ -42,9 +42,9 @@ class Reference:
 
 
 class Encoder:
-    """One message, and what was met in it: arrays and generators, and references.
+    """One message, and the arrays, generators and references in it.
 
-    Raises: Garbled for a value that is too large.
+    Raises: InvalidMessage for a value that is too large.
     """
 
     def __init__(self, message: dict[str, Any]) -> None:
@@ -53,17 +53,17 @@ class Encoder:
         self._parts = self._bytes = 0
         self.line = json.dumps(self._tree(message, 0)).encode("ascii") + b"\n"
         if not _fits(self.line):
-            raise Garbled(f"a message of {len(self.line) / 1e6:.0f} MB is too large")
+            raise InvalidMessage(f"a message of {len(self.line) / 1e6:.0f} MB is too large")
 
     def _tree(self, value: Any, depth: int) -> Any:
         self._parts += 1
-        if self._parts > MOST_PARTS:
-            raise Garbled(f"more than {MOST_PARTS} things, lists in lists counted with what they hold; return arrays")
+        if self._parts > MAX_PARTS:
+            raise InvalidMessage(f"more than {MAX_PARTS} values, counting the values of inner lists; return arrays")
         kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < 1 << 64):
             return value
         if isinstance(value, str):
-            return value[:LONGEST]
+            return value[:MAX_TEXT]
         if isinstance(value, Reference):
             self.references.append(value)
             return {"stored": value.number}
@@ -75,14 +75,14 @@ class Encoder:
             return self._again(value) or {"generator": json.dumps(value.bit_generator.state)}
         if (isinstance(value, np.dtype) and value.kind in NUMBERS) or (kind is type and issubclass(value, np.number)):
             return {"dtype": np.dtype(value).str}
-        if depth < DEEPEST and kind in (tuple, list):
+        if depth < MAX_DEPTH and kind in (tuple, list):
             return {kind.__name__: [self._tree(one, depth + 1) for one in value]}
-        if depth < DEEPEST and kind is dict and all(isinstance(key, str) for key in value):
-            return {"dict": [[key[:LONGEST], self._tree(one, depth + 1)] for key, one in value.items()]}
+        if depth < MAX_DEPTH and kind is dict and all(isinstance(key, str) for key in value):
+            return {"dict": [[key[:MAX_TEXT], self._tree(one, depth + 1)] for key, one in value.items()]}
         return {"foreign": f"array of {value.dtype}" if isinstance(value, np.ndarray) else kind.__name__}
 
     def _again(self, value: Mutable) -> dict[str, int] | None:
-        """The number of a value that was met before; a new value is counted, and None is returned."""
+        """The number of a value that occurred before; for a new value None, and the value is counted."""
         for i, one in enumerate(self.mutables):
             if one is value:
                 return {"again": i}
@@ -91,16 +91,16 @@ class Encoder:
 
     def _content(self, array: np.ndarray) -> list[Any]:
         self._bytes += array.nbytes
-        if self._bytes > MOST_BYTES:
-            raise Garbled(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB; that is far too large")
+        if self._bytes > MAX_BYTES:
+            raise InvalidMessage(f"an array of shape {array.shape}, {array.nbytes / 1e6:.0f} MB, which is too large")
         native = array.dtype.newbyteorder("=")
         return [native.str, list(array.shape), base64.b64encode(np.asarray(array, native).tobytes()).decode("ascii")]
 
 
 def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], list[Mutable]]:
-    """The message of a line, and its arrays and generators, all fresh; `stored` gives the value for a reference.
+    """The message of a line, and its new arrays and generators; `stored` returns the value for a reference.
 
-    Raises: Garbled for a line that is not a message.
+    Raises: InvalidMessage for a line that is not a message.
     """
     mutables: list[Mutable] = []
 
@@ -127,24 +127,24 @@ def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], l
         if not isinstance(message, dict):
             raise ValueError("it is not a dict")
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise Garbled(f"what came is no message of the grader's: {error}") from None
+        raise InvalidMessage(f"this line is not a message of the grader: {error}") from None
     return message, mutables
 
 
 def read_line(stream: BinaryIO) -> bytes:
-    """The next line, or as much of it as tells that it is too long.
+    """The next line; of a line that is too long, only MAX_LINE + 1 bytes.
 
-    Raises: EOFError where the stream ends.
+    Raises: EOFError at the end of the stream.
     """
-    line = stream.readline(MOST_LINE + 1)
-    if len(line) <= MOST_LINE and not line.endswith(b"\n"):
+    line = stream.readline(MAX_LINE + 1)
+    if len(line) <= MAX_LINE and not line.endswith(b"\n"):
         raise EOFError
     return line
 
 
 def _fits(line: bytes) -> bool:
-    """Each value of a list or dict costs a comma or a bracket, so a line with few of them takes little memory."""
-    return len(line) <= MOST_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MOST_PARTS
+    """Each value of a list or dict needs a comma or a bracket, so a line with few of them needs little memory."""
+    return len(line) <= MAX_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MAX_PARTS
 
 
 def _array(content: Any) -> np.ndarray:
@@ -160,12 +160,12 @@ def _generator(state: Any) -> np.random.Generator:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
     found = np.dtype(name) if isinstance(name, str) else None
     if found is None or found.kind not in NUMBERS:
-        raise ValueError(f"{name!r} is no dtype of numbers")
+        raise ValueError(f"{name!r} is not a dtype of numbers")
     return found

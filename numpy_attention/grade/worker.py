@@ -1,16 +1,16 @@
-"""The other process: it imports a student's file, and calls the functions of the file when `process` asks for it.
+"""The other process: imports a student's file and calls its functions when `process` sends a request.
 
     python -m numpy_attention.grade.worker          requests on standard input, replies on standard output
 
-    ready     answered once NumPy and the package are imported
-    load      import the file; is all there that the exercise needs?
-    call      a function, a class or a method: its result, and what it changed in place
-    copy      a cache or a layer, on other arrays
-    same      are two caches equal?
+    ready     reply when NumPy and the package are imported
+    load      import the file, and check that it defines everything that the exercise needs
+    call      call a function, a class or a method; return the result and the in-place changes
+    copy      copy a cache or a layer, with other arrays
+    same      compare two caches
 
-A forward returns (y, cache): y is sent, the cache is stored here and its number is sent. An object of a class, a layer
-or an optimizer, is stored too. This process knows no right answers and judges nothing; it does report whether arrays
-were changed in place, and how much memory a call took. Whether a gradient is right, the grader decides from the arrays.
+A forward returns (y, cache): y is sent; the cache is stored here and its number is sent. An object of a class, for
+example a layer or an optimizer, is stored too. This process contains no right answers and gives no grade. It reports
+in-place changes of arrays and the memory of a call. The grader decides from the arrays whether a gradient is right.
 """
 
 import contextlib
@@ -32,28 +32,28 @@ import numpy as np
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
-from numpy_attention.grade.guard import Calls, NotYours, RefuseImports, guard_answers, look_for_complex_numbers
-from numpy_attention.grade.wire import LONGEST, Encoder, Garbled, Mutable, Reference, decode, read_line
+from numpy_attention.grade.guard import Calls, NotOwnWork, RefuseImports, guard_answers, refuse_complex_numbers
+from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutable, Reference, decode, read_line
 
-MEMORY = 1 << 31  # bytes of addresses, for this Python with NumPy and all
+MEMORY = 1 << 31  # bytes of address space of this process, Python and NumPy included
 Request = dict[str, Any]
 
 
 class Watched:
-    """An array or a generator that a call was given, and its state when that was last sent."""
+    """An array or a generator among the arguments of a call, and its state when it was last sent."""
 
     def __init__(self, value: Mutable) -> None:
         self.value, self.state = value, _state(value)
 
     def changed(self) -> bool:
-        """Whether the state is another one since the last question."""
+        """Whether the state has changed since the last call of `changed`."""
         before, self.state = self.state, _state(self.value)
         return bool(before != self.state)
 
 
 @dataclass
 class Stored:
-    """A cache or an object that stays here, with the arrays that it was made from, or computes with."""
+    """A cache or an object that stays here, with the arrays that it was made from and its own arrays."""
 
     value: Any
     watched: list[Watched] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Stored:
 
 
 class Worker:
-    """The student's module, and what is stored of it by number."""
+    """The student's module, and its stored objects by number."""
 
     def __init__(self) -> None:
         self.module = types.ModuleType("nothing")
@@ -70,9 +70,9 @@ class Worker:
         self.next, self.calls = 1, Calls()
 
     def answer(self, line: bytes) -> bytes:
-        """The reply to a request; whatever the student's code raises is a reply too.
+        """The reply to a request; an exception of the student's code is a reply too.
 
-        Raises: Garbled for a line that is not a request.
+        Raises: InvalidMessage for a line that is not a request.
         """
         used: list[Stored] = []
 
@@ -97,14 +97,14 @@ class Worker:
                 case _:  # ready
                     reply = {}
             return Encoder({**reply, **to}).line
-        except Garbled as error:
-            reply = {"error": ["ValueError"], "message": f"what it returned is {error}"}
+        except InvalidMessage as error:
+            reply = {"error": ["ValueError"], "message": f"the returned value is {error}"}
         except BaseException as error:  # exits and interrupts too
-            reply = tell(error, self.path)
+            reply = error_reply(error, self.path)
         return Encoder({**reply, **to}).line
 
     def load(self, request: Request) -> Request:
-        """Import the file; a reply without `failed` says that all is there."""
+        """Import the file; the reply has a reason in `failed` if the import fails or a definition is missing."""
         self.path = Path(request["file"])
         if "seconds" in request:
             limit_process(request["seconds"])
@@ -113,15 +113,15 @@ class Worker:
         try:
             self._import()
         except BaseException as error:  # an import may raise anything, SystemExit too
-            failed = f"{self.path.name}{_why_not_imported(error)}"[:LONGEST]
+            failed = f"{self.path.name}{_import_failure(error)}"[:MAX_TEXT]
             line, text = place(error, self.path)
             if line and not isinstance(error, SyntaxError):
                 failed += f" (line {line}: {text})"
-            return {"failed": failed, "refused": isinstance(error, NotYours)}
+            return {"failed": failed, "refused": isinstance(error, NotOwnWork)}
         needed: dict[str, str] = request["needed"]
         missing = [f"the {kind} {name}" for name, kind in needed.items() if not self._has(name, kind)]
         if missing:
-            text = f"{self.path.name} must define {', '.join(missing)}; was something renamed or deleted?"
+            text = f"{self.path.name} must define {', '.join(missing)}; was it renamed or deleted?"
             return {"failed": text}
         for name, kind in needed.items():
             made = getattr(self.module, name)
@@ -132,7 +132,7 @@ class Worker:
         return {}
 
     def _import(self) -> None:
-        look_for_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
+        refuse_complex_numbers(self.path.read_text(encoding="utf-8", errors="replace"))
         sys.path.insert(0, str(self.path.parent))  # as `python FILE` does
         spec = importlib.util.spec_from_file_location(self.path.stem + "_answer", self.path)
         assert spec is not None
@@ -147,7 +147,7 @@ class Worker:
     def call(self, request: Request, sent: list[Mutable], used: list[Stored]) -> Request:
         """Call a function of the file, or a method of a stored object; `used` are the caches among its arguments."""
         name, on = request["name"], self.stored.get(request["on"])
-        if on is not None:  # its arrays become what the caller's are
+        if on is not None:  # its arrays get the values of the caller's arrays
             for i, (own, array) in enumerate(zip(on.own.values(), request["own"], strict=True)):
                 np.copyto(own, array)
                 sent[i] = own
@@ -164,7 +164,7 @@ class Worker:
         return {"answer": answer, "changed": [(i, one.value) for i, one in enumerate(every) if one.changed()]}
 
     def _object(self, made: Any, sent: list[Mutable]) -> tuple[int, dict[str, Any] | None, list[str]]:
-        """Its number; of a layer also its arrays, and the names of those that learn."""
+        """The number of the object; for a layer also its arrays, and the names of the trainable arrays."""
         if callable(getattr(made, "parameters", None)):
             own = dict(arrays_of(made))
             return self._store(Stored(made, own=own)), own, list(made.parameters())
@@ -172,14 +172,14 @@ class Worker:
         return self._store(Stored(made, own=own)), None, []
 
     def copy(self, request: Request) -> Request:
-        """A copy of what is stored; of a layer, on the arrays given."""
+        """A copy of a stored object; for a layer, with the given arrays."""
         stored = self.stored[request["on"]]
         own = dict(zip(stored.own, request["own"]))
         value = with_parameters(stored.value, own) if own else copy.deepcopy(stored.value)
         return {"number": self._store(Stored(value, own=own))}
 
     def same(self, request: Request) -> Request:
-        """Whether two that are stored are equal to the last bit."""
+        """Whether two stored objects are equal to the last bit."""
         one, other = (self.stored[number].value for number in request["two"])
         return {"same": bool(same(one, other))}
 
@@ -193,23 +193,23 @@ def _state(value: Any) -> Any:
     return value.bit_generator.state if isinstance(value, np.random.Generator) else (value.shape, value.tobytes())
 
 
-def _why_not_imported(error: BaseException) -> str:
-    if isinstance(error, NotYours):
+def _import_failure(error: BaseException) -> str:
+    if isinstance(error, NotOwnWork):
         return f": {error}"
-    if isinstance(error, SyntaxError) and not error.lineno:  # no line has been read
-        return f" is no text that Python reads ({error.msg}): save it anew from an editor, as plain text in UTF-8"
+    if isinstance(error, SyntaxError) and not error.lineno:  # Python has not read any line
+        return f" is not a text that Python can read ({error.msg}): save it again as plain text in UTF-8"
     if isinstance(error, SyntaxError):
-        return f" is no Python yet: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"
+        return f" is not valid Python: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"
     if isinstance(error, ImportError):
         return f" cannot be imported: {message_of(error)}"
-    return f" stops while it is imported, with {type(error).__name__}: {message_of(error)}"
+    return f" raises an error when it is imported, {type(error).__name__}: {message_of(error)}"
 
 
-def tell(error: BaseException, path: Path) -> dict[str, Any]:
+def error_reply(error: BaseException, path: Path) -> dict[str, Any]:
     """A reply that reports an exception: the names of its types, its message, its line in the student's file."""
     kinds = [cls.__name__[:80] for cls in type(error).__mro__][:12]
     line, text = place(error, path)
-    refused = isinstance(error, NotYours)
+    refused = isinstance(error, NotOwnWork)
     return {"error": kinds, "message": message_of(error), "refused": refused, "line": line, "text": text}
 
 
@@ -220,9 +220,9 @@ def place(error: BaseException, path: Path) -> tuple[int, str]:
 
 
 def message_of(error: BaseException) -> str:
-    """The first LONGEST letters of its message."""
+    """The first MAX_TEXT characters of the message of an exception."""
     try:
-        return str(error)[:LONGEST]
+        return str(error)[:MAX_TEXT]
     except BaseException:
         return "(its message cannot be shown)"
 
@@ -247,18 +247,18 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer requests until there are no more."""
     worker, process = Worker(), os.getpid()
-    # The grader has ended, or the file has written into the pipe: the student needs no message of that.
-    with contextlib.suppress(EOFError, OSError, Garbled):
+    # The grader has ended, or the file has written to the pipe: the student does not need a message about this.
+    with contextlib.suppress(EOFError, OSError, InvalidMessage):
         while True:
             reply = worker.answer(read_line(requests))
-            if os.getpid() != process:  # a fork of the student's came back here
+            if os.getpid() != process:  # this is a child process that the student's code has forked
                 os._exit(0)
             replies.write(reply)
             replies.flush()
 
 
 def main() -> None:
-    """Take the two pipes away from the file, whose prints go to standard error; guard the answers; serve."""
+    """Hide the two pipes from the file, redirect its prints to standard error, guard the answers, serve."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -270,7 +270,7 @@ def main() -> None:
     sys.meta_path.insert(0, RefuseImports())
     try:
         serve(requests, replies)
-    finally:  # at once: no waiting for threads of the file, no traceback of the grader's code
+    finally:  # exit immediately, without waiting for threads of the file and without a traceback
         os._exit(0)
 
 

@@ -8,7 +8,7 @@ from tests.cli.commands import refused
 
 
 def test_refuses_missing_exercise_in_one_line(capsys, tmp_path):
-    assert "which file" in refused(capsys, "grade")
+    assert "no file is given" in refused(capsys, "grade")
     assert "there is no file" in refused(capsys, "grade", tmp_path / "softmax.py")
 
 

@@ -1,4 +1,4 @@
-"""How a test plays the student: it hands in a file, or a module with one known mistake."""
+"""Helpers that act as a student: they hand in a file, or a module with one known mistake."""
 
 from io import StringIO
 from pathlib import Path
@@ -26,8 +26,8 @@ def grade(tmp_path: Path, name: str, backward: str, time_limit: float = 60.0, be
     return code, out.getvalue()
 
 
-def told(name: str, *answers: str, examples: int = 4) -> str:
-    """What the tutor says, in one line, to an answer for each `raise NotImplementedError`; all in this process."""
+def tutor_text(name: str, *answers: str, examples: int = 4) -> str:
+    """The tutor's text in one line; each answer replaces one `raise NotImplementedError`. All runs in this process."""
     first, *others = (FOLDER / f"{name}.py").read_text("utf-8").split(UNWRITTEN)
     text = first + "".join(map(str.__add__, answers, others))
     own: dict[str, Any] = {}
@@ -36,7 +36,7 @@ def told(name: str, *answers: str, examples: int = 4) -> str:
 
 
 def answer_of(exercise: Exercise, mistake: Mistake) -> Any:
-    """A module in which the reference answers, but for one known mistake."""
+    """A module with the right answers, except for one known mistake."""
     module = SimpleNamespace(**vars(ours()))
     if mistake.covers in exercise.trials:
         setattr(module, mistake.covers, mistake.stand_in)

@@ -1,6 +1,6 @@
-"""What is not the student's own work, and what is wrong, earns no praise, whatever the file does to its own process.
+"""A wrong answer, or an answer that is not the student's own work, never passes, even if the file attacks its process.
 
-Each attack is a file that the grader once praised, or that kept it waiting, or one of their kind.
+Each attack is a file that once passed or that blocked the grader, or a similar file.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ COMPLEX_STEP = """x, dx = np.log(y), np.zeros_like(y)
 
 
 def hand_in(tmp_path: Path, after: str, name: str = "softmax", backward: str = ZEROS) -> str:
-    """Grade a file with more lines at its end; what is said."""
+    """Grade a file with more lines at its end; return the text for the student."""
     text = (FOLDER / f"{name}.py").read_text("utf-8").replace("raise NotImplementedError", backward, 1)
     file = tmp_path / f"{name}.py"
     file.write_text(text + "\n\n" + after + "\n")
@@ -57,52 +57,52 @@ def hand_in(tmp_path: Path, after: str, name: str = "softmax", backward: str = Z
     ("import sys\nna = sys.modules['numpy_attention']\nsoftmax = na.softmax\n"
     "softmax_backward = lambda dy, cache: list(map(na.softmax_backward, [dy], [cache]))[0]"),
 ], ids=["import", "star", "partial", "importlib", "call", "map"])
-def test_the_backward_of_the_package_is_kindly_refused(tmp_path: Path, after: str) -> None:
-    said = hand_in(tmp_path, after)
-    assert "softmax_backward of the package is somebody else's answer. Derive this one yourself" in said
+def test_refuses_backward_of_the_package(tmp_path: Path, after: str) -> None:
+    output = hand_in(tmp_path, after)
+    assert "softmax_backward of the package is not your own answer. Derive it yourself" in output
 
 
 @pytest.mark.parametrize(("name", "after", "words"), [
-    ("multi_head_attention", "from numpy_attention.layers import MultiHeadAttention", "MultiHeadAttention.backward of"),
+    ("multi_head_attention", "from numpy_attention.layers import MultiHeadAttention", "MultiHeadAttention.backward"),
     ("low_rank", "from numpy_attention import LowRank", "LowRank.backward of the package"),
     ("low_rank", "from numpy_attention import LowRank as Theirs\nclass LowRank(Theirs): pass", "LowRank.backward of"),
     ("adam", "from numpy_attention import Adam", "Adam.step of the package"),
     ("causal_mask", "from numpy_attention import causal_mask", "causal_mask of the package"),
-    ("softmax", "from numpy_attention.catalogue.table import ours", "holds the answers; leave that import out"),
-    ("softmax", "from numpy_attention.catalogue.table import CATALOGUE", "holds the answers; leave that import out"),
+    ("softmax", "from numpy_attention.catalogue.table import ours", "contains the answers; remove this import"),
+    ("softmax", "from numpy_attention.catalogue.table import CATALOGUE", "contains the answers; remove this import"),
 ])
-def test_layers_optimizers_and_the_answers_of_the_grader_are_refused(
+def test_refuses_layers_optimizers_and_answers_of_the_grader(
     tmp_path: Path, name: str, after: str, words: str
 ) -> None:
     assert words in hand_in(tmp_path, after, name)
 
 
 @pytest.mark.parametrize("line", ["import torch", "from jax import grad", "__import__('autograd')"])
-def test_programs_that_derive_are_kindly_refused(tmp_path: Path, line: str) -> None:
-    words = "finds gradients by itself, and to find this one is the exercise: NumPy is all"
+def test_refuses_libraries_that_differentiate(tmp_path: Path, line: str) -> None:
+    words = "computes gradients by itself, but this gradient is your exercise: use NumPy only"
     assert words in hand_in(tmp_path, line)
     assert words in hand_in(tmp_path, "", backward=f"{line}\n    return dy")
 
 
-def test_a_file_that_can_do_without_such_a_program_is_graded(tmp_path: Path) -> None:
+def test_file_that_catches_the_import_error_is_graded(tmp_path: Path) -> None:
     before = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
-    code, said = grade(tmp_path, "softmax", RIGHT, before=before)
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", RIGHT, before=before)
+    assert code == 0, output
 
 
 @pytest.mark.parametrize(("backward", "words"), [
-    (DIFFERENCES.replace("FORWARD", "softmax"), "calls softmax again and again, as one does to take differences"),
-    (DIFFERENCES.replace("FORWARD", "kept"), "digits, and a formula gives 15: is it made of differences?"),
-    (COMPLEX_STEP.replace("IMAGINARY", "1j"), "computes with complex numbers: the complex step is how"),
+    (DIFFERENCES.replace("FORWARD", "softmax"), "calls softmax many times, as numerical differences do"),
+    (DIFFERENCES.replace("FORWARD", "kept"), "digits, but a formula gives 15: is it made of numerical differences?"),
+    (COMPLEX_STEP.replace("IMAGINARY", "1j"), "computes with complex numbers: the grader checks gradients in"),
     (COMPLEX_STEP.replace("IMAGINARY", "complex(0, 1)"), "with complex numbers, which is the complex step"),
 ], ids=["by name", "by another name", "complex step", "hidden complex step"])
-def test_a_gradient_that_is_no_formula_is_noticed(tmp_path: Path, backward: str, words: str) -> None:
+def test_refuses_gradient_from_differences_or_complex_steps(tmp_path: Path, backward: str, words: str) -> None:
     assert words in hand_in(tmp_path, "kept = softmax", backward=backward)
 
 
-def test_a_forward_that_is_computed_anew_once_is_no_difference(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "softmax", f"y, _ = softmax(np.log(y), axis)\n    {RIGHT}")
-    assert code == 0, said
+def test_backward_may_compute_its_forward_once(tmp_path: Path) -> None:
+    code, output = grade(tmp_path, "softmax", f"y, _ = softmax(np.log(y), axis)\n    {RIGHT}")
+    assert code == 0, output
 
 
 @pytest.mark.parametrize("after", [
@@ -118,14 +118,14 @@ def test_a_forward_that_is_computed_anew_once_is_no_difference(tmp_path: Path) -
     ("import gc\nfor one in gc.get_objects():\n"
     "    if getattr(one, '__name__', '') == 'same' and type(one).__name__ == 'function':\n"
     "        one.__code__ = (lambda *args: True).__code__"),
-], ids=["abs", "more of numpy", "check", "whole package", "equals all", "array of a kind", "code"])
-def test_zeros_are_wrong_whatever_is_patched(tmp_path: Path, after: str) -> None:
-    said = hand_in(tmp_path, after)
-    assert "right softmax: the forward is still that of the formula" in said
-    assert "WRONG" in said
+], ids=["abs", "more of numpy", "check", "whole package", "equal to all", "subclass of array", "code"])
+def test_zero_gradient_is_wrong_with_patched_modules(tmp_path: Path, after: str) -> None:
+    output = hand_in(tmp_path, after)
+    assert "right softmax: the forward is unchanged" in output
+    assert "WRONG" in output
 
 
-def test_noise_is_not_taken_for_round_off(tmp_path: Path) -> None:
+def test_random_gradient_is_wrong(tmp_path: Path) -> None:
     noise = "return np.random.default_rng(abs(hash(dy.tobytes() + y.tobytes()))).standard_normal(y.shape)"
     assert "WRONG" in hand_in(tmp_path, "", backward=noise)
 
@@ -145,26 +145,26 @@ for i in range(3, 30):
 
 
 @pytest.mark.parametrize(("after", "words"), [
-    (LEFT + "os._exit(0)", "softmax.py ended Python itself"),
-    ("def softmax_backward(dy, cache):\n    import os\n    os._exit(0)", "softmax.py ended Python itself"),
+    (LEFT + "os._exit(0)", "softmax.py ended the Python process"),
+    ("def softmax_backward(dy, cache):\n    import os\n    os._exit(0)", "softmax.py ended the Python process"),
     ("def softmax_backward(dy, cache): raise SystemExit(0)", "stopped with SystemExit"),
     ("def softmax_backward(dy, cache): raise KeyboardInterrupt", "stopped with KeyboardInterrupt"),
-    (WRITTEN, "softmax.py wrote where the grader listens"),
-    ("import os\nos.closerange(0, 100)", "ended Python itself"),
+    (WRITTEN, "softmax.py wrote to the pipe of the grader"),
+    ("import os\nos.closerange(0, 100)", "ended the Python process"),
     ("def softmax_backward(dy, cache): return input()", "stopped with EOFError"),
-], ids=["answer file", "exit", "SystemExit", "interrupt", "written to the pipe", "all closed", "input"])
-def test_an_early_end_is_no_answer(tmp_path: Path, after: str, words: str) -> None:
+], ids=["answer file", "exit", "SystemExit", "interrupt", "writes to the pipe", "closes all", "input"])
+def test_early_exit_is_reported(tmp_path: Path, after: str, words: str) -> None:
     assert words in hand_in(tmp_path, after)
 
 
 @pytest.mark.parametrize(("backward", "words"), [
-    ("return np.ones((1 << 14, 1 << 14), np.int8)", "shape (16384, 16384), 268 MB; that is far too large"),
-    ("return [list(range(1000))] * 1000", "more than 10000 things"),
+    ("return np.ones((1 << 14, 1 << 14), np.int8)", "shape (16384, 16384), 268 MB, which is too large"),
+    ("return [list(range(1000))] * 1000", "more than 10000 values"),
     ("return np.ones((1 << 33,))", "stopped with MemoryError"),
     ("held = []\n    while True: held.append(np.empty(1 << 24))", "stopped with MemoryError"),
 ], ids=["array", "list", "one array", "many arrays"])
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no limit on addresses")
-def test_memory_has_a_bound_here_and_there(tmp_path: Path, backward: str, words: str) -> None:
+def test_memory_is_limited_in_both_processes(tmp_path: Path, backward: str, words: str) -> None:
     assert words in hand_in(tmp_path, "", backward=backward)
 
 
@@ -175,17 +175,17 @@ def test_memory_has_a_bound_here_and_there(tmp_path: Path, backward: str, words:
     "raise ExceptionGroup('right', [ValueError('1'), TypeError('2')])",
     "raise type('Same', (BaseException,), {'__mro__': ()})('right')",
 ])
-def test_an_odd_exception_is_told_in_few_letters(tmp_path: Path, raised: str) -> None:
-    said = hand_in(tmp_path, "", backward=raised)
-    assert "stopped with" in said
-    assert len(said) < 8000
-    assert said.isprintable()
+def test_message_of_unusual_exception_is_short_and_printable(tmp_path: Path, raised: str) -> None:
+    output = hand_in(tmp_path, "", backward=raised)
+    assert "stopped with" in output
+    assert len(output) < 8000
+    assert output.isprintable()
 
 
-def test_a_thread_that_sleeps_is_not_waited_for(tmp_path: Path) -> None:
+def test_grader_does_not_wait_for_sleeping_thread(tmp_path: Path) -> None:
     before = "import threading, time\nthreading.Thread(target=time.sleep, args=(3600,)).start()\n"
-    code, said = grade(tmp_path, "softmax", RIGHT, before=before)
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", RIGHT, before=before)
+    assert code == 0, output
 
 
 FORK = """import os, time
@@ -204,32 +204,32 @@ while not os.path.exists(here):
 
 @POSIX
 @pytest.mark.parametrize(("backward", "limit"), [(RIGHT, 60.0), ("while True: pass", 4.0)], ids=["right", "endless"])
-def test_a_forked_child_ends_with_the_grading(tmp_path: Path, backward: str, limit: float) -> None:
-    code, said = grade(tmp_path, "softmax", backward, limit, before=FORK.replace("DETACH", "pass"))
-    assert (code == 0) == (backward == RIGHT), said
+def test_forked_child_is_killed_after_grading(tmp_path: Path, backward: str, limit: float) -> None:
+    code, output = grade(tmp_path, "softmax", backward, limit, before=FORK.replace("DETACH", "pass"))
+    assert (code == 0) == (backward == RIGHT), output
     assert ended(int((tmp_path / "child").read_text("utf-8")))
 
 
 @POSIX
-def test_a_child_out_of_reach_holds_nobody_up(tmp_path: Path) -> None:
+def test_grader_does_not_wait_for_child_in_another_session(tmp_path: Path) -> None:
     try:
-        code, said = grade(tmp_path, "softmax", "os._exit(1)", before=FORK.replace("DETACH", "os.setsid()"))
+        code, output = grade(tmp_path, "softmax", "os._exit(1)", before=FORK.replace("DETACH", "os.setsid()"))
         assert code == 1
-        assert "softmax.py ended Python itself" in said
+        assert "softmax.py ended the Python process" in output
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
 
 
 @POSIX
-def test_a_child_that_comes_back_answers_nothing(tmp_path: Path) -> None:
+def test_forked_child_in_a_backward_sends_no_reply(tmp_path: Path) -> None:
     before = "import os\nforked = []\n"
-    code, said = grade(tmp_path, "softmax", f"forked or forked.append(os.fork())\n    {RIGHT}", before=before)
-    assert code == 0, said
+    code, output = grade(tmp_path, "softmax", f"forked or forked.append(os.fork())\n    {RIGHT}", before=before)
+    assert code == 0, output
 
 
 def ended(process: int) -> bool:
-    """Whether it runs no more, at once or as soon as the machine gets to it; one still listed may have ended."""
+    """Whether a process has ended or ends within 30 seconds; an ended process may still be listed as a zombie."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
         try:
@@ -243,9 +243,9 @@ def ended(process: int) -> bool:
     return False
 
 
-def test_endless_printing_is_cut_short(tmp_path: Path) -> None:
-    said = hand_in(tmp_path, "", backward="while True: print('here' * 1000)")
-    assert "printed more than 17 MB: is there a print in a loop that never ends?" in said
-    assert "The file printed: herehere" in said
-    assert "... and much more" in said
-    assert len(said) < 5000
+def test_endless_printing_is_stopped(tmp_path: Path) -> None:
+    output = hand_in(tmp_path, "", backward="while True: print('here' * 1000)")
+    assert "printed more than 17 MB: is there a print in an endless loop?" in output
+    assert "The file printed: herehere" in output
+    assert "... and many more lines" in output
+    assert len(output) < 5000

@@ -1,4 +1,4 @@
-"""An answer of the wrong form is told what is missing, or what its shape tells."""
+"""The tutor explains missing results and wrong shapes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,18 +9,18 @@ import pytest
 from numpy_attention import layers
 from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from tests.grade.hand_in import grade, told
+from tests.grade.hand_in import grade, tutor_text
 
 
 @pytest.mark.parametrize(("backward", "words"), [
-    ("pass", "returned None; is there a `return`"),
+    ("pass", "returned None; does it end with `return ...`?"),
     ("return dy @ w.T, x.T @ dy", "returned 2 gradients, expected 3: dx"),
     (
         "return dy @ w.T, np.einsum('...i,...j->...ij', x, dy), dy.sum(axis=tuple(range(dy.ndim - 1)))",
         "the sum over the batch axes"
     ),
     ("return (dy @ w.T).tolist(), w, dy", "dx must be an array of shape"),
-    ("return (dy @ w.T).astype(int), w, dy", "dx must hold floats, got int64"),
+    ("return (dy @ w.T).astype(int), w, dy", "dx must have a float dtype, got int64"),
     ("return dy[99], w, dy", "stopped with IndexError"),
     (
         "return dy @ w.T, (x[..., None] @ dy[..., None, :]).sum(tuple(range(dy.ndim - 1))), dy.sum()",
@@ -32,35 +32,35 @@ from tests.grade.hand_in import grade, told
     ),
     (
         "rows = dy.reshape(-1, w.shape[1])\n    return dy @ w.T, rows.sum(0), x.reshape(-1, w.shape[0]).T @ rows",
-        "the right ones in another order"
+        "the right shapes in a wrong order"
     ),
     (
         "return dy @ w.T, (x.swapaxes(-1, -2) @ dy).sum(axis=0), dy.sum(axis=tuple(range(dy.ndim - 1)))",
         "got (1,): summed over too many axes"
     ),
 ])
-def test_an_answer_of_the_wrong_form_gets_a_plain_explanation(backward: str, words: str) -> None:
-    said = told("linear", backward)
-    assert words in said
-    assert "Traceback" not in said
+def test_wrong_number_shape_or_dtype_is_explained(backward: str, words: str) -> None:
+    output = tutor_text("linear", backward)
+    assert words in output
+    assert "Traceback" not in output
 
 
-def test_a_transpose_that_only_stops_where_sizes_differ_is_told_by_its_line(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "linear", "return dy @ w.T, x.T @ dy, dy.sum(axis=tuple(range(dy.ndim - 1)))")
+def test_transpose_that_fails_only_with_different_sizes_is_explained(tmp_path: Path) -> None:
+    code, output = grade(tmp_path, "linear", "return dy @ w.T, x.T @ dy, dy.sum(axis=tuple(range(dy.ndim - 1)))")
     assert code == 1
-    said = " ".join(said.split())
-    assert "or a reshape to the shape of the argument Where the sizes differ, a product stops. `.T` turns all" in said
+    output = " ".join(output.split())
+    assert "a reshape to the shape of the argument If the sizes differ, a matrix product fails. `.T`" in output
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
     (lambda dx, grads: dx, "returned ndarray, expected a tuple: dx, grads"),
-    (lambda dx, grads: (dx, grads, dx), "returned 3 things"),
+    (lambda dx, grads: (dx, grads, dx), "returned 3 values"),
     (lambda dx, grads: (dx, list(grads)), "must be the dict grads, got list"),
     (lambda dx, grads: (dx, {"w_q": grads["w_q"]}), "no gradient for the parameter w_k, w_o, w_v"),
-    (lambda dx, grads: (dx, {**grads, "w": dx}), "grads holds w, and there is no such parameter"),
+    (lambda dx, grads: (dx, {**grads, "w": dx}), "grads contains w, but no parameter has this name"),
     (lambda dx, grads: (dx, {**grads, "w_q": grads["w_q"][0]}), "grads['w_q'] must have the shape of its argument"),
 ])
-def test_what_a_layer_returns_in_the_wrong_form_gets_a_plain_explanation(wrong: Any, words: str) -> None:
+def test_wrong_results_of_a_layer_are_explained(wrong: Any, words: str) -> None:
     class Theirs(layers.MultiHeadAttention):
         def backward(self, dy: Any, cache: Any) -> Any:
             return wrong(*super().backward(dy, cache)[-2:])

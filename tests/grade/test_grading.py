@@ -1,4 +1,4 @@
-"""The properties of an answer in turn: its forward, its form, its numbers, its memory."""
+"""The properties of an answer: its forward, its form, its gradients, its memory."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +11,15 @@ from numpy_attention.grade.grading import grade_module
 from tests.grade.hand_in import answer_of
 
 
-def test_a_forward_that_was_changed_is_noticed() -> None:
+def test_changed_forward_is_wrong() -> None:
     module = SimpleNamespace(**vars(ours()))
     module.softmax = lambda x, axis=-1: (2 * ours().softmax(x, axis)[0], ours().softmax(x, axis)[1])
     grade = grade_module(EXERCISES["softmax"], module, examples=5)
     assert grade.state == "wrong"
-    assert "put it back" in grade.text
+    assert "restore the forward of the exercise" in grade.text
 
 
-def test_a_whole_square_array_is_noticed() -> None:
+def test_array_of_all_weights_is_wrong_in_tiled_attention() -> None:
     module = SimpleNamespace(**vars(ours()))
     right = module.tiled_attention_backward
 
@@ -34,7 +34,7 @@ def test_a_whole_square_array_is_noticed() -> None:
     assert "1200 x 1200" in grade.text
 
 
-def test_after_the_first_wrong_property_no_other_is_tried() -> None:
+def test_stops_after_first_wrong_property() -> None:
     module = answer_of(EXERCISES["heads"], MISTAKES["split_backward_by_reshape"])
     grade = grade_module(EXERCISES["heads"], module, examples=3)
     assert (grade.state, grade.passed, grade.of) == ("wrong", 6, 8)  # two of split_heads, all of concat_heads
@@ -65,8 +65,8 @@ KEPT: dict[str, Any] = {}
     (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache["y"].fill(0))[0], "does backward change its cache"),
     (softmax, lambda dy, cache: (right_of_softmax(dy, cache), cache.update(seen=1))[0], "backward changed its cache"),
     (last_call_kept, lambda dy, _: right_of_softmax(dy, KEPT["last"]), "is data stored outside the cache"),
-], ids=["dy", "input", "cache", "no matter", "global"])
-def test_right_numbers_are_not_enough(forward: Any, backward: Any, words: str) -> None:
+], ids=["dy", "input", "cache", "unused part of the cache", "global"])
+def test_in_place_changes_and_hidden_state_are_wrong(forward: Any, backward: Any, words: str) -> None:
     module = SimpleNamespace(softmax=forward, softmax_backward=backward)
     grade = grade_module(EXERCISES["softmax"], module, examples=5)
     assert (grade.state, grade.passed) == ("wrong", 2)

@@ -1,4 +1,4 @@
-"""Every exercise has a page: its claim, three hints from where to look to almost the answer, and a right solution."""
+"""Every exercise has a page: what is checked, three hints, and a right solution."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,23 +12,23 @@ from tests.every import each
 from tests.grade import hand_in
 
 
-def test_pages_are_of_exercises_and_every_exercise_has_one() -> None:
+def test_every_exercise_has_a_page() -> None:
     assert {file.stem for file in FOLDER.iterdir()} == EXERCISES.keys()
 
 
 @each(EXERCISES)
-def test_title_claim_and_hints_can_be_read(name: str) -> None:
+def test_page_has_title_checks_hints_and_reasoning(name: str) -> None:
     page = page_of(name)
     assert page.title[0].isalnum()
-    assert page.claim.endswith(".")
+    assert page.checked.endswith(".")
     assert len(set(page.hints)) == 3
     assert all(len(hint) > 40 and hint.endswith((".", ")", "?")) for hint in page.hints)
-    assert "  " not in page.claim + "".join(page.hints), "what stands in several lines is one sentence after the other"
+    assert "  " not in page.checked + "".join(page.hints), "line ends must be single spaces"
     assert len(page.reasoning) > 200
     assert all(len(line) <= 105 for line in page.solution.splitlines())
 
 
-def test_a_page_that_lacks_a_part_is_none() -> None:
+def test_page_without_a_part_does_not_match() -> None:
     text = (FOLDER / "softmax.md").read_text("utf-8")
     assert PAGE.fullmatch(text)
     for part in ("# the", "**What is checked.**", "## Hints", "## Solution", "```python\n"):
@@ -36,7 +36,7 @@ def test_a_page_that_lacks_a_part_is_none() -> None:
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_the_solution_put_into_the_file_passes(name: str) -> None:
+def test_solution_passes(name: str) -> None:
     exercise = EXERCISES[name]
     own: dict[str, Any] = {}
     exec((hand_in.FOLDER / f"{name}.py").read_text("utf-8") + "\n" + page_of(name).code, own)
@@ -46,7 +46,7 @@ def test_the_solution_put_into_the_file_passes(name: str) -> None:
     assert grade.state == "right", grade.text
 
 
-def test_for_a_terminal_the_code_is_indented_below_the_reasoning() -> None:
+def test_solution_for_terminal_has_indented_code_after_reasoning() -> None:
     page = page_of("softmax")
     assert page.hints[0].endswith("the slope of y_i for x_j is y_i ([i = j] - y_j).")
     assert page.solution.startswith("The quotient rule gives")

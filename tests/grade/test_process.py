@@ -1,6 +1,6 @@
-"""The other process is started, asked and ended; nothing that it does keeps this one waiting.
+"""The other process starts, replies and ends; it cannot block the grader.
 
-Its functions, layers and caches have the manners of those that are here.
+Its functions, layers and caches can be used like those of this process.
 """
 
 import copy
@@ -22,8 +22,8 @@ from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import InputError
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
-from numpy_attention.grade.guard import NotYours
-from numpy_attention.grade.process import FLOOD, SHOWN, Ended, Process, Remote, stopped
+from numpy_attention.grade.guard import NotOwnWork
+from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process, Remote, remote_error
 from numpy_attention.grade.wire import Mutable
 from tests.every import each
 from tests.grade.hand_in import FOLDER
@@ -71,7 +71,7 @@ def softmax(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield module
 
 
-def test_what_a_function_raises_there_it_raises_here(tmp_path: Path) -> None:
+def test_exception_of_a_function_is_raised_here(tmp_path: Path) -> None:
     with process(tmp_path, with_more("")) as module:
         assert module.load().keys() == {"to"}
         y, cache = module.softmax(np.ones((2, 3)))
@@ -82,7 +82,7 @@ def test_what_a_function_raises_there_it_raises_here(tmp_path: Path) -> None:
     assert failure.value.place.startswith(" (softmax.py, line ")
 
 
-def test_a_function_gives_what_it_gives_there_and_changes_our_arrays(softmax: Any, rng: np.random.Generator) -> None:
+def test_call_returns_result_and_changes_our_arrays(softmax: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal(5)
     before, dy = x.copy(), rng.standard_normal(5)
     y, cache = softmax.softmax(x, axis=0)
@@ -91,36 +91,36 @@ def test_a_function_gives_what_it_gives_there_and_changes_our_arrays(softmax: An
     kept = copy.deepcopy(cache)
     assert same(kept, cache)
     assert np.array_equal(softmax.softmax_backward(dy, cache), 2 * dy)
-    assert np.array_equal(x, before - 1)  # which the backward reached through its cache
+    assert np.array_equal(x, before - 1)  # the backward changed x through its cache
     assert not same(kept, cache)
     assert not same(cache, None)
 
 
-def test_an_array_of_ours_that_is_given_another_shape_is_noticed(softmax: Any, rng: np.random.Generator) -> None:
+def test_in_place_change_of_shape_is_an_error(softmax: Any, rng: np.random.Generator) -> None:
     dy = rng.standard_normal((2, 3))
     _, cache = softmax.softmax(dy)
-    with pytest.raises(AssertionError, match=r"gave an array of its caller's, \(2, 3\), another shape"):
+    with pytest.raises(AssertionError, match=r"changed the shape of the caller's array \(2, 3\) in place"):
         softmax.softmax_backward(dy, cache)
 
 
-def test_memory_is_measured_there(softmax: Any, rng: np.random.Generator) -> None:
+def test_memory_is_measured_in_the_other_process(softmax: Any, rng: np.random.Generator) -> None:
     dy = rng.standard_normal((10, 20, 500))
     _, cache = softmax.softmax(dy)
     assert dy.nbytes <= peak_memory(softmax.softmax_backward, dy, cache) < 4 * dy.nbytes
 
 
-def test_a_cache_that_nobody_holds_is_let_go_there(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_deleted_cache_is_released_in_the_other_process(tmp_path: Path, rng: np.random.Generator) -> None:
     with process(tmp_path, SOFTMAX) as module:
         module.load()
         _, cache = module.softmax(rng.standard_normal(3))
-        other = Remote(module, cache.number)  # a second name for it: the first to go takes it along
+        other = Remote(module, cache.number)  # a second reference: deleting the first releases the cache
         del cache
-        module.softmax(np.ones(1))  # the next request tells that
-        with pytest.raises(Ended):  # the other process is asked for what it does not have
+        module.softmax(np.ones(1))  # the next request releases the cache in the other process
+        with pytest.raises(Ended):  # this request needs the released cache
             module.softmax_backward(np.ones((1, 1, 1)), other)
 
 
-def test_a_layer_computes_with_our_arrays(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_layer_computes_with_our_arrays(tmp_path: Path, rng: np.random.Generator) -> None:
     w, x, dy = rng.standard_normal((3, 2)), rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
     draws = np.random.default_rng(8)
     with process(tmp_path, LOW_RANK, name="low_rank") as module:
@@ -131,7 +131,7 @@ def test_a_layer_computes_with_our_arrays(tmp_path: Path, rng: np.random.Generat
         assert not hasattr(layer, "loss")
         assert list(layer.parameters()) == ["a"]
         assert np.array_equal(layer.parameters()["a"], again.standard_normal((3, 5)))
-        assert draws.random() == again.random()  # our generator has moved on as theirs has
+        assert draws.random() == again.random()  # our generator is in the same state as theirs
         held = arrays_of(layer)
         assert list(held) == ["a", "w"]
         held["a"][...] = rng.standard_normal((3, 5))
@@ -146,8 +146,8 @@ def test_a_layer_computes_with_our_arrays(tmp_path: Path, rng: np.random.Generat
         assert np.allclose(grads["a"], 2 * before + dy.sum())
 
 
-class Liar(Process):
-    """Replies with whatever it was given."""
+class WrongReplies(Process):
+    """A process that replies with a given dict."""
 
     def __init__(self, reply: dict[str, Any]) -> None:
         self.reply, self.file, self.released = reply, Path("softmax.py"), []
@@ -167,23 +167,23 @@ A, RNG = np.ones(2), np.random.default_rng(1)
     {"answer": ["x", {}, []], "changed": []}, {"answer": [1], "changed": []},
     {"answer": [1, {1: A}, []], "changed": []},
 ])
-def test_a_reply_that_makes_no_sense_is_the_end(reply: dict[str, Any]) -> None:
-    liar = Liar(reply)
+def test_invalid_reply_raises_ended(reply: dict[str, Any]) -> None:
+    process_ = WrongReplies(reply)
     of = "object" if isinstance(reply.get("answer"), list) else ""
     with pytest.raises(Ended):
-        liar.call("f", (), {}, of)
-    assert "wrote where the grader listens" in liar.broken
+        process_.call("f", (), {}, of)
+    assert "wrote to the pipe of the grader" in process_.broken
 
 
-def test_a_copy_without_a_number_is_the_end_and_a_comparison_without_an_answer_is_no_agreement() -> None:
-    liar = Liar({"number": "x"})
+def test_invalid_replies_to_copy_and_comparison() -> None:
+    process_ = WrongReplies({"number": "x"})
     with pytest.raises(Ended):
-        copy.deepcopy(Remote(liar, 1))
-    assert Remote(liar, 1) != Remote(liar, 2)
+        copy.deepcopy(Remote(process_, 1))
+    assert Remote(process_, 1) != Remote(process_, 2)
 
 
-def test_a_message_of_somebody_else_is_no_reply(tmp_path: Path) -> None:
-    """Whoever finds the pipe can write a whole message into it; it must be a reply to this very request."""
+def test_message_with_wrong_request_number_raises_ended(tmp_path: Path) -> None:
+    """A file can find the pipe and write a whole message; the message must have the number of the request."""
     text = """
 import os
 from numpy_attention.grade.wire import Encoder
@@ -199,10 +199,10 @@ def softmax(x, axis=-1):
         module.load()
         with pytest.raises(Ended):
             module.softmax(np.ones(2))
-        assert "wrote where the grader listens" in module.broken
+        assert "wrote to the pipe of the grader" in module.broken
 
 
-def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) -> None:
+def test_exit_is_noticed_before_the_time_limit(tmp_path: Path) -> None:
     began = time.monotonic()
     with process(tmp_path, with_more("import os\ndef softmax(x, axis=-1): os._exit(0)"), 3000.0) as module:
         module.load()
@@ -213,8 +213,8 @@ def test_a_process_that_left_is_noticed_before_its_time_is_over(tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_a_process_that_takes_no_request_is_given_up_after_its_time(tmp_path: Path) -> None:
-    """The request is larger than a pipe, so writing it never returns."""
+def test_stopped_process_raises_ended_at_the_time_limit(tmp_path: Path) -> None:
+    """The request is larger than the buffer of a pipe, so writing it never returns."""
     with process(tmp_path, with_more("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"), 1.0) as module:
         with pytest.raises(Ended):
             module.load()
@@ -224,16 +224,16 @@ def test_a_process_that_takes_no_request_is_given_up_after_its_time(tmp_path: Pa
     assert not any(thread.is_alive() for thread in module._threads)
 
 
-def test_of_what_is_printed_at_once_little_is_kept(tmp_path: Path) -> None:
+def test_only_the_first_printed_bytes_are_stored(tmp_path: Path) -> None:
     with process(tmp_path, with_more("import os\nos.write(2, b'x' * 10**8)\n"), 3000.0) as module:
         with pytest.raises(Ended):
             module.load()
-        assert module.size > FLOOD
-        assert module.size < FLOOD + (1 << 20), "the rest is not even read"
-        assert len(module.printed) == SHOWN
+        assert module.size > MAX_PRINTED
+        assert module.size < MAX_PRINTED + (1 << 20), "the rest is not even read"
+        assert len(module.printed) == MAX_STORED
 
 
-def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:
+def test_traceback_at_the_time_limit_names_the_function(tmp_path: Path) -> None:
     with process(tmp_path, with_more("def softmax(x, axis=-1):\n    while True: pass\n"), 1.0) as module:
         module.load()
         with pytest.raises(Ended):
@@ -243,7 +243,7 @@ def test_after_its_time_it_says_where_it_stood(tmp_path: Path) -> None:
     assert not Path(module._folder.name).exists()
 
 
-def test_where_no_process_can_be_started_that_is_said_and_nothing_is_left(
+def test_failed_start_of_a_process_is_an_error_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: object, **__: object) -> None:
@@ -257,7 +257,7 @@ def test_where_no_process_can_be_started_that_is_said_and_nothing_is_left(
 
 
 @pytest.mark.parametrize("granted", range(2))
-def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
+def test_failed_start_of_a_thread_ends_the_process_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granted: int
 ) -> None:
     processes, threads, popen, start = [], list(range(granted)), subprocess.Popen, threading.Thread.start
@@ -282,31 +282,33 @@ def test_where_no_thread_can_be_started_the_process_ends_and_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["softmax.py"]
 
 
-def test_an_error_is_what_it_was_and_knows_its_line() -> None:
-    error: Any = stopped({"error": ["KeyError", "LookupError"], "message": "'w'", "line": 4, "text": "a['w']"}, "a.py")
+def test_remote_error_has_type_message_and_line() -> None:
+    reply = {"error": ["KeyError", "LookupError"], "message": "'w'", "line": 4, "text": "a['w']"}
+    error: Any = remote_error(reply, "a.py")
     assert isinstance(error, LookupError)
     assert (str(error), type(error).__name__, error.place) == ("'w'", "KeyError", " (a.py, line 4: a['w'])")
 
 
-def test_an_unwritten_backward_and_a_refusal_stay_what_they_are() -> None:
-    assert isinstance(stopped({"error": ["NotImplementedError"], "message": ""}, "a.py"), NotImplementedError)
-    assert isinstance(stopped({"error": ["NotYours"], "message": "derive it", "refused": True}, "a.py"), NotYours)
+def test_remote_error_keeps_not_implemented_and_refusal() -> None:
+    assert isinstance(remote_error({"error": ["NotImplementedError"], "message": ""}, "a.py"), NotImplementedError)
+    refusal = {"error": ["NotOwnWork"], "message": "derive it", "refused": True}
+    assert isinstance(remote_error(refusal, "a.py"), NotOwnWork)
 
 
 @each([
     ["AxisError", "ValueError"], ["UnicodeDecodeError", "UnicodeError", "ValueError"], ["SystemExit", "BaseException"],
     ["ExceptionGroup", "Exception"], ["print"], ["not a name", "ValueError"], [], "text", [None, 3], ["open", "dict"],
 ])
-def test_any_name_gives_an_exception(kinds: object) -> None:
-    error = stopped({"error": kinds, "message": "so"}, "a.py")
+def test_remote_error_accepts_any_name(kinds: object) -> None:
+    error = remote_error({"error": kinds, "message": "so"}, "a.py")
     assert isinstance(error, Exception)
     assert str(error) == "so"
     assert isinstance(error, ValueError) == (isinstance(kinds, list) and "ValueError" in kinds)
 
 
-def test_a_message_is_made_fit_to_print() -> None:
+def test_remote_error_escapes_and_shortens_message() -> None:
     reply = {"error": ["ValueError"], "message": "a\x1b[31m\udc80\x07\nb" + "c" * 5000, "line": "no"}
-    error: Any = stopped(reply, "a.py")
+    error: Any = remote_error(reply, "a.py")
     assert str(error).startswith("a\\x1b[31m\\udc80\\x07\nbccc")
     assert len(str(error)) < 2100
     assert error.place == ""

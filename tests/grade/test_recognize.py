@@ -1,4 +1,4 @@
-"""Every known wrong answer is called by its name, and no other is."""
+"""The tutor names every known mistake, and gives no name to other answers."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,13 +14,13 @@ from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.recognize import outcome, recognize
 from tests.grade.hand_in import answer_of
 
-TOLD_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cache"}  # by no single run
+FOUND_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cache"}  # no single run shows them
 OPTIONS_OF_NO_EXERCISE = {"dropout_of_another_tile", "distance_forgotten"}
 PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]
 
 
 @pytest.mark.parametrize(("name", "mistake"), PAIRS)
-def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mistake: str) -> None:
+def test_known_mistake_fails_and_is_named(name: str, mistake: str) -> None:
     exercise = EXERCISES[name]
     grade = grade_module(exercise, answer_of(exercise, MISTAKES[mistake]), examples=4)
     assert grade.state in ("wrong", "broken"), grade.text
@@ -28,21 +28,21 @@ def test_a_known_wrong_answer_fails_and_is_called_by_its_name(name: str, mistake
     assert MISTAKES[mistake].wrong.split()[0] in grade.text
 
 
-def test_every_mistake_of_an_exercised_op_is_among_the_wrong_answers_of_some_exercise() -> None:
+def test_every_mistake_of_an_exercised_op_belongs_to_an_exercise() -> None:
     exercised = {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
-    wrong_answers = {mistake for _, mistake in PAIRS} | TOLD_BY_THE_CHECKER.keys() | OPTIONS_OF_NO_EXERCISE
+    wrong_answers = {mistake for _, mistake in PAIRS} | FOUND_BY_THE_CHECKER.keys() | OPTIONS_OF_NO_EXERCISE
     for mistake in MISTAKES.values():
         assert mistake.covers not in exercised or mistake.name in wrong_answers, mistake.name
 
 
-@pytest.mark.parametrize(("mistake", "words"), TOLD_BY_THE_CHECKER.items())
-def test_what_no_single_run_shows_is_told_by_the_checker(mistake: str, words: str) -> None:
+@pytest.mark.parametrize(("mistake", "words"), FOUND_BY_THE_CHECKER.items())
+def test_checker_explains_mistake_that_no_single_run_shows(mistake: str, words: str) -> None:
     exercise = EXERCISES[MISTAKES[mistake].covers]
     assert words in grade_module(exercise, answer_of(exercise, MISTAKES[mistake]), examples=4).text
 
 
-def test_behind_the_first_wrong_answer_others_may_wait() -> None:
-    """It takes the unlikeliest, and overflows at logits of a thousand: the first is named, the second comes later."""
+def test_names_mistake_of_first_wrong_answer_if_others_follow() -> None:
+    """This answer keeps the unlikeliest tokens and overflows at logits of 1000; the tutor names the first mistake."""
 
     def top_p(logits: np.ndarray, p: float) -> np.ndarray:
         answer = MISTAKES["unlikeliest_kept"].stand_in(logits, p)
@@ -53,12 +53,12 @@ def test_behind_the_first_wrong_answer_others_may_wait() -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "heads", "causal_mask", "adam", "rotary", "top_p", "byte_pairs"])
-def test_the_right_answer_is_no_known_mistake(name: str) -> None:
+def test_right_answer_has_no_known_mistake(name: str) -> None:
     exercise = EXERCISES[name]
     assert [recognize(exercise, ours(), subject) for subject in exercise.subjects] == [[]] * len(exercise.subjects)
 
 
-def test_a_mistake_that_nobody_knows_gets_no_name() -> None:
+def test_unknown_mistake_is_not_named() -> None:
     module = answer_of(EXERCISES["softmax"], MISTAKES["zero"])
     module.softmax_backward = lambda dy, cache: 1.5 * ours().softmax_backward(dy, cache)
     assert recognize(EXERCISES["softmax"], module, "softmax") == []
@@ -67,14 +67,14 @@ def test_a_mistake_that_nobody_knows_gets_no_name() -> None:
 SOFTMAX = CATALOGUE["softmax"]
 
 
-def test_the_same_op_leaves_the_same_outcome_and_another_one_another() -> None:
+def test_outcomes_are_equal_only_for_equal_ops_and_draws() -> None:
     assert same(outcome(SOFTMAX, 0, None), outcome(SOFTMAX, 0, None))
     assert not same(outcome(SOFTMAX, 0, None), outcome(SOFTMAX, 1, None))
     spoiled = MISTAKES["diagonal_only"].spoil(SOFTMAX)
     assert not same(outcome(SOFTMAX, 0, None), outcome(spoiled, 0, None))
 
 
-def test_what_is_changed_in_place_is_seen() -> None:
+def test_outcome_contains_in_place_changes() -> None:
     entry = CATALOGUE["layer_norm"]
     right, in_dy, in_cache = (
         outcome(one, 0, None)
@@ -88,7 +88,7 @@ def test_what_is_changed_in_place_is_seen() -> None:
     assert in_cache.changed_cache
 
 
-def test_what_stops_leaves_none() -> None:
+def test_outcome_is_none_after_an_exception() -> None:
     def stops(dy: np.ndarray, cache: Any) -> None:
         raise ZeroDivisionError
 

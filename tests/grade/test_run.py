@@ -1,4 +1,4 @@
-"""`grade` as a student meets it: in a process of its own, with a limit on its time, and in plain words."""
+"""The command `grade`: it runs a file in another process with a time limit, and prints text for students."""
 
 import shutil
 from pathlib import Path
@@ -13,30 +13,30 @@ from tests.grade.hand_in import FOLDER, grade
 
 
 @pytest.mark.parametrize("name", ["softmax", "multi_head_attention", "adam"])
-def test_the_stub_fails_kindly(tmp_path: Path, name: str) -> None:
-    code, said = grade(tmp_path, name, "raise NotImplementedError")
+def test_stub_is_not_written_yet(tmp_path: Path, name: str) -> None:
+    code, output = grade(tmp_path, name, "raise NotImplementedError")
     assert code == 1
-    assert "not written yet" in said
-    assert "What will be checked" in said
-    assert "--hint 1" in said
-    assert "Traceback" not in said
+    assert "not written yet" in output
+    assert "What will be checked" in output
+    assert "--hint 1" in output
+    assert "Traceback" not in output
 
 
-def test_a_right_answer_passes(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
+def test_right_answer_passes(tmp_path: Path) -> None:
+    code, output = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
     assert code == 0
-    assert "All 4 properties hold" in said
+    assert "All 4 properties hold" in output
 
 
-def test_a_forward_of_the_package_is_no_forward_from_nothing(tmp_path: Path) -> None:
-    code, said = grade(
+def test_refuses_forward_of_the_package_in_exercise_from_scratch(tmp_path: Path) -> None:
+    code, output = grade(
         tmp_path, "rotary", "return na.rotary(x, positions, base)", before="import numpy_attention as na\n")
     assert code == 1
-    assert "rotary of the package is somebody else's answer" in said
+    assert "rotary of the package is not your own answer" in output
     theirs = "return byte_pairs.learn_merges({bytes(ids).decode(): 1}, 256 + num_merges)"
-    code, said = grade(tmp_path, "byte_pairs", theirs, before="from numpy_attention.training import byte_pairs\n")
+    code, output = grade(tmp_path, "byte_pairs", theirs, before="from numpy_attention.training import byte_pairs\n")
     assert code == 1
-    assert "learn_merges of the package is somebody else's answer" in said
+    assert "learn_merges of the package is not your own answer" in output
 
 
 LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
@@ -46,71 +46,71 @@ LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape
         return dx, {"a": x_rows.T @ dz, "b": db}"""
 
 
-def test_a_right_answer_of_a_layer_passes(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "low_rank", LOW_RANK)
-    assert code == 0, said
-    assert "All 4 properties hold" in said
+def test_right_answer_of_a_layer_passes(tmp_path: Path) -> None:
+    code, output = grade(tmp_path, "low_rank", LOW_RANK)
+    assert code == 0, output
+    assert "All 4 properties hold" in output
 
 
-@pytest.mark.parametrize(("slip", "words"), [
-    ((", \"b\": db", ", \"b\": db / self.scale"), "A known mistake, `scale_left_out_of_db`"),
-    (("dz @ self.a.T)", "0 * dz @ self.a.T)"), "A known mistake, `change_left_out_of_dx`"),
-    (("\"b\": db", "\"b\": db, \"w\": x_rows.T @ rows"), "grads holds w, and there is no such parameter"),
+@pytest.mark.parametrize(("mistake", "words"), [
+    ((", \"b\": db", ", \"b\": db / self.scale"), "a known mistake, `scale_left_out_of_db`"),
+    (("dz @ self.a.T)", "0 * dz @ self.a.T)"), "a known mistake, `change_left_out_of_dx`"),
+    (("\"b\": db", "\"b\": db, \"w\": x_rows.T @ rows"), "grads contains w, but no parameter has this name"),
 ], ids=["scale", "path", "frozen"])
-def test_a_slip_in_the_answer_of_a_layer_is_told(tmp_path: Path, slip: tuple[str, str], words: str) -> None:
-    assert slip[0] in LOW_RANK
-    code, said = grade(tmp_path, "low_rank", LOW_RANK.replace(*slip))
+def test_mistake_in_a_layer_is_explained(tmp_path: Path, mistake: tuple[str, str], words: str) -> None:
+    assert mistake[0] in LOW_RANK
+    code, output = grade(tmp_path, "low_rank", LOW_RANK.replace(*mistake))
     assert code == 1
-    assert words in " ".join(said.split()), said
+    assert words in " ".join(output.split()), output
 
 
-def test_an_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
-    code, said = grade(tmp_path, "gelu", "while True:\n        x = x + 0", time_limit=3.0)
+def test_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
+    code, output = grade(tmp_path, "gelu", "while True:\n        x = x + 0", time_limit=3.0)
     assert code == 1
-    assert "No answer after 3 seconds" in said
-    assert "in gelu_backward, line" in said
+    assert "No answer after 3 seconds" in output
+    assert "in gelu_backward, line" in output
 
 
-def test_hints_unfold_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hints_are_shown_one_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(FOLDER / "softmax.py")
     for number in (1, 2, 3):
         assert command_line(["grade", file, "--hint", str(number)]) == 0
-        said = capsys.readouterr().out
-        assert page_of("softmax").hints[number - 1] in said
-        assert (f"--hint {number + 1}" in said) == (number < 3)
+        output = capsys.readouterr().out
+        assert page_of("softmax").hints[number - 1] in output
+        assert (f"--hint {number + 1}" in output) == (number < 3)
     assert command_line(["grade", file, "--hint", "4"]) == 2
-    assert "must be 1 to 3" in capsys.readouterr().err
+    assert "softmax has the hints 1 to 3, got --hint 4" in capsys.readouterr().err
 
 
-def test_a_solution_is_shown_once_the_exercise_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_solution_is_shown_after_the_exercise_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(FOLDER / "softmax.py", tmp_path)
     asked = ["grade", str(tmp_path), "--solution", "softmax"]
     assert command_line(asked) == 1
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'softmax.py'} is not right yet, so the last hint first." in said
-    assert page_of("softmax").hints[-1] in said
-    assert "grade --solution softmax --solution softmax" in said
-    assert "def softmax_backward" not in said
-    code, said = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
+    output = capsys.readouterr().out
+    assert f"{tmp_path / 'softmax.py'} is not right yet, so here is the last hint." in output
+    assert page_of("softmax").hints[-1] in output
+    assert "grade --solution softmax --solution softmax" in output
+    assert "def softmax_backward" not in output
+    code, output = grade(tmp_path, "softmax", "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))")
     assert code == 0
-    assert f"{tmp_path / 'softmax.py'} --solution softmax" in said
+    assert f"{tmp_path / 'softmax.py'} --solution softmax" in output
     for own in (tmp_path, tmp_path / "softmax.py"):
         assert command_line(["grade", str(own), "--solution", "softmax"]) == 0
         assert "def softmax_backward" in capsys.readouterr().out
 
 
-def test_a_solution_is_shown_to_whoever_asks_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_solution_is_shown_if_its_name_is_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["grade", str(tmp_path), "--solution", "gelu"]
     assert command_line(asked) == 1
-    assert "there is no answer of yours here, so the last hint first" in capsys.readouterr().out
+    assert "your answer was not found here, so here is the last hint" in capsys.readouterr().out
     assert command_line([*asked, "--solution", "gelu"]) == 0
-    said = capsys.readouterr().out
-    assert "y = x P(x) is a product" in said
-    assert "def gelu_backward" in said
-    assert not list(tmp_path.iterdir()), "nothing is left where the student works"
+    output = capsys.readouterr().out
+    assert "y = x P(x) is a product" in output
+    assert "def gelu_backward" in output
+    assert not list(tmp_path.iterdir()), "the student's folder must stay empty"
 
 
-def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("softmax", "linear", "adam"):
         shutil.copy(FOLDER / f"{name}.py", tmp_path)
     file = tmp_path / "softmax.py"
@@ -128,29 +128,29 @@ def test_the_table_shows_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ([], "which file?"),
+    ([], "no file is given"),
     (["no_such_file.py"], "there is no file no_such_file.py"),
-    ([__file__], "is no exercise; one of embedding"),
+    ([__file__], "is not an exercise; the exercises are embedding"),
     (["--all", __file__], "--all takes one folder"),
-    (["softmax.py", "--time-limit", "nan"], "--time-limit must be seconds above 0 and up to a day, got nan"),
-    (["softmax.py", "--time-limit", "inf"], "--time-limit must be seconds above 0 and up to a day, got inf"),
-    (["softmax.py", "--time-limit", "-1"], "--time-limit must be seconds above 0 and up to a day, got -1"),
-    (["softmax.py", "--time-limit", "1e300"], "--time-limit must be seconds above 0 and up to a day, got 1e+300"),
-    (["--solution", "relu"], "relu is no exercise; one of embedding"),
+    (["softmax.py", "--time-limit", "nan"], "--time-limit must be more than 0 seconds and at most one day, got nan"),
+    (["softmax.py", "--time-limit", "inf"], "--time-limit must be more than 0 seconds and at most one day, got inf"),
+    (["softmax.py", "--time-limit", "-1"], "--time-limit must be more than 0 seconds and at most one day, got -1"),
+    (["softmax.py", "--time-limit", "1e300"], "more than 0 seconds and at most one day, got 1e+300"),
+    (["--solution", "relu"], "relu is not an exercise; the exercises are embedding"),
     (["--solution", "gelu", "no_such_folder"], "there is no file no_such_folder"),
-    (["--solution", "gelu", "a.py", "b.py"], "--solution takes one file or folder, that of your answer, got a.py b.py"),
+    (["--solution", "gelu", "a.py", "b.py"], "--solution takes one file or folder with your answer, got a.py b.py"),
     (["a\0b.py"], "contains a null byte"),
 ])
-def test_unusable_input_is_one_clear_line(
+def test_wrong_argument_gives_one_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line(["grade", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert words in output
+    assert output.count("\n") == 1
 
 
-def test_without_hypothesis_the_way_to_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_hypothesis_names_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(GradeError, match=r"pip install hypothesis, or, .*pip install '\.\[tutorials\]'$"):
         grade(tmp_path, "softmax", "return dy")

@@ -1,4 +1,4 @@
-"""What travels arrives as it was; what is no message, or too large for one, is refused before it is believed."""
+"""Values arrive unchanged; a line that is not a message, or is too large, is refused before it is used."""
 
 import io
 import json
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.grade.wire import MOST_LINE, Encoder, Garbled, Reference, decode, read_line
+from numpy_attention.grade.wire import MAX_LINE, Encoder, InvalidMessage, Reference, decode, read_line
 from tests.every import each
 
 STORED = {4: "what is stored"}
@@ -18,7 +18,7 @@ def through(value: Any) -> Any:
 
 
 @each([None, True, 3, -2, 0.1, float("inf"), "text", (1, [2.5, None], {"w": (3,)}), (), {}, np.float32, np.float64])
-def test_plain_values_arrive_as_they_were(value: Any) -> None:
+def test_plain_values_arrive_unchanged(value: Any) -> None:
     assert through(value) == value
     assert type(through(value)) is type(value)
 
@@ -35,7 +35,7 @@ def test_arrays_arrive_to_the_last_bit(rng: np.random.Generator, shape: tuple[in
         assert np.array_equal(came[1], sent.swapaxes(0, -1) if sent.ndim else sent)
 
 
-def test_an_array_that_stands_twice_is_one_array() -> None:
+def test_repeated_array_arrives_as_one_array() -> None:
     x = np.ones(3)
     one, other, copied = through([x, (x,), x.copy()])
     assert one is other[0]
@@ -48,7 +48,7 @@ def test_nan_and_signed_zeros_arrive_too() -> None:
     assert np.isnan(through(float("nan")))
 
 
-def test_both_ends_count_the_same_arrays_and_generators() -> None:
+def test_both_processes_count_the_same_arrays_and_generators() -> None:
     x, rng = np.ones(2), np.random.default_rng(0)
     sent = Encoder({"value": [np.float32(0.1), x, rng, (x, rng), np.zeros(3), Reference(4)]})
     message, mutables = decode(sent.line, STORED.__getitem__)
@@ -73,17 +73,17 @@ def test_a_generator_draws_the_same_numbers() -> None:
     ({1, 2}, "set"), (print, "builtin_function_or_method"), (np.array([None]), "array of object"), (1j, "complex"),
     (np.array(["a"]), "array of <U1"), (1 << 70, "int"), (np.str_, "type"),
 ])
-def test_of_what_cannot_travel_the_name_of_its_type_arrives(pair: tuple[Any, str]) -> None:
+def test_value_of_another_type_arrives_as_name_of_its_type(pair: tuple[Any, str]) -> None:
     assert type(through(pair[0])).__name__ == pair[1]
 
 
-def test_what_is_too_large_is_refused_before_it_is_sent() -> None:
+def test_refuses_to_send_too_large_values() -> None:
     huge = np.broadcast_to(0.0, (1 << 12, 1 << 12))
-    with pytest.raises(Garbled, match=r"shape \(4096, 4096\)"):
+    with pytest.raises(InvalidMessage, match=r"shape \(4096, 4096\)"):
         Encoder({"value": [huge]})
-    with pytest.raises(Garbled, match="lists in lists"):
+    with pytest.raises(InvalidMessage, match="inner lists"):
         Encoder({"value": [[0] * 200] * 200})
-    with pytest.raises(Garbled, match="a message of 20 MB"):
+    with pytest.raises(InvalidMessage, match="a message of 20 MB"):
         Encoder({"value": ["," * 2000] * 9990})
     assert type(through(nested(40))) is list
 
@@ -100,7 +100,7 @@ EIGHT = "AAAAAAAAAAA="  # bytes, all zero
 
 
 @each([
-    "right", "[1]", "{}", "[" * 100_000, "[" + "0," * 300_000 + "0]", " " * MOST_LINE + "{}", "9" * 5000,
+    "right", "[1]", "{}", "[" * 100_000, "[" + "0," * 300_000 + "0]", " " * MAX_LINE + "{}", "9" * 5000,
     {"tuple": 1}, {"list": 4}, {"thing": 0}, {"again": 0, "list": []}, {"again": 0}, {"again": -1}, {"again": True},
     {"again": "x"}, {"dict": [["a"]]}, {"dict": 3}, {"dtype": "|O"}, {"dtype": 3}, {"foreign": "\0"}, {"stored": "x"},
     {"stored": -4}, {"stored": 1}, {"tuple": [{"list": [{"nothing": 1}]}]}, {"scalar": ["<f8", [2], 2 * EIGHT]},
@@ -110,15 +110,15 @@ EIGHT = "AAAAAAAAAAA="  # bytes, all zero
     {"array": ["<f8", [1] * 200, EIGHT]}, {"array": ["<f8", [1], "no base64"]}, {"array": {}}, {"array": 3},
     {"generator": json.dumps(BITS)}, {"generator": 3}, {"generator": "[" * 100_000},
 ])
-def test_a_line_that_is_not_a_message_is_refused(form: Any) -> None:
+def test_refuses_line_that_is_not_a_message(form: Any) -> None:
     line = form if isinstance(form, str) else json.dumps({"dict": [["value", form]]})
-    with pytest.raises(Garbled, match="what came is no message of the grader's"):
+    with pytest.raises(InvalidMessage, match="this line is not a message of the grader"):
         decode(line.encode() + b"\n", STORED.__getitem__)
 
 
-def test_a_line_ends_or_is_cut_where_it_is_too_long() -> None:
+def test_read_line_stops_at_line_end_or_limit() -> None:
     assert read_line(io.BytesIO(b"one\ntwo")) == b"one\n"
     for cut in (b"", b"two"):
         with pytest.raises(EOFError):
             read_line(io.BytesIO(cut))
-    assert len(read_line(io.BytesIO(b" " * (MOST_LINE + 9)))) == MOST_LINE + 1
+    assert len(read_line(io.BytesIO(b" " * (MAX_LINE + 9)))) == MAX_LINE + 1

@@ -1,4 +1,4 @@
-"""A file is imported before it is graded, and whatever it does then is said in plain words."""
+"""The worker imports a file before it is graded; the tutor explains every problem of the import."""
 
 import subprocess
 import sys
@@ -18,36 +18,36 @@ from tests.grade.hand_in import FOLDER, grade
 
 @pytest.mark.parametrize(("before", "words"), [
     ("import numpi\n", "cannot be imported: No module named 'numpi' (line 1: import numpi)"),
-    ("def softmax(:\n", "is no Python yet: invalid syntax, line 1"),
-    ("1 / 0\n", "stops while it is imported, with ZeroDivisionError"),
-    ("import os\nos._exit(3)\n", "ended Python itself"),
-    ("raise SystemExit(5)\n", "stops while it is imported, with SystemExit"),
+    ("def softmax(:\n", "is not valid Python: invalid syntax, line 1"),
+    ("1 / 0\n", "raises an error when it is imported, ZeroDivisionError"),
+    ("import os\nos._exit(3)\n", "ended the Python process"),
+    ("raise SystemExit(5)\n", "raises an error when it is imported, SystemExit"),
 ])
-def test_a_file_that_cannot_be_imported_gets_a_plain_explanation(tmp_path: Path, before: str, words: str) -> None:
-    code, said = grade(tmp_path, "softmax", "pass", before=before)
+def test_failed_import_is_explained(tmp_path: Path, before: str, words: str) -> None:
+    code, output = grade(tmp_path, "softmax", "pass", before=before)
     assert code == 1
-    assert words in said
-    assert "Traceback" not in said
+    assert words in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("data", ["x = 1\n".encode("utf-16"), b"\x7fELF\0\0", b"# coding: utf-99\n"])
-def test_a_file_that_is_no_text_is_told_how_to_be_one(tmp_path: Path, data: bytes) -> None:
+def test_file_that_is_not_text_is_explained(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "softmax.py"
     file.write_bytes(data)
     graded = grade_file(file, EXERCISES["softmax"])
     assert graded.state == "broken"
-    assert graded.text.startswith("  softmax.py is no text that Python reads (")
-    assert graded.text.endswith("): save it anew from an editor, as plain text in UTF-8")
+    assert graded.text.startswith("  softmax.py is not a text that Python can read (")
+    assert graded.text.endswith("): save it again as plain text in UTF-8")
 
 
-def test_a_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "my_helper.py").write_text("print('from beside')\n")
-    _, said = grade(tmp_path, "softmax", "pass", before="import my_helper\n")
-    assert "from beside" in said
-    assert "cannot be imported" not in said
+def test_file_can_import_modules_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "my_helper.py").write_text("print('from the helper')\n")
+    _, output = grade(tmp_path, "softmax", "pass", before="import my_helper\n")
+    assert "from the helper" in output
+    assert "cannot be imported" not in output
 
 
-def test_a_file_without_the_function_is_told_so(tmp_path: Path) -> None:
+def test_missing_function_is_named(tmp_path: Path) -> None:
     file = tmp_path / "softmax_mine.py"
     file.write_text("def softmax(x):\n    pass\n")
     out = StringIO()
@@ -55,22 +55,22 @@ def test_a_file_without_the_function_is_told_so(tmp_path: Path) -> None:
     assert "must define the function softmax_backward" in out.getvalue()
 
 
-def test_what_the_file_prints_is_shown(tmp_path: Path) -> None:
-    _, said = grade(tmp_path, "softmax", "print('here', dy.shape)\n    return dy")
-    assert "The file printed:" in said
-    assert "here (" in said
+def test_printed_text_is_shown(tmp_path: Path) -> None:
+    _, output = grade(tmp_path, "softmax", "print('here', dy.shape)\n    return dy")
+    assert "The file printed:" in output
+    assert "here (" in output
 
 
-def test_of_many_lines_that_the_file_printed_some_are_shown(tmp_path: Path) -> None:
+def test_only_first_printed_lines_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "softmax.py"
     file.write_text("for i in range(20): print('line', i)\n" + (FOLDER / "softmax.py").read_text("utf-8"))
     grade = grade_file(file, EXERCISES["softmax"])
     assert (grade.exercise, grade.state) == ("softmax", "to do")
     assert "    line 11" in grade.lines
-    assert grade.lines[-1].strip() == "... and 8 lines more"
+    assert grade.lines[-1].strip() == "... and 8 more lines"
 
 
-def test_a_class_where_a_function_is_needed_and_the_other_way_round(tmp_path: Path) -> None:
+def test_function_in_place_of_a_class_is_named(tmp_path: Path) -> None:
     file = tmp_path / "adam.py"
     file.write_text("def Adam(): pass\n")
     assert "must define the class Adam" in grade_file(file, EXERCISES["adam"]).text
@@ -100,12 +100,12 @@ def ask(worker: Worker, do: str, **request: Any) -> dict[str, Any]:
 
 
 def call(worker: Worker, name: str, *args: Any, of: str = "", on: int = 0, own: Any = ()) -> tuple[Any, list[Any]]:
-    """Call something; its answer, and what is changed, by place."""
+    """Call a function; return its result, and the changed arrays with their indices."""
     reply = ask(worker, "call", name=name, **{"as": of, "on": on, "own": list(own), "args": args, "kwargs": {}})
     return reply["answer"], reply["changed"]
 
 
-def test_a_cache_stays_and_what_a_backward_changes_is_told_by_its_place(
+def test_cache_is_stored_and_changed_arrays_are_reported_by_index(
     worker: Worker, rng: np.random.Generator
 ) -> None:
     x, dy = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
@@ -114,7 +114,7 @@ def test_a_cache_stays_and_what_a_backward_changes_is_told_by_its_place(
     assert changed == []
     answer, changed = call(worker, "softmax_backward", dy.copy(), cache)
     assert np.array_equal(answer, 3 * dy)
-    assert [i for i, _ in changed] == [0, 1], "dy, and behind it the x that the cache was made from"
+    assert [i for i, _ in changed] == [0, 1], "first dy, then the x that the cache was made from"
     assert np.array_equal(changed[0][1], 3 * dy)
     assert np.array_equal(changed[1][1], x + 1)
     assert call(worker, "softmax", x, of="peak")[0] > x.nbytes
@@ -129,27 +129,27 @@ def test_caches_are_copied_and_compared(worker: Worker, rng: np.random.Generator
     assert ask(worker, "same", two=[cache.number, copied]) == {"same": False}
 
 
-def test_an_object_stays_and_moves_the_arrays_that_it_was_made_from(worker: Worker, rng: np.random.Generator) -> None:
+def test_object_is_stored_and_changes_its_arrays(worker: Worker, rng: np.random.Generator) -> None:
     p, g = rng.standard_normal(3), rng.standard_normal(3)
     (number, own, learn), _ = call(worker, "Both", p.copy(), of="object")
     assert (own, learn) == (None, [])
-    p += 1  # what is sent along is how our array is now
+    p += 1  # the request contains the new values of our array
     _, changed = call(worker, "step", g, on=number, own=[p])
     (i, moved), = changed
     assert i == 0
     assert np.array_equal(moved, p - g)
 
 
-def test_an_error_is_told_with_its_types_its_message_and_its_line(worker: Worker) -> None:
+def test_error_reply_has_types_message_and_line(worker: Worker) -> None:
     wanted = {"as": "", "on": 0, "own": [], "args": (np.ones(2), None), "kwargs": {}}
-    said = ask(worker, "call", name="softmax_backward", **wanted)
-    assert said["error"][:2] == ["TypeError", "Exception"]
-    assert "not subscriptable" in said["message"]
-    assert (said["line"], said["text"]) == (5, "cache['x'] += 1")
+    output = ask(worker, "call", name="softmax_backward", **wanted)
+    assert output["error"][:2] == ["TypeError", "Exception"]
+    assert "not subscriptable" in output["message"]
+    assert (output["line"], output["text"]) == (5, "cache['x'] += 1")
 
 
 class Gone(BytesIO):
-    """A pipe whose reader has ended."""
+    """A pipe whose reading process has ended."""
 
     def write(self, data: Any) -> int:
         raise BrokenPipeError
@@ -157,8 +157,8 @@ class Gone(BytesIO):
 
 @pytest.mark.parametrize(("requests", "replies"), [
     (Encoder({"do": "ready", "number": 1, "free": []}).line, Gone()), (b"right\n" * 100, BytesIO()), (b"", BytesIO()),
-], ids=["nobody listens", "spoiled", "closed"])
-def test_the_end_of_the_wire_is_the_end_without_a_word(requests: bytes, replies: BytesIO) -> None:
+], ids=["no reader", "invalid", "closed"])
+def test_serve_ends_silently_with_closed_or_invalid_pipe(requests: bytes, replies: BytesIO) -> None:
     serve(BytesIO(requests), replies)
 
 

@@ -1,13 +1,13 @@
 """Mutations: a source file with one small change, made from its syntax tree.
 
-`operator_changes` are those that the chapters of ops/ are held to: sign (- for +, a minus lost), factor (/ for *), term
-(one side of a sum or product alone), transpose (left out), axis (the first for the last), call (np.subtract for
-np.add), number (doubled), compare (<= for <).
+`operator_changes` are made in the chapters of ops/: sign (- for +, a minus left out), factor (/ for *), term (only one
+side of a sum or product), transpose (left out), axis (the first for the last), call (np.subtract for np.add), number
+(doubled), compare (<= for <).
 
-`token_changes` are all kinds for all other code, the checks of arguments among it: also numbers one off, True for
-False, `and` for `or`, a condition the other way round, max for min, an argument left out or in the place of its
-neighbour, a bound of a slice left out, a name for another of the same kind (a parameter, an attribute, what the same
-line imports), a line left out. Words are left alone: docstrings, annotations, what an error says.
+`token_changes` are made in all other code, also in checks of arguments: all changes above, and also numbers minus one,
+True for False, `and` for `or`, an inverted condition, max for min, an argument left out or exchanged with the next, a
+bound of a slice left out, a name replaced by another of the same kind (a parameter, an attribute, a name that the same
+line imports), a line left out. Docstrings, annotations and error messages are not changed.
 """
 
 import ast
@@ -41,10 +41,10 @@ MORE_COMPARES = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.No
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change: where, of which kind, from what to what."""
+    """One change: its place, its kind, and the code before and after it."""
 
     file: str  # models/gpt
-    function: str  # GPT.forward; empty for what stands outside of functions
+    function: str  # GPT.forward; empty for code outside of functions
     line: int
     kind: str
     before: str
@@ -52,8 +52,8 @@ class Mutation:
     module: ast.Module = field(repr=False, compare=False)
     node: ast.AST = field(repr=False, compare=False)
     changed: ast.AST = field(repr=False, compare=False)
-    statement: str = ""  # the line that it stands in
-    number: int = 1  # which of several equal changes of a function's equal lines
+    statement: str = ""  # the line with the change
+    number: int = 1  # counts equal changes of equal lines in one function
 
     @property
     def place(self) -> str:
@@ -65,7 +65,7 @@ class Mutation:
 
     @property
     def name(self) -> str:
-        """The same whatever stands above it in the file."""
+        """A name that does not depend on the lines above the change."""
         return f"{self.place}: {self.change} | {self.statement} | {self.number}"
 
     @property
@@ -123,7 +123,7 @@ def operator_changes(node: Any) -> Changes:
 
 
 def token_changes(node: Any, asked: bool, names: dict[str, str]) -> Changes:
-    """All changes of any code; `asked`: it is a condition; `names`: each name with one of the same kind."""
+    """All changes of any code; `asked`: whether it is a condition; `names`: another name of the same kind for each."""
     yield from operator_changes(node)
     if asked and not (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
         yield "condition", ast.UnaryOp(ast.Not(), node)

@@ -1,11 +1,11 @@
-"""Chapters: change one operator of an op's source at a time and see which property of the catalogue notices.
+"""Chapters: changes one operator of an op's source at a time, and finds the property of the catalogue that notices.
 
-    python -m tests.mutations chapters            all chapters, with the survivors
+    python -m tests.mutations chapters            all chapters, with the surviving mutations
     python -m tests.mutations chapters softmax    one chapter
 
-Chapters are the files of ops/, and other files whose functions are ops in the catalogue. `operator_changes` defines the
-kinds of changes. Checks of arguments are not changed; other tests cover them. A mutation is killed if a property fails
-for the op. For functions without a backward (masks, positions, erf) it is killed if their values differ from formulas.
+The files are those of ops/, and other files with functions that are ops in the catalogue. The changes are those of
+`operator_changes`. Checks of arguments are not changed; other tests cover them. A mutation is killed if a property
+fails for the op. A function without a backward (masks, positions, erf) is compared with a plain formula.
 """
 
 import ast
@@ -29,7 +29,7 @@ from numpy_attention.catalogue.table import CATALOGUE
 from tests.mutations.changes import Mutation, operator_changes
 from tests.mutations.draw import PACKAGE
 from tests.mutations.explained import reason_for
-from tests.mutations.values import VALUES, stands_in
+from tests.mutations.values import VALUES, is_defined_in
 
 SECONDS = 60  # of processor time: a mutation that runs longer is an endless loop
 
@@ -67,7 +67,7 @@ def _places(function: ast.FunctionDef) -> Iterator[Any]:
         if isinstance(node, ast.Expr) and re.match(r"_?(require|check)", ast.unparse(node)):
             return
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".reshape"):
-            yield from walk(node.func)  # any negative number in a shape means "the rest", not only -1
+            yield from walk(node.func)  # in a shape, every negative number means "the rest"
             for argument in node.args:
                 if ast.unparse(argument) != "-1":
                     yield from walk(argument)
@@ -99,7 +99,7 @@ def source_of(chapter: str) -> Path:
 
 
 def killed_by(mutation: Mutation) -> str:
-    """The property that notices; empty if none does."""
+    """The property that notices; empty if no property notices."""
     name = f"numpy_attention.{mutation.file.replace('/', '.')}"
     module = types.ModuleType(name)
     module.__package__ = name.rpartition(".")[0]
@@ -124,7 +124,7 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     entries = [
         replace(entry, op=getattr(module, entry.covers), op_backward=getattr(module, f"{entry.covers}_backward"))
         for entry in CATALOGUE.values()
-        if entry.build is None and hasattr(original, entry.covers) and _concerns(mutation, entry, original)
+        if entry.build is None and hasattr(original, entry.covers) and _applies_to(mutation, entry, original)
     ]
     cheap_first = sorted(entries, key=lambda entry: len(entry.spec))
     for seed in (0, 1, 2):
@@ -135,8 +135,8 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     return ""
 
 
-def _concerns(mutation: Mutation, entry: Entry, original: types.ModuleType) -> bool:
-    """A public function concerns only its own entries, a helper concerns all entries of the chapter."""
+def _applies_to(mutation: Mutation, entry: Entry, original: types.ModuleType) -> bool:
+    """Whether the entry tests the mutation: a public function has its own entries, a helper all of the chapter."""
     public = {name for name in vars(original) if f"{name}_backward" in vars(original)}
     own = mutation.function.removesuffix("_backward")
     return own not in public or entry.covers == own
@@ -145,7 +145,7 @@ def _concerns(mutation: Mutation, entry: Entry, original: types.ModuleType) -> b
 def _values_changed(module: types.ModuleType) -> str:
     """Compare functions without a backward with plain formulas."""
     for name, trial in VALUES.items():
-        if stands_in(module, name):
+        if is_defined_in(module, name):
             try:
                 trial(getattr(module, name))
             except AssertionError:
@@ -154,7 +154,7 @@ def _values_changed(module: types.ModuleType) -> str:
 
 
 def table() -> Iterator[str]:
-    """The number of changes of each chapter; the slow test checks that all changes of a result are noticed."""
+    """The number of changes in each chapter; a slow test checks that all are noticed or change no result."""
     yield "| chapter | changes | noticed | change no result |"
     yield "|---|---|---|---|"
     rows = []
@@ -169,7 +169,7 @@ def table() -> Iterator[str]:
 
 
 def main(chapters: list[str]) -> None:
-    """Print a line for each chapter, then the survivors, each with its reason."""
+    """Print a line for each chapter, then the surviving mutations with the reasons."""
     survivors, count, started = [], 0, time.perf_counter()
     for chapter in chapters or CHAPTERS:
         found = list(mutations(chapter))

@@ -1,6 +1,6 @@
-"""The draw of mutations: a number for each package, from every kind in turn, in the order of the hash of their names.
+"""Draws the mutations to try: a fixed number for each package, with all kinds in turn, ordered by a hash of the names.
 
-A drawn mutation stays drawn if other lines change.
+A drawn mutation is still drawn after other lines change.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def mutations_of(package: str) -> Iterator[Mutation]:
 
 
 def drawn(package: str, count: int, seed: int = SEED) -> list[Mutation]:
-    """`count` mutations of a package, the same number of each kind as long as there are any."""
+    """`count` mutations of a package, with equally many of each kind if possible."""
     kinds: dict[str, list[Mutation]] = {}
     for mutation in sorted(mutations_of(package), key=lambda one: _hash(one, seed)):
         kinds.setdefault(mutation.kind, []).append(mutation)

@@ -138,7 +138,7 @@ OF_PACKAGES = (
 EXPLAINED = OF_CHAPTERS + OF_PACKAGES
 
 
-def ways_to_say(mutation: Mutation) -> set[str]:
+def descriptions(mutation: Mutation) -> set[str]:
     """The change, the change with its line, and the change with line and number."""
     line = f"{mutation.change} | {mutation.statement}"
     return {mutation.change, line, f"{line} | {mutation.number}"}
@@ -146,5 +146,5 @@ def ways_to_say(mutation: Mutation) -> set[str]:
 
 def reason_for(mutation: Mutation) -> str:
     """The reason why this mutation survives; empty if there is none."""
-    said = ways_to_say(mutation)
+    said = descriptions(mutation)
     return next((one.reason for one in EXPLAINED if one.place == mutation.place and said & {*one.changes}), "")

@@ -1,4 +1,4 @@
-"""Where the code of a file can be changed: every expression and statement that computes, with what surrounds it."""
+"""Finds the places where a file can be changed: expressions and statements that compute, with their surroundings."""
 
 import ast
 import re
@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.mutations.changes import Mutation, token_changes
 
-LONG = 72  # letters of a change or a line that are shown
+LONG = 72  # characters of a change or a line that are shown
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What surrounds a place: the function and class by name, the statement, and the names that can be confused."""
+    """The surroundings of a place: names of function and class, the statement, and names that can be confused."""
 
     function: tuple[str, ...]
     statement: str
@@ -22,7 +22,7 @@ class Surroundings:
 
 
 def token_mutations(file: str, source: str) -> Iterator[Mutation]:
-    """All mutations of a file, in order of its lines."""
+    """All mutations of a file, in the order of its lines."""
     tree = ast.parse(source)
     seen: Counter[str] = Counter()
     for node, asked, around in _walk(tree, False, Surroundings((), "", _imported(tree))):
@@ -37,19 +37,19 @@ def token_mutations(file: str, source: str) -> Iterator[Mutation]:
 
 
 def _brief(before: str, after: str) -> tuple[str, str]:
-    """Of long texts what differs, and a little around it."""
+    """Both texts; of long texts only the part that differs, and a few characters around it."""
     if max(len(before), len(after)) <= LONG:
         return before, after
-    start = _alike(before, after)
-    end = _alike(before[start:][::-1], after[start:][::-1])
+    start = _common_prefix(before, after)
+    end = _common_prefix(before[start:][::-1], after[start:][::-1])
     start, end = max(start - LONG // 4, 0), max(end - LONG // 4, 0)
     parts = (text[start : len(text) - end] for text in (before, after))
     first, second = (f"{'...' * bool(start)}{part}{'...' * bool(end)}" for part in parts)
     return _cut(first), _cut(second)
 
 
-def _alike(a: str, b: str) -> int:
-    """How many letters both begin with."""
+def _common_prefix(a: str, b: str) -> int:
+    """The number of characters in the common beginning of both."""
     return next((i for i, (one, other) in enumerate(zip(a, b)) if one != other), min(len(a), len(b)))
 
 
@@ -58,7 +58,7 @@ def _cut(text: str) -> str:
 
 
 def _walk(node: Any, asked: bool, around: Surroundings) -> Iterator[tuple[Any, bool, Surroundings]]:
-    """The places at and below a node; `asked`: the node is the condition of an `if` or the like."""
+    """The node and the places below it; `asked`: whether the node is a condition, for example of an `if`."""
     if isinstance(node, (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom)) or _is_about_types(node):
         return
     if isinstance(node, ast.ClassDef):
@@ -84,7 +84,7 @@ def _walk(node: Any, asked: bool, around: Surroundings) -> Iterator[tuple[Any, b
 def _of_function(node: ast.FunctionDef, around: Surroundings) -> Iterator[tuple[Any, bool, Surroundings]]:
     a = node.args
     params = [one.arg for one in (*a.posonlyargs, *a.args, *a.kwonlyargs) if one.arg not in ("self", "cls")]
-    names = around.names | _in_turn(params) | _attributes(node)
+    names = around.names | _next_names(params) | _attributes(node)
     inside = Surroundings((*around.function, node.name), f"def {node.name}", names)
     positional = (*a.posonlyargs, *a.args)
     given = [*zip(positional[len(positional) - len(a.defaults) :], a.defaults), *zip(a.kwonlyargs, a.kw_defaults)]
@@ -97,7 +97,7 @@ def _of_function(node: ast.FunctionDef, around: Surroundings) -> Iterator[tuple[
 
 
 def _is_about_types(node: ast.AST) -> bool:
-    """Docstrings, aliases of types, imports for the type checker: they change nothing that runs."""
+    """Whether it is a docstring, an alias of types or an import for the type checker, which change no result."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -108,7 +108,7 @@ def _is_about_types(node: ast.AST) -> bool:
 
 
 def _head(node: ast.stmt) -> ast.stmt:
-    """A compound statement without what stands below it."""
+    """A compound statement without its body."""
     parts = [name for name in ("body", "orelse", "finalbody", "handlers", "cases") if hasattr(node, name)]
     if not parts:
         return node
@@ -118,25 +118,25 @@ def _head(node: ast.stmt) -> ast.stmt:
     return ast.copy_location(type(node)(**fields), node)
 
 
-def _in_turn(names: list[str]) -> dict[str, str]:
+def _next_names(names: list[str]) -> dict[str, str]:
     """Each name with the next one, the last with the first."""
     distinct = list(dict.fromkeys(names))
     return dict(zip(distinct, distinct[1:] + distinct[:1])) if len(distinct) > 1 else {}
 
 
 def _attributes(function: ast.FunctionDef) -> dict[str, str]:
-    """`self.rate` with `self.steps`, the next one that the function reads of the same thing; methods with methods."""
+    """Each attribute with the next attribute of this object that the function reads; methods only with methods."""
     called = {id(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
     groups: dict[tuple[str, bool], list[str]] = {}
     for node in ast.walk(function):
         read = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load)
         if read and node.value.id != "np":
             groups.setdefault((node.value.id, id(node) in called), []).append(ast.unparse(node))
-    return {name: other for group in groups.values() for name, other in _in_turn(group).items()}
+    return {name: other for group in groups.values() for name, other in _next_names(group).items()}
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """What a line imports, each with the next: SGD for Adam, Adam for AdamW."""
+    """Each imported name with the next name of the same line: SGD for Adam, Adam for AdamW."""
     lines = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     lines = [node for node in lines if (node.module or "").startswith("numpy_attention")]
-    return {a: b for node in lines for a, b in _in_turn([one.asname or one.name for one in node.names]).items()}
+    return {a: b for node in lines for a, b in _next_names([one.asname or one.name for one in node.names]).items()}

@@ -1,9 +1,9 @@
-"""Which tests reach which functions of the package: a plugin for pytest that writes it down, for the trials.
+"""A plugin for pytest that records which tests reach which functions of the package, for the trials.
 
     python -m pytest -p tests.mutations.reach --reach=reach.json
 
-A test has its seconds and the functions that it called, `models/gpt.GPT.forward`. What happens in a process that a test
-starts is not seen: who depends on that is found by the folder it stands in.
+For each test it writes the seconds and the called functions, for example `models/gpt.GPT.forward`. Calls in a process
+that a test starts are not recorded; such tests are found by their folder.
 """
 
 import json
@@ -36,7 +36,7 @@ class Reach:
         self.called: set[CodeType] = set()
 
     def _watch(self, frame: FrameType, event: str, arg: Any) -> None:
-        self.called.add(frame.f_code)  # at the call only: no function is followed line by line
+        self.called.add(frame.f_code)  # only at the call: returning None turns off tracing by line
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -62,7 +62,7 @@ class Reach:
 
 
 def place_of(code: CodeType) -> str:
-    """`models/gpt.GPT.forward`, for the functions inside it too; empty for code of others and of modules."""
+    """For example `models/gpt.GPT.forward`, also for its inner functions; empty for other code and for modules."""
     if not code.co_filename.startswith(PACKAGE) or code.co_qualname == "<module>":
         return ""
     file = code.co_filename.removeprefix(PACKAGE).removesuffix(".py")

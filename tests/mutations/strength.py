@@ -1,6 +1,6 @@
-"""The results of drawn mutations, stored in strength.json: name, kind, and the test that notices the mutation.
+"""The results of the drawn mutations, stored in strength.json: the name, the kind and the test that notices it.
 
-tests/catalogue/gallery_page.py writes `table` into docs/gallery.md.
+`table` is the table in docs/gallery.md, written by tests/catalogue/gallery_page.py.
 """
 
 import json
@@ -17,20 +17,20 @@ Results = dict[str, dict[str, Any]]
 
 def stored() -> Results:
     """The stored results, by the names of the mutations."""
-    return {told["name"]: told for told in json.loads(STORED.read_text("utf-8"))}
+    return {one["name"]: one for one in json.loads(STORED.read_text("utf-8"))}
 
 
 def store(results: Results) -> None:
-    """Write the results of the present draw, package by package, without mutations not yet tried on all tests."""
+    """Write the results of the drawn mutations by package, but not of mutations that were not tried on all tests."""
     names = [one.name for package, count in PACKAGES.items() for one in drawn(package, count)]
     found = [results[name] for name in names if name in results]
-    found = [told for told in found if told["killed_by"] or is_explained(told["name"]) or told.get("asked") == "all"]
-    lines = [json.dumps({key: told[key] for key in ("name", "kind", "killed_by")}) for told in found]
+    found = [one for one in found if one["killed_by"] or is_explained(one["name"]) or one.get("asked") == "all"]
+    lines = [json.dumps({key: one[key] for key in ("name", "kind", "killed_by")}) for one in found]
     STORED.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def is_explained(name: str) -> bool:
-    """Whether explained.py has a reason why no test notices this mutation."""
+    """Whether a reason exists why no test notices this mutation."""
     place, _, rest = name.partition(": ")
     change, line, _ = rest.split(" | ", 2) if rest.count(" | ") == 2 else (*rest.rsplit(" | ", 2)[:2], "")
     return any(one.place == place and {change, f"{change} | {line}"} & {*one.changes} for one in EXPLAINED)
@@ -42,10 +42,10 @@ def table(results: Results) -> Iterator[str]:
     yield "|---|---|---|---|"
     rows = []
     for package in PACKAGES:
-        told = [one for one in results.values() if one["name"].startswith(f"{package}/")]
-        noticed = sum(bool(one["killed_by"]) for one in told)
-        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in told)
-        rows.append((package, len(told), noticed, explained))
+        found = [one for one in results.values() if one["name"].startswith(f"{package}/")]
+        noticed = sum(bool(one["killed_by"]) for one in found)
+        explained = sum(not one["killed_by"] and is_explained(one["name"]) for one in found)
+        rows.append((package, len(found), noticed, explained))
     rows.append(("total", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
     for row in rows:
         yield f"| {' | '.join(map(str, row))} |"

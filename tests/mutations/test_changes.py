@@ -1,4 +1,4 @@
-"""A mutation is one change of the source, and the rest of the file stays as it was."""
+"""A mutation is one change of the source; the rest of the file is unchanged."""
 
 import ast
 import inspect
@@ -24,7 +24,7 @@ def f(a, b, c=3, flag=True):
 
 
 def changes_of(source: str) -> set[tuple[str, str]]:
-    return {(one.kind, one.change) for one in token_mutations("room/file", source)}
+    return {(one.kind, one.change) for one in token_mutations("part/file", source)}
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def changes_of(source: str) -> set[tuple[str, str]]:
     ],
     ids=lambda change: change[1],
 )
-def test_every_kind_of_change_is_made(change: tuple[str, str]) -> None:
+def test_every_kind_of_change_occurs(change: tuple[str, str]) -> None:
     assert change in changes_of(ALL_KINDS)
 
 
-def test_one_line_is_another_and_the_others_are_the_same() -> None:
+def test_mutation_changes_exactly_one_line() -> None:
     before = ast.unparse(ast.parse(ALL_KINDS)).splitlines()
-    for mutation in token_mutations("room/file", ALL_KINDS):
+    for mutation in token_mutations("part/file", ALL_KINDS):
         after = ast.unparse(mutation.tree).splitlines()
         assert len(after) == len(before)
         assert sum(a != b for a, b in zip(after, before, strict=True)) == 1, mutation.name
 
 
-def test_words_and_types_are_left_alone() -> None:
+def test_docstrings_messages_and_types_are_not_changed() -> None:
     source = '''
     """Words, 1 + 1."""
     from typing import TYPE_CHECKING
@@ -70,12 +70,12 @@ def test_words_and_types_are_left_alone() -> None:
     assert changes_of(inspect.cleandoc(source)) == set()
 
 
-def test_a_mutation_keeps_its_name_when_the_file_grows_above_it() -> None:
-    names = {one.name for one in token_mutations("room/file", ALL_KINDS)}
+def test_name_does_not_depend_on_lines_above() -> None:
+    names = {one.name for one in token_mutations("part/file", ALL_KINDS)}
     grown = ALL_KINDS.replace("def f", "LIMIT = 7\n\ndef first(a, b):\n    return a < b\n\ndef f")
-    assert names < {one.name for one in token_mutations("room/file", grown)}
+    assert names < {one.name for one in token_mutations("part/file", grown)}
 
 
-def test_equal_changes_of_one_line_have_names_of_their_own() -> None:
-    names = [one.name for one in token_mutations("room/file", "def f(a, b):\n    return a + a + a\n")]
+def test_equal_changes_of_one_line_have_different_names() -> None:
+    names = [one.name for one in token_mutations("part/file", "def f(a, b):\n    return a + a + a\n")]
     assert len(set(names)) == len(names) > 3

@@ -1,9 +1,9 @@
-"""The draw is the same in every run, has all kinds, and keeps what it has drawn."""
+"""The draw is equal in every run, contains all kinds, and grows without losing mutations."""
 
 from tests.mutations.draw import PACKAGES, drawn
 
 
-def test_the_draw_is_repeated_and_has_as_many_of_each_kind_as_there_are() -> None:
+def test_draw_is_reproducible_and_contains_all_kinds() -> None:
     first, again = drawn("layers", 40), drawn("layers", 40)
     assert [one.name for one in first] == [one.name for one in again]
     assert len({one.name for one in first}) == 40
@@ -11,9 +11,9 @@ def test_the_draw_is_repeated_and_has_as_many_of_each_kind_as_there_are() -> Non
     assert {one.name for one in drawn("layers", 40, seed=1)} != {one.name for one in first}
 
 
-def test_more_is_drawn_in_addition_to_less() -> None:
+def test_larger_draw_contains_smaller_draw() -> None:
     assert {one.name for one in drawn("layers", 20)} < {one.name for one in drawn("layers", 40)}
 
 
-def test_three_hundred_and_more_are_drawn() -> None:
+def test_at_least_three_hundred_are_drawn() -> None:
     assert sum(PACKAGES.values()) >= 300

@@ -1,4 +1,4 @@
-"""What is said of the drawn mutations holds: a reason for each that nobody notices, and each reason for a mutation."""
+"""Every drawn mutation that no test notices has a reason, and every reason belongs to a mutation."""
 
 from tests.mutations.draw import PACKAGES, mutations_of
 from tests.mutations.explained import OF_PACKAGES, reason_for
@@ -15,22 +15,22 @@ def test_every_explained_change_is_still_a_mutation() -> None:
             assert (explained.place, change) in known
 
 
-def test_a_stored_mutation_is_noticed_or_explained() -> None:
-    assert [name for name, told in stored().items() if not told["killed_by"] and not is_explained(name)] == []
+def test_stored_mutation_is_noticed_or_explained() -> None:
+    assert [name for name, result in stored().items() if not result["killed_by"] and not is_explained(name)] == []
 
 
-def test_a_reason_is_found_by_the_mutation_and_by_its_name() -> None:
+def test_reason_is_found_by_mutation_and_by_name() -> None:
     explained = [one for package in ALL.values() for one in package if reason_for(one)]
     assert len(explained) >= len(OF_PACKAGES)
     assert all(is_explained(one.name) for one in explained)
     assert not any(is_explained(one.name) for one in ALL["layers"] if not reason_for(one))
 
 
-def test_the_table_adds_up() -> None:
-    told = [
+def test_table_has_totals() -> None:
+    results = [
         {"name": "layers/linear.Linear.forward: a -> b | a | 1", "kind": "name", "killed_by": "tests/x.py::y"},
         {"name": "runs/log.Log.write: a -> b | a | 1", "kind": "name", "killed_by": ""},
     ]
-    rows = list(table({one["name"]: one for one in told}))
+    rows = list(table({one["name"]: one for one in results}))
     assert rows[2] == "| layers | 1 | 1 | 0 |"
     assert rows[-1] == "| total | 2 | 1 | 0 |"

@@ -1,8 +1,8 @@
-"""Try mutations: each in a process of its own, on a copy of the tree with one file changed.
+"""Tries mutations: each in a separate process, on a copy of the tree with one changed file.
 
-The processes are forked from one that has imported pytest, NumPy and Hypothesis, but nothing of the package, so that
-a trial takes about as long as its tests. A process that a test starts sees the changed file as well. The tests that
-reach the function are asked, the nearest first: the file of the same name, its folder, and then all others.
+The processes are forked from a process that has imported pytest, NumPy and Hypothesis, but nothing of the package, so
+a trial takes about as long as its tests. A process that a test starts uses the changed file too. Only tests that reach
+the function run, the nearest first: the test file with the name of the module, its folder, and then all others.
 """
 
 import ast
@@ -21,24 +21,24 @@ import pytest
 
 from tests.mutations.changes import Mutation
 
-SECONDS = 20  # of the processor's time, and three times what the tests took
-PATIENCE = 15  # times as long by the clock: the machine may be shared
+SECONDS = 20  # of processor time, plus three times the time of the tests
+PATIENCE = 15  # the limit in real time is this many times longer, because the machine may be shared
 MEMORY = 6 * 2**30
 OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "--tb=short"]
 LOADED = ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]  # Hypothesis, a plugin of pytest
 
-Reach = dict[str, dict[str, Any]]  # what reach.py has written: of every test its seconds and functions
+Reach = dict[str, dict[str, Any]]  # written by reach.py: the seconds and the functions of every test
 
 
 class Killer:
-    """A plugin of the trial's pytest: which tests in what order, and which of them failed first."""
+    """A plugin for pytest in a trial: it orders the tests and records the first failure."""
 
     def __init__(self, tests: list[str], reach: Reach) -> None:
         self.places = {test: i for i, test in enumerate(tests)}
         self.reach, self.first = reach, ""
 
     def place(self, item: pytest.Item) -> int | None:
-        """The place of a test among those that are asked, or that of its whole file; what is not known comes first."""
+        """The index of a test, or of its file, in the list of tests; -1 for an unknown test, so it runs first."""
         if item.nodeid not in self.reach:
             return -1
         return self.places.get(item.nodeid, self.places.get(item.nodeid.split("::")[0]))
@@ -56,7 +56,7 @@ class Killer:
 
 
 def copy_of_the_tree(root: Path, work: Path) -> Path:
-    """What git does not ignore, in a folder of its own, compiled so that a changed source is always seen."""
+    """Copy all files that git does not ignore, and compile them so that Python notices every change of a source."""
     tree, packed = work / "tree", work / "tree.tar"
     subprocess.run(["rm", "-rf", str(tree)], check=True)
     tree.mkdir(parents=True)
@@ -72,7 +72,7 @@ def copy_of_the_tree(root: Path, work: Path) -> Path:
 def killed_by(
     tree: Path, mutation: Mutation, reach: Reach, log: Path, first: str = "", near_only: bool = False
 ) -> str:
-    """The test that notices, or "time"; empty when none does. `first` is asked before all others."""
+    """The test that notices, or "time"; empty if no test notices. The test `first` runs before all others."""
     path = tree / "numpy_attention" / f"{mutation.file}.py"
     source = path.read_bytes()
     path.write_text(ast.unparse(mutation.tree) + "\n")
@@ -88,37 +88,37 @@ def killed_by(
 
 
 def rounds(mutation: Mutation, reach: Reach) -> tuple[list[str], list[str]]:
-    """The near tests that reach the function, and the far ones, in the order in which they are asked.
+    """The near tests that reach the function, and the far tests, in the order in which they run.
 
-    For what stands outside of functions those that reach anything of the class, or of the file. At the end of the near
-    ones stands the test file of the same name, whole: its tests may be newer than what is known of their reach.
+    For code outside of functions: the tests that reach any function of the class, or of the file. The whole test file
+    of the module is at the end of the near tests, because some of its tests may be newer than the recorded reach.
     """
     folder, _, name = mutation.file.rpartition("/")
-    room = f"tests/{folder.split('/')[0]}/"
+    package = f"tests/{folder.split('/')[0]}/"
     own = f"tests/{folder}/test_{name}.py"
-    passed = {test: told for test, told in reach.items() if "outcome" not in told}
+    passed = {test: recorded for test, recorded in reach.items() if "outcome" not in recorded}
 
     def reaching(place: str) -> list[str]:
-        def within(function: str) -> bool:  # the place itself, a function inside of it, or around it
+        def within(function: str) -> bool:  # the place itself, a function in it, or a function around it
             return f"{function}.".startswith(f"{place}.") or place.startswith(f"{function}.")
 
-        return [test for test, told in passed.items() if any(map(within, told["functions"]))]
+        return [test for test, recorded in passed.items() if any(map(within, recorded["functions"]))]
 
     tests = reaching(mutation.place) or reaching(mutation.file)
     tests.sort(key=lambda test: reach[test]["seconds"])
     file_of = {test: test.split("::")[0] for test in tests}
-    near = [test for test in tests if file_of[test].startswith(room)]
+    near = [test for test in tests if file_of[test].startswith(package)]
     near.sort(key=lambda test: (file_of[test] != own, not test.startswith(f"tests/{folder}/")))
-    return [*near, own], [test for test in tests if not file_of[test].startswith(room)]
+    return [*near, own], [test for test in tests if not file_of[test].startswith(package)]
 
 
 def _run(tests: list[str], reach: Reach, seconds: float, log: Path) -> str:
-    """Pytest in a forked process, up to the first failure."""
+    """Run pytest in a forked process, up to the first failure."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        _be_the_trial(tests, reach, int(seconds), log, write)
+        _run_pytest_in_child(tests, reach, int(seconds), log, write)
     os.close(write)
     deadline = time.monotonic() + PATIENCE * seconds
     done, status = 0, 0
@@ -136,12 +136,12 @@ def _run(tests: list[str], reach: Reach, seconds: float, log: Path) -> str:
     return said or ("" if status == 0 else f"stops with status {status}")
 
 
-def _be_the_trial(tests: list[str], reach: Reach, seconds: int, log: Path, write: int) -> None:
+def _run_pytest_in_child(tests: list[str], reach: Reach, seconds: int, log: Path, write: int) -> None:
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
         os.dup2(file, stream)
-    import resource  # of Unix, as fork is
+    import resource  # only on Unix, like fork
 
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
@@ -152,7 +152,7 @@ def _be_the_trial(tests: list[str], reach: Reach, seconds: int, log: Path, write
     except BaseException:
         traceback.print_exc()
     finally:
-        if code not in (0, 5):  # 5: the tests are no longer there
+        if code not in (0, 5):  # 5: the tests do not exist any more
             os.write(write, (killer.first or f"pytest ends with {code}").encode())
         sys.stdout.flush()
         sys.stderr.flush()
@@ -160,12 +160,12 @@ def _be_the_trial(tests: list[str], reach: Reach, seconds: int, log: Path, write
 
 
 def warm_up() -> None:
-    """Import what the tests import, and nothing of the package."""
+    """Import the libraries that the tests import, but nothing of the package."""
     for name in ("hypothesis.extra.numpy", "hypothesis.stateful", "matplotlib.pyplot", "numpy.testing"):
         __import__(name)
     assert not any(name.split(".")[0] == "numpy_attention" for name in sys.modules)
 
 
 def loaded(path: Path) -> Reach:
-    """What reach.py has written."""
+    """The file that reach.py has written."""
     return json.loads(path.read_text("utf-8"))

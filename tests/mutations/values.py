@@ -1,4 +1,4 @@
-"""What has no backward is held to plain formulas: masks, positions, the error function."""
+"""Compares functions without a backward with plain formulas: masks, positions, the error function."""
 
 import math
 from typing import Any
@@ -89,7 +89,7 @@ def _tile_size(size: Any) -> None:
 
 
 def _head_tiles(tiles: Any) -> None:
-    """Every head once, and as many at once as a tile of so many elements holds."""
+    """Every head occurs once; each tile contains as many heads as its number of elements allows."""
     for N, G, T_q, T_k, size in (
         (7, 1, 300, 200, (400, 401)), (5, 3, 5, 4, (2, 3)), (9, 2, 900, 900, (100, 50)), (4, 1, 999, 999, (999, 1000)),
         (TILE_ELEMENTS + 1, 1, 1, 1, (1, 2))
@@ -106,7 +106,7 @@ def _query_tiles(tiles: Any) -> None:
 
 
 def _key_tiles(tiles: Any) -> None:
-    """All keys, or with a band those between the farthest and the nearest that one of the queries may see."""
+    """All keys; with a band, the keys from the farthest to the nearest that one of the queries may see."""
     for T_q, T_k, block in ((5, 5, 2), (2, 7, 3), (7, 2, 2), (9, 9, 1)):
         for row in range(0, T_q, block):
             rows = slice(row, min(row + block, T_q))
@@ -120,7 +120,7 @@ def _key_tiles(tiles: Any) -> None:
 
 
 def _pairs(pairs: Any) -> None:
-    """Tile for tile the bias and the masks of Chapters 8 and 4."""
+    """In every tile, the bias of Chapter 8 and the masks of Chapter 4."""
     rng = np.random.default_rng(0)
     for lead, G, T_q, T_k, shape, t in (
         ((2, 4), 2, 5, 7, (2, 1, 5, 7), 2), ((2, 2), 1, 7, 4, (1, 7, 1), 2), ((3, 2), 2, 6, 6, (3, 2, 1, 6), 2),
@@ -144,7 +144,7 @@ def _pairs(pairs: Any) -> None:
 
 
 def _tile_dropout(made: Any) -> None:
-    """The same numbers for the same tile, others for another; the rate, and a mean of one."""
+    """Equal numbers for equal tiles, different numbers for different tiles; the right rate, and a mean of one."""
     drop, s = made(0.3, 5), np.zeros((1, 300, 200))
     one, two = slice(0, 300), slice(300, 600)
     factors = drop.factors(s, one, one, one)
@@ -154,7 +154,7 @@ def _tile_dropout(made: Any) -> None:
     assert np.array_equal(factors, drop.factors(s, one, one, one))
     others = [drop.factors(s, two, one, one), drop.factors(s, one, two, one), drop.factors(s, one, one, two)]
     others.append(made(0.3, 6).factors(s, one, one, one))
-    for i, other in enumerate(others):  # independent: neither the same nor shifted along
+    for i, other in enumerate(others):  # independent: neither equal nor shifted
         assert abs((factors * other).mean() - 1.0) < 0.03
         assert not any(np.array_equal(other, third) for third in others[:i])
     assert made(0.3, None).factors(s, one, one, one) is None
@@ -168,7 +168,7 @@ def _draw_dropout(draw: Any) -> None:
 
 
 def _weights(weights_of: Any) -> None:
-    """The weights of Chapter 6, with heads that share keys, one head axis, and none."""
+    """The weights of Chapter 6, with heads that share keys, with one head axis, and without a head axis."""
     rng = np.random.default_rng(0)
     for lead, lead_k in (((2, 4), (2, 2)), ((3,), (3,)), ((), ())):
         q, k, v = (rng.standard_normal(shape) for shape in ((*lead, 5, 3), (*lead_k, 7, 3), (*lead_k, 7, 2)))
@@ -199,7 +199,7 @@ def _sum_to_shape(summed: Any) -> None:
 
 
 def _folds(fold: Any) -> None:
-    """Every number of a query head below those of the heads before it that share its key head, under any axes."""
+    """The rows of query heads that share a key head are below each other, in the order of the heads, for any axes."""
     for lead, H_kv, G in (((2, 3), 2, 2), ((2,), 3, 2), ((1,), 1, 3), ((2, 2), 2, 1)):
         x, k = np.arange(np.prod(lead) * H_kv * G * 20.0).reshape(*lead, H_kv * G, 4, 5), np.zeros((*lead, H_kv, 7, 6))
         folded = fold(x, k)
@@ -210,7 +210,7 @@ def _folds(fold: Any) -> None:
 
 
 def _add_at(add_at: Any) -> None:
-    """Two tokens, each at many places: a way that the catalogue's small arrays do not take."""
+    """Two tokens, each at many places: this code does not run with the catalogue's small arrays."""
     rng = np.random.default_rng(0)
     ids, dy, dtable = rng.integers(0, 2, 137), rng.standard_normal((137, 61)), rng.standard_normal((3, 61))
     exact = dtable + np.eye(3)[ids].T @ dy
@@ -240,6 +240,6 @@ VALUES: dict[str, Any] = {
 }
 
 
-def stands_in(module: Any, name: str) -> bool:
+def is_defined_in(module: Any, name: str) -> bool:
     """Whether a function or class of this name is defined in the module, not imported there."""
     return hasattr(module, name) and getattr(module, name).__module__ == module.__name__

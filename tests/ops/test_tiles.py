@@ -7,10 +7,10 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.ops import tiles
-from tests.mutations.values import VALUES, stands_in
+from tests.mutations.values import VALUES, is_defined_in
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if stands_in(tiles, name)])
+@pytest.mark.parametrize("name", [name for name in VALUES if is_defined_in(tiles, name)])
 def test_tiles_agree_with_plain_formulas(name: str) -> None:
     VALUES[name](getattr(tiles, name))
 

@@ -1,10 +1,10 @@
-"""Slips in a derivation, as a student writes them: each is told what it is, and nothing else is guessed."""
+"""Mistakes in a derivation, in the form in which a student writes them: the tutor explains exactly this mistake."""
 
 import re
 
 import pytest
 
-from tests.grade.hand_in import told
+from tests.grade.hand_in import tutor_text
 
 ATTENTION = """dweights = dy @ v.swapaxes(-1, -2)
     dv = weights.swapaxes(-1, -2) @ dy
@@ -27,7 +27,7 @@ def adam(*lines: str) -> str:
     return ADAM.format("\n            ".join(lines))
 
 
-PLANTED = {
+MISTAKES_AND_TEXTS = {
     "sign_of_the_sum": (
         "softmax", "return y * (dy + (dy * y).sum(axis=axis, keepdims=True))", "The sum has the wrong sign"),
     "mean_not_weighted": (
@@ -66,25 +66,25 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_slip_is_told_in_words_that_are_true_of_it(name: str) -> None:
-    exercise, answer, words = PLANTED[name]
-    said = told(exercise, answer)
-    assert f"A known mistake, `{name}`" in said, said
-    assert words in said
-    assert said.count("A known mistake") == 1
-    assert "likely mistake" not in said, "where the mistake is known nobody need guess"
+@pytest.mark.parametrize("name", MISTAKES_AND_TEXTS)
+def test_mistake_is_named_and_explained(name: str) -> None:
+    exercise, answer, words = MISTAKES_AND_TEXTS[name]
+    output = tutor_text(exercise, answer)
+    assert f"a known mistake, `{name}`" in output, output
+    assert words in output
+    assert output.count("a known mistake") == 1
+    assert "likely mistake" not in output, "a known mistake needs no diagnosis"
 
 
-def test_a_wrong_dtype_hides_no_slip() -> None:
-    """n counts in int64, so the quotient of float32 is float64: that is another mistake, and the smaller one."""
+def test_wrong_dtype_does_not_hide_a_mistake() -> None:
+    """n has dtype int64, so float32 divided by n gives float64: this is another, smaller mistake."""
     answer = """np.add.at(dtable, ids, dy)
     n = np.bincount(ids.reshape(-1), minlength=len(table))
     return dtable / np.maximum(n, 1)[:, None]"""
-    assert "A known mistake, `mean_of_its_places`" in told("embedding", answer)
+    assert "a known mistake, `mean_of_its_places`" in tutor_text("embedding", answer)
 
 
-def test_keys_and_values_exchanged_are_told() -> None:
+def test_exchanged_keys_and_values_are_diagnosed() -> None:
     answer = """dj, dw_o, _ = linear_backward(dy, linear_o)
         dq, dk, dv, _ = scaled_dot_product_attention_backward(concat_heads_backward(dj, heads_o), attention)
         dx_q, dw_q, _ = linear_backward(split_heads_backward(dq, heads_q), linear_q)
@@ -92,16 +92,16 @@ def test_keys_and_values_exchanged_are_told() -> None:
         dx_v, dw_v, _ = linear_backward(split_heads_backward(dv, heads_v), linear_v)
         grads = {"w_q": dw_q, "w_k": dw_v, "w_v": dw_k, "w_o": dw_o}
         return (dx_q, dx_k + dx_v, grads) if cross else (dx_q + dx_k + dx_v, grads)"""
-    said = told("multi_head_attention", answer, examples=2)
-    assert re.search(r"likely mistake: dw_[kv] and dw_[kv] are exchanged: each holds the other's gradient", said)
-    assert "by no simple rule" not in said
+    output = tutor_text("multi_head_attention", answer, examples=2)
+    assert re.search(r"likely mistake: dw_[kv] and dw_[kv] are exchanged: each holds the other's gradient", output)
+    assert "by no simple rule" not in output
 
 
 @pytest.mark.parametrize(("exercise", "answer"), [
     ("linear", "return dy @ w.T, x.T @ dy, dy.sum(axis=0)"),
     ("layer_norm", "return r * dy * gamma, (dy * x_hat).sum(axis=0), dy.sum(axis=0)"),
 ])
-def test_the_first_example_is_a_batch_and_no_lone_vector(exercise: str, answer: str) -> None:
-    said = told(exercise, answer)
-    assert "x = [[[" in said, said
-    assert "the sum over the batch axes" in said
+def test_first_example_is_a_batch(exercise: str, answer: str) -> None:
+    output = tutor_text(exercise, answer)
+    assert "x = [[[" in output, output
+    assert "the sum over the batch axes" in output

@@ -1,8 +1,8 @@
-"""Slips in rotary positions, dropout, RMS norm and the tied table, as a student writes them."""
+"""Mistakes in rotary positions, dropout, RMS norm and the tied table, in the form in which a student writes them."""
 
 import pytest
 
-from tests.grade.hand_in import UNWRITTEN, told
+from tests.grade.hand_in import UNWRITTEN, tutor_text
 
 ROTARY = """d_k = x.shape[-1]
     a = positions[..., None] * base ** ({exponent} / d_k)
@@ -31,27 +31,27 @@ RIGHT = ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="")
         """x_hat, r, gamma = cache
     return dy * gamma * r, (dy * x_hat).sum(axis=tuple(range(dy.ndim - 1)))""")),
 ])
-def test_each_is_told_by_its_name(name: str, exercise: str, answers: tuple[str, ...]) -> None:
-    said = told(exercise, *answers)
-    assert f"A known mistake, `{name}`" in said, said
+def test_mistake_is_named(name: str, exercise: str, answers: tuple[str, ...]) -> None:
+    output = tutor_text(exercise, *answers)
+    assert f"a known mistake, `{name}`" in output, output
 
 
-def test_a_wrong_forward_is_known_before_its_backward_is_written() -> None:
-    said = told("rotary", ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="-"), UNWRITTEN)
-    assert "WRONG rotary: the forward is that of the formula" in said
-    assert "A known mistake, `turned_the_other_way`" in said
+def test_wrong_forward_is_named_before_its_backward_is_written() -> None:
+    output = tutor_text("rotary", ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="-"), UNWRITTEN)
+    assert "WRONG rotary: the forward agrees with the formula" in output
+    assert "a known mistake, `turned_the_other_way`" in output
 
 
-def test_a_right_forward_without_a_backward_is_no_known_mistake() -> None:
-    said = told("rotary", RIGHT, UNWRITTEN)
-    assert "right rotary: the forward is that of the formula" in said
-    assert "to do rotary" in said
-    assert "A known mistake" not in said
+def test_right_forward_without_backward_has_no_known_mistake() -> None:
+    output = tutor_text("rotary", RIGHT, UNWRITTEN)
+    assert "right rotary: the forward agrees with the formula" in output
+    assert "to do rotary" in output
+    assert "a known mistake" not in output
 
 
-def test_a_mask_that_is_kept_elsewhere_is_told() -> None:
+def test_mask_stored_outside_the_cache_is_reported() -> None:
     last = """global LAST
     LAST = 1 if rng is None else (kept / (1 - rate)).astype(x.dtype)
     return x * LAST, None"""
-    said = told("dropout", last, "return (dy * LAST).astype(dy.dtype)")
-    assert "is data stored outside the cache" in said, said
+    output = tutor_text("dropout", last, "return (dy * LAST).astype(dy.dtype)")
+    assert "is data stored outside the cache" in output, output

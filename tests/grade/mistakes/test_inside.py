@@ -1,8 +1,8 @@
-"""Slips in looking inside a model, as a student writes them."""
+"""Mistakes in the exercises about the inside of a model, in the form in which a student writes them."""
 
 import pytest
 
-from tests.grade.hand_in import told
+from tests.grade.hand_in import tutor_text
 
 KEPT = "dy.copy() if keep is None else np.where(keep, dy, 0.0)"
 SHAPE = """if add_shape is None:
@@ -49,25 +49,25 @@ def ablation(dx: str = KEPT, dadd: str = "dy.sum(axis=axes).reshape(add_shape)")
     ("variance_of_a_sample", "direct_effect",
      EFFECT.format("np.sqrt(stream.var(axis=-1, ddof=1) + eps)", CENTRED)),
 ])
-def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None:
-    said = told(exercise, answer)
-    assert f"A known mistake, `{name}`" in said, said
-    assert said.count("A known mistake") == 1
+def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
+    output = tutor_text(exercise, answer)
+    assert f"a known mistake, `{name}`" in output, output
+    assert output.count("a known mistake") == 1
 
 
-def test_a_vector_that_is_not_summed_is_told_by_the_shape_it_must_have() -> None:
-    said = told("ablation", ablation(dadd="dy.copy()"))
-    assert "dadd must have the shape of its argument, (1,), got (1, 1, 1): the sum over the batch axes" in said
+def test_vector_that_is_not_summed_is_explained_by_its_shape() -> None:
+    output = tutor_text("ablation", ablation(dadd="dy.copy()"))
+    assert "dadd must have the shape of its argument, (1,), got (1, 1, 1): the sum over the batch axes" in output
 
 
-def test_one_number_for_all_heads_is_told_by_the_shape_it_must_have() -> None:
-    said = told("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean()"))
-    assert "the result must be an array of shape (1,), got float64" in said
+def test_one_number_for_all_heads_is_explained_by_its_shape() -> None:
+    output = tutor_text("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean()"))
+    assert "the result must be an array of shape (1,), got float64" in output
 
 
-def test_a_right_answer_is_taken() -> None:
+def test_right_answer_passes() -> None:
     for exercise, answer in (
         ("ablation", ablation()), ("prefix_matching", HEADS.format("weights[:, t, t - N + 1].mean(axis=-1)")),
         ("direct_effect", EFFECT.format(SIGMA, CENTRED)),
     ):
-        assert "WRONG" not in told(exercise, answer)
+        assert "WRONG" not in tutor_text(exercise, answer)

@@ -1,8 +1,8 @@
-"""Slips in differences and in joining the gradients of several workers, as a student writes them."""
+"""Mistakes in differences and in the gradient of several workers, in the form in which a student writes them."""
 
 import pytest
 
-from tests.grade.hand_in import told
+from tests.grade.hand_in import tutor_text
 
 LOOP = """dx = np.zeros_like(x)
     for i in np.ndindex(x.shape):
@@ -23,12 +23,12 @@ JOIN = "return {{name: sum({} for n, own in zip(counts, grads)){} for name in gr
     ("weighted_sum_not_divided", "several_workers", JOIN.format("n * own[name]", "")),
     ("nan_without_places", "several_workers", JOIN.format("n * own[name]", " / np.sum(counts)")),
 ])
-def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None:
-    said = told(exercise, answer)
-    assert f"A known mistake, `{name}`" in said, said
+def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
+    output = tutor_text(exercise, answer)
+    assert f"a known mistake, `{name}`" in output, output
 
 
-def test_an_x_that_is_moved_and_not_put_back_is_told() -> None:
+def test_input_that_is_changed_and_not_restored_is_reported() -> None:
     answer = """dx = np.zeros_like(x)
     for i in np.ndindex(x.shape):
         x[i] += h
@@ -36,4 +36,4 @@ def test_an_x_that_is_moved_and_not_put_back_is_told() -> None:
         x[i] -= 2 * h
         dx[i] = (above - (f(x) * dy).sum()) / (2 * h)
     return dx"""
-    assert "the arguments were changed in place" in told("differences", answer + "  # moved and left")
+    assert "the arguments were changed in place" in tutor_text("differences", answer + "  # moved and left")

@@ -1,8 +1,8 @@
-"""Slips in attention from nothing, as a student writes them."""
+"""Mistakes in attention from scratch, in the form in which a student writes them."""
 
 import pytest
 
-from tests.grade.hand_in import told
+from tests.grade.hand_in import tutor_text
 
 FORWARD = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype)
     if mask is not None:
@@ -47,21 +47,22 @@ def forward(hidden: str = MASKED, axis: int = -1, behind: str = "") -> str:
      STORED.format("s = np.where(np.tri(*s.shape) > 0, s, -np.inf)").replace("[past_k, x @ w_k]", "[x @ w_k]").replace(
          "[past_v, x @ w_v]", "[x @ w_v]")),
 ])
-def test_each_is_told_by_its_name(name: str, exercise: str, answer: str) -> None:
-    assert f"A known mistake, `{name}`" in told(exercise, answer), told(exercise, answer)
+def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
+    assert f"a known mistake, `{name}`" in tutor_text(exercise, answer), tutor_text(exercise, answer)
 
 
-def test_the_first_wrong_answer_is_shown_in_numbers() -> None:
-    said = told("attention_forward", forward())
-    assert "a mask that hides all keys of the second query y at [1, 0] is nan, but must be 0" in said
-    assert "mask = [[False, True, False], [False, False, False]]" in said
+def test_first_wrong_answer_is_shown_in_numbers() -> None:
+    output = tutor_text("attention_forward", forward())
+    assert "y at [1, 0] is nan, but must be 0" in output
+    assert "mask = [[False, True, False], [False, False, False]]" in output
 
 
-def test_each_question_is_a_property_of_its_own() -> None:
+def test_each_question_is_a_separate_property() -> None:
     without_mask = forward("scores").replace("if mask is not None:", "if False:")
-    said = told("attention_forward", without_mask)
+    output = tutor_text("attention_forward", without_mask)
     right = "right attention: two queries and three keys, no mask right attention: a batch of heads"
-    assert said.startswith(right)
-    assert "right attention: arrays of float32 WRONG attention: a mask" in said
-    assert "A known mistake, `mask_ignored`: The mask is not used; as tutorial 5 shows" in said
-    assert "right attention: a mask WRONG attention: a mask that hides all keys" in told("attention_forward", forward())
+    assert output.startswith(right)
+    assert "right attention: arrays of float32 WRONG attention: a mask" in output
+    assert "known mistake, `mask_ignored`: The mask is not used; as tutorial 5 shows" in output
+    output = tutor_text("attention_forward", forward())
+    assert "right attention: a mask WRONG attention: a mask that hides all keys" in output

@@ -1,8 +1,8 @@
-"""Slips in byte pairs and in top-p, as a student writes them."""
+"""Mistakes in byte pairs and in top-p, in the form in which a student writes them."""
 
 import pytest
 
-from tests.grade.hand_in import UNWRITTEN, told
+from tests.grade.hand_in import UNWRITTEN, tutor_text
 
 TOP_P = """y = np.exp(logits - logits.max(axis=-1, keepdims=True))
     y = y / y.sum(axis=-1, keepdims=True)
@@ -43,7 +43,7 @@ REPLAY = """for i, (a, b) in {}:
         UNWRITTEN, REPLAY.format("reversed(list(enumerate(merges)))", 256))),
     ("ids_from_255", "byte_pairs", (UNWRITTEN, REPLAY.format("enumerate(merges)", 255))),
 ])
-def test_each_is_told_by_its_name(name: str, exercise: str, answers: tuple[str, ...]) -> None:
-    said = told(exercise, *answers)
-    assert f"A known mistake, `{name}`" in said, said
-    assert "not written yet" in said, "the other function is judged by itself"
+def test_mistake_is_named(name: str, exercise: str, answers: tuple[str, ...]) -> None:
+    output = tutor_text(exercise, *answers)
+    assert f"a known mistake, `{name}`" in output, output
+    assert "not written yet" in output, "the other function is checked separately"
