@@ -55,9 +55,9 @@ def main() -> None:
         finally:
             store(stored() | read_results(arguments.work / "results.jsonl"))
     trial.warm_up()
-    reach, results, before = trial.loaded(asked.reach), asked.work / "results.jsonl", stored()
-    known = {} if asked.anew else before | read_results(results)
-    for mutation in chosen(asked.packages or list(PACKAGES), asked.matching):
+    reach, results, before = trial.loaded(arguments.reach), arguments.work / "results.jsonl", stored()
+    known = {} if arguments.anew else before | read_results(results)
+    for mutation in chosen(arguments.packages or list(PACKAGES), arguments.matching):
         if known.get(mutation.name, {}).get("killed_by"):
             continue
         result = {"name": mutation.name, "kind": mutation.kind, "killed_by": "", "asked": "none: explained"}
@@ -65,9 +65,9 @@ def main() -> None:
         if not reason_for(mutation):
             first = before.get(mutation.name, {}).get("killed_by", "")
             result["killed_by"] = trial.killed_by(
-                Path.cwd(), mutation, reach, asked.work / "last.log", first, near_only=asked.near
+                Path.cwd(), mutation, reach, arguments.work / "last.log", first, near_only=arguments.near
             )
-            result["asked"] = "near" if asked.near else "all"
+            result["asked"] = "near" if arguments.near else "all"
         with results.open("a") as file:
             file.write(json.dumps(result) + "\n")
         seconds = time.monotonic() - started
