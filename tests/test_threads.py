@@ -125,7 +125,7 @@ def test_without_threads_a_model_that_speaks_does_with_one_core(monkeypatch: pyt
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("numpy_attention.runs.parallel.usable_cores", lambda: 2)
-    monkeypatch.setattr("numpy_attention.runs.parallel.blas_can_be_held", lambda: True)
+    monkeypatch.setattr("numpy_attention.runs.parallel.blas_can_be_limited", lambda: True)
     with all_cores():
         assert len(shares(2)) == 2
     monkeypatch.setattr(threading.Thread, "start", none)
