@@ -1,4 +1,4 @@
-"""Errors that teach: who refused, which argument, what was expected, what came, and the likely fix."""
+"""Error messages: the function, the argument, the expected value, the given value, and a likely fix."""
 
 import math
 from typing import Any
@@ -43,17 +43,17 @@ def test_every_error_is_one_sentence_with_a_fix_where_there_is_one(error: Any, k
     (np.ones((1, 1)).view(np.matrix), r"x must be an array of NumPy or CuPy, got numpy.*matrix; convert it"),
     (np.ma.array([1.0], mask=[True]), "x must be an array of NumPy or CuPy, got .*MaskedArray"),
 ], ids=["list", "number", "matrix", "masked"])
-def test_what_only_looks_like_an_array_is_refused(array: Any, message: str) -> None:
+def test_refuses_values_that_only_look_like_arrays(array: Any, message: str) -> None:
     with pytest.raises(TypeError, match=f"op: {message}"):
         require_array("op", "x", array)
 
 
-def test_numbers_of_numpy_are_arrays() -> None:
+def test_numpy_numbers_are_accepted_as_arrays() -> None:
     for number in (np.float32(1.0), np.int64(1), np.array(1.0)):
         require_array("op", "x", number)
 
 
-def test_floats_of_one_dtype_and_none_for_what_is_not_given() -> None:
+def test_require_float_wants_one_dtype_and_accepts_none_for_optional_arguments() -> None:
     require_float("op", optional="w", x=np.ones(2), w=None, b=np.ones(3))
     with pytest.raises(TypeError, match=r"b must be float64, the dtype of x, got float32; convert it: b\.astype"):
         require_float("op", x=np.ones(2), b=np.ones(3, np.float32))
@@ -70,13 +70,13 @@ def test_floats_of_one_dtype_and_none_for_what_is_not_given() -> None:
         np.dtype(np.longdouble) == np.float64, reason="here longdouble is float64"
     )),
 ], ids=str)
-def test_floats_that_numpy_would_not_keep_are_refused_with_the_dtype_to_take(dtype: np.dtype[Any]) -> None:
+def test_refuses_longdouble_and_swapped_bytes_and_names_a_supported_dtype(dtype: np.dtype[Any]) -> None:
     fix = "np.float32" if dtype.itemsize == 4 else "np.float64"
     with pytest.raises(TypeError, match=rf"of float16, float32 or float64, got [<>]f.*x\.astype\({fix}\)"):
         require_float("op", x=np.ones(2, dtype))
 
 
-def test_a_gradient_has_the_shape_and_dtype_of_the_result() -> None:
+def test_refuses_a_gradient_of_another_shape_or_dtype() -> None:
     require_cotangent("op", "dy", np.ones((2, 3)), (2, 3), np.float64)
     with pytest.raises(ValueError, match=r"dy must be \(3, 2\), the shape of the forward's result, got \(2, 3\)"):
         require_cotangent("op", "dy", np.ones((2, 3)), (3, 2), np.float64)
@@ -85,7 +85,7 @@ def test_a_gradient_has_the_shape_and_dtype_of_the_result() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, np.uint64])
-def test_integers_lie_within_their_range_also_as_single_numbers(dtype: type) -> None:
+def test_refuses_integers_outside_their_range(dtype: type) -> None:
     require_integers("op", "ids", np.array([[0, 4], [2, 1]], dtype), below=5)
     require_integers("op", "ids", np.array([], dtype), below=0)
     for ids in (np.array([1, 5], dtype), np.dtype(dtype).type(5)):
@@ -96,34 +96,34 @@ def test_integers_lie_within_their_range_also_as_single_numbers(dtype: type) -> 
             require_integers("op", "ids", np.array([3, -2, 7], dtype), below=5)
 
 
-def test_what_is_no_integer_is_refused() -> None:
+def test_refuses_arrays_that_are_not_integers() -> None:
     for ids in (np.array([1.0]), np.array([True])):
         with pytest.raises(TypeError, match="ids must be an integer array, got"):
             require_integers("op", "ids", ids)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (3, "3"), ("a\n", r"'a\n'"), (None, "a NoneType"), ([1] * 10**6, "a list"), ({}, "a dict"),
         ("x" * 5000, "'" + "x" * 76 + "..."), (10**6000, "a very long int"), (float("nan"), "nan"),
     ],
     ids=["int", "text", "None", "list", "dict", "long text", "long int", "nan"],
 )  # fmt: skip
-def test_a_value_is_shown_in_a_few_words(value: Any, said: str) -> None:
-    assert short_repr(value) == said
+def test_values_are_shown_in_short_form(value: Any, expected: str) -> None:
+    assert short_repr(value) == expected
 
 
-def test_of_many_things_a_few_are_told_and_how_many_there_are() -> None:
+def test_long_list_of_mismatches_is_shortened_with_a_count() -> None:
     assert several(["a is missing", "b is missing"]) == "a is missing; b is missing"
-    said = several([f"blocks.{i}.attention.w_q is missing" for i in range(5000)])
-    assert len(said) < MAX_SAID + 30
-    told = said.count(" is missing")
-    assert said.endswith(f"is missing; ... and {5000 - told} more")
+    expected = several([f"blocks.{i}.attention.w_q is missing" for i in range(5000)])
+    assert len(expected) < MAX_SAID + 30
+    text_found = expected.count(" is missing")
+    assert expected.endswith(f"is missing; ... and {5000 - text_found} more")
     assert several(["x" * 10**6, "b"]) == "x" * MAX_SAID + "; ... and 1 more"
 
 
-def test_what_a_terminal_would_obey_is_escaped() -> None:
+def test_control_characters_are_escaped() -> None:
     assert escaped("a\x1b[31m\udc80\x07\nb") == "a\\x1b[31m\\udc80\\x07\nb"
     assert escaped("dx in float64, 5 × 3") == "dx in float64, 5 × 3"
 
@@ -137,7 +137,7 @@ def test_what_a_terminal_would_obey_is_escaped() -> None:
     ({"below": 3}, "below 3 and finite", (-5,), (3,)),
     ({}, "finite", (-1e308,), (-(10**400),)),
 ], ids=str)
-def test_a_number_is_finite_and_within_its_limits(limits: Any, words: str, fine: Any, wrong: Any) -> None:
+def test_refuses_numbers_outside_their_limits(limits: Any, words: str, fine: Any, wrong: Any) -> None:
     for number in fine:
         require_number("op", "n", number, **limits)
     for number in wrong + (() if limits.get("whole") else (math.nan, math.inf, -math.inf, np.float32(np.nan))):
@@ -145,24 +145,24 @@ def test_a_number_is_finite_and_within_its_limits(limits: Any, words: str, fine:
             require_number("op", "n", number, **limits, fix="why")
 
 
-@pytest.mark.parametrize(("got", "said"), [
+@pytest.mark.parametrize(("got", "expected"), [
     ("3", "'3'"), (None, "None"), (True, "True"), (np.True_, "bool"), ([1.0], "list"), (np.ones(1), "ndarray"),
     (1j, "complex"),
 ])
-def test_what_is_no_number_is_refused_by_its_type(got: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=f"op: n must be a number above 0 and finite, got {said}"):
+def test_refuses_values_that_are_not_numbers_and_names_their_type(got: Any, expected: str) -> None:
+    with pytest.raises(TypeError, match=f"op: n must be a number above 0 and finite, got {expected}"):
         require_number("op", "n", got, above=0)
-    with pytest.raises(TypeError, match=f"op: n must be an integer at least 2, got {said}; why"):
+    with pytest.raises(TypeError, match=f"op: n must be an integer at least 2, got {expected}; why"):
         require_size("op", "n", got, at_least=2, fix="why")
 
 
-def test_a_size_is_an_integer() -> None:
+def test_refuses_a_size_that_is_not_an_integer() -> None:
     for size in (1.0, 1.5, math.nan):
         with pytest.raises(TypeError, match=f"op: n must be an integer at least 1, got {size}"):
             require_size("op", "n", size)
 
 
-def test_a_seed_is_told_how_it_becomes_a_generator() -> None:
+def test_error_for_a_seed_shows_how_to_make_a_generator() -> None:
     for rng in (None, np.random.default_rng(1)):
         require_generator("op", "rng", rng)
     with pytest.raises(TypeError, match=r"must be a np.random.Generator or None, got int; np.random.default_rng\(7\)"):
@@ -171,13 +171,13 @@ def test_a_seed_is_told_how_it_becomes_a_generator() -> None:
         require_generator("op", "rng", np.random.RandomState(1))
 
 
-def test_sizes_are_refused_by_name() -> None:
+def test_refuses_an_invalid_size_by_name() -> None:
     require_sizes("op", d_in=3, d_out=1)
     with pytest.raises(ValueError, match=r"^op: d_out must be at least 1, got 0$"):
         require_sizes("op", d_in=3, d_out=0)
 
 
-def test_a_choice_is_one_of_those_there_are() -> None:
+def test_refuses_an_unknown_choice() -> None:
     require_choice("op", "kind", "a", {"a": 1, "b": 2})
     with pytest.raises(ValueError, match=r"^op: kind must be one of a, b, got 'c'$"):
         require_choice("op", "kind", "c", ("a", "b"))
@@ -185,7 +185,7 @@ def test_a_choice_is_one_of_those_there_are() -> None:
         require_choice("op", "kind", None, ("a", "b"), '"a", the usual one, or "b"')
 
 
-def test_a_mask_of_numbers_is_refused() -> None:
+def test_refuses_a_mask_of_integers() -> None:
     require_bools("op", "mask", np.ones(2, bool), "of bool")
     with pytest.raises(TypeError, match=r"^op: mask must be of bool, got int64; compare: mask > 0$"):
         require_bools("op", "mask", np.ones(2, np.int64), "of bool", "compare: mask > 0")
@@ -197,5 +197,5 @@ def test_a_mask_of_numbers_is_refused() -> None:
     ((), (3, 5), True), ((5,), (3, 5), True), ((3, 1), (3, 5), True), ((1, 1), (3, 5), True),
     ((3,), (3, 5), False), ((2, 3, 5), (3, 5), False), ((3, 5), (1, 5), False), ((1, 3, 5), (3, 5), False),
 ])
-def test_broadcasting_that_widens_neither_side(shape: tuple[int, ...], other: tuple[int, ...], fits: bool) -> None:
+def test_broadcasts_to_keeps_the_target_shape(shape: tuple[int, ...], other: tuple[int, ...], fits: bool) -> None:
     assert broadcasts_to(shape, other) == fits

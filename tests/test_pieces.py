@@ -1,4 +1,4 @@
-"""Pieces cover an array once, and those of contiguous arrays can be written to."""
+"""Pieces cover an array once, and pieces of contiguous arrays can be written to."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ def test_pieces_cover_every_element_once_and_in_order(shape: tuple[int, ...]) ->
     assert max(sizes) <= PIECE
 
 
-def test_an_array_that_is_not_contiguous_is_read_in_its_own_order(rng: np.random.Generator) -> None:
+def test_non_contiguous_array_is_read_in_order(rng: np.random.Generator) -> None:
     x = rng.standard_normal((7, PIECE // 4)).T
     np.testing.assert_array_equal(np.concatenate([piece for (piece,) in in_pieces(x)]), x.reshape(-1))
 
 
-def test_numbers_at_the_end_of_their_range_whole_numbers_and_nothing_are_finite():
+def test_largest_floats_integers_and_empty_arrays_are_finite():
     most = np.full((3, 70_000), np.finfo(np.float32).max)
     for array in (most, -most, np.array(7), np.zeros((0, 4)), np.zeros((), np.float16), np.ones(5, bool)):
         assert non_finite(array) == ""

@@ -1,4 +1,4 @@
-"""Threads that are lent: who sees them, and that the work is the same with them and without."""
+"""Lent threads: only the lender uses them, and results are the same with and without them."""
 
 import threading
 from collections.abc import Iterable
@@ -24,11 +24,11 @@ def doubled(items: Iterable[int]) -> dict[int, int]:
     return found
 
 
-def test_without_threads_one_item_comes_after_the_other() -> None:
+def test_without_lent_threads_items_run_in_order() -> None:
     assert list(doubled(range(5)).items()) == [(i, 2 * i) for i in range(5)]
 
 
-def test_what_is_lent_is_used_within_and_forgotten_after() -> None:
+def test_lent_threads_are_used_only_inside_the_context() -> None:
     calls: list[list[int]] = []
 
     def run_all(work: Work, items: Iterable[Any]) -> None:
@@ -47,7 +47,7 @@ def test_what_is_lent_is_used_within_and_forgotten_after() -> None:
     assert calls == [[0, 1, 2]]
 
 
-def test_other_threads_see_nothing_of_it() -> None:
+def test_other_threads_do_not_use_lent_threads() -> None:
     def never(work: Work, items: Iterable[Any]) -> None:
         raise AssertionError("lent to another thread")
 
@@ -55,13 +55,13 @@ def test_other_threads_see_nothing_of_it() -> None:
         assert pool.submit(doubled, range(2)).result() == {0: 0, 1: 2}
 
 
-def test_workers_that_are_lent_share_the_heads_and_an_error_comes_back() -> None:
+def test_lent_workers_share_the_items_and_raise_errors_in_the_caller() -> None:
     seen: set[int] = set()
     together = threading.Barrier(2, timeout=20)
 
     def work(i: int) -> None:
         seen.add(threading.get_ident())
-        together.wait()  # passes only if two are at it at once
+        together.wait()  # passes only if two threads wait at the same time
 
     def fail(i: int) -> None:
         raise FloatingPointError(str(i))
@@ -76,7 +76,7 @@ def test_workers_that_are_lent_share_the_heads_and_an_error_comes_back() -> None
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_the_bits_of_attention_are_the_same_however_many_threads_share_the_heads(
+def test_attention_is_identical_for_any_number_of_threads(
     rng: np.random.Generator, dropout: float
 ) -> None:
     q, k, v, dy = rng.standard_normal((4, 1, 5, 300, 8)).astype(np.float32)
@@ -94,7 +94,7 @@ def test_the_bits_of_attention_are_the_same_however_many_threads_share_the_heads
 
 
 @pytest.mark.parametrize("granted", range(3))
-def test_threads_that_cannot_all_be_started_are_refused_and_those_that_were_do_not_wait(
+def test_failed_start_raises_an_error_and_ends_the_started_threads(
     granted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[threading.Thread] = []
@@ -107,20 +107,20 @@ def test_threads_that_cannot_all_be_started_are_refused_and_those_that_were_do_n
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", begin)
-    with pytest.raises(InputError, match=r"cannot start 3 threads: .*; --workers 1 needs none"):
+    with pytest.raises(InputError, match=r"cannot start 3 threads: .*; use --workers 1"):
         started(3)
     for thread in begun:
         thread.join(10)
     assert not any(thread.is_alive() for thread in begun)
 
 
-def test_threads_have_begun_before_there_is_work() -> None:
+def test_threads_start_before_there_is_work() -> None:
     before = threading.active_count()
     with started(3):
         assert threading.active_count() == before + 3
 
 
-def test_without_threads_a_model_that_speaks_does_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_cores_uses_one_core_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -1,15 +1,15 @@
 """A known mistake: a wrong op, backward, layer or function, which replaces the right one.
 
-    @backward_of("softmax", says="...")            replaces softmax_backward
-    @op_of("layer_norm", its_backward, says="...") replaces the op and its backward
+    @backward_of("softmax", diagnosis="...")            replaces softmax_backward
+    @op_of("layer_norm", its_backward, diagnosis="...") replaces the op and its backward
     @method_of("EncoderBlock", "backward")         replaces a method of a layer
     @stands_in_for("Linear")                       replaces a whole layer, or a class or function without an entry in
                                                    the catalogue, such as an optimizer
 
 The first paragraph of the docstring explains the mistake. The paragraph that begins with `Hides:` explains why a test
-may miss it. `says` is a text that the report of the full check must contain. A mistake with `says` is in
+may miss it. `diagnosis` is a text that the report of the full check must contain. A mistake with `diagnosis` is in
 docs/gallery.md: the full check must catch it on the entries of its op, and the weaker checks run on it too. A mistake
-without `says` is a likely wrong answer to an exercise: the tutor must recognize it.
+without `diagnosis` is a likely wrong answer to an exercise: the tutor must recognize it.
 """
 
 import inspect
@@ -34,7 +34,7 @@ class Mistake:
     wrong: str
     hides: str
     page: str  # the name of the module that defines it
-    says: str = ""
+    diagnosis: str = ""
     op: Callable[..., Any] | None = None
     op_backward: Callable[..., Any] | None = None
     method: str = ""
@@ -62,24 +62,24 @@ class Mistake:
 MISTAKES: dict[str, Mistake] = {}
 
 
-def backward_of(covers: str, says: str = "") -> Callable[[Made], Made]:
+def backward_of(covers: str, diagnosis: str = "") -> Callable[[Made], Made]:
     """Registers a wrong backward of a right op."""
-    return _enter(covers, "op_backward", says=says)
+    return _enter(covers, "op_backward", diagnosis=diagnosis)
 
 
-def op_of(covers: str, op_backward: Callable[..., Any] | None = None, says: str = "") -> Callable[[Made], Made]:
+def op_of(covers: str, op_backward: Callable[..., Any] | None = None, diagnosis: str = "") -> Callable[[Made], Made]:
     """Registers a wrong op; no gradient check can catch it if its backward matches it."""
-    return _enter(covers, "op", op_backward=op_backward, says=says)
+    return _enter(covers, "op", op_backward=op_backward, diagnosis=diagnosis)
 
 
-def method_of(covers: str, method: str, says: str = "") -> Callable[[Made], Made]:
+def method_of(covers: str, method: str, diagnosis: str = "") -> Callable[[Made], Made]:
     """Registers a wrong method of a layer or model."""
-    return _enter(covers, "stand_in", method=method, says=says)
+    return _enter(covers, "stand_in", method=method, diagnosis=diagnosis)
 
 
-def stands_in_for(covers: str, says: str = "") -> Callable[[Made], Made]:
+def stands_in_for(covers: str, diagnosis: str = "") -> Callable[[Made], Made]:
     """Registers a wrong class or function: a layer, an optimizer, a mask, a sampler."""
-    return _enter(covers, "stand_in", says=says)
+    return _enter(covers, "stand_in", diagnosis=diagnosis)
 
 
 def mistakes_of(*covers: str) -> list[Mistake]:

@@ -28,7 +28,7 @@ PROPERTIES: tuple[properties.Property, ...] = (
     properties.two_uses_do_not_disturb_each_other, properties.nothing_is_changed, properties.dtype_is_kept,
 )
 FULL = Weakness("the full check")
-GALLERY = {name: mistake for name, mistake in MISTAKES.items() if mistake.says}
+GALLERY = {name: mistake for name, mistake in MISTAKES.items() if mistake.diagnosis}
 
 
 def catch(mistake: Mistake, weakness: Weakness = FULL, seeds: tuple[int, ...] = SEEDS) -> str:
@@ -78,10 +78,10 @@ def _trials(mistake: Mistake, weakness: Weakness) -> list[Check]:
 
 
 def _entries(mistake: Mistake) -> list[Entry]:
-    """The entries for a mistake: those of its op or, without `says`, those made from the inputs of its exercise."""
+    """The entries for a mistake: those of its op or, without `diagnosis`, entries from the inputs of its exercise."""
     if mistake.covers in TRIALS:
         return []
-    if mistake.says:
+    if mistake.diagnosis:
         return [entry for entry in CATALOGUE.values() if entry.covers == mistake.covers]
     tries = [one for exercise in EXERCISES.values() for one in exercise.tries if one.name == mistake.covers]
     return [one.entry(ours()) for one in tries]

@@ -1,7 +1,7 @@
-"""Part III. Whole models: layers put together, with a loss at the end.
+"""Part III. Whole models: an embedding, a stack of blocks, a head, and a loss.
 
     loss, cache = model.loss(*inputs, targets)
-    grads       = model.backward(cache)     the names and shapes of model.parameters()
+    grads       = model.backward(cache)     same names and shapes as model.parameters()
 """
 
 from numpy_attention.models.gpt import GPT

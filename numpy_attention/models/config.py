@@ -1,6 +1,6 @@
-"""Chapter 21, appendix. What all configurations have in common, and the checks that all share
+"""Chapter 21, appendix. Configurations: the fields and checks that all models share
 
-A configuration that cannot be built is refused when it is made, with the name of the field that is wrong.
+A configuration checks its fields when it is created. The error names the first invalid field.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from numpy_attention.layers.feed_forward import ACTIVATIONS
 
 NORMS = ("layer_norm", "rms_norm")
 ATTENTION = ("auto", "dense", "tiled")
-# Queries from which on attention goes in tiles. Forward and backward of (8, 6, T, 64) in float32 on one core took, as
-# shares of the time of all weights at once, for T = 256, 384, 512 and 1024, with a causal mask 1.23, 0.92, 0.88, 0.71,
-# and 1.23, 1.08, 1.02, 1.11 without one, where the memory, which grows with T and not with T^2, is the gain.
+# From this number of queries on, attention is computed in tiles. Measured: forward and backward of (8, 6, T, 64) in
+# float32 on one core, as time of tiles / time of all weights at once, for T = 256, 384, 512 and 1024. With a causal
+# mask: 1.23, 0.92, 0.88, 0.71. Without a mask: 1.23, 1.08, 1.02, 1.11; here tiles save memory only: it grows with T
+# instead of T^2.
 TILES_FROM = 512
-LARGEST = 2**31 - 1  # of a size; no array has room for more, and their products stay within the integers of NumPy
+LARGEST = 2**31 - 1  # the largest size: arrays cannot be larger, and products of two sizes fit in NumPy's integers
 
 
 class ModelConfig:
-    """The fields that every model's configuration has; each is a dataclass that writes them out with its defaults."""
+    """The fields that every configuration has. Each subclass is a dataclass that repeats them with defaults."""
 
     context_length: int
     d_model: int
@@ -44,19 +45,22 @@ class ModelConfig:
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
     def in_tiles(self, x: np.ndarray, T: int) -> bool:
-        """Whether T queries made of x attend in tiles (Chapter 12) or with all their weights (Chapter 6)."""
+        """Whether T queries attend in tiles (Chapter 12) instead of with all weights at once (Chapter 6).
+
+        x is the input of the stack: its dtype and its device decide too.
+        """
         if self.attention == "auto":
-            # float16 has too few digits for running sums, and a GPU wants few large calls
+            # float16 has too few digits for running sums, and a GPU is faster with few large calls
             return T >= TILES_FROM and x.dtype != np.float16 and on_host(x)
-        return self.attention == "tiled" and T > 1  # one query has no square of weights to be spared
+        return self.attention == "tiled" and T > 1  # one query has one row of weights, no T x T array
 
     def check(self, **choices: Collection[str]) -> None:
-        """Refuse sizes below 1, values that are not among the choices, and heads that do not share d_model evenly.
+        """Refuse sizes below 1, values that are not among the choices, and a d_model that num_heads does not divide.
 
-        Numbers of NumPy become those of Python, which a file can hold and which do not widen what they meet.
+        NumPy numbers become Python numbers: JSON can store them, and they do not change the dtype of arrays.
         """
         for name, kind in get_type_hints(type(self)).items():
-            self._settle(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType
+            self._convert(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType
         for name, allowed in {**choices, "norm": NORMS, "activation": ACTIVATIONS, "attention": ATTENTION}.items():
             if str(getattr(self, name)) not in allowed:
                 raise self.wrong(name, f"one of {', '.join(allowed)}", repr(getattr(self, name)))
@@ -64,8 +68,8 @@ class ModelConfig:
             raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
         self.require("dropout", at_least=0, below=1)
 
-    def _settle(self, name: str, kinds: tuple[type, ...]) -> None:
-        """A field becomes a value of its kind, or is refused."""
+    def _convert(self, name: str, kinds: tuple[type, ...]) -> None:
+        """Check the type of a field and convert NumPy numbers to Python numbers."""
         value, op = getattr(self, name), type(self).__name__
         if value is None and type(None) in kinds:
             return
@@ -78,13 +82,13 @@ class ModelConfig:
             if not isinstance(value, (bool, np.bool_)):
                 raise dtype_error(op, name, "True or False", repr(value))
             value = bool(value)
-        object.__setattr__(self, name, value)  # for the dataclass is frozen
+        object.__setattr__(self, name, value)  # because the dataclass is frozen
 
     def require(self, field: str, **limits: Any) -> None:
-        """Refuse a number beyond its limits; None is what stands for the default."""
+        """Refuse a number outside its limits; None means the default."""
         if getattr(self, field) is not None:
             require_number(type(self).__name__, field, getattr(self, field), **limits)
 
     def wrong(self, field: str, expected: str, got: object) -> ValueError:
-        """The error for a field, under the name of the configuration."""
+        """The error for an invalid field; it begins with the name of the configuration."""
         return value_error(type(self).__name__, field, expected, got)

@@ -1,24 +1,24 @@
-"""Chapter 23, continued. Writing with a GPT, token by token
+"""Chapter 23, continued. Generating text with a GPT, token by token
 
-The model reads the text so far, its last row of logits gives the next token, the token is appended, and so on.
-Three things make it practical:
+The model reads the text so far. The last row of logits gives the next token, which is appended, and the model reads
+again. Three things make this practical:
 
-Stored keys. The model is causal, so the keys and values of old tokens never change. They are kept
-(`KeyValueCache`), and each step runs the model on the new token alone.
+The KV cache. The model is causal, so the keys and values of old tokens never change. A `KeyValueCache` stores them,
+and each step runs the model on the new token alone.
 
-Prompts of unequal length are written flush right, with padding on their left: all rows then grow at the same column.
-Padding is masked, and a row counts its positions from its own first token, so each row gets what it would get alone:
+Prompts of unequal length. They are aligned at their right end, with padding on the left, so that all rows grow at the
+same column. Padding is masked, and each row counts positions from its own first token. So each row gets the tokens
+that its prompt gets alone:
 
     ids     . . 4 8 | 1 ...        positions     0 0 0 1 | 2 ...
             7 3 9 2 | 5 ...                      0 1 2 3 | 4 ...
 
-A limited context. The model always reads the last context_length tokens and nothing before them; this is the one
-rule, for long prompts and for long continuations alike. Once the text is longer than that, every step drops the
-oldest token. Then all positions move by one and stored keys are of no use: each step is a pass over the context,
-which costs the same for every further token.
+A limited context. The model always reads the last context_length tokens and nothing before them, in long prompts and
+in long continuations. Once the text is longer than the context, every step drops the oldest token. Then all positions
+move by one and the KV cache is useless: each step runs the model on the whole context, at a constant cost per token.
 
-Texts need nothing of each other. Where threads are lent (Chapter 31), each reads some of them; the next tokens are
-drawn for all at once, so that the same generator writes the same texts however many threads there are.
+The texts of a batch are independent. With lent threads (Chapter 31), each thread runs the model on some of the texts.
+The next tokens of all texts are drawn together, so the number of threads does not change the result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from numpy_attention.threads import share, shares
 
 
 class LanguageModel(Protocol):
-    """What generation asks of a model: GPT's logits, and where its parts stand."""
+    """The attributes and methods of a model that generation uses."""
 
     config: GPTConfig
     token_embedding: Embedding
@@ -60,11 +60,11 @@ def generate(
     stop_token: int | None = None,
     use_cache: bool = True,
 ) -> Any:
-    """Continue each prompt by up to num_tokens tokens; a row ends early, with its stop_token.
+    """Continue each prompt by up to num_tokens tokens; a row that draws stop_token ends there.
 
-    Shapes: a prompt (T,) -> (T + num_tokens,); a list of prompts, or an array (B, T) -> a list of such arrays.
+    Shapes: a prompt (T,) -> (T + num_tokens,); a list of prompts, or an array (B, T) -> a list of arrays.
 
-    Raises: ValueError for an empty prompt, settings that no sampler can follow, or logits that are no numbers.
+    Raises: ValueError for an empty prompt, invalid settings, or logits with NaN or an infinite maximum.
     """
     check_sampling(rng, temperature, top_k, top_p)
     require_size("generate", "num_tokens", num_tokens, at_least=0)
@@ -81,12 +81,12 @@ def generate(
     end = np.full(len(prompts), T + num_tokens)  # (B,) where each row ends
     running = np.ones(len(prompts), dtype=bool)
     capacity = min(ids.shape[1], model.config.context_length)
-    parts = shares(len(prompts))  # of the rows, one for each thread there is
+    parts = shares(len(prompts))  # slices of the rows, one for each thread
     columns = []
     for rows in parts:
         past = [KeyValueCache(capacity) for _ in model.blocks] if use_cache else None
         columns.append(_logits_column_by_column(model, ids[rows], start[rows], T, past))
-    logits: list[Any] = [None] * len(parts)  # of each part its (b, V)
+    logits: list[Any] = [None] * len(parts)  # (b, V) for each part
 
     def read(i: int) -> None:
         logits[i] = next(columns[i])
@@ -117,20 +117,21 @@ def stream(
     stop: Collection[int] = (),
     past: list[KeyValueCache] | None = None,
 ) -> Iterator[int]:
-    """Continue one prompt by up to num_tokens tokens, and give each as soon as it is drawn; one of `stop` is the last.
+    """Continue one prompt by up to num_tokens tokens; yield each token as soon as it is drawn.
 
-    `past` of an earlier call, if the prompt goes on where that one has ended, saves running its tokens again.
+    A token in `stop` is the last. If the prompt continues the text of an earlier call, pass the KV cache of
+    the earlier call as `past`: the model then runs on the new tokens only.
 
     Shapes: prompt_ids (T,).
 
-    Raises: ValueError for an empty prompt, settings that no sampler can follow, or logits that are no numbers.
+    Raises: ValueError for an empty prompt, invalid settings, or logits with NaN or an infinite maximum.
     """
     check_sampling(rng, temperature, top_k, top_p)
     require_size("generate", "num_tokens", num_tokens, at_least=0)
     [prompt, *others], single = _as_prompts(prompt_ids)
     if not single:
         got = f"a list of {1 + len(others)}"
-        raise value_error("stream", "prompt_ids", "one prompt, (T,)", got, "generate takes several")
+        raise value_error("stream", "prompt_ids", "one prompt, (T,)", got, "generate takes several prompts")
     T = len(prompt)
     ids = np.concatenate([prompt, np.zeros(num_tokens, np.int64)])[None]  # (1, T + num_tokens)
     capacity = min(ids.shape[1], model.config.context_length)
@@ -147,10 +148,10 @@ def stream(
 def _logits_column_by_column(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> Iterator[np.ndarray]:
-    """The logits (B, V) after column T - 1, and again when the caller has written column T, to the end of ids."""
+    """Yield the logits (B, V) after column T - 1. The caller writes column T and asks for the next, up to the last."""
     while T < ids.shape[1]:
         if T > model.config.context_length:
-            past = None  # the window slides: nothing stored is valid
+            past = None  # the window slides, so no stored key is valid
         yield to_host(_last_logits(model, ids, start, T, past))
         T += 1
 
@@ -158,7 +159,7 @@ def _logits_column_by_column(
 def _last_logits(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
-    """The logits after column T - 1, from the columns that are not stored yet."""
+    """The logits after column T - 1; the model runs on the columns that are not in the KV cache."""
     first = max(0, T - model.config.context_length)  # the first column the model reads
     first_new = first if past is None else past[0].length  # the first column to run
     num_padding = np.maximum(start - first, 0)  # (B,) columns of padding in the window
@@ -170,8 +171,8 @@ def _last_logits(
         T_q, T_k = positions.shape[1], len(columns)
         window = model.config.window
         mask = causal_mask(T_q, T_k) if window is None else sliding_window_mask(T_q, window, T_k)
-        mask = mask & (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), no looking at padding
-        table = model.token_embedding.table  # it tells where the model lives
+        mask = mask & (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), padding hidden
+        table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
     with quiet():
         logits, _ = model.forward(ids[:, first_new:T], mask=mask, positions=positions, past=past, last_only=True)
@@ -182,11 +183,11 @@ def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
     try:
         single = not hasattr(prompt_ids, "__len__") or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
         prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
-    except (TypeError, ValueError, LookupError):  # a dict, a set, or lists of numbers and lists
-        raise dtype_error("generate", "prompt_ids", "ids (T,), or a list of such", type(prompt_ids).__name__) from None
+    except (TypeError, ValueError, LookupError):  # a dict, a set, or a list that mixes numbers and lists
+        raise dtype_error("generate", "prompt_ids", "ids (T,), or a list of ids", type(prompt_ids).__name__) from None
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:
-            fix = "start from a newline or another token that begins a text"
+            fix = "begin with a newline or another token that can start a text"
             raise shape_error("generate", "a prompt", "(T,) with at least one token", prompt.shape, fix)
         require_integers("generate", "prompt_ids", prompt)
     return prompts, single

@@ -7,12 +7,13 @@
 One pass scores every prefix of the text at once: row t of the logits has seen tokens 0..t and predicts token t + 1.
 
 The embedding table is used twice, to read tokens at the bottom and to score them at the top ("tied" weights). As
-always when one thing is used twice, its gradients add:
+for every array that is used twice, its gradient is a sum:
 
-    dtable = (from the bottom: the rows of dx, added up by token id) + (from the top: dlogits^T x)
+    dtable = (from the bottom: the rows of dx, summed by token id) + (from the top: dlogits^T x)
 
-Weights start as in GPT-2: normal with 0.02, and the two matrices of each block that write to the residual stream
-(w_o, w_2) divided by sqrt(2 L): L blocks have 2 L branches, whose sum so starts no wider than one.
+Weights start as in GPT-2, normal with standard deviation 0.02. The two matrices of each block that write to the
+residual stream (w_o, w_2) are divided by sqrt(2 L): L blocks have 2 L branches, and their sum then starts no larger
+than one undivided branch.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from numpy_attention.ops.tiles import Band
 
 
 class GPTCache(NamedTuple):
-    """What backward needs of a forward."""
+    """What backward needs from a forward."""
 
     token: EmbeddingCache
     stack: StackCache
@@ -60,7 +61,7 @@ class GPTCache(NamedTuple):
 
 
 class GPT(Model):
-    """A text in, the scores of every next token out.
+    """Read a text; return a score for every possible next token at every position.
 
     Formula: logits = stack(token_embedding[ids]) token_embedding^T
 
@@ -82,7 +83,7 @@ class GPT(Model):
         self.position_embedding = (
             PositionEmbedding(c.positions, c.context_length, c.d_model, None, dtype)
             if c.positions in KINDS
-            else None  # rotary and ALiBi act in the attention
+            else None  # rotary and ALiBi act inside attention
         )
         rotary_base = c.rotary_base if c.positions == "rotary" else None
         attention = {"num_kv_heads": c.num_kv_heads, "rotary_base": rotary_base, "qkv_bias": c.qkv_bias}
@@ -108,9 +109,10 @@ class GPT(Model):
         last_only: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, GPTCache]:
-        """Logits for every position. `mask`, `positions`, `past` and `last_only` serve generation (no backward).
+        """Logits for every position. `mask`, `positions`, `past` and `last_only` are for generation.
 
-        Long texts are attended to in tiles, as `config.attention` says; with a mask of T x T, all weights are held.
+        `config.attention` decides whether attention runs in tiles. With a mask (T, T), all weights are in memory.
+        There is no backward after a forward with `past`.
         """
         x, token, stack = self._states(ids, mask, positions, past, last_only, rng)
         logits, head = self._head().forward(x)  # (B, T, V)
@@ -125,12 +127,12 @@ class GPT(Model):
         last_only: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
-        """What the head reads, x (B, T, d_model), and what backward needs of the way there."""
+        """The input x (B, T, d_model) of the head, and the caches of the steps before it."""
         T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         if self.config.positions == "sinusoidal":
-            x *= math.sqrt(self.config.d_model)  # x is ours; the sines, as tall as 1, would drown it
+            x *= math.sqrt(self.config.d_model)  # x is a new array; unscaled, it is tiny compared with the sines
         if mask is None and self.config.in_tiles(x, x.shape[1]):
             inputs = BlockInputs(positions=positions, band=self._band(x))
         else:
@@ -143,7 +145,7 @@ class GPT(Model):
         return x, token, stack
 
     def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray | LossByRows) -> Stream:
-        """Yield the gradient of every parameter with its name, given that of the logits."""
+        """Yield the gradient of every parameter with its name, given the gradient of the logits."""
         # logits = head(x)
         dx, dtable = yield from self._head().gradients(dlogits, cache.head)
         # x = stack(x)
@@ -153,19 +155,19 @@ class GPT(Model):
             dx = dx * math.sqrt(self.config.d_model)
         if dtable is not None:
             # x = table[ids]
-            add_at(dtable, cache.token.ids, dx)  # adds to what the head gave: the table was used twice
+            add_at(dtable, cache.token.ids, dx)  # adds to the head's part: the table was used twice
             yield "token_embedding.table", dtable
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, LossCache]:
-        """The mean of -log p(target) in nats; targets (B, T) are the ids one step later, -100 where none counts."""
+        """The mean of -log p(target) in nats; targets (B, T) are the ids one step later; -100 is ignored."""
         x, token, stack = self._states(ids, rng=rng if training else None)
         loss, head, cache = self._head().loss(x, targets, self.logits_at_once)
         return loss, LossCache(GPTCache(token, stack, head), cache)
 
     def attention_weights(self, ids: np.ndarray, layers: Collection[str] | None = None) -> Parameters:
-        """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
+        """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids)
         return attention_weights({"": cache.stack}, layers)
 
@@ -178,7 +180,7 @@ class GPT(Model):
         return Parts(self.position_embedding, self.blocks, self.norm, self.config.dropout)
 
     def _band(self, x: np.ndarray) -> Band:
-        """What `_mask` and `_scores_bias` say, without T x T numbers."""
+        """The same rules as `_mask` and `_scores_bias`, for tiles: no T x T array is made."""
         slopes = None
         if self.config.positions == "alibi":
             slopes = np.asarray(alibi_slopes(self.config.num_heads).astype(x.dtype), like=x)
@@ -188,7 +190,7 @@ class GPT(Model):
         T_q, T_k = x.shape[1], T_past + x.shape[1]
         if self.config.window is not None:
             return sliding_window_mask(T_q, self.config.window, T_k, like=x)
-        return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # the last query may look at everything
+        return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # the last query sees every key
 
     def _scores_bias(self, x: np.ndarray, T_past: int) -> np.ndarray | None:
         if self.config.positions != "alibi":

@@ -9,7 +9,7 @@ POSITIONS = ("learned", "rotary", "alibi", "sinusoidal")
 
 @dataclass(frozen=True)
 class GPTConfig(ModelConfig):
-    """All that a GPT is, but its weights; the defaults make GPT-2, other values the later variants.
+    """The configuration of a GPT. The defaults are those of GPT-2; other values give later variants.
 
     Llama, for example: positions="rotary", norm="rms_norm", activation="swiglu", bias=False, num_kv_heads=...
 
@@ -21,20 +21,20 @@ class GPTConfig(ModelConfig):
     d_model: int
     num_heads: int
     num_layers: int
-    d_ff: int | None = None  # None: 4 d_model, or 8/3 d_model for swiglu, which has three matrices for two
+    d_ff: int | None = None  # None: 4 d_model, or 8/3 d_model for swiglu, which has three matrices instead of two
     num_kv_heads: int | None = None  # None: as many as num_heads; fewer: grouped-query attention
     positions: str = "learned"  # or "rotary", "alibi", "sinusoidal"
     norm: str = "layer_norm"  # or "rms_norm"
     activation: str = "gelu"  # or "gelu_exact", "relu", "silu", "swiglu"
-    window: int | None = None  # a query sees the last `window` tokens, itself included; None: all before it
+    window: int | None = None  # a query sees itself and the window - 1 tokens before it; None: all tokens before it
     bias: bool = True
-    qkv_bias: bool | None = None  # biases of query, key and value; None: as `bias`
+    qkv_bias: bool | None = None  # biases of query, key and value; None: the value of `bias`
     tie_weights: bool = True
     pre_norm: bool = True
     dropout: float = 0.0
     rotary_base: float = 10000.0
     norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
-    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
+    attention: str = "auto"  # or "dense" (all weights at once), "tiled" (for long texts); auto: the faster one
 
     def __post_init__(self) -> None:
         self.check(positions=POSITIONS)
@@ -47,6 +47,6 @@ class GPTConfig(ModelConfig):
         self.require("norm_eps", above=0, below=1)
 
     def hidden_width(self) -> int:
-        """4 d_model unless d_ff says otherwise; swiglu's three matrices are as large as two by 8/3 d_model."""
+        """d_ff, or 4 d_model; for swiglu 8/3 d_model, so that three matrices have as many parameters as two."""
         gated = self.d_ff is None and self.activation == "swiglu"
         return max(1, 8 * self.d_model // 3) if gated else super().hidden_width()

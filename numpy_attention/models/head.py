@@ -3,13 +3,13 @@
     x --> @ w --> logits          tied weights: w = table^T, so the score of a token is
     (B, T, d_model)  (B, T, V)    the product of x with the token's own row of the embedding
 
-With tied weights the table is used twice, to read tokens at the bottom of a model and to score them at its top. The
-gradient of the second use is Chapter 1 transposed; the first use will add its own to it:
+With tied weights the table is used twice: to read tokens at the bottom of a model and to score them at the top. The
+gradient of the second use is Chapter 1 transposed. The gradient of the first use is added later:
 
     dx = dlogits table        dtable = dlogits^T x + ...
 
-In training nobody looks at the logits: they are there for the loss. Where they are many, the loss is taken from x
-without them, row by row (Chapter 12, appendix), and so are dx and dtable.
+Training needs the logits only for the loss. If there are too many, the loss, dx and dtable are computed from x in
+blocks of rows, without an array of all logits (Chapter 12, appendix).
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from numpy_attention.ops.linear_cross_entropy import (
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy
 from numpy_attention.ops.sums import as_rows
 
-# The logits of a loss that are held at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768:
-# head and loss, forward and backward, and the most memory beyond their inputs, of which dtable is 147 MiB.
+# The number of logits in memory at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768: time
+# and peak memory without the inputs, of head and loss, forward and backward. dtable alone takes 147 MiB.
 #
 #       rows     all logits            in blocks (of 128, 512, 667 rows)
 #        128     0.36 s,   221 MiB     0.51 s,   319 MiB
 #      2,048     7.4 s,  1,331 MiB     8.5 s,    399 MiB
 #      8,192     32 s,   4,916 MiB     34 s,     473 MiB
 #
-# Few rows gain nothing: what a block adds to dtable is as large as dtable. Many pay a tenth for the product that is
-# made twice, since arrays of gigabytes cost time as well.
+# Few rows gain nothing: the part that a block adds to dtable is as large as dtable. With many rows, computing the
+# logits twice costs only a tenth more time, because one array of gigabytes is slow too.
 LOGITS_AT_ONCE = 2**25
-LossOfHead = CrossEntropyCache | LinearCrossEntropyCache  # of all logits, or without them
+LossOfHead = CrossEntropyCache | LinearCrossEntropyCache  # with all logits, or in blocks of rows
 
 
 class HeadCache(NamedTuple):
-    """What backward needs of a head."""
+    """What backward needs from the forward of a head."""
 
     x: np.ndarray  # (B, T, d_model)
 
 
 class LossByRows(NamedTuple):
-    """What stands for dlogits where no logits were made: the loss itself gives dx and dtable."""
+    """Replaces dlogits when the loss was computed by rows: the backward of the loss returns dx and dtable."""
 
     dloss: float
     cache: LinearCrossEntropyCache
 
 
 class Head(NamedTuple):
-    """The last product of a model, with the matrix of `linear`, or where weights are tied with the table.
+    """The last product of a model: x times the matrix of `linear`, or times the table if weights are tied.
 
     Shapes: x (B, T, d_model) -> logits (B, T, V)
     """
@@ -67,11 +67,11 @@ class Head(NamedTuple):
     linear: Linear | None  # None with tied weights; a head has no bias
 
     def vectors(self) -> np.ndarray:
-        """The vectors (V, d_model) that x is multiplied with, one for each token."""
+        """The vectors (V, d_model), one for each token; a logit is the product of x and a vector."""
         return self.embedding.table if self.linear is None else self.linear.w.T
 
     def frozen(self) -> bool:
-        """Whether these vectors do not learn (Chapter 37): then a product as large as the forward's is saved."""
+        """Whether these vectors are frozen (Chapter 37): then backward skips a product as large as the forward."""
         return bool((self.embedding if self.linear is None else self.linear).frozen)
 
     def forward(self, x: np.ndarray) -> tuple[np.ndarray, HeadCache]:
@@ -80,9 +80,10 @@ class Head(NamedTuple):
         return logits.reshape(*x.shape[:-1], len(vectors)), HeadCache(x)
 
     def gradients(self, dlogits: np.ndarray | LossByRows, cache: HeadCache) -> Stream:
-        """Yield the gradient of the head's own matrix; return dx, and dtable for the embedding to add to.
+        """Yield the gradient of the head's matrix, if it has one; return dx and dtable.
 
-        dtable is None where the table is frozen, and zeros where only the embedding uses the table.
+        The caller adds the gradient of the embedding to dtable. dtable is None if the table is frozen, and zeros if
+        only the embedding uses the table.
         """
         x, vectors = cache.x, self.vectors()
         if isinstance(dlogits, LossByRows):
@@ -104,7 +105,7 @@ class Head(NamedTuple):
     def loss(
         self, x: np.ndarray, targets: np.ndarray, logits_at_once: int, label_smoothing: float = 0.0
     ) -> tuple[np.ndarray, HeadCache, LossOfHead]:
-        """The loss of the scores, with no more of them in memory at a time than `logits_at_once`.
+        """The loss of the scores, with at most `logits_at_once` logits in memory at a time.
 
         Shapes: x (B, T, d_model), targets (B, T) -> loss, a single number
         """

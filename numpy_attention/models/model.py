@@ -1,13 +1,14 @@
-"""Chapter 21, appendix. A model: a stack between an embedding and a head, with a loss on top
+"""Chapter 21, appendix. A model: an embedding, a stack, a head, and a loss
 
-Every model has two pairs of a forward and its backward:
+Every model has two pairs of forward and backward:
 
     loss,   cache = model.loss(*inputs, targets)      grads  = model.backward(cache)
     logits, cache = model.forward(*inputs)            stream = model.gradients_from_logits(cache, dlogits)
 
-The first is for training. `training=True` lets `rng` draw the dropout, and smooths the labels where the configuration
-says so; without it `rng` is not used. `backward` is the dict of `model.gradients(cache)`, a stream that yields each
-gradient with its name and keeps none. The second is for losses of one's own; `dict(...)` makes its stream a dict.
+The first pair is for training. With `training=True`, `rng` draws the dropout and the labels are smoothed if the
+configuration has label_smoothing; otherwise `rng` is not used. `backward` returns `model.gradients(cache)` as a dict:
+this stream yields each gradient with its name and stores none. The second pair is for your own loss; `dict(stream)`
+collects the gradients.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from numpy_attention.pieces import non_finite
 
 
 class LossCache(NamedTuple):
-    """What backward needs of a loss."""
+    """What backward needs from the loss."""
 
     forward: Any  # the cache of the model's forward
     cross_entropy: LossOfHead
 
 
 class Model(Layer):
-    """A layer with a configuration, `model.config`, from which it can be built again.
+    """A layer with a configuration, `model.config`; the same configuration builds the same model again.
 
-    Two more attributes say how it trains, not what it is. They are set where memory is short, and change no result but
-    for the last digits of a loss by rows:
+    Two more attributes save memory in training. They change no result, except the last digits of a loss that is
+    computed by rows:
 
-        model.recompute = True            a forward keeps of every block its input alone (Chapter 21)
-        model.logits_at_once = 2**20      of a loss that has more logits, so many are in memory at a time
+        model.recompute = True            a forward stores only the input of every block (Chapter 21)
+        model.logits_at_once = 2**20      the loss has at most this many logits in memory at a time
     """
 
     config: Any
@@ -50,17 +51,17 @@ class Model(Layer):
     logits_at_once: int = LOGITS_AT_ONCE
 
     def __init__(self, config: Any, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must build its layers")
+        raise NotImplementedError(f"{type(self).__name__} must implement __init__")
 
     def gradients_from_logits(self, cache: Any, dlogits: Any) -> Stream:
-        """A stream of the gradient of every parameter with its name, given that of the logits.
+        """Yield the gradient of every parameter with its name, given the gradient of the logits.
 
-        `dlogits` is an array, or for a model whose loss makes no logits also a `LossByRows`.
+        `dlogits` is an array. A model with a loss by rows also accepts a `LossByRows`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must know its own backward")
+        raise NotImplementedError(f"{type(self).__name__} must implement gradients_from_logits")
 
     def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
-        """A stream of the gradients of dloss * loss, each with its name, as soon as it is known."""
+        """Yield the gradients of dloss * loss, each with its name, as soon as they are computed."""
         of_loss = cache.cross_entropy
         if isinstance(of_loss, LinearCrossEntropyCache):
             return self.gradients_from_logits(cache.forward, LossByRows(dloss, of_loss))
@@ -73,30 +74,30 @@ class Model(Layer):
         return {name: grads[name] for name in self.parameters()}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write configuration and parameters to one `.npz` file, whole or not at all.
+        """Write configuration and parameters to one `.npz` file (an atomic write).
 
-        Raises: ValueError for a model of which something is frozen, and would be left out, or that `load` would refuse:
-        one that holds a NaN or an infinity, or other arrays than its configuration builds.
+        Raises: ValueError for a model with frozen arrays, which the file would not contain, and for a model that
+        `load` would refuse: with a NaN, an infinity, or other arrays than its configuration builds.
         """
-        from numpy_attention.files import save_arrays  # here, that `import numpy_attention` stays quick
+        from numpy_attention.files import save_arrays  # imported here to keep `import numpy_attention` fast
 
         op = f"{type(self).__name__}.save"
         if left_out := len(self.frozen_arrays()):
-            fix = "call merge_low_rank if they came with add_low_rank (export_safetensors writes these), else unfreeze"
+            fix = "call merge_low_rank if they came with add_low_rank (export_safetensors writes these), or unfreeze"
             raise ValueError(f"{op}: {left_out} arrays are frozen and would be left out; {fix}")
         parameters = self.parameters()
-        anew = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros: no memory is touched
-        if wrong := mismatches(anew.parameters(), parameters, "model that its configuration builds"):
-            raise ValueError(f"{op}: the parameters must be those of the configuration, got others: {several(wrong)}")
+        fresh = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros, which take no memory
+        if wrong := mismatches(fresh.parameters(), parameters, "model that its configuration builds"):
+            raise ValueError(f"{op}: the parameters do not match the configuration: {several(wrong)}")
         require_finite_parameters(op, parameters)
         arrays = {f"parameters.{name}": p for name, p in parameters.items()}
         save_arrays(path, arrays, {"class": type(self).__name__, "model": dataclasses.asdict(self.config)})
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """The model that `save` wrote, or that a training checkpoint holds; on the host, in its own dtype.
+        """Load the model from a file of `save` or from a training checkpoint; on the host, with the dtype of the file.
 
-        Raises: InputError, in one line, for a damaged file or one that holds another model.
+        Raises: InputError, in one line, for a damaged file or a file with another kind of model.
         """
         from numpy_attention.files import config_from, load_arrays, read_into
 
@@ -106,21 +107,21 @@ class Model(Layer):
             raise InputError(f"{path} holds a {meta['class']}, not a {cls.__name__}; load it with {meta['class']}.load")
         try:
             config = config_from(cls.config_class, meta["model"])
-            # A first look, at the gammas alone, before anything is built; all sizes are compared with the arrays after.
+            # A first check before the model is built: the gammas alone are this large. read_into checks all sizes.
             if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
                 raise ValueError("its sizes are not those of its arrays")
             model = cls(config, None, next(iter(arrays.values())).dtype)
         except (TypeError, ValueError, KeyError, MemoryError) as error:
-            raise InputError(f"{path} cannot be loaded: its description of a model does not hold: {error}") from None
+            raise InputError(f"{path} cannot be loaded: its description of the model is wrong: {error}") from None
         read_into(model.parameters(), arrays, "parameters.", "model")
         return model
 
 
 def require_finite_parameters(op: str, parameters: Parameters) -> None:
-    """Refuse what no reader would take, before it is written, perhaps over a good file.
+    """Refuse parameters that `load` would refuse, before the writer replaces a good file.
 
     Raises: ValueError that names the first NaN or infinity.
     """
     for name, p in parameters.items():
         if value := non_finite(p):
-            raise value_error(op, name, "finite", value, "go back to a model from before it came")
+            raise value_error(op, name, "finite", value, "load an earlier model with finite parameters")

@@ -1,14 +1,14 @@
 """Chapter 23, appendix. Choosing the next token
 
-Temperature divides the logits: below 1 the likely tokens grow likelier, and at 0 the likeliest is taken (greedy).
-Top-k keeps the k likeliest tokens. Top-p ("nucleus") then keeps the fewest of them whose probabilities sum to at least
-p. Among the kept, the token is drawn by inverting the cumulative distribution: the first one where the sum passes a
-uniform random number u.
+Temperature divides the logits: below 1, likely tokens become more likely; at 0 the most likely token is taken
+(greedy). Top-k keeps the k most likely tokens. Top-p ("nucleus") then keeps the smallest set of them whose
+probabilities sum to at least p. A token of this set is drawn by inverting the cumulative distribution: the first token
+whose cumulative sum exceeds a uniform random number u.
 
     token               a     b     c     d
     p                  0.50  0.25  0.15  0.10
-    top_k = 3          0.56  0.28  0.17   .        the kept sum to 1 again
-    top_p = 0.7        0.56  0.28   .     .        a alone is below 0.7, a and b are not
+    top_k = 3          0.56  0.28  0.17   .        normalized: the sum is 1 again
+    top_p = 0.7        0.56  0.28   .     .        a alone is below 0.7, a and b are above
     cumulative         0.56  0.83                  u = 0.6, uniform in [0, 0.83), takes b
 """
 
@@ -20,31 +20,31 @@ from numpy_attention.errors import InputError, require_generator, require_number
 
 
 def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    """Refuse settings that no sampler can follow.
+    """Refuse invalid settings of a sampler.
 
     Raises: ValueError for a negative temperature, one above 0 without an rng, top_k below 1, or top_p outside (0, 1].
     """
-    require_number("generate", "temperature", temperature, at_least=0, fix="0 takes the likeliest token")
+    require_number("generate", "temperature", temperature, at_least=0, fix="0 takes the most likely token")
     if top_k is not None:
         require_size("generate", "top_k", top_k)
     if top_p is not None:
         require_number("generate", "top_p", top_p, above=0, at_most=1)
     require_generator("generate", "rng", rng)
     if temperature > 0.0 and rng is None:
-        raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or take temperature=0")
+        raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or pass temperature=0")
 
 
 def quiet() -> np.errstate:
-    """No warnings of NumPy about weights too large to compute with, where `require_finite` has the word after it."""
+    """Turn off NumPy's overflow warnings; `require_finite` refuses the result afterwards."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 def require_finite(op: str, logits: np.ndarray) -> None:
-    """Refuse rows of logits whose largest is NaN or infinite: nothing can be drawn from them.
+    """Refuse rows of logits with NaN or with an infinite maximum: no token can be drawn from them.
 
-    Raises: InputError, since the weights that a file held are to blame.
+    Raises: InputError, because the cause is the weights in a file.
     """
-    largest = logits.max(axis=-1)  # NaN where any is
+    largest = logits.max(axis=-1)  # NaN if the row has a NaN
     if not np.isfinite(largest).all():
         odd = largest[~np.isfinite(largest)][0]
         raise InputError(f"{op}: the logits are {odd}: the weights are too large or damaged")
@@ -61,7 +61,7 @@ def sample(
 
     Shapes: logits (B, V) -> tokens (B,) integers.
 
-    Raises: ValueError for logits of which no largest can be told, such as NaN.
+    Raises: ValueError for logits that contain NaN or have no finite maximum.
 
     Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1.
     """
@@ -70,18 +70,18 @@ def sample(
         greedy: np.ndarray = np.argmax(logits, axis=-1)
         return greedy
     logits = logits.astype(np.float64)
-    order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the likeliest token first
+    order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the most likely token first
     if top_k is not None:
         order = order[:, :top_k]  # (B, k)
     logits = np.take_along_axis(logits, order, axis=-1)
-    with np.errstate(over="ignore"):  # the unlikelier tokens of a temperature near 0 are infinitely unlikely
+    with np.errstate(over="ignore"):  # near temperature 0, -inf is right for all but the first token
         p = np.exp((logits - logits[:, :1]) / temperature)
     p /= p.sum(axis=-1, keepdims=True)
     if top_p is not None:
-        before = np.cumsum(p, axis=-1) - p  # the sum of all likelier tokens
-        before[:, 0] = 0.0  # exactly: the first one always stays
+        before = np.cumsum(p, axis=-1) - p  # the sum over all more likely tokens
+        before[:, 0] = 0.0  # exactly 0: the first token always stays
         p = np.where(before < top_p, p, 0.0)
     cumulative = np.cumsum(p, axis=-1)
     u = rng.random((len(p), 1)) * cumulative[:, -1:]  # uniform in [0, total)
-    chosen = (cumulative <= u).sum(axis=-1, keepdims=True)  # the first place where the sum passes u
+    chosen = (cumulative <= u).sum(axis=-1, keepdims=True)  # the first place where the sum exceeds u
     return np.take_along_axis(order, chosen, axis=-1)[:, 0]

@@ -1,19 +1,18 @@
 """Chapter 24, continued. Finding the best output sequence
 
-The decoder gives the probability of one token after another; their product is that of the sequence. There are V^T
-sequences, so none of these methods looks at all of them.
+The decoder gives the probability of one token after another. Their product is the probability of the sequence. There
+are V^T sequences of length T, too many to try all.
 
-Greedy search takes the likeliest token each time. It is fast, and may start with a word it regrets.
-Beam search keeps the `beam_size` likeliest beginnings; a beginning that takes the stop token is finished and keeps
-its place in the beam. Every further token multiplies by a probability below one, so the plain product prefers short
-sentences. The length penalty repairs that: sequences are compared by
+Greedy search takes the most likely token at each step. It is fast, but a good first word may lead to a bad sentence.
+Beam search keeps the `beam_size` most likely beginnings. A beginning that takes the stop token is finished and keeps
+its place in the beam. Each further token multiplies the product by a probability below one, so the plain product
+prefers short sentences. The length penalty corrects this: sequences are compared by
 
     score = log p(y) / ((5 + |y|) / 6)^alpha
 
-A beam of two, each number the probability of the whole beginning; what is not among the two likeliest of its column is
-dropped:
+A beam of two. Each number is the probability of the whole beginning; each column keeps the two most likely beginnings:
 
-    start --+-- the 0.6 --+-- cat 0.3 ----- stop 0.2       finished, keeps its place
+    start --+-- the 0.6 --+-- cat 0.3 ----- stop 0.2       finished
             |             +-- dog 0.1       (dropped)
             +-- a   0.3 ----- cat 0.2 ----- sat  0.1       grows on
 """
@@ -33,7 +32,7 @@ from numpy_attention.models.stack import Past, Stack
 
 
 class Translator(Protocol):
-    """What a search asks of a model: the context once, then the logits of one target token after another."""
+    """The attributes and methods of a model that a search uses: `encode` once, then `decode` for each target token."""
 
     config: Seq2SeqConfig
     decoder: Stack
@@ -51,12 +50,12 @@ def greedy_search(
     max_tokens: int | None = None,
     source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """The likeliest token each time, for all sources at once, until all have taken the stop token.
+    """Take the most likely token at each step, for all sources at once, until all have taken the stop token.
 
-    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token,
-    with the stop token.
+    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token
+    and with the stop token.
 
-    Raises: ValueError for max_tokens outside [1, context_length], or logits that are no numbers.
+    Raises: ValueError for max_tokens outside [1, context_length], or logits with NaN or an infinite maximum.
     """
     source_mask = model.padding(source_ids, source_lengths, "source_ids")
     max_tokens = _checked(model, start_token, stop_token, max_tokens)
@@ -86,13 +85,13 @@ def beam_search(
     length_penalty: float = 0.6,
     source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """The best of `beam_size` sequences for each source; `length_penalty` is alpha, 0 compares plain probabilities.
+    """The best of `beam_size` sequences for each source; `length_penalty` is alpha; 0 compares plain probabilities.
 
-    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token,
-    with the stop token.
+    Shapes: source_ids (B, T_s) -> B arrays of at most max_tokens (default: context_length), without the start token
+    and with the stop token.
 
     Raises: ValueError for a beam_size below 1, a length_penalty outside [0, 10], max_tokens outside
-    [1, context_length], or logits that are no numbers.
+    [1, context_length], or logits with NaN or an infinite maximum.
 
     Source: Wu et al., Google's Neural Machine Translation System (2016), equation 14.
     """
@@ -122,7 +121,7 @@ def _beam(
 ) -> list[tuple[float, np.ndarray]]:
     """Up to beam_size sequences for one source, each with its log probability."""
     past = _new_past(model, max_tokens, context.shape[1])
-    ids = np.full((1, 1), start_token, dtype=np.int64)  # (n, 1 + t), the n beginnings still growing
+    ids = np.full((1, 1), start_token, dtype=np.int64)  # (n, 1 + t), the n unfinished beginnings
     log_p = np.zeros(1)  # (n,)
     finished: list[tuple[float, np.ndarray]] = []
     for _ in range(max_tokens):
@@ -162,11 +161,11 @@ def _new_past(model: Translator, max_tokens: int, T_s: int) -> list[tuple[KeyVal
 def _checked(model: Translator, start_token: int, stop_token: int, max_tokens: int | None) -> int:
     V = model.config.target_vocab_size
     require_number("search", "start_token", start_token, at_least=0, below=V, whole=True)
-    require_number("search", "stop_token", stop_token, at_least=-1, below=V, whole=True)  # -1: nothing stops it
+    require_number("search", "stop_token", stop_token, at_least=-1, below=V, whole=True)  # -1: no stop token
     limit = model.config.context_length
     if max_tokens is None:
         return limit
-    fix = "no target is longer than the model's context_length"
+    fix = "a target cannot be longer than the model's context_length"
     return int(require_number("search", "max_tokens", max_tokens, at_least=1, at_most=limit, whole=True, fix=fix))
 
 

@@ -8,17 +8,17 @@
                                  masked self-attention,
                                  then cross-attention to the context
 
-Row t of the logits has seen target tokens 0..t and predicts token t + 1. In training the whole true target goes in at
-once, shifted by one ("teacher forcing"): target_ids begins with a start token, targets ends with a stop token, and
-the mask keeps row t from seeing its own answer.
+Row t of the logits has seen target tokens 0..t and predicts token t + 1. In training the decoder reads the whole true
+target at once, shifted by one ("teacher forcing"): target_ids begins with a start token, targets ends with a stop
+token, and the mask hides from row t the token that it must predict.
 
-The gradient's way back is worth following once. From the loss it enters the decoder's last block. There
-cross-attention splits it: one part goes on down the decoder, the other, through the keys and values, to the context.
-Each of the blocks sends such a part, and the encoder receives the sum (Chapter 21).
+Follow the gradient backward once. From the loss it enters the last block of the decoder. There cross-attention splits
+the gradient: one part goes on down the decoder, the other goes through keys and values to the context. Every block of
+the decoder sends such a part, and the encoder receives the sum (Chapter 21).
 
-With tied weights one table serves up to three times, as source embedding, target embedding and head; its gradients
-add like those of any value that is used more than once. Embeddings are multiplied by sqrt(d_model), so that a table
-with rows of length one (what the head wants) gives vectors as large as the sines added to them.
+With tied weights one table is used up to three times: as source embedding, as target embedding and as head. The
+gradients of the uses add. Embeddings are multiplied by sqrt(d_model): the head needs rows of about length one, and the
+product makes them as large as the sines that are added.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from numpy_attention.ops.tiles import Band
 
 
 class EncodeCache(NamedTuple):
-    """What backward needs of the way from the source to the context."""
+    """What backward needs from the steps between source and context."""
 
     source: EmbeddingCache
     stack: StackCache
 
 
 class DecodeCache(NamedTuple):
-    """What backward needs of the way from the target and the context to the logits."""
+    """What backward needs from the steps between target, context and logits."""
 
     target: EmbeddingCache
     stack: StackCache
@@ -61,14 +61,14 @@ class DecodeCache(NamedTuple):
 
 
 class Seq2SeqCache(NamedTuple):
-    """What backward needs of a forward."""
+    """What backward needs from a forward."""
 
     encoder: EncodeCache
     decoder: DecodeCache
 
 
 class Seq2Seq(Model):
-    """A sequence in, the scores of every next token of another out.
+    """Read a source and the start of a target; return a score for every possible next token of the target.
 
     Formula: logits = head(decoder(target_ids, encoder(source_ids)))
 
@@ -100,7 +100,7 @@ class Seq2Seq(Model):
         target_lengths: np.ndarray | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Seq2SeqCache]:
-        """The logits; padding is what comes after the lengths (B,), or the ids that are the pad_token."""
+        """The logits. Tokens after the lengths (B,), or without lengths the pad_token, are padding."""
         x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
         logits, head = self._head().forward(x)  # (B, T, V)
         return logits, Seq2SeqCache(encoder, DecodeCache(target, stack, head))
@@ -113,7 +113,7 @@ class Seq2Seq(Model):
         target_lengths: np.ndarray | None,
         rng: np.random.Generator | None,
     ) -> tuple[np.ndarray, EncodeCache, EmbeddingCache, StackCache]:
-        """What the head reads, x (B, T, d_model), and what backward needs of the way there."""
+        """The input x (B, T, d_model) of the head, and the caches of the steps before it."""
         source_mask = self.padding(source_ids, source_lengths, "source_ids")  # (B, 1, 1, T_s)
         target_mask = self.padding(target_ids, target_lengths, "target_ids")  # (B, 1, 1, T)
         context, encoder = self.encode(source_ids, source_mask, rng)  # (B, T_s, d_model)
@@ -126,10 +126,10 @@ class Seq2Seq(Model):
         source_mask: np.ndarray | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EncodeCache]:
-        """The context (B, T_s, d_model) that the decoder will read."""
+        """The context (B, T_s, d_model), which the decoder reads."""
         check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
         x, source = (self.source_embedding or self.target_embedding).forward(source_ids)  # (B, T_s, d_model)
-        x *= math.sqrt(self.config.d_model)  # x is fresh from the table
+        x *= math.sqrt(self.config.d_model)  # in place: x is a new array
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         context, stack = self.encoder.forward(x, mask=source_mask, rng=rng, band=band, recompute=self.recompute)
         return context, EncodeCache(source, stack)
@@ -143,7 +143,7 @@ class Seq2Seq(Model):
         past: Past | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, DecodeCache]:
-        """Logits for every target position; with `past` target_ids are the new tokens alone (no backward)."""
+        """Logits for every target position. With `past`, target_ids holds only new tokens, without a backward."""
         x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
         logits, head = self._head().forward(x)  # (B, T, V)
         return logits, DecodeCache(target, stack, head)
@@ -157,7 +157,7 @@ class Seq2Seq(Model):
         past: Past | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
-        """`_states` from the context on."""
+        """The steps of `_states` after the encoder."""
         T_past = 0 if past is None else stored_length("Seq2Seq", past, len(self.decoder.blocks))
         check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
         require_float("Seq2Seq", context=context)
@@ -166,7 +166,7 @@ class Seq2Seq(Model):
         x *= math.sqrt(self.config.d_model)
         mask, band = target_mask, None
         if past is None and self.config.in_tiles(x, max(T, context.shape[1])):
-            band = Band(causal=True)  # across, where all may be seen, there are tiles too
+            band = Band(causal=True)  # cross-attention runs in tiles too, without the causal mask
         else:
             mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
             mask = mask if target_mask is None else mask & target_mask
@@ -174,7 +174,7 @@ class Seq2Seq(Model):
         return x, target, stack
 
     def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray | LossByRows) -> Stream:
-        """Yield the gradient of every parameter with its name, given that of the logits."""
+        """Yield the gradient of every parameter with its name, given the gradient of the logits."""
         encoder, decoder = cache
         scale = math.sqrt(self.config.d_model)
         # logits = head(x)
@@ -182,7 +182,7 @@ class Seq2Seq(Model):
         # x = decoder(scale * table[target_ids], context)
         dx, dcontext = yield from self.decoder.gradients(dx, decoder.stack, "decoder.")
         if dtable is not None:
-            add_at(dtable, decoder.target.ids, dx * scale)  # adds to what the head gave
+            add_at(dtable, decoder.target.ids, dx * scale)  # adds to the head's part
         # context = encoder(scale * source_table[source_ids])
         dx, _ = yield from self.encoder.gradients(dcontext, encoder.stack, "encoder.")
         if self.source_embedding is not None:
@@ -203,9 +203,9 @@ class Seq2Seq(Model):
         training: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, LossCache]:
-        """The mean of -log p(target) in nats; target_ids begins with the start token, targets is one step ahead of it.
+        """The mean of -log p(target) in nats. target_ids begins with the start token; targets is one step ahead.
 
-        Where targets is -100 (padding) nothing is counted. Labels are smoothed in training alone.
+        Targets of -100 (padding) are ignored. Labels are smoothed only with `training=True`.
         """
         rng = rng if training else None
         x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
@@ -221,7 +221,7 @@ class Seq2Seq(Model):
         target_lengths: np.ndarray | None = None,
         layers: Collection[str] | None = None,
     ) -> Parameters:
-        """The weights (B, H, T_q, T_k) of the named layers, or of all, by name: `encoder.blocks.0.attention`,
+        """The weights (B, H, T_q, T_k) of the layers in `layers`, or of all, by name: `encoder.blocks.0.attention`,
         `decoder.blocks.0.cross_attention` and so on."""
         _, cache = self.forward(source_ids, target_ids, source_lengths, target_lengths)
         return attention_weights({"encoder.": cache.encoder.stack, "decoder.": cache.decoder.stack}, layers)
@@ -235,8 +235,8 @@ class Seq2Seq(Model):
     def padding(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids"
     ) -> np.ndarray | None:
-        """The mask (B, 1, 1, T) that hides padding, or None where there is none; errors call the ids `argument`."""
+        """The mask (B, 1, 1, T) that hides padding, or None without padding; errors call the ids `argument`."""
         check_batch("Seq2Seq", argument, ids, self.config.context_length)
-        like, said = self.target_embedding.table, argument.replace("ids", "lengths")
-        visible = visible_tokens(ids, lengths, self.config.pad_token, like, said)
+        like, lengths_name = self.target_embedding.table, argument.replace("ids", "lengths")
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like, lengths_name)
         return None if visible is None else visible[:, None, None, :]

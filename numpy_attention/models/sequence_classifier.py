@@ -1,16 +1,17 @@
-"""Chapter 22. A sequence classifier: reading a whole, answering once
+"""Chapter 22. A sequence classifier: one answer for a whole sequence
 
     ids --> token_embedding --> stack (Chapter 21) --> x --> pool --> pooled --> @ w + b --> logits --> loss
     (B, T)                      every token sees     (B, T, d_model)  (B, d_model)           (B, num_classes)
                                 every other
 
-Pooling makes one vector of T. The masked mean gives each of the n real tokens the share 1/n and padding the share 0:
+Pooling makes one vector from T vectors. The masked mean gives each of the n real tokens the weight 1/n and padding the
+weight 0:
 
-    pooled = share @ x        dx_t = share_t dpooled
+    pooled = weights @ x        dx_t = weights_t dpooled
 
-Each token receives its share of the gradient, and padding none. A class token is a learned vector in front of the
-sequence, which gathers by attention what it needs; its output alone is the pooled vector, so its share is 1. Without
-pooling the model labels every token.
+Each token receives its part of the gradient, and padding receives none. A class token is a learned vector in front of
+the sequence; attention collects information from all tokens in this vector. Its output is the pooled vector (weight 1).
+Without pooling the model labels every token.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
-from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
+from numpy_attention.models.padding import check_batch, mean_weights, visible_tokens
 from numpy_attention.models.stack import (
     BlockInputs,
     Parts,
@@ -59,18 +60,18 @@ class SequenceClassifierConfig(ModelConfig):
     d_model: int
     num_heads: int
     vocab_size: int | None = None  # tokens are ids below vocab_size,
-    d_input: int | None = None  # or vectors of d_input numbers: rows of an image, say
+    d_input: int | None = None  # or vectors of d_input numbers, for example rows of an image
     num_layers: int = 1
     d_ff: int | None = None  # None: 4 d_model
     positions: str = "sinusoidal"  # or "learned"
     pooling: str = "mean"  # or "class_token"; "none" labels every token
-    pad_token: int | None = None  # this id is padding; None: there is none, or `lengths` tells
+    pad_token: int | None = None  # the id of padding; None: no padding, or `lengths` are given
     pre_norm: bool = False
     norm: str = "layer_norm"  # or "rms_norm"
     activation: str = "relu"
     bias: bool = True
     dropout: float = 0.0
-    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
+    attention: str = "auto"  # or "dense" (all weights at once), "tiled" (for long texts); auto: the faster one
 
     def __post_init__(self) -> None:
         if (self.vocab_size is None) == (self.d_input is None):
@@ -80,16 +81,16 @@ class SequenceClassifierConfig(ModelConfig):
 
 
 class SequenceClassifierCache(NamedTuple):
-    """What backward needs of a forward."""
+    """What backward needs from a forward."""
 
-    token: Any  # an EmbeddingCache, or where tokens are vectors a LinearCache
+    token: Any  # an EmbeddingCache, or a LinearCache if tokens are vectors
     stack: StackCache
-    share: np.ndarray | None  # (B, T), what each token gives to the pooled vector; a class token is one more
+    pool_weights: np.ndarray | None  # (B, T), of each token in the pooled vector; (B, 1 + T) with a class token
     head: LinearCache
 
 
 class SequenceClassifier(Model):
-    """A sequence in, the scores of its classes out.
+    """Read a sequence; return a score for every class.
 
     Formula: logits = pool(stack(token_embedding[ids])) w + b
 
@@ -125,42 +126,42 @@ class SequenceClassifier(Model):
     def forward(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, SequenceClassifierCache]:
-        """The logits; padding is what comes after the `lengths` (B,), or the ids that are the pad_token."""
+        """The logits. Tokens after the `lengths` (B,), or without lengths the pad_token, are padding."""
         check_batch("SequenceClassifier", "ids", ids, self.config.context_length, d_input=self.config.d_input)
         if self.config.d_input is not None:
-            ids = np.asarray(ids, like=self.head.w)  # vectors; ids are moved by the embedding, which checks them first
+            ids = np.asarray(ids, like=self.head.w)  # vectors; the embedding moves ids, after its checks
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
-        visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all tokens
         if self.class_token is not None:
             first = np.broadcast_to(self.class_token, (len(x), 1, x.shape[-1]))
             x = np.concatenate([first, x], axis=1)  # (B, 1 + T, d_model)
             if visible is not None:
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
-        # unlike in GPT and Seq2Seq, x is not multiplied by sqrt(d_model): small beside the sines, it has to grow
+        # unlike GPT and Seq2Seq: no factor sqrt(d_model); x starts small compared with the sines and grows in training
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         inputs = BlockInputs(mask=mask, band=band)
         x, stack = run_stack(x, self._parts(), inputs, rng=rng, recompute=self.recompute)
-        share = None
+        pool_weights = None
         if self.config.pooling == "mean":
-            share = share_of_the_visible(x, visible)  # (B, T)
-            x = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
+            pool_weights = mean_weights(x, visible)  # (B, T)
+            x = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         elif self.config.pooling == "class_token":
-            share = np.zeros_like(x[..., 0])
-            share[:, 0] = 1.0
+            pool_weights = np.zeros_like(x[..., 0])
+            pool_weights[:, 0] = 1.0
             x = x[:, 0]  # (B, d_model)
         logits, head = self.head.forward(x)
-        return logits, SequenceClassifierCache(token, stack, share, head)
+        return logits, SequenceClassifierCache(token, stack, pool_weights, head)
 
     def gradients_from_logits(self, cache: SequenceClassifierCache, dlogits: np.ndarray) -> Stream:
-        """Yield the gradient of every parameter with its name, given that of the logits."""
+        """Yield the gradient of every parameter with its name, given the gradient of the logits."""
         # logits = head(x)
         dx, grads = self.head.backward(dlogits, cache.head)
         yield from prefixed("head", grads).items()
-        del grads  # else they would be held while the stack runs
-        if cache.share is not None:
-            # x = share @ x
-            dx = cache.share[:, :, None] * dx[:, None, :]  # (B, T, d_model)
+        del grads  # free their memory before the stack runs
+        if cache.pool_weights is not None:
+            # x = pool_weights @ x
+            dx = cache.pool_weights[:, :, None] * dx[:, None, :]  # (B, T, d_model)
         # x = stack(x)
         dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
         if self.class_token is not None:
@@ -185,14 +186,14 @@ class SequenceClassifier(Model):
         return loss, LossCache(forward, cache)
 
     def predict(self, ids: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
-        """The likeliest class of each sequence (B,), or of each token (B, T) without pooling."""
+        """The most likely class of each sequence (B,), or of each token (B, T) without pooling."""
         logits, _ = self.forward(ids, lengths)
         return np.asarray(np.argmax(logits, axis=-1), like=logits)
 
     def attention_weights(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, layers: Collection[str] | None = None
     ) -> Parameters:
-        """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
+        """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights({"": cache.stack}, layers)
 

@@ -1,27 +1,27 @@
-"""Chapter 21. The stack: blocks upon blocks
+"""Chapter 21. The stack: one block after another
 
     x --> + positions --> dropout --> block_1 --> block_2 --> ... --> block_L --> norm --> y
                                          ^           ^                   ^
     context (encoder-decoder only) ------+-----------+-------------------+
 
-All models of this part are this stack with something below (an embedding) and something above (a head). The last norm
-belongs to pre-norm, whose straight path has met none (Chapter 19); a GPT has it in post-norm too.
+Every model of this part is a stack with an embedding below and a head above. Pre-norm needs the last norm, because the
+residual stream has not been normalized before (Chapter 19). A GPT has this norm in post-norm too.
 
-GPT and the classifier own the parts themselves, so that a name is `blocks.0.attention.w_q`; the encoder-decoder has
-two stacks, and makes each a layer, `Stack`.
+GPT and the classifier hold the parts of the stack directly, so a parameter is called `blocks.0.attention.w_q`. The
+encoder-decoder has two stacks; each is a layer of the class `Stack`.
 
-The backward runs from the last block to the first, and hands out gradients as it goes. It is a generator: the gradients
-of a block are yielded, with their names, before the next block runs. Who adds up those of several shards (Chapter 31)
-needs no second copy of them all. The gradient of x is what the generator returns:
+The backward runs from the last block to the first. It is a generator: it yields the gradients of a block, with their
+names, before the next block runs. So a caller that sums the gradients of several shards (Chapter 31) needs no second
+copy of all gradients. The generator returns the gradients of x and of the context:
 
     dx, dcontext = yield from stack_gradients(dy, cache, ...)
 
-What the blocks keep for their backward is most of what training holds in memory. With `recompute` a forward keeps of
-each block only what went into it, and the backward runs the block once more when its turn comes. One block at a time
-has all it needs; a step takes a quarter to a third longer. Dropout must fall as it fell before, so a copy of the
-generator is kept too, as it stood before the block. The gradients are the same to the last bit.
+The arrays that blocks store for their backward take most of the memory of training. With `recompute`, a forward stores
+only the input of each block, and the backward first runs the forward of the block again. Then only one block at a time
+has all its arrays in memory; a step takes a quarter to a third longer. Dropout must drop the same elements again, so
+the forward also stores a copy of the generator from before the block. The gradients are the same to the last bit.
 
-Every block reads the same context, so what the blocks send back to it adds up:
+Every block reads the same context, so the gradients of the context add:
 
     dcontext = dcontext_1 + ... + dcontext_L
 """
@@ -45,41 +45,41 @@ from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
 from numpy_attention.ops.normalization import NormCache
 from numpy_attention.ops.tiles import Band
 
-Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: of its self- and its cross-attention
+Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: self-attention and cross-attention
 Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
 
 
 class Parts(NamedTuple):
-    """What a stack is made of."""
+    """The parts of a stack."""
 
     position: PositionEmbedding | None
     blocks: list[Block]
     norm: Norm | None
-    dropout: float  # of what goes into the first block
+    dropout: float  # of the input of the first block
     position_name: str = "position_embedding"  # in the names of the gradients
 
 
 class BlockInputs(NamedTuple):
-    """What every block of a stack is given besides x, by the names of `Block.forward`."""
+    """The arguments of `Block.forward`, besides x, that are the same for every block of a stack."""
 
     context: np.ndarray | None = None  # (B, T_k, d_model)
     mask: np.ndarray | None = None
     context_mask: np.ndarray | None = None
     scores_bias: np.ndarray | None = None
-    positions: np.ndarray | None = None  # the default counts from 0, or goes on after the stored keys
-    band: Band | None = None  # with one the blocks attend in tiles (Chapter 12), and the masks hide padding alone
+    positions: np.ndarray | None = None  # default: from 0, or from the length of the KV cache
+    band: Band | None = None  # if given: tiles (Chapter 12); the masks then hide only padding
 
 
-class KeptInput(NamedTuple):
-    """What is kept of a block that will run again."""
+class SavedInput(NamedTuple):
+    """Input saved for recomputing a block."""
 
     block: Block
     x: np.ndarray  # (B, T, d_model)
     inputs: BlockInputs
-    rng: np.random.Generator | None  # a copy, as it stood before the block
+    rng: np.random.Generator | None  # a copy from before the block
 
     def cache(self) -> BlockCache:
-        """Run the block again; the generator is copied once more, for this may not be the last time."""
+        """Run the block again, with a new copy of the generator: backward may be called more than once."""
         _, cache = self.block.forward(self.x, **self.inputs._asdict(), rng=copy.deepcopy(self.rng))
         return cache
 
@@ -89,13 +89,13 @@ class StackCache(NamedTuple):
 
     position: PositionCache | None
     dropout: DropoutCache | None  # None without a generator
-    blocks: list[BlockCache | KeptInput]
+    blocks: list[BlockCache | SavedInput]
     norm: NormCache | None
 
 
-def cache_of(kept: BlockCache | KeptInput) -> BlockCache:
-    """The cache of a block, made again where only the input was kept."""
-    return kept.cache() if isinstance(kept, KeptInput) else kept
+def cache_of(saved: BlockCache | SavedInput) -> BlockCache:
+    """The cache of a block, recomputed if only the input was saved."""
+    return saved.cache() if isinstance(saved, SavedInput) else saved
 
 
 def run_stack(
@@ -108,7 +108,7 @@ def run_stack(
     rng: np.random.Generator | None = None,
     recompute: bool = False,
 ) -> tuple[np.ndarray, StackCache]:
-    """Positions, dropout, blocks and the last norm; with `past` x holds the new tokens alone (no backward).
+    """Positions, dropout, blocks and the last norm. With `past`, x holds only new tokens, without a backward.
 
     Shapes: x (B, T, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
 
@@ -123,15 +123,15 @@ def run_stack(
         x, position_cache = parts.position.forward(x, inputs.positions)
     if rng is not None:  # in training
         x, dropout_cache = dropout(x, parts.dropout, rng)
-    caches: list[BlockCache | KeptInput] = []
+    caches: list[BlockCache | SavedInput] = []
     for i, block in enumerate(parts.blocks):
         stored = None if past is None else past[i]
-        before = KeptInput(block, x, inputs, copy.deepcopy(rng)) if recompute else None
+        before = SavedInput(block, x, inputs, copy.deepcopy(rng)) if recompute else None
         x, cache = block.forward(x, **inputs._asdict(), past=stored, rng=rng)
-        if past is None:  # with stored keys there is no backward, and what it would need fills memory
+        if past is None:  # with a KV cache there is no backward, so its arrays are not stored
             caches.append(cache if before is None else before)
-        del cache  # else it would be held while the next block runs
-    if last_only:  # the norm and the head of the other rows would serve nobody
+        del cache  # free its memory before the next block runs
+    if last_only:  # norm and head are needed for the last row only
         x = x[:, -1:]  # (B, 1, d_model)
     if parts.norm is not None:
         x, norm_cache = parts.norm.forward(x)
@@ -141,11 +141,11 @@ def run_stack(
 def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str = "") -> Stream:
     """Yield the gradients of `run_stack`, the last block's first; return dx and dcontext (None without a context).
 
-    Raises: ValueError for the cache of a forward that stored keys and values.
+    Raises: ValueError for the cache of a forward with a KV cache.
     """
     position, blocks, norm, *_ = parts
     if len(cache.blocks) != len(blocks):
-        raise ValueError("stack_gradients: no backward leads through stored keys; leave `past` out of the forward")
+        raise ValueError("stack_gradients: there is no backward through a KV cache; leave `past` out of the forward")
     dx, dcontext = dy, None
     if norm is not None and cache.norm is not None:
         # x = norm(x)
@@ -155,7 +155,7 @@ def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str
         # x = block(x, context)
         dx, *sent_back, grads = blocks[i].backward(dx, cache_of(cache.blocks[i]))
         yield from prefixed(f"{prefix}blocks.{i}", grads).items()
-        del grads  # else they would be held while the next block runs
+        del grads  # free their memory before the next block runs
         for dcontext_i in sent_back:
             dcontext = dcontext_i if dcontext is None else dcontext + dcontext_i
     if cache.dropout is not None:
@@ -169,10 +169,10 @@ def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str
 
 
 def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | None = None) -> Parameters:
-    """The weights (B, H, T_q, T_k) of the attentions of stacks by name, `blocks.0.attention` and so on.
+    """The weights (B, H, T_q, T_k) of attention layers by name: `blocks.0.attention` and so on.
 
-    `caches` holds each stack's by what its names begin with; `layers` are the names that are wanted, None for all.
-    Those of long texts are made again for it, T x T numbers for each head: ask for one layer at a time.
+    `caches` holds the cache of each stack under the prefix of its names. `layers` are the wanted names, None for all.
+    After attention in tiles the weights are recomputed, T x T numbers per head: for long texts pass one layer.
 
     Raises: ValueError for a name that no layer has.
     """
@@ -186,21 +186,21 @@ def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | N
                     found[name] = attention.weights() if wanted is None or name in wanted else None
     for name in wanted or ():
         if name not in found:
-            raise value_error("attention_weights", "layers", f"of {', '.join(found)}", repr(name))
+            raise value_error("attention_weights", "layers", f"among {', '.join(found)}", repr(name))
     return {name: weights for name, weights in found.items() if weights is not None}
 
 
 def make_blocks(
     kind: type[Block], c: ModelConfig, num_layers: int, rng: np.random.Generator | None, dtype: Any, **options: Any
 ) -> list[Block]:
-    """The blocks that a configuration describes; `options` are further ones of a block."""
+    """The blocks that a configuration describes; `options` are further options of a block."""
     options = {"pre_norm": c.pre_norm, "norm": c.norm, "activation": c.activation, **options}
     options |= {"bias": c.bias, "dropout": c.dropout, "dtype": dtype}
     return [kind(c.d_model, c.num_heads, c.hidden_width(), rng, **options) for _ in range(num_layers)]
 
 
 class Stack(Layer):
-    """A stack as a layer of its own: the encoder of Chapter 24, or with `cross_attention` the decoder.
+    """A stack as a layer: the encoder of Chapter 24, or with `cross_attention` the decoder.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model).
     """
@@ -239,13 +239,13 @@ class Stack(Layer):
         return stack_gradients(dy, cache, self._parts(), prefix)
 
     def backward(self, dy: np.ndarray, cache: StackCache) -> tuple[Any, ...]:
-        """dx, grads; in a decoder dx, dcontext, grads."""
+        """Return dx and grads; in a decoder dx, dcontext and grads."""
         stream = self.gradients(dy, cache)
         grads: Parameters = {}
         while True:
             try:
                 name, gradient = next(stream)
-            except StopIteration as end:  # what the generator returns
+            except StopIteration as end:  # end.value: the return value of the generator
                 return *(d for d in end.value if d is not None), grads
             grads[name] = gradient
 

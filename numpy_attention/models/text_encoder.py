@@ -1,17 +1,17 @@
-"""Chapter 22, continued. A text encoder: sentences as points on a sphere
+"""Chapter 22, continued. A text encoder: sentences as vectors of length 1
 
-    ids --> token + position + type --> norm --> stack (Chapter 21) --> mean of the visible --> length 1
+    ids --> token + position + type --> norm --> stack (Chapter 21) --> mean of real tokens --> length 1
     (B, T)  (B, T, d_model)                      post-norm blocks       (B, d_model)            (B, d_model)
 
-Texts of like meaning shall point in like directions: the cosine of the angle between two of them is y_1 . y_2, since
-both have length 1. With u for the mean and n for its length, the gradient of y = u / n has no part along y, for in that
-direction nothing can move:
+Texts of similar meaning should have similar directions. The cosine of the angle between two texts is y_1 . y_2, since
+both vectors have length 1. Let u be the mean and n its length. In the gradient of y = u / n the part along y is zero,
+because a longer u gives the same y:
 
     du = (dy - y (y . dy)) / n
 
-To learn it, pairs of texts that belong together are needed, and no others. Every text a_i of a batch should be nearer
-to its own b_i than to those of the others, which is a classification with the cosines as scores (the batch is its own
-set of wrong answers):
+Training needs only pairs of texts that belong together. Every text a_i of a batch should be closer to its partner b_i
+than to the partners of the other texts. This is a classification with the cosines as scores; the other texts of the
+batch are the wrong answers:
 
     loss = cross_entropy(logits, targets = 0, 1, ..., B - 1)        logits_ij = a_i . b_j / temperature
 """
@@ -32,7 +32,7 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionCache, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
-from numpy_attention.models.padding import check_batch, share_of_the_visible, visible_tokens
+from numpy_attention.models.padding import check_batch, mean_weights, visible_tokens
 from numpy_attention.models.stack import (
     BlockInputs,
     Parts,
@@ -63,9 +63,9 @@ class TextEncoderConfig(ModelConfig):
     num_heads: int
     num_layers: int
     d_ff: int | None = None  # None: 4 d_model
-    num_types: int = 2  # of segments: a question and its answer, say
+    num_types: int = 2  # of segments, for example a question and its answer
     positions: str = "learned"  # or "sinusoidal"
-    pad_token: int | None = None  # this id is padding; None: there is none, or `lengths` tells
+    pad_token: int | None = None  # the id of padding; None: no padding, or `lengths` are given
     pre_norm: bool = False
     norm: str = "layer_norm"  # or "rms_norm"
     activation: str = "gelu_exact"
@@ -73,31 +73,31 @@ class TextEncoderConfig(ModelConfig):
     dropout: float = 0.0
     norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
     temperature: float = 0.05  # of the loss
-    attention: str = "auto"  # or "dense", all weights at once, or "tiled", for long texts; auto: as is faster
+    attention: str = "auto"  # or "dense" (all weights at once), "tiled" (for long texts); auto: the faster one
 
     def __post_init__(self) -> None:
         self.check(positions=KINDS)
-        self.require("temperature", at_least=1e-6)  # cosines divided by less overflow
+        self.require("temperature", at_least=1e-6)  # a smaller temperature overflows
         self.require("norm_eps", above=0, below=1)
 
 
 class TextEncoderCache(NamedTuple):
-    """What backward needs of a forward."""
+    """What backward needs from a forward."""
 
     token: EmbeddingCache
     type: EmbeddingCache
     position: PositionCache
     norm: NormCache
     stack: StackCache
-    share: np.ndarray  # (B, T), what each token gives to the mean
+    pool_weights: np.ndarray  # (B, T), of each token in the mean
     n: np.ndarray  # (B, 1), the lengths of the means
     y: np.ndarray  # (B, d_model)
 
 
 class TextEncoder(Model):
-    """A text in, a vector of length 1 out.
+    """Read a text; return a vector of length 1.
 
-    Formula: y = u / |u|, u = mean over the visible of stack(norm(token_embedding[ids] + position + type))
+    Formula: y = u / |u|, u = mean over the real tokens of stack(norm(token_embedding[ids] + position + type))
 
     Shapes: ids (B, T) -> y (B, d_model).
 
@@ -127,9 +127,9 @@ class TextEncoder(Model):
         types: np.ndarray | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, TextEncoderCache]:
-        """The directions; padding is what comes after the `lengths` (B,), or the ids that are the pad_token.
+        """The directions. Tokens after the `lengths` (B,), or without lengths the pad_token, are padding.
 
-        Raises: ValueError for ids that no text has, or types of another shape.
+        Raises: ValueError for ids of another shape or outside the vocabulary, or types of another shape.
         """
         check_batch("TextEncoder", "ids", ids, self.config.context_length)
         if types is not None and np.shape(types) != ids.shape:
@@ -138,26 +138,26 @@ class TextEncoder(Model):
         segment, type_cache = self.type_embedding.forward(np.zeros_like(ids) if types is None else types)
         x, position = self.position_embedding.forward(x + segment)
         x, norm = self.embedding_norm.forward(x)
-        visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all are
+        visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all tokens
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         inputs = BlockInputs(mask=mask, band=band)
         x, stack = run_stack(x, self._parts(), inputs, rng=rng, recompute=self.recompute)
-        share = share_of_the_visible(x, visible)  # (B, T)
-        u = (share[:, None, :] @ x)[:, 0]  # (B, d_model)
+        pool_weights = mean_weights(x, visible)  # (B, T)
+        u = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(wide(u), wide(u))).astype(u.dtype)  # (B, 1)
-        n += n == 0.0  # a text without a visible token stays at zero
+        n += n == 0.0  # a text without real tokens keeps y = 0
         y = u / n
-        return y, TextEncoderCache(token, type_cache, position, norm, stack, share, n, y)
+        return y, TextEncoderCache(token, type_cache, position, norm, stack, pool_weights, n, y)
 
     def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Stream:
-        """Yield the gradient of every parameter with its name, given that of the directions."""
+        """Yield the gradient of every parameter with its name, given the gradient of the directions."""
         require_cotangent("TextEncoder", "dlogits", dlogits, cache.y.shape, cache.y.dtype)
         # y = u / n
         along = dot_in_rows(wide(cache.y), wide(dlogits)).astype(dlogits.dtype)  # (B, 1)
         du = (dlogits - cache.y * along) / cache.n  # (B, d_model)
-        # u = share @ x
-        dx = cache.share[:, :, None] * du[:, None, :]  # (B, T, d_model)
+        # u = pool_weights @ x
+        dx = cache.pool_weights[:, :, None] * du[:, None, :]  # (B, T, d_model)
         # x = stack(x)
         dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
         # x = norm(x)
@@ -168,16 +168,16 @@ class TextEncoder(Model):
         yield from prefixed("position_embedding", grads).items()
         _, grads = self.type_embedding.backward(dx, cache.type)
         yield from prefixed("type_embedding", grads).items()
-        if not self.token_embedding.frozen:  # whose gradient would be as large as the table
+        if not self.token_embedding.frozen:  # frozen: skip a gradient as large as the table
             _, grads = self.token_embedding.backward(dx, cache.token)
             yield from prefixed("token_embedding", grads).items()
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, LossCache]:
-        """The mean of -log p(the text that belongs to it), in nats; ids (B, T) and targets (B, T_2) are the pairs.
+        """The mean of -log p(partner of each text) in nats; ids (B, T) and targets (B, T_2) are the pairs.
 
-        Raises: ValueError when there are not as many targets as texts.
+        Raises: ValueError if the number of targets is not the number of texts.
         """
         rng = rng if training else None
         a, cache_a = self.forward(ids, rng=rng)  # (B, d_model)
@@ -189,21 +189,21 @@ class TextEncoder(Model):
         return loss, LossCache((cache_a, cache_b), cache)
 
     def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
-        """Yield the gradients of dloss * loss, each with its name, as soon as it is known."""
+        """Yield the gradients of dloss * loss, each with its name, as soon as they are computed."""
         of_a, of_b = cache.forward
-        assert isinstance(cache.cross_entropy, CrossEntropyCache)  # B x B logits are never too many
+        assert isinstance(cache.cross_entropy, CrossEntropyCache)  # B x B logits always fit in memory
         # loss = cross_entropy(logits, targets)
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy) / self.config.temperature  # (B, B)
         # logits = a @ b.T / temperature
         from_a = self.gradients_from_logits(of_a, dlogits @ of_b.y)
         from_b = self.gradients_from_logits(of_b, dlogits.T @ of_a.y)
         for (name, gradient), (_, other) in zip(from_a, from_b, strict=True):
-            yield name, gradient + other  # every parameter has served twice
+            yield name, gradient + other  # every parameter was used twice
 
     def attention_weights(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, layers: Collection[str] | None = None
     ) -> Parameters:
-        """The weights (B, H, T, T) of the named layers, or of all, by name: `blocks.0.attention` and so on."""
+        """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights({"": cache.stack}, layers)
 

@@ -1,4 +1,4 @@
-"""`device`: where the tests of this folder compute, the stand-in unless the command line says otherwise."""
+"""The fixture `device`: the stand-in by default, or the backend from the command line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where the backend tests compute: on the strict stand-in, or on a real GPU (`pytest tests/backend --backend cupy`)."""
+"""The device of the backend tests: the strict stand-in, or a real GPU (`pytest tests/backend --backend cupy`)."""
 
 import importlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ embedding = importlib.import_module("numpy_attention.ops.embedding")  # the modu
 
 
 class StrictBackend(NumPyBackend):
-    """The stand-in as a backend: its arrays keep CuPy's rules and hold NumPy's numbers."""
+    """The stand-in as a backend: its arrays follow CuPy's rules and compute with NumPy."""
 
     name = "strict"
 
@@ -27,7 +27,7 @@ class StrictBackend(NumPyBackend):
 
 
 class Device:
-    """A backend, and how closely its numbers must agree with those of NumPy."""
+    """A backend, and the tolerance for comparisons with NumPy."""
 
     def __init__(self, name: str) -> None:
         self.backend = StrictBackend() if name == "strict" else get_backend(name)
@@ -39,27 +39,28 @@ class Device:
     def host(self, array: Any) -> np.ndarray:
         return to_host(array)
 
-    def agree(self, there: Any, here: Any, what: str, scale: float | None = None) -> None:
-        """Equal bit for bit on the stand-in; on a GPU, whose sums run in another order, to within its rounding.
+    def agree(self, on_device: Any, on_host: Any, what: str, scale: float | None = None) -> None:
+        """Compare: bit for bit on the stand-in, with a tolerance on a GPU, which adds in another order.
 
         The tolerance is 200 eps of the dtype, relative to the largest number of the array (or `scale`, where larger).
         """
-        there, here = self.host(there), np.asarray(here)
-        assert there.dtype == here.dtype, f"{what}: {there.dtype} on the device, {here.dtype} on the host"
-        assert there.shape == here.shape, f"{what}: {there.shape} on the device, {here.shape} on the host"
-        if self.exact or here.dtype.kind != "f":
-            np.testing.assert_array_equal(there, here, err_msg=what)
+        found, expected = self.host(on_device), np.asarray(on_host)
+        assert found.dtype == expected.dtype, f"{what}: {found.dtype} on the device, {expected.dtype} on the host"
+        assert found.shape == expected.shape, f"{what}: {found.shape} on the device, {expected.shape} on the host"
+        if self.exact or expected.dtype.kind != "f":
+            np.testing.assert_array_equal(found, expected, err_msg=what)
             return
-        largest = max(float(np.max(np.abs(here), initial=0.0, where=np.isfinite(here))), scale or 0.0)
-        tolerance = 200 * float(np.finfo(here.dtype).eps) * largest
-        np.testing.assert_allclose(there, here, rtol=0, atol=tolerance, err_msg=what)
+        largest = max(float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))), scale or 0.0)
+        tolerance = 200 * float(np.finfo(expected.dtype).eps) * largest
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance, err_msg=what)
 
 
     @contextmanager
     def same_path(self) -> Iterator[None]:
-        """NumPy takes the path of a device too, where a chapter has one of its own: the embedding's `np.add.at`.
+        """Make NumPy use the code path of a device: in the backward of the embedding, `np.add.at`.
 
-        It adds the same numbers in another order. With it, bits can be compared; a test of its own compares the paths.
+        The two paths add the same numbers in another order. With the same path, results can be compared bit for bit;
+        one test compares the two paths.
         """
         with pytest.MonkeyPatch.context() as patch:
             if self.exact:
@@ -69,7 +70,7 @@ class Device:
 
 @contextmanager
 def waits() -> Iterator[list[str]]:
-    """What made the host wait for the stand-in device within the block."""
+    """Yield a list; after the block it names every operation that made the host wait for the stand-in device."""
     found: list[str] = []
     start = len(WAITS)
     yield found

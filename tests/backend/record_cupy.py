@@ -1,10 +1,10 @@
-"""Record what CuPy can do, from the real thing: which of NumPy's functions it has, and with which arguments.
+"""Record from the real CuPy which of NumPy's functions it has, and with which arguments.
 
-    pip install cupy-cuda12x                                  no GPU and no driver are needed: it is only imported
+    pip install cupy-cuda12x                                  CuPy is only imported: this needs no GPU and no driver
     python tests/backend/record_cupy.py > tests/backend/cupy_signatures.json
 
 The strict stand-in array and the static check of the sources read the file. A signature is a list of parameters:
-`x` must be given, `axis=` may be, `*` ends those that may go by position, `*args` and `**kwargs` take any.
+`x` is required, `axis=` is optional, parameters after `*` are keywords only, `*args` and `**kwargs` take anything.
 """
 
 import inspect
@@ -19,7 +19,7 @@ UFUNC_METHODS = {"reduce": (), "accumulate": (), "reduceat": (0,), "at": (0, 0),
 
 
 class AnyArray:
-    """Stands for an array in a call that CuPy is to accept or refuse before it would touch a GPU."""
+    """A placeholder for an array: CuPy accepts or refuses the call before it uses a GPU."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: None
@@ -42,7 +42,7 @@ def from_parameters(parameters: list[inspect.Parameter]) -> list[str]:
 
 
 def from_text(text: str) -> list[str] | None:
-    """Read `name(self, Py_ssize_t axis1, dtype=None, *axes)`, with which Cython's docstrings begin."""
+    """Read the first line of a Cython docstring, such as `name(self, Py_ssize_t axis1, dtype=None, *axes)`."""
     found = re.match(r"(?:\w+\.)?\w+\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
     if found is None:
         return None
@@ -57,7 +57,7 @@ def from_text(text: str) -> list[str] | None:
 
 
 def signature(function: Any) -> list[str] | None:
-    """The parameters of a function; None where it does not tell."""
+    """The parameters of a function; None if they are not known."""
     try:
         return from_parameters(list(inspect.signature(function).parameters.values()))
     except (TypeError, ValueError):
@@ -83,7 +83,7 @@ def functions_of(ours: Any, theirs: Any, prefix: str = "") -> dict[str, Any]:
     for name in sorted(dir(ours)):
         numpys, cupys = getattr(ours, name), getattr(theirs, name, None)
         plain = callable(numpys) and not isinstance(numpys, (type, np.ufunc)) and not name.startswith("_")
-        if plain and callable(cupys) and cupys is not numpys:  # what is NumPy's own function is never asked for CuPy
+        if plain and callable(cupys) and cupys is not numpys:  # skip functions that CuPy takes from NumPy
             found[prefix + name] = signature(cupys)
     return found
 
@@ -93,7 +93,7 @@ def main() -> None:
     for name in sorted(dir(np)):
         if isinstance(getattr(np, name), np.ufunc) and hasattr(cupy, name):
             function = getattr(cupy, name)
-            general = {"parameters": ["x1", "x2"], "methods": []}  # matmul; whether it takes `out` shows on a GPU only
+            general = {"parameters": ["x1", "x2"], "methods": []}  # matmul; only a GPU shows whether it takes `out`
             ufuncs[name] = ufunc(function) if isinstance(function, cupy.ufunc) else general
     methods, attributes = {}, []
     for name in sorted(dir(cupy.ndarray)):

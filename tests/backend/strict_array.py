@@ -1,14 +1,14 @@
-"""An array with NumPy inside and CuPy's rules outside, to learn without a GPU what would go wrong on one.
+"""An array that computes with NumPy under CuPy's rules, to find without a GPU the calls that would fail on one.
 
     x = StrictArray(np.ones(3))      moves an array to the "device"; `x.get()` brings it back
-    np.exp(x)                        works, and gives the very numbers that NumPy gives
+    np.exp(x)                        works, and gives the same numbers as NumPy
     x + np.ones(3)                   TypeError: a host array and a device array in one expression
 
-What is refused, each with a TypeError, IndexError or AttributeError that says what CuPy would do:
-host arrays and lists among the arguments, functions and keywords and methods that CuPy has not (as recorded from the
-real one), becoming a host array unasked, indices outside the array (CuPy wraps them silently), and writing to one
-place twice in one assignment (CuPy leaves open which value wins). Reductions give 0-d arrays, and every look at a value
-from Python (float, bool, item, a boolean index) is counted in `WAITS`: on a GPU it waits until all work is done.
+It refuses, with a TypeError, IndexError or AttributeError that explains what CuPy would do: host arrays and lists as
+arguments; functions, keywords and methods that CuPy does not have (recorded from the real CuPy); implicit conversion to
+a host array; indices outside the array (CuPy wraps them silently); and two writes to one place in one assignment (CuPy
+does not define which value wins). Reductions give 0-d arrays. Every read of a value from Python (float, bool, item, a
+boolean index) is counted in `WAITS`: on a GPU the host then waits until all work is done.
 """
 
 from typing import Any
@@ -32,15 +32,15 @@ WAITS: list[str] = []  # what made the host wait for the device, in order
 
 
 class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A device array to all who look at it from outside."""
+    """A device array for the code under test."""
 
     __slots__ = ("_numbers",)
 
     def __init__(self, numbers: Any) -> None:
-        self._numbers = np.array(numbers)  # a copy, as moving to another memory is
+        self._numbers = np.array(numbers)  # a copy, like a move to another memory
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("CuPy refuses to become a NumPy array unasked; use to_host (or np.*_like, like=)")
+        raise TypeError("CuPy refuses implicit conversion to a NumPy array; use to_host (or np.*_like, like=)")
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -75,7 +75,7 @@ class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
             return wrap(function(numbers, *others, **kwargs), (first,))
         check_arguments(f"np.{name}", bound)
         if name.endswith("_like") and bound.get("shape") == ():
-            raise TypeError(f"CuPy takes np.{name}(shape=()) for no shape at all, and gives one like the first")
+            raise TypeError(f"CuPy ignores shape=() in np.{name} and returns the shape of the first argument")
         if name in ("take", "take_along_axis"):
             axis = bound.get("axis")
             check_values(bound["indices"], bound["a"].size if axis is None else bound["a"].shape[axis])
@@ -111,9 +111,9 @@ class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> "StrictArray":
         check_index(self.shape, index)
         if any(is_mask(part) for part in parts_of(index)):
-            WAITS.append("a boolean index")  # only the device knows how many are chosen
+            WAITS.append("a boolean index")  # only the device has the number of chosen elements
         found = self._numbers[unwrap(index)]
-        if not isinstance(found, np.ndarray):  # NumPy hands out a copy as a scalar, CuPy a view without axes
+        if not isinstance(found, np.ndarray):  # NumPy returns a scalar copy, CuPy a 0-d view
             found = self._numbers[(*parts_of(unwrap(index)), Ellipsis)]
         return wrap(found, ())
 
@@ -126,7 +126,7 @@ class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
             times = np.zeros(self.shape, dtype=np.int64)
             np.add.at(times, unwrap(index), 1)
             if times.max(initial=0) > 1:
-                raise IndexError("one place is written twice in one assignment; CuPy leaves open which value wins")
+                raise IndexError("one place is written twice in one assignment; CuPy does not define which value wins")
         self._numbers[unwrap(index)] = unwrap(value)
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
         return f"StrictArray({self._numbers!r})"
 
 
-def _looked_at(name: str) -> Any:
+def _reading(name: str) -> Any:
     def method(self: StrictArray) -> Any:
         WAITS.append(name.strip("_"))
         return getattr(self._numbers, name)()
@@ -149,7 +149,7 @@ def _looked_at(name: str) -> Any:
 
 
 for _name in ("__float__", "__int__", "__bool__", "__index__", "__complex__"):
-    setattr(StrictArray, _name, _looked_at(_name))
+    setattr(StrictArray, _name, _reading(_name))
 
 
 def unwrap(value: Any) -> Any:
@@ -162,7 +162,7 @@ def unwrap(value: Any) -> Any:
 
 
 def wrap(value: Any, given: tuple[Any, ...]) -> Any:
-    """Device arrays for every array in a result; one that was given, as `out` is, comes back as the same object."""
+    """Wrap every array of a result. An array that was an argument, such as `out`, is returned as the same object."""
     if isinstance(value, (np.ndarray, np.generic)):
         for one in given:
             if isinstance(one, StrictArray) and one._numbers is value:

@@ -1,4 +1,4 @@
-"""CuPy's rules as checks of one call: its signatures as recorded, where arrays must live, which indices are sound."""
+"""CuPy's rules as checks of one call: recorded signatures, the device of arrays, and valid indices."""
 
 import inspect
 import json
@@ -9,13 +9,13 @@ import numpy as np
 
 CUPY: dict[str, Any] = json.loads(Path(__file__).with_name("cupy_signatures.json").read_text("utf-8"))
 
-# Functions of data whose answer Python itself needs, for a shape or as a bool: the host waits for the device.
+# Functions whose result depends on values that Python needs, for a shape or a bool: the host waits for the device.
 WAITING_FUNCTIONS = {
     "argwhere", "flatnonzero", "nonzero", "unique", "compress", "extract", "array_equal", "allclose", "array_equiv",
     "array_repr", "array_str", "array2string", "bincount", "histogram", "union1d", "setdiff1d", "intersect1d",
 }
 WAITING_METHODS = {"item", "tolist", "tobytes", "nonzero", "compress", "dump", "dumps", "tofile"}
-MOVING_FUNCTIONS = {"asarray", "array", "asanyarray"}  # with like=, how an array of the host gets to the device
+MOVING_FUNCTIONS = {"asarray", "array", "asanyarray"}  # with like= they move a host array to the device
 SHAPES = {
     "shape", "newshape", "axis", "axes", "reps", "pad_width", "indices_or_sections", "source", "destination",
 }  # parameters that take a tuple or list of numbers
@@ -23,7 +23,7 @@ SEQUENCES_OF_ARRAYS = {"tup", "arrays", "xi", "arys", "args", "operands"}
 
 
 def bind(name: str, parameters: list[str] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by the name of the parameter of CuPy's function, or TypeError as CuPy's function would raise it."""
+    """The arguments by the names of CuPy's parameters; TypeError if CuPy's function would raise it."""
     kinds = inspect.Parameter
     found, kind = [], kinds.POSITIONAL_OR_KEYWORD
     for text in parameters or []:
@@ -42,34 +42,34 @@ def bind(name: str, parameters: list[str] | None, args: tuple[Any, ...], kwargs:
 
 
 def check_arguments(name: str, bound: dict[str, Any]) -> None:
-    """Refuse arrays of the host, and lists where CuPy wants arrays."""
+    """Refuse host arrays, and lists where CuPy requires arrays."""
     for parameter, value in bound.items():
         values = value if isinstance(value, (tuple, list)) and parameter in SEQUENCES_OF_ARRAYS else (value,)
         for one in values:
             if isinstance(one, np.ndarray):
                 raise TypeError(f"CuPy refuses an array of the host in {name}({parameter}=); move it first")
             if isinstance(one, (tuple, list)) and parameter not in SHAPES:
-                raise TypeError(f"CuPy refuses a {type(one).__name__} in {name}({parameter}=); it wants an array")
+                raise TypeError(f"CuPy refuses a {type(one).__name__} in {name}({parameter}=); it requires an array")
 
 
 def check_index(shape: tuple[int, ...], index: Any) -> None:
-    """Refuse an index that lives on the host, and one that CuPy would wrap around."""
+    """Refuse host arrays as index, and indices that CuPy would wrap around."""
     parts = parts_of(index)
     for part in parts:
         if isinstance(part, (np.ndarray, list)):
             raise TypeError(f"CuPy would move this {type(part).__name__} of the host to index with it; move it first")
     dots = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
-    behind = parts[dots + 1 :]
+    after_dots = parts[dots + 1 :]
     axis = 0
     for part in parts[:dots]:
         axis = _check_part(shape, part, axis)
-    axis = len(shape) - sum(_axes(part) for part in behind)
-    for part in behind:
+    axis = len(shape) - sum(_axes(part) for part in after_dots)
+    for part in after_dots:
         axis = _check_part(shape, part, axis)
 
 
 def check_values(indices: Any, length: int) -> None:
-    """Refuse indices outside the array, and negative ones, which a token id can only be by mistake."""
+    """Refuse indices outside the array and negative indices: a negative token id is a mistake."""
     numbers = getattr(indices, "_numbers", indices)
     if isinstance(numbers, np.ndarray) and numbers.size and not (numbers.min() >= 0 and numbers.max() < length):
         raise IndexError(f"an index outside [0, {length}); CuPy wraps it silently, so check it on the host")

@@ -1,4 +1,4 @@
-"""The backends themselves, what they say where one is missing, and the arrays that no op accepts."""
+"""The backends, their errors when a GPU is missing, and arrays that no op accepts."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ def test_numpy_arrays_stay_where_they_are(rng: np.random.Generator) -> None:
     assert f"NumPy {np.__version__}" in backend.describe()
 
 
-def test_an_array_goes_to_the_device_and_comes_back(device: Device, rng: np.random.Generator) -> None:
+def test_array_moved_to_the_device_and_back_is_unchanged(device: Device, rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3)).astype(np.float32)
     there = device.move(x)
     assert not isinstance(there, np.ndarray)
@@ -56,7 +56,7 @@ def test_an_array_goes_to_the_device_and_comes_back(device: Device, rng: np.rand
     device.backend.synchronize()
 
 
-def test_trees_of_arrays_are_moved_whole() -> None:
+def test_move_moves_every_array_of_a_tree() -> None:
     cache = CATALOGUE["layer_norm"].case().op(**CATALOGUE["layer_norm"].case().inputs)[1]
     tree = {"cache": cache, "more": [np.ones(2), None, "text", (1, np.zeros(3))], "rate": 0.5}
     moved = move(tree, StrictArray)
@@ -68,7 +68,7 @@ def test_trees_of_arrays_are_moved_whole() -> None:
     np.testing.assert_array_equal(back["cache"].x_hat, cache.x_hat)
 
 
-def test_a_hosted_op_takes_and_gives_arrays_of_the_host(device: Device, rng: np.random.Generator) -> None:
+def test_op_copied_to_host_takes_and_returns_host_arrays(device: Device, rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((5, 3)), rng.standard_normal((3, 2))
     op, op_backward = copied_to_host(linear, linear_backward, device.backend)
     y, cache = op(x, w=w)
@@ -94,10 +94,10 @@ MISSING = {
 
 
 @pytest.mark.parametrize("what", MISSING)
-def test_a_missing_gpu_gives_one_line_that_helps(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_gives_an_error_of_one_line_with_a_fix(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, sentence = MISSING[what]
     monkeypatch.setitem(sys.modules, "cupy", module)
-    if module is None:  # as if it were not installed
+    if module is None:  # as if CuPy were not installed
         absent = ModuleNotFoundError("No module named 'cupy'", name="cupy")
         monkeypatch.setattr("importlib.import_module", broken(absent))
     with pytest.raises(BackendError, match=sentence) as caught:
@@ -107,12 +107,13 @@ def test_a_missing_gpu_gives_one_line_that_helps(what: str, monkeypatch: pytest.
 
 def test_a_cupy_that_does_not_import_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.import_module", broken(ImportError("libcuda.so.1: cannot open\nshared object")))
-    with pytest.raises(BackendError, match=r"does not import \(libcuda.so.1: cannot open\); install it anew") as caught:
+    message = r"its import fails \(libcuda.so.1: cannot open\); install it again"
+    with pytest.raises(BackendError, match=message) as caught:
         get_backend("cupy")
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_line_says_it_in_one_line_and_ends_with_2(
+def test_command_line_prints_the_error_in_one_line_and_exits_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(lambda: 0, None))
@@ -137,7 +138,7 @@ def test_gradcheck_computes_on_the_backend(
     assert "0 wrong" in capsys.readouterr().out
 
 
-def test_loaded_values_go_to_where_the_layer_lives(device: Device) -> None:
+def test_loaded_parameters_move_to_the_device_of_the_layer(device: Device) -> None:
     layer = CATALOGUE["Linear"].case().layer
     there = copy.deepcopy(layer).to(device.backend)
     assert there.num_parameters() == layer.num_parameters()
@@ -149,9 +150,9 @@ def test_loaded_values_go_to_where_the_layer_lives(device: Device) -> None:
 
 
 class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that answers NumPy's calls as some libraries do: what it has no answer for, it computes on a copy.
+    """An array like those of some libraries: NumPy functions that it does not implement run on a copy.
 
-    `np.copyto(lazy, ...)` then writes into the copy, and the mask of attention would be ignored without a word.
+    `np.copyto(lazy, ...)` then writes into the copy, and attention would silently ignore its mask.
     """
 
     def __init__(self, numbers: Any) -> None:
@@ -179,7 +180,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 @each(sorted(CATALOGUE))
-def test_an_array_of_another_library_works_or_is_refused_in_our_words(name: str) -> None:
+def test_array_of_another_library_works_or_is_refused_with_a_fix(name: str) -> None:
     case = CATALOGUE[name].case(seed=9)
     refusal = ""
     try:
@@ -195,7 +196,7 @@ def test_an_array_of_another_library_works_or_is_refused_in_our_words(name: str)
 
 
 @pytest.mark.parametrize("argument", ["mask", "bias", "k"])
-def test_one_array_of_another_library_among_numpys_is_refused(argument: str) -> None:
+def test_refuses_one_array_of_another_library_among_numpy_arrays(argument: str) -> None:
     case = CATALOGUE["scaled_dot_product_attention: mask and bias"].case()
     mixed = {**case.inputs, argument: LazyArray(case.inputs[argument])}
     with pytest.raises(TypeError, match=rf"{argument} must be .* of NumPy or CuPy, got .*LazyArray; convert it"):
@@ -206,7 +207,7 @@ def test_one_array_of_another_library_among_numpys_is_refused(argument: str) -> 
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
-def test_a_matrix_is_refused_since_its_product_is_another_one() -> None:
+def test_refuses_np_matrix() -> None:
     with pytest.raises(TypeError, match=r"gelu: x must be an array of floats of NumPy or CuPy, got numpy\.matrix"):
         CATALOGUE["gelu: tanh"].op(np.matrix([[1.0, 2.0], [3.0, 4.0]]))
 

@@ -1,4 +1,4 @@
-"""Every entry of the catalogue, forward and backward, gives on the device what it gives on the host."""
+"""Forward and backward of every entry of the catalogue give the same results on the device and on the host."""
 
 import copy
 import importlib
@@ -17,7 +17,7 @@ from tests.backend.devices import Device, waits
 
 ENTRIES = sorted(CATALOGUE)
 OPS = [name for name in ENTRIES if CATALOGUE[name].build is None]
-FEW = ["cross_entropy: ignore_index", "embedding", "softmax"]  # on the stand-in, whose numbers are those of NumPy
+FEW = ["cross_entropy: ignore_index", "embedding", "softmax"]  # on the stand-in, which computes with NumPy
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,14 +30,14 @@ def arrays_of(y: Any) -> tuple[Any, ...]:
     return y if isinstance(y, tuple) else (y,)
 
 
-def named(grads: Any) -> dict[str, Any]:
+def by_name(grads: Any) -> dict[str, Any]:
     return grads if isinstance(grads, dict) else dict(enumerate(arrays_of(grads)))
 
 
 def run(case: Case, dy: Any, inputs: Any, options: Any) -> tuple[Any, dict[str, Any]]:
-    """Forward and backward with generators of their own."""
+    """Forward and backward; the options are copied, so that generators start in the same state."""
     y, cache = case.op(**inputs, **copy.deepcopy(options))
-    return arrays_of(y), named(case.op_backward(dy if isinstance(y, tuple) else dy[0], cache))
+    return arrays_of(y), by_name(case.op_backward(dy if isinstance(y, tuple) else dy[0], cache))
 
 
 def cotangent(case: Case, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -68,11 +68,11 @@ def test_forward_and_backward_agree_with_numpy(name: str, dtype: Any, device: De
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "cross_entropy: ignore_index", "gelu: tanh"])
-def test_half_precision_agrees_too(name: str, device: Device, rng: np.random.Generator) -> None:
+def test_float16_agrees_with_numpy(name: str, device: Device, rng: np.random.Generator) -> None:
     test_forward_and_backward_agree_with_numpy(name, np.float16, device, rng)
 
 
-def test_masks_are_made_where_they_are_asked_for(device: Device) -> None:
+def test_masks_are_made_on_the_device(device: Device) -> None:
     x = device.move(np.ones(2, dtype=np.float32))
     lengths = np.array([2, 0, 4])
     with waits() as found:
@@ -92,13 +92,13 @@ def test_masks_are_made_where_they_are_asked_for(device: Device) -> None:
 PLANTED: dict[str, Any] = {
     "the maximum by reduce": lambda x, out: softmax(x - np.maximum.reduce(x, -1)[..., None], out=out),
     "a buffer of the host": lambda x, out: softmax(x + np.zeros(x.shape, dtype=x.dtype), out=out),
-    "a look at the scores": lambda x, out: softmax(x / max(float(x.max()), 1.0), out=out),
+    "a value of the scores read in Python": lambda x, out: softmax(x / max(float(x.max()), 1.0), out=out),
     "scores chosen by a boolean index": lambda x, out: x[x > -1e9] is None or softmax(x, out=out),
 }
 
 
 @pytest.mark.parametrize("mistake", PLANTED)
-def test_a_mistake_planted_in_a_chapter_fails_the_test_of_its_entry(
+def test_planted_mistake_in_attention_is_detected(
     mistake: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     entry, strict = "scaled_dot_product_attention: T_q and T_k differ", Device("strict")

@@ -1,4 +1,4 @@
-"""A function on the arrays of a GPU is checked there: moved for every call, and its results brought back."""
+"""check_cupy: inputs are moved to the GPU for every call, and results are copied back."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_trees_on_the_device_are_checked(device: Device, inputs: dict[str, Any])
     assert (report.name, report.seed) == ("gated", 3)
 
 
-def test_arrays_that_are_there_already_are_taken(device: Device, inputs: dict[str, Any]) -> None:
+def test_arrays_on_the_device_are_accepted(device: Device, inputs: dict[str, Any]) -> None:
     there = ({name: device.move(x) for name, x in inputs["params"].items()}, device.move(inputs["mask"]))
     assert check_cupy(gated, gated_vjp, there, backend=device.backend).ok
 

@@ -1,4 +1,4 @@
-"""Part VI on the device: edits made on the host go where the model is, and effects are those of the host."""
+"""Part VI on the device: edits from the host are moved to the model, and effects are the same as on the host."""
 
 import copy
 from typing import Any
@@ -15,7 +15,7 @@ OF_ONE_TEXT = [kind for kind in KINDS if "encoder-decoder" not in kind]
 
 
 def both(kind: str, device: Device) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
-    """A model on the host, the same on the device, and what it reads, on the host."""
+    """A model on the host, a copy on the device, and the inputs, on the host."""
     model, inputs = KINDS[kind](np.float32)
     return model, copy.deepcopy(model).to(device.backend), inputs
 
@@ -27,7 +27,7 @@ def agree(device: Device, there: dict[str, Any], here: dict[str, np.ndarray], la
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_with_edits_of_the_host(kind: str, device: Device) -> None:
+def test_run_on_the_device_with_edits_from_the_host(kind: str, device: Device) -> None:
     model, there, inputs = both(kind, device)
     name = next(name for name in inside.forward_with(model, {}, *inputs)[1].at if name.endswith("attention"))
     mask = inside.one_head(1, 2)
@@ -54,7 +54,7 @@ def test_a_run_with_edits_of_the_host(kind: str, device: Device) -> None:
 
 
 @pytest.mark.parametrize("kind", GPTS)
-def test_lenses(kind: str, device: Device) -> None:
+def test_lenses_agree_with_the_host(kind: str, device: Device) -> None:
     model, there, inputs = both(kind, device)
     at, at_there = (inside.forward_with(one, {}, *inputs)[1].at for one in (model, there))
     assert isinstance(model, GPT)
@@ -73,7 +73,7 @@ def test_lenses(kind: str, device: Device) -> None:
 
 
 @pytest.mark.parametrize("kind", GPTS)
-def test_scores_of_heads(kind: str, device: Device) -> None:
+def test_scores_of_heads_agree_with_the_host(kind: str, device: Device) -> None:
     model, there, (ids,) = both(kind, device)
     agree(device, inside.previous_token_scores(there, ids), inside.previous_token_scores(model, ids))
     if model.config.pre_norm:
@@ -83,7 +83,7 @@ def test_scores_of_heads(kind: str, device: Device) -> None:
 
 
 @pytest.mark.parametrize("kind", OF_ONE_TEXT)
-def test_patches_and_their_estimates(kind: str, device: Device) -> None:
+def test_patching_effects_and_estimates_agree_with_the_host(kind: str, device: Device) -> None:
     model, there, inputs = both(kind, device)
     ids, other = inputs[0][:1], inputs[0][1:2]
     y, _ = inside.forward_with(model, {}, ids)

@@ -1,4 +1,4 @@
-"""The stand-in keeps CuPy's rules: each mistake planted here works on NumPy arrays and is caught on the device."""
+"""The stand-in follows CuPy's rules: each planted mistake works with NumPy arrays and is refused on the device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,7 +67,7 @@ def a_host_array_indexed(x: Any, ids: Any, mask: Any) -> Any:
 
 
 def an_index_outside(x: Any, ids: Any, mask: Any) -> Any:
-    return x[ids - 1]  # -1 is a row too
+    return x[ids - 1]  # -1 is a valid row in NumPy
 
 
 def an_index_outside_taken(x: Any, ids: Any, mask: Any) -> Any:
@@ -100,7 +100,7 @@ def clipped_by_keywords(x: Any, ids: Any, mask: Any) -> Any:
     return np.clip(x, min=-1.0, max=1.0)
 
 
-def a_function_that_cupy_has_not(x: Any, ids: Any, mask: Any) -> Any:
+def a_function_that_cupy_does_not_have(x: Any, ids: Any, mask: Any) -> Any:
     return np.vecdot(x, x)
 
 
@@ -116,7 +116,7 @@ def an_array_without_axes_made_like_another(x: Any, ids: Any, mask: Any) -> Any:
     return np.zeros_like(x, shape=())
 
 
-def made_a_host_array_unasked(x: Any, ids: Any, mask: Any) -> Any:
+def made_a_host_array_implicitly(x: Any, ids: Any, mask: Any) -> Any:
     return np.asarray(x)
 
 
@@ -132,28 +132,28 @@ def joined_with_a_host_array(x: Any, ids: Any, mask: Any) -> Any:
     return np.concatenate([x, np.zeros((1, 4))])
 
 
-def a_method_that_cupy_has_not(x: Any, ids: Any, mask: Any) -> Any:
+def a_method_that_cupy_does_not_have(x: Any, ids: Any, mask: Any) -> Any:
     return x.setflags(write=True)
 
 
 REFUSED: list[Callable[..., Any]] = [
     value for name, value in list(globals().items())
-    if not name.startswith("_") and getattr(value, "__module__", "") == __name__  # from 3.14 on __annotate__ is one too
+    if not name.startswith("_") and getattr(value, "__module__", "") == __name__  # not __annotate__
 ]
 
 
-if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # before that NumPy refuses these keywords itself
+if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # older versions of NumPy refuse these keywords too
     REFUSED.remove(clipped_by_keywords)
 
 
 @pytest.mark.parametrize("mistake", REFUSED, ids=lambda mistake: mistake.__name__)
-def test_a_planted_mistake_is_refused(mistake: Callable[..., Any]) -> None:
-    mistake(X.copy(), IDS, MASK)  # NumPy sees nothing wrong in it
+def test_stand_in_refuses_a_planted_mistake(mistake: Callable[..., Any]) -> None:
+    mistake(X.copy(), IDS, MASK)  # NumPy accepts it
     with pytest.raises((TypeError, IndexError, AttributeError)):
         mistake(StrictArray(X), StrictArray(IDS), StrictArray(MASK))
 
 
-LOOKS: dict[str, Callable[[Any, Any], Any]] = {
+READS: dict[str, Callable[[Any, Any], Any]] = {
     "float in the loop": lambda x, mask: float(x.sum()),
     "item": lambda x, mask: x.sum().item(),
     "tolist": lambda x, mask: x.tolist(),
@@ -167,17 +167,17 @@ LOOKS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOOKS)
-def test_a_look_at_a_value_is_counted_as_waiting(name: str) -> None:
-    expected = LOOKS[name](X, MASK)
+@pytest.mark.parametrize("name", READS)
+def test_reading_a_value_counts_as_a_wait(name: str) -> None:
+    expected = READS[name](X, MASK)
     with waits() as found:
-        seen = LOOKS[name](StrictArray(X), StrictArray(MASK))
+        seen = READS[name](StrictArray(X), StrictArray(MASK))
     assert len(found) == 1
     if name != "printing":
         np.testing.assert_array_equal(unwrap(seen), expected)
 
 
-SOUND: dict[str, Callable[[Any, Any, Any], Any]] = {
+CORRECT: dict[str, Callable[[Any, Any, Any], Any]] = {
     "arithmetic": lambda x, ids, mask: 2.0 * x - x / 3.0 + x @ x.T[:, :1] ** 2,
     "in place": lambda x, ids, mask: np.exp(x, out=np.empty_like(x)),
     "rows by ids": lambda x, ids, mask: x[ids],
@@ -198,22 +198,22 @@ def _added_at(x: Any, ids: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_sound_code_gives_the_numbers_of_numpy_without_waiting(name: str) -> None:
+@pytest.mark.parametrize("name", CORRECT)
+def test_correct_code_equals_numpy_and_never_waits(name: str) -> None:
     with waits() as found:
-        y = SOUND[name](StrictArray(X), StrictArray(IDS), StrictArray(MASK))
+        y = CORRECT[name](StrictArray(X), StrictArray(IDS), StrictArray(MASK))
     assert not found
     assert isinstance(y, StrictArray)
-    np.testing.assert_array_equal(unwrap(y), SOUND[name](X, IDS, MASK))
+    np.testing.assert_array_equal(unwrap(y), CORRECT[name](X, IDS, MASK))
 
 
-def test_a_reduction_gives_an_array_without_axes_not_a_number() -> None:
+def test_reduction_returns_a_0d_array() -> None:
     total = StrictArray(X).sum()
     assert isinstance(total, StrictArray)
     assert total.shape == ()
 
 
-def test_an_operation_in_place_changes_the_array_itself() -> None:
+def test_in_place_operations_change_the_array() -> None:
     x = StrictArray(X)
     y, row = x, x[1]
     y += 1.0

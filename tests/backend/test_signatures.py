@@ -1,4 +1,4 @@
-"""Every `np.name(keyword=)` of the chapters is one that CuPy has: read off the sources, without running them."""
+"""CuPy has every `np.name(keyword=)` that the chapters call: checked in the sources, without running them."""
 
 import ast
 import re
@@ -17,14 +17,14 @@ FILES = sorted(
     [path for part in ("ops", "layers", "models") for path in (PACKAGE / part).glob("*.py")]
     + [PACKAGE / "training" / "optimizers.py"]
 )
-# With like= these hand CuPy nothing but what was written; np.ones, np.full and np.eye add a device=, which it refuses.
+# With like= these pass only the written arguments to CuPy; np.ones, np.full and np.eye add device=, which CuPy refuses.
 MADE_LIKE = {"asarray", "asanyarray", "array", "arange", "empty", "zeros", "tri"}
-# Never given a device array: what looks at a dtype or a shape. So are types, random draws and the reading of files.
+# These never receive device arrays: they read a dtype or a shape. Nor do types, random draws and readers of files.
 ON_HOST = {"dtype", "finfo", "iinfo", "errstate", "result_type", "shape", "ndim"}
 
 
 def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
-    """Every call of something in NumPy, by its name behind `np.`."""
+    """Every call of a NumPy function, with its name after `np.`."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -35,17 +35,17 @@ def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
 
 
 def objection(name: str, call: ast.Call) -> str | None:
-    """Why CuPy would refuse this call; None if it would not."""
+    """The reason why CuPy would refuse this call; None if CuPy accepts it."""
     keywords = {keyword.arg for keyword in call.keywords}
     if None in keywords or any(isinstance(arg, ast.Starred) for arg in call.args):
-        return None  # f(*args, **options): only running it tells
+        return None  # f(*args, **options): cannot be checked without running
     base, _, method = name.partition(".")
     kind: Any = getattr(np, base)
     if name in ON_HOST or isinstance(kind, type) or name.startswith(("random.", "lib.format.")):
         return None
     if "like" in keywords:
         if name not in MADE_LIKE:
-            return f"np.{name}(like=) hands CuPy a keyword that it has not"
+            return f"np.{name}(like=) passes a keyword that CuPy does not have"
         keywords.remove("like")
     if isinstance(kind, np.ufunc):
         if base not in CUPY["ufuncs"]:
@@ -75,7 +75,7 @@ def test_cupy_has_every_function_and_keyword_of_a_chapter(path: Path) -> None:
 
 @each(FILES, lambda path: path.relative_to(PACKAGE).as_posix())
 def test_cupys_arrays_have_every_method_of_a_chapter(path: Path) -> None:
-    """A name that NumPy's arrays know as a method and CuPy's do not would fail on a GPU alone."""
+    """A method that only NumPy's arrays have would fail only on a GPU."""
     numpys = {name for name in dir(np.ndarray) if not name.startswith("_")}
     missing = numpys - set(CUPY["methods"]) - set(CUPY["attributes"])
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -104,7 +104,7 @@ def test_cupys_arrays_have_every_method_of_a_chapter(path: Path) -> None:
         "np.piecewise(x, a, b, c, d, e, f, nothing=1)",
     ],
 )
-def test_the_check_objects_to(line: str) -> None:
+def test_check_refuses_calls_that_cupy_does_not_have(line: str) -> None:
     (name, call), = calls(ast.parse(line))
     assert objection(name, call) is not None
 
@@ -121,12 +121,12 @@ def test_the_check_objects_to(line: str) -> None:
         "np.float32(1.0)",
     ],
 )
-def test_the_check_lets_pass(line: str) -> None:
+def test_check_accepts_calls_that_cupy_has(line: str) -> None:
     (name, call), = calls(ast.parse(line))
     assert objection(name, call) is None
 
 
-def test_the_record_is_of_the_real_cupy() -> None:
+def test_recorded_signatures_come_from_cupy() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", CUPY["versions"]["cupy"])
     assert len(CUPY["functions"]) > 200
     assert CUPY["ufuncs"]["add"]["methods"] == ["reduce", "accumulate", "reduceat", "at", "outer"]

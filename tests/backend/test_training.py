@@ -39,7 +39,7 @@ TINY = {
 
 
 def three_steps(model: Any, inputs: dict[str, Any], options: dict[str, Any]) -> list[Any]:
-    """The losses and norms before each of three steps of clipped gradient descent; the inputs are the host's."""
+    """The losses and norms before each of three steps of clipped gradient descent; the inputs are on the host."""
     optimizer = SGD(model.parameters(), 0.1, momentum=0.5)
     seen = []
     for _ in range(3):
@@ -52,8 +52,8 @@ def three_steps(model: Any, inputs: dict[str, Any], options: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_three_training_steps_of_a_model(name: str, device: Device) -> None:
-    """With ids, targets and lengths left on the host: the model moves what it reads."""
+def test_three_training_steps_agree_with_the_host(name: str, device: Device) -> None:
+    """Ids, targets and lengths are on the host: the model moves them."""
     case = CATALOGUE[name].case(seed=8, dtype=np.float32)
     given = case.own_inputs
     here, there = case.layer, copy.deepcopy(case.layer).to(device.backend)
@@ -70,7 +70,7 @@ def test_three_training_steps_of_a_model(name: str, device: Device) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizer_moves_the_parameters_as_on_the_host(
+def test_optimizer_steps_agree_with_the_host(
     name: str, dtype: Any, device: Device, rng: np.random.Generator
 ) -> None:
     parameters = {"w": rng.standard_normal((7, 5)).astype(dtype), "b": rng.standard_normal(5).astype(dtype)}
@@ -89,15 +89,15 @@ def test_an_optimizer_moves_the_parameters_as_on_the_host(
     for key, array in state.items():
         device.agree(saved[key], array, key)
     again = OPTIMIZERS[name](moved)
-    again.load_state(saved)  # the state of the host goes on the device
+    again.load_state(saved)  # a state from the host, moved to the device
     again.step(move(steps[0], device.move))
     optimizers[0].step(steps[0])
     for key, p in parameters.items():
-        device.agree(moved[key], p, f"{key} after going on")
+        device.agree(moved[key], p, f"{key} after one more step")
 
 
 @pytest.mark.parametrize("max_norm", [0.3, 1e3])
-def test_clipping_by_the_global_norm(max_norm: float, device: Device, rng: np.random.Generator) -> None:
+def test_clipping_agrees_with_the_host(max_norm: float, device: Device, rng: np.random.Generator) -> None:
     grads = {"a": rng.standard_normal((3, 4)).astype(np.float32), "b": rng.standard_normal(6).astype(np.float32)}
     moved = move(grads, device.move)
     with waits() as found:
@@ -130,7 +130,7 @@ def trainer(directory: Path, text: str, **settings: Any) -> Trainer:
 
 @pytest.mark.usefixtures("as_cupy")
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_the_loop_waits_once_a_step(dropout: float, device: Device, tmp_path: Path, text: str) -> None:
+def test_training_loop_waits_once_per_step(dropout: float, device: Device, tmp_path: Path, text: str) -> None:
     there = trainer(tmp_path / "there", text, backend="cupy", dropout=dropout, optimizer="sgd")
     here = trainer(tmp_path / "here", text, dropout=dropout, optimizer="sgd")
     for step in range(3):
@@ -143,7 +143,7 @@ def test_the_loop_waits_once_a_step(dropout: float, device: Device, tmp_path: Pa
         assert counted == expected[2]
 
 
-def test_a_float_planted_in_the_loop_is_a_second_wait(
+def test_branch_on_a_norm_adds_a_second_wait(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
     monkeypatch.setattr(trainer_file, "get_backend", lambda name: Device("strict").backend)
@@ -161,7 +161,7 @@ def _clipped_by_a_branch(grads: dict[str, Any], max_norm: float) -> Any:
 
 @pytest.mark.usefixtures("as_cupy")
 @pytest.mark.parametrize(("first", "second"), [("numpy", "cupy"), ("cupy", "numpy"), ("cupy", "cupy")])
-def test_a_run_goes_on_where_it_is_resumed(
+def test_run_can_be_resumed_on_another_backend(
     first: str, second: str, device: Device, tmp_path: Path, text: str
 ) -> None:
     whole, broken = trainer(tmp_path / "whole", text), trainer(tmp_path / "broken", text, backend=first)
@@ -192,7 +192,7 @@ def test_both_backends_start_from_the_same_weights(device: Device, tmp_path: Pat
 @pytest.mark.parametrize(
     "how", [{"temperature": 0.0}, {"temperature": 0.7, "top_k": 3}, {"top_p": 0.8}, {"use_cache": False}]
 )
-def test_generation_writes_the_same_tokens(positions: str, how: dict[str, Any], device: Device) -> None:
+def test_generation_gives_the_same_tokens(positions: str, how: dict[str, Any], device: Device) -> None:
     config = GPTConfig(vocab_size=11, context_length=6, d_model=8, num_heads=2, num_layers=2, positions=positions)
     here = GPT(config, np.random.default_rng(0), np.float64)
     there = copy.deepcopy(here).to(device.backend)
@@ -205,7 +205,7 @@ def test_generation_writes_the_same_tokens(positions: str, how: dict[str, Any], 
         np.testing.assert_array_equal(row, other)
 
 
-def test_translation_writes_the_same_tokens(device: Device) -> None:
+def test_translation_gives_the_same_tokens(device: Device) -> None:
     config = Seq2SeqConfig(7, 8, context_length=6, d_model=8, num_heads=2, pad_token=0)
     here = Seq2Seq(config, np.random.default_rng(0), np.float64)
     there = copy.deepcopy(here).to(device.backend)
@@ -218,8 +218,8 @@ def test_translation_writes_the_same_tokens(device: Device) -> None:
             np.testing.assert_array_equal(row, other)
 
 
-def test_bad_ids_are_refused_before_they_move(device: Device) -> None:
-    """CuPy would read another row of the table for them, without a word."""
+def test_refuses_invalid_ids_before_they_are_moved(device: Device) -> None:
+    """CuPy would silently read another row of the table."""
     config = GPTConfig(vocab_size=11, context_length=6, d_model=8, num_heads=2, num_layers=1)
     model = GPT(config, np.random.default_rng(0)).to(device.backend)
     good = np.array([[1, 2, 3]])
@@ -229,8 +229,8 @@ def test_bad_ids_are_refused_before_they_move(device: Device) -> None:
         model.loss(good, np.array([[1, -1, 3]]))
 
 
-def test_the_two_ways_to_add_up_an_embeddings_gradient_agree(device: Device, rng: np.random.Generator) -> None:
-    """`np.add.at` on a GPU, sorting on the host: the same sums in another order."""
+def test_two_ways_to_sum_the_gradient_of_an_embedding_agree(device: Device, rng: np.random.Generator) -> None:
+    """`np.add.at` on a GPU and sorting on the host give the same sums in another order."""
     entry = CATALOGUE["embedding"].case(seed=3, sizes={"B": 40, "T": 30, "V": 7, "d_model": 5})
     y, cache = entry.op(**entry.inputs)
     dy = rng.standard_normal(y.shape)
@@ -241,8 +241,8 @@ def test_the_two_ways_to_add_up_an_embeddings_gradient_agree(device: Device, rng
 
 
 @pytest.mark.usefixtures("as_cupy")
-def test_the_task_induction_has_the_same_figures_there(device: Device, tmp_path: Path) -> None:
-    """Losses, what heads look at, and eigenvalues, which are taken on the host."""
+def test_induction_task_gives_the_same_figures(device: Device, tmp_path: Path) -> None:
+    """Losses, attention scores of heads, and eigenvalues, which are computed on the host."""
     sizes = {"context": 8, "d_model": 8, "heads": 2, "d_ff": 6, "batch": 2, "steps": 1}
     figures = []
     for backend in ("cupy", "numpy"):

@@ -16,9 +16,9 @@ def test_full_check_catches_every_mistake_with_the_expected_message(name: str) -
     mistake = MISTAKES[name]
     message = catch(mistake)
     assert message, f"the full check misses {name}: {mistake.wrong}"
-    assert mistake.says in message, message
+    assert mistake.diagnosis in message, message
     assert not any(word in message for word in PYTHON_ERRORS), message
-    if mistake.says:
+    if mistake.diagnosis:
         assert "by no simple rule" not in message, message
         assert len(message.splitlines()) <= 24, "the report must fit on a screen"
 

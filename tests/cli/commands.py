@@ -49,7 +49,7 @@ def refused(capsys, *arguments):
 
 
 def last_lines(capsys, code, *arguments):
-    """What a command has said, on both streams, that ends with this code."""
+    """The output of a command, on both streams, which must end with this code."""
     capsys.readouterr()
     assert main([str(a) for a in arguments]) == code
     return capsys.readouterr()

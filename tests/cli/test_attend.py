@@ -111,7 +111,7 @@ def test_attend_draws_cross_attention_of_a_translation(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("4 May 1999!", "unknown to the model: '!'"),
         ("on Wednesday the twenty third of September", "unknown to the model: 'w'"),
@@ -119,21 +119,21 @@ def test_attend_draws_cross_attention_of_a_translation(
     ],
 )
 def test_refuses_unreadable_date_in_one_line(
-    dates_directory: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+    dates_directory: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in refused(capsys, "attend", dates_directory, "--text", text)
+    assert message in refused(capsys, "attend", dates_directory, "--text", text)
 
 
 def test_error_names_a_model_that_reads_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--layers=1", "--heads=1", "--d-model=8", "--batch=4", "--workers=1", "--steps=1", "--eval-every=1"]
     trained("--task", "sum", "--out", tmp_path / "run", *small)
     capsys.readouterr()
-    said = "the task 'sum'; only models of the tasks 'text' and 'dates' can read --text"
-    assert said in refused(capsys, "attend", tmp_path / "run", "--text", "1 + 1")
+    message = "the task 'sum'; only models of the tasks 'text' and 'dates' can read --text"
+    assert message in refused(capsys, "attend", tmp_path / "run", "--text", "1 + 1")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--text", ""], "at least one character"),
         (["--text", "The quick"], "9 characters long; the model reads at most 8"),
@@ -150,9 +150,9 @@ def test_error_names_a_model_that_reads_no_text(tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_refuses_undrawable_arguments_in_one_line(
-    run_directory: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    run_directory: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in refused(capsys, "attend", run_directory, *options)
+    assert message in refused(capsys, "attend", run_directory, *options)
 
 
 def test_without_matplotlib_the_error_names_the_package(
@@ -243,8 +243,8 @@ def test_attend_draws_a_fine_tuned_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_refuses_weights_that_overflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny.write_overflowing(tmp_path, tiny.GPT2)
-    said = refused(capsys, "attend", folder, "--text", "rain", "--out", tmp_path / "a.png")
-    assert "attend: the attention of blocks.0.attention is nan at [0, 0, 0, 0]: the weights are too large" in said
+    message = refused(capsys, "attend", folder, "--text", "rain", "--out", tmp_path / "a.png")
+    assert "attend: the attention of blocks.0.attention is nan at [0, 0, 0, 0]: the weights are too large" in message
     assert not (tmp_path / "a.png").exists()
 
 

@@ -77,11 +77,11 @@ def test_reset_restarts_the_conversation_and_the_seed(path: Path, talk: Talk) ->
 
 
 def test_system_message_can_be_changed_or_empty(path: Path, talk: Talk) -> None:
-    said = {name: talk("the user\n", *options)[0] for name, options in
+    message = {name: talk("the user\n", *options)[0] for name, options in
             (("own", []), ("other", ["--system", "12 12"]), ("none", ["--system", ""]))}  # fmt: skip
-    assert said["other"] == answers(path, "the user", system="12 12")
-    assert said["none"] == answers(path, "the user", system="")
-    assert len(set(said.values())) == 3
+    assert message["other"] == answers(path, "the user", system="12 12")
+    assert message["none"] == answers(path, "the user", system="")
+    assert len(set(message.values())) == 3
 
 
 def test_commands_are_not_sent_to_the_model(path: Path, talk: Talk) -> None:

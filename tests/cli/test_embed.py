@@ -133,5 +133,5 @@ def test_refuses_unusable_arguments_in_one_line(
 
 def test_refuses_cosines_that_are_not_finite(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny.write_overflowing(tmp_path, tiny.BERT)
-    said = refused(capsys, "embed", folder, file, "--query", "rain")
-    assert "embed: the cosines are nan at [0]: the weights are too large or damaged" in said
+    message = refused(capsys, "embed", folder, file, "--query", "rain")
+    assert "embed: the cosines are nan at [0]: the weights are too large or damaged" in message

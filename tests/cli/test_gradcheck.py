@@ -13,8 +13,8 @@ def test_gradcheck_command_sets_its_exit_code(capsys, monkeypatch):
 
 
 def test_refuses_unknown_name_and_negative_seed_in_one_line(capsys):
-    said = refused(capsys, "gradcheck", "sotfmax")
-    assert "there is no op, layer or model 'sotfmax'; the nearest are 'softmax'" in said
+    message = refused(capsys, "gradcheck", "sotfmax")
+    assert "there is no op, layer or model 'sotfmax'; the nearest are 'softmax'" in message
     assert "the nearest are" in refused(capsys, "gradcheck", "?" * 5000)
     assert "--seed must be at least 0, got -1" in refused(capsys, "gradcheck", "linear", "--seed", "-1")
     assert "do not give a NAME" in refused(capsys, "gradcheck", "linear", "--gallery")

@@ -52,8 +52,8 @@ def test_refuses_impossible_file_name_in_one_line(
     if arguments[:2] in (["grade", "--all"], ["grade", "--solution"]) and name == ".":
         return  # a folder, in which answers are looked for
     assert main(arguments) == 2
-    told = [line for line in capfd.readouterr().err.splitlines() if line != NO_MODEL_NAMED]
-    assert len(told) == 1
+    message = [line for line in capfd.readouterr().err.splitlines() if line != NO_MODEL_NAMED]
+    assert len(message) == 1
     assert not list(tmp_path.iterdir())
 
 

@@ -82,14 +82,14 @@ def test_pretrained_model_stops_at_its_end_token(name, tmp_path, capsys, monkeyp
     path = tiny.write(tmp_path, name)
     model, tokenizer = load_pretrained(path)
     prompt = tokenizer.encode("the user")
-    said = model.generate(prompt, 9, temperature=0.0)[len(prompt):].tolist()
-    again = said[next(n for n, i in enumerate(said) if i != said[0])]
+    message = model.generate(prompt, 9, temperature=0.0)[len(prompt):].tolist()
+    again = message[next(n for n, i in enumerate(message) if i != message[0])]
     for stop in ({2}, {again}):  # the file's own, and one that this model does write
         loaded = model, Tokenizer(tokenizer.tokenizer, stop)
         monkeypatch.setattr(source, "load_pretrained", lambda path, loaded=loaded: loaded)
         assert main(["sample", str(path), "--prompt", "the user", "--tokens", "9", "--temperature", "0"]) == 0
-        end = next((n for n, i in enumerate(said, 1) if i in stop), 9)
-        assert capsys.readouterr().out == tokenizer.decode(np.array([*prompt, *said[:end]])) + "\n"
+        end = next((n for n, i in enumerate(message, 1) if i in stop), 9)
+        assert capsys.readouterr().out == tokenizer.decode(np.array([*prompt, *message[:end]])) + "\n"
     assert end < 9
     assert tokenizer.stop == {2}
 

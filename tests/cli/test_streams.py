@@ -28,7 +28,7 @@ EXERCISE = str(Path(__file__).parents[2] / "tutorials" / "exercises" / "softmax.
 
 
 def shell(arguments: list[str], streams: str, **environment: str) -> tuple[int, str, str]:
-    """The exit code of a command with its streams bound like this, what it printed, and what it said beside that."""
+    """The exit code of a command with these streams, its output, and its messages on standard error."""
     command = shlex.join([sys.executable, "-m", "numpy_attention", *arguments])
     script = f"{command} {streams}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
@@ -51,7 +51,7 @@ def assert_trained_to_the_end(run: Path) -> None:
     assert [json.loads(line)["step"] for line in (run / "log.jsonl").read_text("utf-8").splitlines()] == [1, 4, 8]
 
 
-@pytest.mark.parametrize(("streams", "said"), [
+@pytest.mark.parametrize(("streams", "message"), [
     ({"out": "left", "hear": 1}, ""),
     ({"out": "full"}, f"{FULL}; the training continues without output\n"),
     ({"out": "closed"}, f"{CLOSED}; the training continues without output\n"),
@@ -59,10 +59,10 @@ def assert_trained_to_the_end(run: Path) -> None:
     ({"stdin": "closed", "out": "closed", "err": "closed"}, ""),
 ], ids=str)  # fmt: skip
 def test_training_completes_when_its_output_is_lost(
-    tmp_path: Path, text: Path, streams: dict[str, Any], said: str
+    tmp_path: Path, text: Path, streams: dict[str, Any], message: str
 ) -> None:
     code, _, err = forked(["train", "--text", str(text), "--out", "run", *SIZES], tmp_path, **streams)
-    assert (code, err) == (0, said)
+    assert (code, err) == (0, message)
     assert_trained_to_the_end(tmp_path / "run")
 
 
@@ -76,16 +76,16 @@ def test_training_started_by_a_shell_completes_when_its_output_is_lost(tmp_path:
 SAMPLE, CHECK = ["sample", "--tokens", "2000"], ["gradcheck", "softmax", "linear"]
 
 
-@pytest.mark.parametrize(("state", "said"), [("full", FULL), ("closed", CLOSED)])
+@pytest.mark.parametrize(("state", "message"), [("full", FULL), ("closed", CLOSED)])
 @pytest.mark.parametrize(
     "arguments", [SAMPLE, CHECK, ["grade", EXERCISE, "--hint", "1"], ["--help"]], ids=lambda one: one[0]
 )
 def test_command_without_output_ends_with_one_line(
-    tmp_path: Path, arguments: list[str], state: str, said: str
+    tmp_path: Path, arguments: list[str], state: str, message: str
 ) -> None:
     code, _, err = forked(arguments, tmp_path, out=state)
     assert code == 2
-    assert err.splitlines()[-1] == said
+    assert err.splitlines()[-1] == message
     assert "Traceback" not in err
 
 
@@ -113,11 +113,11 @@ def test_messages_do_not_mix_with_the_output(tmp_path: Path) -> None:
 
 def test_refuses_unreadable_input_in_one_line(tmp_path: Path) -> None:
     path = str(tiny.folder(tiny.TIED)(tmp_path, "talker"))
-    for streams, said in (("<&-", "standard input is closed"), ("0> /dev/null", "cannot read the input: ")):
+    for streams, message in (("<&-", "standard input is closed"), ("0> /dev/null", "cannot read the input: ")):
         code, out, err = shell(["chat", path], streams)
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
-        assert said in err
+        assert message in err
 
 
 def test_characters_that_a_stream_cannot_encode_are_escaped(text: Path, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_unbuffered_output_is_immediate_and_works_with_a_nonblocking_pipe() -> N
     with subprocess.Popen(command, stdout=into, stderr=subprocess.DEVNULL) as process:
         os.close(into)
         with os.fdopen(out, "rb") as reader:
-            said = reader.read()
+            message = reader.read()
         assert process.wait() == 0
-    assert said[65536:].startswith(b"The ")
+    assert message[65536:].startswith(b"The ")
 
 
 def test_replaced_streams_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +152,8 @@ def test_replaced_streams_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "stdout", theirs)
     with standard_streams():
         assert sys.stdout is theirs
-        print("said")
-    assert theirs.getvalue() == "said\n"
+        print("message")
+    assert theirs.getvalue() == "message\n"
 
 
 def on_a_terminal(pieces: list[str]) -> bytes:
@@ -163,13 +163,13 @@ def on_a_terminal(pieces: list[str]) -> bytes:
     program += "".join(f"    print({piece!r}, end='', flush=True)\n" for piece in pieces)
     with subprocess.Popen([sys.executable, "-c", program], stdout=theirs) as process:
         os.close(theirs)
-        said = b""
+        message = b""
         with contextlib.suppress(OSError):  # so Linux tells its end
             while more := os.read(ours, 1000):
-                said += more
+                message += more
     os.close(ours)
     assert process.returncode == 0
-    return said
+    return message
 
 
 def test_control_characters_are_escaped_on_a_terminal_and_unchanged_in_a_pipe() -> None:

@@ -27,8 +27,8 @@ def test_training_writes_log_config_checkpoint_and_picture(tmp_path, text, capsy
     directory = tmp_path / "deep" / "run"
     assert main(["train", "--text", str(text), "--out", str(directory), *SIZES]) == 0
     out, _ = capsys.readouterr()
-    for said in ("bigram", "trigram", "4-gram", "this GPT", "nats per character", "a sample:", str(directory)):
-        assert said in out
+    for message in ("bigram", "trigram", "4-gram", "this GPT", "nats per character", "a sample:", str(directory)):
+        assert message in out
     assert {path.name for path in directory.iterdir()} >= {"log.jsonl", "config.json", "checkpoint.npz", "loss.png"}
     assert not list(directory.glob("*.tmp*"))
     log = [json.loads(line) for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
@@ -99,7 +99,7 @@ def test_cpu_setting_of_nanogpt_is_accepted(tmp_path, text, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"too short", "too few"),
@@ -108,21 +108,21 @@ def test_cpu_setting_of_nanogpt_is_accepted(tmp_path, text, capsys):
         ("dir", "directory"),
     ],
 )
-def test_unusable_text_is_refused_and_writes_nothing(tmp_path, monkeypatch, capsys, content, said):
+def test_unusable_text_is_refused_and_writes_nothing(tmp_path, monkeypatch, capsys, content, message):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bad.txt"
     if content == "dir":
         path.mkdir()
     elif content is not None:
         path.write_bytes(content)
-    assert said in refused(capsys, "train", "--text", path, *SIZES)
-    assert said in refused(capsys, "train", "--text", path, *SIZES, "--out", tmp_path / "new")
+    assert message in refused(capsys, "train", "--text", path, *SIZES)
+    assert message in refused(capsys, "train", "--text", path, *SIZES, "--out", tmp_path / "new")
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--d-model", "16", "--heads", "3"], "divisible"),
         (["--steps", "0"], "--steps must be at least 1, got 0"),
@@ -146,17 +146,17 @@ def test_unusable_text_is_refused_and_writes_nothing(tmp_path, monkeypatch, caps
     ],
     ids=lambda one: " ".join(one)[:30] if isinstance(one, list) else "",
 )
-def test_refuses_impossible_settings_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, said):
+def test_refuses_impossible_settings_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     err = refused(capsys, "train", *arguments, *(() if "--task" in arguments else ("--text", text)))
-    assert said in err
+    assert message in err
     assert len(err) < 800
     assert not (tmp_path / "runs").exists()
 
 
 def test_as_in_the_lesson_is_refused_with_resume(run_directory, capsys):
-    said = "--as-in-the-lesson is for a new run; leave it out"
-    assert said in refused(capsys, "train", "--resume", run_directory, "--as-in-the-lesson")
+    message = "--as-in-the-lesson is for a new run; leave it out"
+    assert message in refused(capsys, "train", "--resume", run_directory, "--as-in-the-lesson")
 
 
 def test_diverging_run_ends_with_one_line(tmp_path, text, capsys):
@@ -191,7 +191,7 @@ def test_options_override_settings_from_a_file(tmp_path, text, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"stpes = 3", "there is no setting 'stpes'; did you mean 'steps'?"),
         (b"steps = 'three'", "--steps must be a whole number, got 'three'"),
@@ -219,13 +219,13 @@ def test_options_override_settings_from_a_file(tmp_path, text, capsys):
         "hex digits", "dots", "many dots", "deep", "deep tables", "long key", "too long", "too long, cut",
     ],
 )  # fmt: skip
-def test_refuses_unusable_settings_file(tmp_path, monkeypatch, capsys, content, said):
+def test_refuses_unusable_settings_file(tmp_path, monkeypatch, capsys, content, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_bytes(content)
     start = time.perf_counter()
     err = refused(capsys, "train", "--config", "run.toml")
     assert time.perf_counter() - start < 5  # of which none takes a tenth on an idle machine
-    assert said in err
+    assert message in err
     assert "run.toml" in err
     assert len(err) < 800
     assert not (tmp_path / "runs").exists()
@@ -289,16 +289,16 @@ def test_run_is_unchanged_when_no_thread_can_start(run_directory, text, capsys, 
     before = {path.name: path.read_bytes() for path in run_directory.iterdir()}
     with monkeypatch.context() as without:
         without.setattr(threading.Thread, "start", none)
-        said = last_lines(capsys, 2, "train", "--workers=2", "--resume", run_directory).err
-        assert said.startswith("numpy-attention: cannot start 2 threads")
-        assert "--workers 1" in said
-        assert said.count("\n") == 1
+        message = last_lines(capsys, 2, "train", "--workers=2", "--resume", run_directory).err
+        assert message.startswith("numpy-attention: cannot start 2 threads")
+        assert "--workers 1" in message
+        assert message.count("\n") == 1
         assert {path.name: path.read_bytes() for path in run_directory.iterdir()} == before
         trained("--workers=1", "--resume", run_directory)
     trained("--workers=2", "--resume", run_directory)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
+@pytest.mark.parametrize(("arguments", "message"), [
     (["--task=reverse", "--text=/nonexistent"], "only with --task text, and here it is reverse; leave it out"),
     (["--task=sum", "--text=t.txt"], "--text has an effect only with --task text, and here it is sum"),
     (["--task=digits", "--vocabulary=byte"], "--vocabulary has an effect only with --task text, and here it is digits"),
@@ -311,7 +311,7 @@ def test_run_is_unchanged_when_no_thread_can_start(run_directory, text, capsys, 
 ], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
 @pytest.mark.parametrize("place", ["options", "file"])
 def test_refuses_settings_without_effect(
-    tmp_path, monkeypatch, capsys, arguments, said, place
+    tmp_path, monkeypatch, capsys, arguments, message, place
 ):
     monkeypatch.chdir(tmp_path)
     if place == "file":
@@ -319,7 +319,7 @@ def test_refuses_settings_without_effect(
         lines = [f"{name.replace('-', '_')} = {v if v[0].isdigit() else json.dumps(v)}" for name, v in settings]
         (tmp_path / "run.toml").write_text("\n".join(lines))
         arguments = ["--config", "run.toml"]
-    assert said in refused(capsys, "train", *arguments)
+    assert message in refused(capsys, "train", *arguments)
     assert not (tmp_path / "runs").exists()
 
 
@@ -360,8 +360,8 @@ def test_accepts_learning_rate_below_the_default_minimum(tmp_path, capsys, begun
 
 def test_error_for_wrong_sizes_names_the_options(tmp_path, text, capsys):
     even = "--d-model / --heads must be an even width per head for rotary positions, got 128 / 128"
-    for heads, said in ((3, "--d-model must be divisible by --heads, got 128 and 3"), (128, even)):
+    for heads, message in ((3, "--d-model must be divisible by --heads, got 128 and 3"), (128, even)):
         err = refused(capsys, "train", "--text", text, "--heads", heads, "--out", tmp_path / "run")
-        assert err == f"numpy-attention: {said}\n"
+        assert err == f"numpy-attention: {message}\n"
     err = refused(capsys, "train", "--task=copy", "--positions=rotary", "--out", tmp_path / "run")
     assert err.startswith("numpy-attention: --positions must be one of ")

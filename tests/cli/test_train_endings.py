@@ -18,7 +18,7 @@ __all__ = ["run_directory", "text"]
 
 @pytest.fixture(autouse=True)
 def short_report(monkeypatch):
-    """What is said of the model is not the point."""
+    """The report about the model does not matter here."""
     monkeypatch.setattr(TextTask, "report", lambda *_: "the report")
 
 
@@ -30,17 +30,17 @@ def test_unwritable_picture_gives_one_warning_and_the_training_completes(run_dir
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [(OSError(errno.ENOSPC, "No space left on device"), "No space left on device"), (MemoryError(), "MemoryError"),
      (RuntimeError("a\nb" * 1000), "a ba b")],
 )
-def test_errors_of_matplotlib_become_one_warning(run_directory, capsys, monkeypatch, error, said):
+def test_errors_of_matplotlib_become_one_warning(run_directory, capsys, monkeypatch, error, message):
     def failing(*arguments):
         raise error
 
     monkeypatch.setattr(plots, "training_curves", failing)
     err = last_lines(capsys, 0, "train", "--resume", run_directory).err
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
     assert len(err) < 500
 

@@ -56,9 +56,9 @@ def test_second_run_in_a_directory_is_refused_and_changes_nothing(tmp_path, text
     out = tmp_path / "run"
     with started("--text", text, "--out", out, *SIZES, "--steps=100000") as process:
         wait_for((out / "checkpoint.previous.npz").exists)
-        said = f"{out} is in use: process {process.pid} on "
-        assert said in refused(capsys, "train", "--resume", out)
-        assert said in refused(capsys, "train", "--resume", out, "--workers", 2)
+        message = f"{out} is in use: process {process.pid} on "
+        assert message in refused(capsys, "train", "--resume", out)
+        assert message in refused(capsys, "train", "--resume", out, "--workers", 2)
         assert "already holds a run" in refused(capsys, "train", "--text", text, "--out", out, *SIZES)
         assert process.poll() is None
         process.kill()
@@ -97,9 +97,9 @@ def test_reading_a_run_needs_no_lock(run_directory, capsys):
 @pytest.mark.parametrize("name", ["n" * 300, "file/run", "file/deep/run", "/proc/none/run", "/dev/null/run"])
 def test_refuses_out_that_cannot_be_created_in_one_line(tmp_path, text, capsys, name):
     (tmp_path / "file").write_text("")
-    said = refused(capsys, "train", "--text", text, "--out", tmp_path / name, *SIZES)
-    assert "cannot" in said
-    assert any(why in said for why in ("too long", "Not a directory", "No such file", "File exists"))
+    message = refused(capsys, "train", "--text", text, "--out", tmp_path / name, *SIZES)
+    assert "cannot" in message
+    assert any(why in message for why in ("too long", "Not a directory", "No such file", "File exists"))
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "file/run", "none"])
@@ -143,8 +143,8 @@ def test_refuses_to_resume_a_read_only_run(run_directory, capsys, request):
     run_directory.chmod(0o555)
     (run_directory / lock.NAME).chmod(0o444)
     request.getfixturevalue("somebody")
-    said = last_lines(capsys, 2, "train", "--resume", run_directory).err
-    assert said == f"numpy-attention: cannot write to {run_directory}: Permission denied\n"
+    message = last_lines(capsys, 2, "train", "--resume", run_directory).err
+    assert message == f"numpy-attention: cannot write to {run_directory}: Permission denied\n"
     assert {path.name: path.read_bytes() for path in run_directory.iterdir()} == before
     assert main(["sample", str(run_directory), "--tokens", "3", "--prompt", "T"]) == 0
 

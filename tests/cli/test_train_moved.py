@@ -54,9 +54,9 @@ def test_run_resumes_to_the_same_bits_with_a_moved_text(tmp_path, text, monkeypa
     (tmp_path / "sub").mkdir()
     moved = tmp_path / "sub" / "moved.txt"
     text.rename(moved)
-    said = f"cannot read {text.name}: No such file or directory; if it has moved, give its new place by --text"
+    message = f"cannot read {text.name}: No such file or directory; if it has moved, give its new place by --text"
     capsys.readouterr()
-    assert said in refused(capsys, "train", "--resume", half)
+    assert message in refused(capsys, "train", "--resume", half)
     assert "give its new place by --text" in refused(capsys, "train", "--resume", half, "--text", "nowhere")
     trained("--resume", half, "--text", moved)
     assert str(moved) in capsys.readouterr().out.splitlines()[0]

@@ -71,7 +71,7 @@ def test_space_before_a_word_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--tokens", "-3"], "--tokens must be from 0 to 16,777,216, got -3"),
@@ -80,10 +80,10 @@ def test_space_before_a_word_is_kept() -> None:
         (["--top-p", "1.5"], r"top_p must be in \(0, 1\], got 1.5"),
     ],
 )
-def test_refuses_impossible_sampling_settings(options: list[str], said: str) -> None:
+def test_refuses_impossible_sampling_settings(options: list[str], message: str) -> None:
     parser = argparse.ArgumentParser()
     add_sampling(parser, tokens=7, temperature=0.5)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         sampling(parser.parse_args(options))
 
 

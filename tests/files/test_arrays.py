@@ -163,9 +163,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_refuses_a_hostile_file_in_one_line(tmp_path, case):
-    members, compression, said = HOSTILE[case]
+    members, compression, expected = HOSTILE[case]
     archive(tmp_path / "c.npz", members, compression)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=expected) as caught:
         load_arrays(tmp_path / "c.npz")
     assert "\n" not in str(caught.value)
 
@@ -184,8 +184,8 @@ def test_read_into_lists_all_differences_and_writes_nothing():
     with pytest.raises(InputError) as caught:
         read_into(mine, theirs, "p.", "model")
     b = "b is float64 (2, 3), expected float64 (2, 2)"
-    for said in (b, "c is missing", "d is not part of the model", "e is float32"):
-        assert said in str(caught.value)
+    for expected in (b, "c is missing", "d is not part of the model", "e is float32"):
+        assert expected in str(caught.value)
     assert not any(array.any() for array in mine.values())
 
 

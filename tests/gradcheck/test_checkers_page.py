@@ -24,8 +24,8 @@ def on_the_page(case: Planted) -> str:
 @pytest.mark.parametrize("case", CASES[1:], ids=lambda case: case.name)
 def test_reports_match_the_page_of_checkers(case: Planted) -> None:
     assert ours(case.f, case.right, case.inputs) == ""
-    said = ours(case.f, case.wrong, case.inputs)
-    assert without_numbers(shortened(said)) == without_numbers(on_the_page(case))
+    message = ours(case.f, case.wrong, case.inputs)
+    assert without_numbers(shortened(message)) == without_numbers(on_the_page(case))
 
 
 @pytest.mark.slow

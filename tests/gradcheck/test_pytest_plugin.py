@@ -77,10 +77,10 @@ def test_a_failure_prints_the_command_that_repeats_it(mine: pytest.Pytester) -> 
     counts = result.parseoutcomes()
     assert counts["failed"] >= 2
     assert counts["passed"] >= 2
-    said = result.stdout.str()
-    assert "GradientError: gradcheck scale: dx wrong" in said
-    assert not re.search(r"(check|plugin)\.py:", said), "the way through the checker is hidden"
-    node, seed = re.findall(r'pytest "(.*)" --gradcheck-seed (\d+)', said)[-1]
+    message = result.stdout.str()
+    assert "GradientError: gradcheck scale: dx wrong" in message
+    assert not re.search(r"(check|plugin)\.py:", message), "the way through the checker is hidden"
+    node, seed = re.findall(r'pytest "(.*)" --gradcheck-seed (\d+)', message)[-1]
     result = mine.runpytest(*PLUGIN, node, "--gradcheck-seed", seed)
     result.assert_outcomes(failed=1)
     assert f"gradcheck.spec.draw_example('x: ... d, w: d', {seed})" in result.stdout.str()
@@ -126,15 +126,15 @@ def test_layer(gradcheck):
     mine.runpytest(*PLUGIN).assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize(("marker", "said"), [
+@pytest.mark.parametrize(("marker", "message"), [
     ('"x: poistive d"', "did you mean positive?"), ('"x: d", exmples=3', "did you mean examples?"),
     ("", "takes one spec"), ('"x: d", 3', "takes one spec"),
 ])
-def test_a_mistake_in_the_marker_is_one_line(mine: pytest.Pytester, marker: str, said: str) -> None:
+def test_a_mistake_in_the_marker_is_one_line(mine: pytest.Pytester, marker: str, message: str) -> None:
     write(mine, f"@pytest.mark.gradcheck({marker})\ndef test_it(drawn): pass\n")
     result = mine.runpytest(*PLUGIN)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"test_it: @pytest.mark.gradcheck: *{said}*"])
+    result.stdout.fnmatch_lines([f"test_it: @pytest.mark.gradcheck: *{message}*"])
     assert "Traceback" not in result.stdout.str()
     assert "During handling" not in result.stdout.str()
 
@@ -210,20 +210,20 @@ def test_a_start_imports_neither_the_catalogue_nor_hypothesis(mine: pytest.Pytes
 
 def test_a_long_check_prints_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numpy_attention.gradcheck.pytest_plugin.EVERY", 0.001)
-    said, twice = [], threading.Event()
+    message, twice = [], threading.Event()
 
     def say(line: str) -> None:
-        said.append(line)
-        if len(said) == 2:
+        message.append(line)
+        if len(message) == 2:
             twice.set()
 
     with reporting_time("gradcheck test_it", say):
         assert twice.wait(60)
-    count = len(said)
-    assert re.fullmatch(r"gradcheck test_it: \d+ s so far", said[0])
+    count = len(message)
+    assert re.fullmatch(r"gradcheck test_it: \d+ s so far", message[0])
     assert threading.active_count() >= 1
     assert not [thread for thread in threading.enumerate() if thread.name.endswith("(watch)")]
-    assert len(said) == count
+    assert len(message) == count
 
 
 SLOW = """

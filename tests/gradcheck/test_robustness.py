@@ -400,8 +400,8 @@ def test_a_write_into_dy_that_changes_nothing_is_found(x: np.ndarray) -> None:
         dy[np.isnan(dy)] = 0
         return dy * np.cos(x)
 
-    said = "if dy is read-only, the backward raises ValueError: .*read-only; it writes into its argument"
-    with pytest.raises(GradientError, match=f"gradcheck sin: {said}"):
+    message = "if dy is read-only, the backward raises ValueError: .*read-only; it writes into its argument"
+    with pytest.raises(GradientError, match=f"gradcheck sin: {message}"):
         in_layouts(np.sin, vjp, x)
 
 
@@ -531,8 +531,8 @@ def test_a_wrong_squeeze_is_found(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
         return np.squeeze(dy @ w.T), x.T @ dy
 
-    said = r"with one element along the axis of length 3 \(x \(1, 4\)\) the forward runs, but dx has shape \(4,\)"
-    with pytest.raises(GradientError, match=f"gradcheck linear: {said}.*\n.*squeezed away(.|\n)*repeat with seed=0"):
+    message = r"with one element along the axis of length 3 \(x \(1, 4\)\) the forward runs, but dx has shape \(4,\)"
+    with pytest.raises(GradientError, match=f"gradcheck linear: {message}.*\n.*squeezed away(.|\n)*repeat with seed=0"):
         with_ones(linear, vjp, rng.standard_normal((3, 4)), rng.standard_normal((4, 2)))
 
 
@@ -575,8 +575,8 @@ def test_wrong_gradients_for_length_one_are_found(rng: np.random.Generator) -> N
         axes = tuple(axis for axis in (0, 1) if x.shape[axis] == 1) or (0,)  # to the shape before broadcasting
         return dy - np.mean(dy, axes, keepdims=True) / 2
 
-    said = r"length 4 \(x \(3, 1\)\) the forward runs, but along a direction the gradient gives .*, but differences"
-    with pytest.raises(GradientError, match=said):
+    message = r"length 4 \(x \(3, 1\)\) the forward runs, but along a direction the gradient gives .*, but differences"
+    with pytest.raises(GradientError, match=message):
         with_ones(centred, vjp, rng.standard_normal((3, 4)))
 
 

@@ -11,7 +11,7 @@ B, T, D_K = 2, 3, 4
 
 
 def as_in_the_lesson(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lesson's own lines: a score where the mask is 0 becomes -1e9."""
+    """The code of the lesson: a score becomes -1e9 where the mask is 0."""
     scores = np.einsum("...qd,...kd->...qk", q, k) / np.sqrt(np.float64(q.shape[-1]))
     scores = np.where(mask == 0, -1e9, scores)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -25,7 +25,7 @@ def qkv(rng: np.random.Generator) -> np.ndarray:
 
 
 def all_masks() -> list[np.ndarray]:
-    """All 64 masks of shape (2, 1, 3): a random draw is one of them, and eight-fold it hides a whole sequence."""
+    """All 64 masks of shape (2, 1, 3); fifteen of them hide a whole sequence."""
     return [np.array(bits).reshape(B, 1, T) for bits in itertools.product((0, 1), repeat=B * T)]
 
 
@@ -36,11 +36,11 @@ def test_values_and_attention_have_the_lessons_shapes(qkv: np.ndarray, rng: np.r
     assert cache.weights.shape == (B, T, T)
 
 
-def test_every_mask_gives_the_lessons_values_where_there_is_something_to_see(qkv: np.ndarray) -> None:
+def test_every_mask_gives_the_lessons_values_for_rows_with_a_visible_key(qkv: np.ndarray) -> None:
     for mask in all_masks():
         values, cache = na.scaled_dot_product_attention(*qkv, mask=mask.astype(bool))
         expected_values, expected_weights = as_in_the_lesson(*qkv, mask)
-        sees = mask.any(axis=-1)[:, 0]  # (B,): a hidden key is hidden from all queries of its sequence
+        sees = mask.any(axis=-1)[:, 0]  # (B,): the mask is the same for all queries of a sequence
         np.testing.assert_allclose(values[sees], expected_values[sees], rtol=1e-13, atol=1e-14)
         np.testing.assert_allclose(cache.weights[sees], expected_weights[sees], rtol=1e-13, atol=1e-300)
         np.testing.assert_allclose(cache.weights[sees].sum(axis=-1), 1.0, rtol=1e-14)
@@ -50,7 +50,7 @@ def test_a_fully_masked_row_gives_zeros_where_the_lesson_averages_the_padding(qk
     mask = np.array([[[1, 0, 1]], [[0, 0, 0]]])
     values, cache = na.scaled_dot_product_attention(*qkv, mask=mask.astype(bool))
     lesson_values, lesson_weights = as_in_the_lesson(*qkv, mask)
-    np.testing.assert_allclose(lesson_weights[1], 1 / 3)  # -1e9 everywhere is as good as 0 everywhere
+    np.testing.assert_allclose(lesson_weights[1], 1 / 3)  # equal scores give equal weights
     np.testing.assert_allclose(lesson_values[1], np.tile(qkv[2, 1].mean(axis=0), (T, 1)))
     assert np.all(values[1] == 0.0)
     assert np.all(cache.weights[1] == 0.0)
@@ -86,6 +86,6 @@ def test_any_number_of_leading_axes(lead: tuple[int, ...], rng: np.random.Genera
     np.testing.assert_allclose(cache.weights, weights, rtol=2e-5, atol=1e-7)
 
 
-def test_a_mask_of_zeros_and_ones_is_not_guessed_at(qkv: np.ndarray) -> None:
+def test_refuses_a_mask_of_integers(qkv: np.ndarray) -> None:
     with pytest.raises(TypeError, match=r"mask must be boolean.*1 = may look: mask\.astype\(bool\)"):
         na.scaled_dot_product_attention(*qkv, mask=np.ones((B, 1, T), dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Lesson 001: one sentence, from its words to the output of attention, and back."""
+"""Lesson 001: one sentence, from its words to the output of attention, and the gradients."""
 
 import math
 
@@ -30,8 +30,8 @@ def ids_of_the_sentence() -> np.ndarray:
     return np.array([vocabulary[word] for word in words])
 
 
-def number_by_number(w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray) -> list[list[float]]:
-    """The whole lesson in plain Python: no array, no library, one number after the other."""
+def in_plain_python(w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray) -> list[list[float]]:
+    """The whole lesson in plain Python, without arrays and libraries."""
     def product(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:
         return [[math.fsum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a]
 
@@ -65,14 +65,14 @@ def test_the_words_have_the_ids_zero_to_five() -> None:
     assert ids_of_the_sentence().tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_table_is_six_by_three_and_a_look_up_picks_its_rows() -> None:
+def test_look_up_returns_rows_of_the_table() -> None:
     y, _ = na.embedding(ids_of_the_sentence(), TABLE)
     assert TABLE.shape == (6, 3)
     assert np.array_equal(y, TABLE)
     assert np.array_equal(na.embedding(np.array([[4, 0], [4, 5]]), TABLE)[0], TABLE[[[4, 0], [4, 5]]])
 
 
-def test_the_steps_are_those_of_the_lesson(weights: list[np.ndarray]) -> None:
+def test_steps_agree_with_the_lesson(weights: list[np.ndarray]) -> None:
     def softmax(x: np.ndarray, axis: int) -> np.ndarray:
         x = np.exp(x - np.amax(x, axis=axis, keepdims=True))
         return x / np.sum(x, axis=axis, keepdims=True)
@@ -86,8 +86,8 @@ def test_the_steps_are_those_of_the_lesson(weights: list[np.ndarray]) -> None:
     np.testing.assert_allclose(na.softmax(Q @ K.T / np.sqrt(3))[0], scores, rtol=1e-13)
 
 
-def test_plain_python_number_by_number_agrees(weights: list[np.ndarray]) -> None:
-    np.testing.assert_allclose(forward(TABLE, *weights)[0], number_by_number(*weights), rtol=1e-13)
+def test_output_agrees_with_plain_python(weights: list[np.ndarray]) -> None:
+    np.testing.assert_allclose(forward(TABLE, *weights)[0], in_plain_python(*weights), rtol=1e-13)
 
 
 def test_each_output_row_is_an_average_of_the_values(weights: list[np.ndarray]) -> None:
@@ -104,8 +104,8 @@ def test_the_gradients_of_the_table_and_of_all_three_matrices(weights: list[np.n
     assert report.error < 1e-8
 
 
-def test_the_gradient_of_one_number_by_hand(weights: list[np.ndarray], rng: np.random.Generator) -> None:
-    """The same derivative once more, from differences of the plain Python lesson."""
+def test_gradients_agree_with_differences_of_plain_python(weights: list[np.ndarray], rng: np.random.Generator) -> None:
+    """Compare one element of each gradient with central differences of the lesson in plain Python."""
     dy = rng.standard_normal((6, 3))
     _, cache = forward(TABLE, *weights)
     gradients = backward(dy, cache)[1:]
@@ -115,5 +115,5 @@ def test_the_gradient_of_one_number_by_hand(weights: list[np.ndarray], rng: np.r
         for sign in (1, -1):
             w = [one.copy() for one in weights]
             w[n][2, 1] += sign * h
-            moved.append(np.sum(dy * number_by_number(*w)))
+            moved.append(np.sum(dy * in_plain_python(*w)))
         assert dw[2, 1] == pytest.approx((moved[0] - moved[1]) / (2 * h), rel=1e-7, abs=1e-9)

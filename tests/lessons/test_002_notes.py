@@ -1,4 +1,4 @@
-"""Lesson 002: why 1 / sqrt(d_k), shown by experiment; padding masks for unequal lengths; why several heads."""
+"""Lesson 002: why 1 / sqrt(d_k), measured; padding masks for unequal lengths; why several heads."""
 
 import math
 
@@ -9,19 +9,19 @@ import numpy_attention as na
 
 
 @pytest.mark.parametrize("d_k", [4, 16, 64, 256])
-def test_the_variance_of_a_dot_product_is_d_k_and_the_scale_brings_it_back_to_one(
+def test_variance_of_a_dot_product_is_d_k_and_one_after_scaling(
     d_k: int, rng: np.random.Generator
 ) -> None:
     q, k = rng.standard_normal((2, 20_000, d_k))
     products = np.sum(q * k, axis=1)
-    # The variance of a measured variance: (kurtosis - 1) / n, and the kurtosis is 3 + 6 / d_k. Five of its roots.
+    # A measured variance has the variance (kurtosis - 1) / n, with kurtosis 3 + 6 / d_k. Five standard deviations.
     tolerance = 5 * math.sqrt((2 + 6 / d_k) / len(products))
     assert products.var() == pytest.approx(d_k, rel=tolerance)
     assert (products / math.sqrt(d_k)).var() == pytest.approx(1.0, rel=tolerance)
 
 
 def test_a_variance_of_sigma_squared_gives_sigma_to_the_fourth(rng: np.random.Generator) -> None:
-    """The notes say 'd_k times higher' for variance sigma^2; for two such vectors it is d_k sigma^4."""
+    """The notes state 'd_k times higher' for variance sigma^2; for two vectors of this variance it is d_k sigma^4."""
     q, k = 3.0 * rng.standard_normal((2, 20_000, 16))
     assert np.sum(q * k, axis=1).var() == pytest.approx(16 * 3.0**4, rel=0.1)
 
@@ -34,7 +34,7 @@ def saturation(scale: float, rng: np.random.Generator, d_k: int = 512, T: int = 
     return float(weights.max(axis=-1).mean()), float(np.abs(dscores).mean())
 
 
-def test_without_the_scale_the_softmax_saturates_and_its_gradient_dies(rng: np.random.Generator) -> None:
+def test_unscaled_softmax_saturates_and_has_small_gradients(rng: np.random.Generator) -> None:
     largest_scaled, gradient_scaled = saturation(1 / math.sqrt(512), rng)
     largest_plain, gradient_plain = saturation(1.0, rng)
     assert largest_scaled < 0.4
@@ -60,7 +60,7 @@ class TestPadding:
         mask = na.padding_mask(np.array(self.LENGTHS), T)[:, 0]  # (B, 1, T)
         y, cache = na.scaled_dot_product_attention(q, k, v, mask=mask)
         for b, length in enumerate(self.LENGTHS):
-            dy[b, length:] = 0.0  # nobody reads what padding computes
+            dy[b, length:] = 0.0  # the output at padding is not used
         dq, dk, dv, _ = na.scaled_dot_product_attention_backward(dy, cache)
         for b, n in enumerate(self.LENGTHS):
             alone, alone_cache = na.scaled_dot_product_attention(q[b, :n], k[b, :n], v[b, :n])
@@ -81,7 +81,7 @@ class TestPadding:
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("fill", [-1e9, -9e15, -np.inf])
-    def test_the_very_low_value_of_the_notes_comes_in_through_its_adapter(
+    def test_mask_from_additive_reads_the_large_negative_values_of_the_notes(
         self, fill: float, dtype: type, rng: np.random.Generator
     ) -> None:
         visible = na.padding_mask(np.array(self.LENGTHS), 5)

@@ -1,10 +1,10 @@
-"""Lesson 003, part 6: the classifier, update by update with plain SGD, against gradients that no backward computed.
+"""Lesson 003, part 6: the classifier, update by update with plain SGD, against gradients from the complex step.
 
-The loss is written a second time below, as the notebook has it, for complex numbers too. Then
+The loss is written again below, as in the notebook, so that it also accepts complex numbers. Then
 
     dL/dp . v = Im L(p + i h v) / h      (Squire and Trapp 1998)
 
-is exact to the last digits, since nothing is subtracted: with h = 1e-30 the error h^2 does not exist in float64.
+is exact to the last digits, because nothing is subtracted: with h = 1e-30 the error, about h^2, is below float64.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def classifier(rng: np.random.Generator, dtype: type = np.float64) -> na.Sequenc
 
 
 def trained(model: na.SequenceClassifier) -> dict[str, np.ndarray]:
-    """The notebook has no biases in its attention: ours are zero and stay so."""
+    """The parameters that are trained: the attention of the notebook has no biases, so ours stay zero."""
     return {name: p for name, p in model.parameters().items() if ".attention.b_" not in name}
 
 
@@ -98,7 +98,7 @@ def test_five_updates_of_every_parameter_are_rate_times_gradient(rng: np.random.
         for name, p in trained(model).items():
             v = rng.standard_normal(p.shape)
             moved = float(np.sum((p - before[name]) * v))
-            # p - before loses digits to the size of p: its round-off is the tolerance, not the gradient's.
+            # p - before has the round-off of p, which is larger than the error of the gradient and sets the tolerance.
             roundoff = 1e-15 * float(np.linalg.norm(before[name]) * np.abs(v).max() + np.linalg.norm(v))
             assert moved == pytest.approx(-RATE * slope(before, name, v, ids, labels), rel=1e-8, abs=roundoff), name
 
@@ -106,7 +106,7 @@ def test_five_updates_of_every_parameter_are_rate_times_gradient(rng: np.random.
 def test_every_element_of_the_small_parameters_and_one_row_of_the_table(rng: np.random.Generator) -> None:
     model = classifier(rng)
     ids, labels = batch(rng)
-    ids[0, :3] = ids[5, 2]  # a token that stands several times in the batch
+    ids[0, :3] = ids[5, 2]  # a token that occurs several times in the batch
     _, cache = model.loss(ids, labels)
     grads = model.backward(cache)
     p = model.parameters()
@@ -141,7 +141,7 @@ def accuracy(model: na.SequenceClassifier, ids: np.ndarray, labels: np.ndarray) 
     return float((model.predict(ids) == labels).mean())
 
 
-def test_with_the_notebooks_sgd_it_stays_at_chance_and_with_adam_it_learns(rng: np.random.Generator) -> None:
+def test_model_stays_at_chance_with_sgd_and_learns_with_adam(rng: np.random.Generator) -> None:
     fresh = batch(rng, 4096)
     for make, low, high in ((na.SGD, 0.40, 0.60), (na.Adam, 0.80, 1.0)):
         model = classifier(np.random.default_rng(42), np.float32)

@@ -18,7 +18,7 @@ def attention_of_the_notebook(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tu
 
 
 def heads_of_the_notebook(p: dict[str, np.ndarray], x: np.ndarray, num_heads: int) -> np.ndarray:
-    """Its multi-head self-attention, written head by head over column slices in place of reshape and transpose."""
+    """The notebook's multi-head self-attention, head by head, with column slices instead of reshape and transpose."""
     d_k = x.shape[-1] // num_heads
     heads = []
     for h in range(num_heads):
@@ -33,7 +33,7 @@ def norm_of_the_notebook(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> 
 
 
 def slope_along(f: Callable[[], float], arrays: list[np.ndarray], directions: list[np.ndarray]) -> float:
-    """The derivative of f() when every array moves along its direction: central differences, Richardson once."""
+    """The derivative of f() when every array moves along its direction: one Richardson step of differences."""
     def central(h: float) -> float:
         values = []
         for sign in (1, -1):
@@ -48,7 +48,7 @@ def slope_along(f: Callable[[], float], arrays: list[np.ndarray], directions: li
 
 
 class TestAttention:
-    """Part 2: length 4, d_k = d_v = 8, and the sizes that the notebook's signature promises but never tries."""
+    """Part 2: length 4, d_k = d_v = 8, and sizes that the notebook allows but does not try."""
 
     def test_the_demo_has_its_shapes_and_its_rows_sum_to_one(self, rng: np.random.Generator) -> None:
         q, k, v = rng.standard_normal((3, 4, 8))
@@ -72,7 +72,7 @@ class TestAttention:
             )
             assert report.error < 1e-8
 
-    def test_its_boolean_mask_means_what_ours_means(self, rng: np.random.Generator) -> None:
+    def test_boolean_mask_has_the_same_meaning(self, rng: np.random.Generator) -> None:
         q, k, v = rng.standard_normal((3, 4, 8))
         mask = np.tri(4, dtype=bool)
         scores = np.where(mask, q @ k.T / np.sqrt(8), -1e9)
@@ -125,7 +125,7 @@ class TestManyHeads:
         with pytest.raises(ValueError, match="d_model must be divisible by num_heads, got 64 and 7"):
             na.MultiHeadAttention(64, 7, rng)
 
-    def test_keys_of_another_length_work_as_they_do_not_in_the_notebook(self, rng: np.random.Generator) -> None:
+    def test_keys_of_another_length_work(self, rng: np.random.Generator) -> None:
         layer = na.MultiHeadAttention(8, 2, rng, dtype=np.float64)
         x, context = rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 5, 8))
         assert layer.forward(x, context)[0].shape == (2, 3, 8)
@@ -156,7 +156,7 @@ class TestPositions:
         np.testing.assert_allclose(table[positions] @ turn.T, table[[t + k for t in positions]], atol=1e-13)
         np.testing.assert_allclose(turn @ turn.T, np.eye(64), atol=1e-14)
 
-    def test_shuffled_words_are_told_apart_by_their_positions_only(self, rng: np.random.Generator) -> None:
+    def test_only_positions_distinguish_shuffled_words(self, rng: np.random.Generator) -> None:
         x = rng.standard_normal((6, 8))
         order = rng.permutation(6)
         position = na.sinusoidal_positions(6, 8, dtype=np.float64)
@@ -168,7 +168,7 @@ class TestPositions:
         moved = na.scaled_dot_product_attention(placed_shuffled, placed_shuffled, placed_shuffled)[0]
         assert np.abs(moved - with_positions[order]).max() > 0.01
 
-    def test_an_odd_width_works_where_the_notebook_fails(self) -> None:
+    def test_odd_width_works(self) -> None:
         odd = na.sinusoidal_positions(10, 7, dtype=np.float64)
         angles = np.arange(10)[:, None] / 10000 ** (np.arange(0, 7, 2) / 7)
         np.testing.assert_allclose(odd[:, 0::2], np.sin(angles), atol=1e-14)
@@ -197,7 +197,7 @@ class TestBlock:
         return norm_of_the_notebook(x + fed, p["norm_2.gamma"], p["norm_2.beta"])
 
     def test_layer_norm_with_its_eps(self, rng: np.random.Generator) -> None:
-        x = 1e-3 * rng.standard_normal((2, 10, 64))  # so small that eps is felt
+        x = 1e-3 * rng.standard_normal((2, 10, 64))  # so small that eps changes the result
         gamma, beta = rng.standard_normal((2, 64))
         y, _ = na.layer_norm(x, gamma, beta, eps=1e-6)
         np.testing.assert_allclose(y, norm_of_the_notebook(x, gamma, beta), rtol=1e-10, atol=1e-12)
@@ -221,7 +221,7 @@ class TestBlock:
         assert set(grads) == set(p)
         for name, array, gradient in [("x", x, dx), *((name, p[name], grads[name]) for name in p)]:
             v = rng.standard_normal(array.shape)
-            # Random directions of length 1e-2: a longer move would carry some relu over its corner.
+            # Random directions of length 1e-2: a longer step would move some relu input across 0.
             v *= 1e-2 / np.linalg.norm(v)
             slope = slope_along(lambda: float(np.sum(dy * self.block_of_the_notebook(p, x, 8))), [array], [v])
             assert np.sum(gradient * v) == pytest.approx(slope, rel=1e-5, abs=1e-9), name

@@ -14,7 +14,7 @@ def qkv(rng: np.random.Generator) -> np.ndarray:
 
 
 def as_in_the_chapter(q: np.ndarray, k: np.ndarray, v: np.ndarray, blocked: np.ndarray) -> np.ndarray:
-    """The chapter's own lines: `scores += float("-inf") * mask`."""
+    """The code of the chapter: `scores += float("-inf") * mask`."""
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     with np.errstate(invalid="ignore"):
         scores = scores + float("-inf") * blocked
@@ -23,7 +23,7 @@ def as_in_the_chapter(q: np.ndarray, k: np.ndarray, v: np.ndarray, blocked: np.n
 
 
 def look_ahead(T: int) -> np.ndarray:
-    """The chapter's look-ahead mask: 1 above the diagonal, where it hides."""
+    """The look-ahead mask of the chapter: 1 (hidden) above the diagonal."""
     return 1.0 - np.tri(T)
 
 
@@ -36,7 +36,7 @@ def test_the_output_is_batch_by_length_by_dim_of_values(qkv: np.ndarray) -> None
 
 
 def test_uniform_inputs_give_nearly_equal_rows_as_the_chapter_prints(qkv: np.ndarray) -> None:
-    """Its printed rows differ in the second digit only: random queries all find the same mixture of the values."""
+    """The printed rows differ only in the second digit: all random queries give nearly the same mean of the values."""
     y, _ = na.scaled_dot_product_attention(*qkv)
     assert y.std(axis=1).mean() < 0.15 * qkv[2].std(axis=1).mean()
 
@@ -48,7 +48,7 @@ def test_minus_infinity_times_the_mask_is_nan_wherever_the_mask_does_not_hide(qk
     assert np.isnan(as_in_the_chapter(*qkv, look_ahead(T))).all()
 
 
-def test_through_the_adapter_the_same_mask_does_what_the_chapter_means(qkv: np.ndarray) -> None:
+def test_mask_from_blocked_gives_the_causal_mask_of_the_chapter(qkv: np.ndarray) -> None:
     mask = na.mask_from_blocked(look_ahead(T))
     assert np.array_equal(mask, na.causal_mask(T))
     y, cache = na.scaled_dot_product_attention(*qkv, mask=mask)
@@ -59,10 +59,10 @@ def test_through_the_adapter_the_same_mask_does_what_the_chapter_means(qkv: np.n
         np.testing.assert_allclose(y[:, t : t + 1], prefix, rtol=1e-12)
 
 
-def test_taken_for_this_books_convention_the_mask_would_hide_the_wrong_half(qkv: np.ndarray) -> None:
+def test_mask_without_conversion_hides_the_wrong_half(qkv: np.ndarray) -> None:
     wrong, _ = na.scaled_dot_product_attention(*qkv, mask=look_ahead(T).astype(bool))
     right, _ = na.scaled_dot_product_attention(*qkv, mask=na.mask_from_blocked(look_ahead(T)))
-    assert np.all(wrong[:, -1] == 0.0)  # the last query is left with nothing
+    assert np.all(wrong[:, -1] == 0.0)  # the last query sees no key
     assert np.abs(wrong - right).max() > 0.1
 
 
@@ -85,7 +85,7 @@ def test_the_gradient_with_the_look_ahead_mask(rng: np.random.Generator) -> None
 def test_no_gradient_reaches_a_later_position(qkv: np.ndarray, rng: np.random.Generator) -> None:
     _, cache = na.scaled_dot_product_attention(*qkv, mask=na.mask_from_blocked(look_ahead(T)))
     dy = np.zeros((B, T, D_V))
-    dy[:, 2] = rng.standard_normal((B, D_V))  # only the third output is asked for
+    dy[:, 2] = rng.standard_normal((B, D_V))  # only the third output has a gradient
     dq, dk, dv, _ = na.scaled_dot_product_attention_backward(dy, cache)
     assert np.all(dk[:, 3:] == 0.0)
     assert np.all(dv[:, 3:] == 0.0)

@@ -1,4 +1,4 @@
-"""What the tests of models share: small random models and a check of every parameter along a random direction."""
+"""Helpers for tests of models: small random models, and a check of every gradient along a random direction."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ from tests.layers.gradients import assert_gradient
 
 
 def randomized(model: Any, rng: np.random.Generator, scale: float = 0.4) -> Any:
-    """Gammas of one and biases of zero would hide mistakes."""
+    """Give the model random parameters: gammas of one and biases of zero would hide mistakes."""
     return gradients.randomized(model, rng, scale)
 
 
 def assert_gradients(model: Any, loss: Callable[[], tuple[np.ndarray, Any]], rng: np.random.Generator) -> None:
-    """The gradient of every parameter, named, ordered and shaped like it, agrees with differences."""
+    """Compare the gradient of every parameter with central differences; check names, order, shapes and dtypes."""
     grads = model.backward(loss()[1])
     assert list(grads) == list(model.parameters())
     for name, p in model.parameters().items():

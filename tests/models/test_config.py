@@ -1,4 +1,4 @@
-"""What all configurations refuse, in the same words."""
+"""All configurations refuse the same invalid fields with the same messages."""
 
 import dataclasses
 
@@ -23,6 +23,6 @@ CONFIGS = [test_gpt.CONFIG, test_seq2seq.CONFIG, test_sequence_classifier.CONFIG
     ],
     ids=str,
 )
-def test_what_no_model_can_be_built_with_is_refused(config, change, message):
+def test_refuses_invalid_fields_of_a_configuration(config, change, message):
     with pytest.raises(ValueError, match=f"{type(config).__name__}: {message}"):
         dataclasses.replace(config, **change)

@@ -1,4 +1,4 @@
-"""Generation: stored keys change nothing but the time, and prompts of a batch do not meet."""
+"""Generation: the KV cache changes only the time, and prompts of a batch do not influence each other."""
 
 import dataclasses
 
@@ -15,9 +15,9 @@ PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # t
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_stored_keys_give_the_same_tokens(variant, rng):
+def test_kv_cache_does_not_change_the_tokens(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
-    for prompt in PROMPTS:  # twelve tokens: over the edge of the context of seven
+    for prompt in PROMPTS:  # twelve tokens: more than the context of seven
         with_cache = model.generate(prompt, 12, np.random.default_rng(1), use_cache=True)
         without = model.generate(prompt, 12, np.random.default_rng(1), use_cache=False)
         np.testing.assert_array_equal(with_cache, without)
@@ -26,7 +26,7 @@ def test_stored_keys_give_the_same_tokens(variant, rng):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_model_reads_the_last_tokens_of_its_context(variant, rng):
+def test_model_reads_the_last_context_length_tokens(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
     for prompt in PROMPTS:
         ids = list(prompt)
@@ -37,7 +37,7 @@ def test_the_model_reads_the_last_tokens_of_its_context(variant, rng):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_prompts_of_unequal_length_get_what_they_would_get_alone(variant, rng):
+def test_batch_of_unequal_prompts_gives_the_tokens_of_each_prompt_alone(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
     for use_cache in (True, False):
         for several in (PROMPTS, PROMPTS[:3]):
@@ -48,7 +48,7 @@ def test_prompts_of_unequal_length_get_what_they_would_get_alone(variant, rng):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_threads_that_are_lent_share_the_texts_and_write_the_same(count, use_cache, rng):
+def test_lent_threads_generate_the_same_texts(count, use_cache, rng):
     model = gpt(rng)
     how = {"num_tokens": 9, "stop_token": 2, "use_cache": use_cache}
     alone = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
@@ -58,7 +58,7 @@ def test_threads_that_are_lent_share_the_texts_and_write_the_same(count, use_cac
         np.testing.assert_array_equal(row, same)
 
 
-def test_a_step_with_stored_keys_runs_the_model_on_one_token(rng, monkeypatch):
+def test_step_with_kv_cache_runs_the_model_on_one_token(rng, monkeypatch):
     model = gpt(rng, context_length=40)
     runs = []
     forward = na.GPT.forward
@@ -84,27 +84,27 @@ def test_a_row_ends_with_its_stop_token(rng):
     assert stop not in rows[0][len(PROMPTS[0]) : -1]
 
 
-def test_a_stream_ends_with_the_first_token_that_stops_it(rng):
+def test_stream_ends_with_its_first_stop_token(rng):
     model = gpt(rng)
     prompt = PROMPTS[0]
 
-    def written(stop):
+    def tokens_until(stop):
         return list(stream(model, prompt, 30, np.random.default_rng(2), stop=stop))
 
-    whole = written(())
+    whole = tokens_until(())
     np.testing.assert_array_equal(whole, model.generate(prompt, 30, np.random.default_rng(2))[len(prompt) :])
-    assert written({whole[0]}) == whole[:1]
+    assert tokens_until({whole[0]}) == whole[:1]
     later = next(i for i, token in enumerate(whole) if token != whole[0])
-    assert written({whole[later], V + 1}) == whole[: later + 1]
+    assert tokens_until({whole[later], V + 1}) == whole[: later + 1]
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2]], [[1, 2], [3]], np.ones((2, 3), np.int64)], ids=["list", "two", "array"])
-def test_a_stream_is_of_one_prompt(prompts, rng):
+def test_stream_refuses_several_prompts(prompts, rng):
     with pytest.raises(ValueError, match=r"stream: prompt_ids must be one prompt, \(T,\), got a list of [12]"):
         next(stream(gpt(rng), prompts, 3, rng))
 
 
-def test_nothing_to_write_gives_the_prompt(rng):
+def test_zero_new_tokens_return_the_prompt(rng):
     np.testing.assert_array_equal(gpt(rng).generate([1, 2], 0, rng), [1, 2])
 
 
@@ -130,7 +130,7 @@ def test_an_array_of_prompts_gives_a_list(rng):
     ],
     ids=str,
 )
-def test_settings_no_sampler_can_follow_are_refused(options, message, rng):
+def test_refuses_invalid_settings(options, message, rng):
     how = {"prompt_ids": [1], "num_tokens": 2, "rng": rng} | options
     with pytest.raises((TypeError, ValueError), match=message):
         gpt(rng).generate(**how)
@@ -139,12 +139,12 @@ def test_settings_no_sampler_can_follow_are_refused(options, message, rng):
             next(stream(gpt(rng), **how))
 
 
-def test_a_prompt_that_is_no_ids_is_refused(rng):
+def test_refuses_a_prompt_of_floats(rng):
     with pytest.raises(TypeError, match="generate: prompt_ids must be an integer array, got float64"):
         gpt(rng).generate([1.0, 2.5], 3, rng)
 
 
-def test_a_model_that_knows_the_answer_writes_it(rng):
+def test_model_trained_to_count_generates_counting(rng):
     config = dataclasses.replace(CONFIG, num_layers=1, vocab_size=7)
     model = randomized(na.GPT(config, None), rng, 0.02)
     optimizer = na.AdamW(model.parameters(), learning_rate=1e-2)

@@ -1,4 +1,4 @@
-"""The GPT: gradients of every variant, causality, tied weights, and a start like GPT-2's."""
+"""The GPT: gradients of every variant, causality, tied weights, and initial weights like GPT-2."""
 
 import copy
 import dataclasses
@@ -39,12 +39,12 @@ def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_gradient_agrees_with_differences(variant, rng):
+def test_every_gradient_agrees_with_central_differences(variant, rng):
     model, (ids, targets) = gpt(rng, **VARIANTS[variant]), batch(rng)
     assert_gradients(model, lambda: model.loss(ids, targets), rng)
 
 
-def test_gradients_hold_under_dropout(rng):
+def test_gradients_with_dropout_agree_with_central_differences(rng):
     model, (ids, targets) = gpt(rng, dropout=0.3), batch(rng)
     assert_gradients(model, lambda: model.loss(ids, targets, training=True, rng=np.random.default_rng(3)), rng)
 
@@ -67,16 +67,16 @@ def test_no_position_sees_a_later_one(variant, rng):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_order_matters(variant, rng):
+def test_order_of_tokens_changes_the_logits(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
     one, other = (model.forward(np.array([ids]))[0][0, -1] for ids in ([1, 2, 3], [2, 1, 3]))
-    if variant == "window":  # two layers of a window of two reach back three tokens, still with an order
+    if variant == "window":  # two layers with a window of two see three tokens, in order
         assert not np.allclose(one, model.forward(np.array([[4, 2, 3]]))[0][0, -1])
     assert not np.allclose(one, other)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_backward_is_repeatable_and_keeps_the_dtype(dtype, rng):
+def test_backward_repeats_its_result_and_keeps_the_dtype(dtype, rng):
     model, (ids, targets) = gpt(rng, dtype), batch(rng)
     loss, cache = model.loss(ids, targets)
     _, other = model.loss(ids[::-1], targets)  # a second use before the first backward
@@ -111,7 +111,7 @@ def test_tied_weights_add_two_gradients(rng):
     np.testing.assert_allclose(tied.backward(cache)["token_embedding.table"], both, rtol=1e-10, atol=1e-13)
 
 
-def test_ignored_targets_do_not_count(rng):
+def test_ignored_targets_do_not_change_the_loss(rng):
     model, (ids, targets) = gpt(rng), batch(rng)
     counted = model.loss(ids[:1], targets[:1])[0]
     targets[1:] = -100
@@ -121,7 +121,7 @@ def test_ignored_targets_do_not_count(rng):
     assert not any(gradient.any() for gradient in model.backward(cache).values())
 
 
-def test_starts_like_gpt_2():
+def test_initial_weights_have_the_scales_of_gpt_2():
     config = na.GPTConfig(vocab_size=90, context_length=64, d_model=64, num_heads=4, num_layers=8)
     model = na.GPT(config, np.random.default_rng(0))
     p = model.parameters()
@@ -159,7 +159,7 @@ def test_attention_weights_have_names(rng):
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 7, 3), (2, 1, 1)])
-def test_odd_sizes(sizes, rng):
+def test_smallest_sizes_give_finite_gradients(sizes, rng):
     batch_size, length, width = sizes
     model = gpt(rng, d_model=width, num_heads=1, vocab_size=2, num_layers=1)
     ids = rng.integers(0, 2, (batch_size, length))
@@ -172,18 +172,18 @@ def test_odd_sizes(sizes, rng):
     ("ids", "message"),
     [
         (np.zeros((2, 8), int), r"context_length 7, got \(2, 8\)"),
-        (np.zeros(4, int), r"\(B, T\).*one sequence goes in as ids\[None\]"),
+        (np.zeros(4, int), r"\(B, T\).*for one sequence, pass ids\[None\]"),
         (np.zeros((2, 0), int), "T at least 1"),
         (np.full((1, 2), V), "integers in"),
     ],
     ids=["too long", "one axis", "empty", "outside the vocabulary"],
 )
-def test_ids_that_do_not_fit_are_refused(ids, message, rng):
+def test_refuses_ids_of_wrong_shape_or_range(ids, message, rng):
     with pytest.raises(ValueError, match=message):
         gpt(rng).forward(ids)
 
 
-def test_a_models_blocks_are_of_the_kind_it_is_made_of():
+def test_each_model_has_blocks_of_its_class():
     vocabularies = {"source_vocab_size": 5, "target_vocab_size": 5}
     seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=4, d_model=8, num_heads=2), None)
     classifier = na.SequenceClassifier(na.SequenceClassifierConfig(3, 4, 8, 2, vocab_size=5), None)
@@ -195,23 +195,23 @@ def test_a_models_blocks_are_of_the_kind_it_is_made_of():
         assert all(type(block) is kind for block in blocks)
 
 
-def test_with_stored_keys_nothing_is_kept_for_a_backward_and_none_is_taken(rng):
+def test_forward_with_kv_cache_stores_no_block_caches_and_refuses_backward(rng):
     model = gpt(rng)
     past = [na.KeyValueCache(7) for _ in model.blocks]
     logits, cache = model.forward(rng.integers(0, V, (B, T)), past=past)
     assert cache.stack.blocks == []
-    with pytest.raises(ValueError, match="no backward leads through stored keys"):
+    with pytest.raises(ValueError, match="there is no backward through a KV cache"):
         dict(model.gradients_from_logits(cache, logits))
 
 
 @pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(7), None], [na.KeyValueCache(7)], 3, ()])
-def test_stores_that_do_not_fit_the_blocks_are_refused(past, rng):
-    ids, words = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
-    with pytest.raises(ValueError, match=f"GPT: {words}"):
+def test_refuses_a_kv_cache_that_does_not_fit_the_blocks(past, rng):
+    ids, message = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
+    with pytest.raises(ValueError, match=f"GPT: {message}"):
         gpt(rng).forward(ids, past=past)
-    with pytest.raises(ValueError, match=f"generate: {words}"):
+    with pytest.raises(ValueError, match=f"generate: {message}"):
         next(stream(gpt(rng), ids[0], 1, rng, past=past))
     vocabularies = {"source_vocab_size": V, "target_vocab_size": V}
     seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=7, d_model=8, num_heads=2), rng)
-    with pytest.raises(ValueError, match=f"Seq2Seq: {words}"):
+    with pytest.raises(ValueError, match=f"Seq2Seq: {message}"):
         seq2seq.decode(ids, np.zeros((B, 4, 8), np.float32), past=past)

@@ -1,4 +1,4 @@
-"""The configuration of a GPT: what cannot be built is refused."""
+"""The configuration of a GPT refuses invalid fields."""
 
 import dataclasses
 
@@ -8,11 +8,11 @@ from tests.models.test_gpt import CONFIG
 
 
 @pytest.mark.parametrize(("options", "width"), [({}, 48), ({"activation": "swiglu"}, 32), ({"d_ff": 5}, 5)], ids=str)
-def test_the_hidden_width_is_four_times_the_width_unless_said_otherwise(options, width):
+def test_hidden_width_is_four_times_d_model_by_default(options, width):
     assert dataclasses.replace(CONFIG, **options).hidden_width() == width
 
 
-def test_an_odd_width_per_head_is_no_matter_where_nothing_turns_in_pairs():
+def test_odd_width_per_head_is_allowed_without_rotary_positions():
     assert dataclasses.replace(CONFIG, d_model=6).d_model // CONFIG.num_heads == 3
 
 
@@ -33,6 +33,6 @@ def test_an_odd_width_per_head_is_no_matter_where_nothing_turns_in_pairs():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_config_that_does_not_fit_is_refused(change, message):
+def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)

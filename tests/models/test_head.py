@@ -1,4 +1,4 @@
-"""A tied head is an untied one whose matrix is the table, turned over."""
+"""A tied head equals an untied head whose matrix is the transposed table."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from numpy_attention.models.head import Head
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_table_serves_as_the_matrix_of_a_head(dtype: type) -> None:
+def test_tied_head_equals_untied_head_with_the_transposed_table(dtype: type) -> None:
     rng = np.random.default_rng(3)
     B, T, V, d_model = 2, 3, 7, 5
     embedding = na.Embedding(V, d_model, rng, dtype=dtype)
@@ -26,19 +26,19 @@ def test_the_table_serves_as_the_matrix_of_a_head(dtype: type) -> None:
     np.testing.assert_allclose(tied, untied, rtol=0, atol=rounding)
 
     of_table, (dx, dtable) = run(by_table.gradients(dlogits, tied_cache))
-    of_head, (dx_untied, nothing) = run(by_matrix.gradients(dlogits, untied_cache))
+    of_head, (dx_untied, zeros) = run(by_matrix.gradients(dlogits, untied_cache))
     assert of_table == {}
     assert list(of_head) == ["head.w"]
     np.testing.assert_allclose(dx, dx_untied, rtol=0, atol=rounding)
     np.testing.assert_allclose(dtable, of_head["head.w"].T, rtol=0, atol=rounding)
-    assert nothing.shape == embedding.table.shape
-    assert not nothing.any()  # the embedding has something to add to all the same
+    assert zeros.shape == embedding.table.shape
+    assert not zeros.any()  # the embedding adds its gradient to this array
 
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("head_frozen", [True, False])
 @pytest.mark.parametrize("table_frozen", [True, False])
-def test_what_is_frozen_gets_no_gradient_and_what_is_not_the_same(
+def test_frozen_arrays_get_no_gradient_and_other_gradients_stay_the_same(
     tied: bool, head_frozen: bool, table_frozen: bool, rng: np.random.Generator
 ) -> None:
     B, T, V, d_model = 2, 3, 7, 5
@@ -65,7 +65,7 @@ def test_what_is_frozen_gets_no_gradient_and_what_is_not_the_same(
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("part", ["token_embedding", "head", "blocks"])
-def test_of_a_model_any_part_can_be_frozen(tied: bool, part: str, rng: np.random.Generator) -> None:
+def test_any_part_of_a_model_can_be_frozen(tied: bool, part: str, rng: np.random.Generator) -> None:
     model = na.GPT(na.GPTConfig(7, 5, 6, 2, 2, tie_weights=tied), rng, np.float64)
     ids, targets = rng.integers(0, 7, (2, 3, 5))
     of_all = model.backward(model.loss(ids, targets)[1])
@@ -95,7 +95,7 @@ def test_a_frozen_table_of_an_encoder_decoder_changes_no_other_gradient(options,
 
 
 def run(stream):
-    """All that a stream yields, as a dict, and what it returns."""
+    """All items that a stream yields, as a dict, and its return value."""
     yielded = {}
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Two ways to train with little memory, each of which changes nothing else: blocks that run again, a loss by rows."""
+"""Two ways to save memory in training, with the same results: recomputed blocks and a loss by rows."""
 
 import copy
 import tracemalloc
@@ -12,7 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.catalogue.compare import same
 from numpy_attention.models.head import LOGITS_AT_ONCE
-from numpy_attention.models.stack import KeptInput
+from numpy_attention.models.stack import SavedInput
 from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.ops.losses import CrossEntropyCache
 from numpy_attention.pretrained.low_rank import add_low_rank
@@ -69,7 +69,7 @@ def loss_of(model: Any, arrays: tuple[np.ndarray, ...], training: bool = True) -
 
 @contextmanager
 def traced() -> Iterator[Callable[[], int]]:
-    """The most memory held within."""
+    """Yield a function that returns the peak memory inside the context."""
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[1]
@@ -80,7 +80,7 @@ def traced() -> Iterator[Callable[[], int]]:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_block_that_runs_again_gives_the_same_bits(
+def test_recomputed_blocks_give_identical_gradients(
     name: str, dropout: float, dtype: type, rng: np.random.Generator
 ) -> None:
     model, arrays = MODELS[name](rng, dtype=dtype, dropout=dropout)
@@ -97,7 +97,7 @@ def test_a_block_that_runs_again_gives_the_same_bits(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_backward_changes_nothing_that_was_kept(name: str, rng: np.random.Generator) -> None:
+def test_backward_does_not_change_the_cache(name: str, rng: np.random.Generator) -> None:
     model, arrays = MODELS[name](rng, dropout=0.3)
     model.recompute, model.logits_at_once = True, 1
     _, cache = loss_of(model, arrays)
@@ -107,18 +107,18 @@ def test_the_backward_changes_nothing_that_was_kept(name: str, rng: np.random.Ge
 
 
 @pytest.mark.parametrize("make", [gpt, classifier, encoder])
-def test_of_a_block_its_input_is_kept_and_all_share_the_rest(make: Any, rng: np.random.Generator) -> None:
+def test_saved_inputs_share_all_arrays_but_x(make: Any, rng: np.random.Generator) -> None:
     model, (ids, _) = make(rng, num_layers=3, dropout=0.3)
     model.recompute = True
     _, cache = model.forward(ids, rng=np.random.default_rng(1))
-    kept = cache.stack.blocks
-    assert all(isinstance(one, KeptInput) for one in kept)
-    assert all(one.inputs is kept[0].inputs for one in kept)
-    states = [one.rng.bit_generator.state["state"]["state"] for one in kept]
-    assert len(set(states)) == 3  # each as it stood before its own block
+    saved = cache.stack.blocks
+    assert all(isinstance(one, SavedInput) for one in saved)
+    assert all(one.inputs is saved[0].inputs for one in saved)
+    states = [one.rng.bit_generator.state["state"]["state"] for one in saved]
+    assert len(set(states)) == 3  # each is a copy from before its block
 
 
-def test_weights_can_still_be_looked_at(rng: np.random.Generator) -> None:
+def test_attention_weights_are_the_same_with_recompute(rng: np.random.Generator) -> None:
     for name in ("gpt", "seq2seq", "classifier", "text encoder"):
         model, arrays = MODELS[name](rng)
         inputs = arrays[:2] if name == "seq2seq" else arrays[:1]
@@ -130,7 +130,7 @@ def test_weights_can_still_be_looked_at(rng: np.random.Generator) -> None:
             np.testing.assert_array_equal(found, weights[layer])
 
 
-def test_generation_is_the_same_and_keeps_nothing(rng: np.random.Generator) -> None:
+def test_generation_with_recompute_gives_the_same_tokens_and_stores_no_caches(rng: np.random.Generator) -> None:
     model, (ids, _) = gpt(rng)
     tokens = model.generate(ids[:1, :2], 4, rng=np.random.default_rng(0))
     model.recompute = True
@@ -139,24 +139,24 @@ def test_generation_is_the_same_and_keeps_nothing(rng: np.random.Generator) -> N
     assert model.forward(ids, past=past)[1].stack.blocks == []
 
 
-def test_a_deep_model_fits_in_far_less_memory(rng: np.random.Generator) -> None:
+def test_recompute_saves_memory_in_a_deep_model(rng: np.random.Generator) -> None:
     config = na.GPTConfig(vocab_size=11, context_length=32, d_model=16, num_heads=2, num_layers=24, dropout=0.1)
     model, (ids, targets) = na.GPT(config, rng), rng.integers(0, 11, (2, 8, 32))
 
     def peak(recompute: bool) -> int:
         model.recompute = recompute
         with traced() as most:
-            for _ in model.gradients(loss_of(model, (ids, targets))[1]):  # none is kept
+            for _ in model.gradients(loss_of(model, (ids, targets))[1]):  # no gradient is stored
                 pass
             return most()
 
     plain, recomputed = peak(recompute=False), peak(recompute=True)
-    assert recomputed < plain / 8  # an input of each of 24 blocks, and all of one block
+    assert recomputed < plain / 8  # the inputs of 24 blocks, and all arrays of one block
 
 
 @pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
 @pytest.mark.parametrize("logits_at_once", [1, 30, 31])
-def test_a_loss_by_rows_is_the_loss_of_all_logits(name: str, logits_at_once: int, rng: np.random.Generator) -> None:
+def test_loss_by_rows_equals_loss_of_all_logits(name: str, logits_at_once: int, rng: np.random.Generator) -> None:
     model, arrays = MODELS[name](rng, dropout=0.2)
     loss, cache = loss_of(model, arrays)
     assert isinstance(cache.cross_entropy, CrossEntropyCache)
@@ -175,7 +175,7 @@ def test_a_loss_by_rows_is_the_loss_of_all_logits(name: str, logits_at_once: int
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if "gpt" in name])
-def test_after_a_loss_by_rows_there_is_a_way_back_from_logits_too(name: str, rng: np.random.Generator) -> None:
+def test_gradients_from_logits_work_after_a_loss_by_rows(name: str, rng: np.random.Generator) -> None:
     model, (ids, targets) = MODELS[name](rng)
     model.logits_at_once = 30
     _, cache = model.loss(ids, targets)
@@ -187,12 +187,12 @@ def test_after_a_loss_by_rows_there_is_a_way_back_from_logits_too(name: str, rng
 
 
 @pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
-def test_the_number_of_logits_decides_and_as_many_rows_are_taken_as_fit(name: str, rng: np.random.Generator) -> None:
+def test_number_of_logits_decides_the_number_of_rows_in_a_block(name: str, rng: np.random.Generator) -> None:
     model, arrays = MODELS[name](rng)
     assert model.logits_at_once == LOGITS_AT_ONCE
     V = model.config.vocab_size if "gpt" in name else model.config.target_vocab_size
-    all_of_them = (arrays[1] if "gpt" in name else arrays[2]).size * V
-    for logits_at_once, block_size in ((all_of_them, None), (all_of_them - 1, all_of_them // V - 1), (V, 1), (1, 1)):
+    all_logits = (arrays[1] if "gpt" in name else arrays[2]).size * V
+    for logits_at_once, block_size in ((all_logits, None), (all_logits - 1, all_logits // V - 1), (V, 1), (1, 1)):
         model.logits_at_once = logits_at_once
         cache = loss_of(model, arrays)[1].cross_entropy
         assert getattr(cache, "block_size", None) == block_size
@@ -200,7 +200,7 @@ def test_the_number_of_logits_decides_and_as_many_rows_are_taken_as_fit(name: st
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("part", ["token_embedding", "head", "blocks"])
-def test_by_rows_too_what_is_frozen_gets_no_gradient(tied: bool, part: str, rng: np.random.Generator) -> None:
+def test_frozen_arrays_get_no_gradient_from_a_loss_by_rows(tied: bool, part: str, rng: np.random.Generator) -> None:
     model, arrays = gpt(rng, tie_weights=tied)
     model.logits_at_once = 30
     of_all = model.backward(loss_of(model, arrays)[1])
@@ -217,7 +217,7 @@ def test_by_rows_too_what_is_frozen_gets_no_gradient(tied: bool, part: str, rng:
         np.testing.assert_allclose(gradient, of_all[name], rtol=0, atol=1e-13)
 
 
-def test_a_large_vocabulary_takes_the_memory_of_a_few_rows(rng: np.random.Generator) -> None:
+def test_loss_by_rows_saves_memory_with_a_large_vocabulary(rng: np.random.Generator) -> None:
     V, N = 20_000, 8 * 32
     config = na.GPTConfig(vocab_size=V, context_length=32, d_model=8, num_heads=2, num_layers=1)
     model, (ids, targets) = na.GPT(config, rng), rng.integers(0, V, (2, 8, 32))

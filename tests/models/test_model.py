@@ -1,4 +1,4 @@
-"""What every model can do: stream its gradients, and save itself."""
+"""Every model streams its gradients, and can be saved and loaded."""
 
 import gc
 import inspect
@@ -28,7 +28,7 @@ def with_batch(model, rng):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_stream_yields_every_parameter_once_and_backward_is_its_dict(name, rng):
+def test_backward_returns_the_stream_of_gradients_as_a_dict(name, rng):
     model, batch = MODELS[name](rng)
     _, cache = model.loss(*batch)
     stream = model.gradients(cache, -0.3)
@@ -42,7 +42,7 @@ def test_the_stream_yields_every_parameter_once_and_backward_is_its_dict(name, r
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_weight_of_the_loss_is_a_weight_of_every_gradient(name, rng):
+def test_dloss_multiplies_every_gradient(name, rng):
     model, batch = MODELS[name](rng)
     _, cache = model.loss(*batch)
     weighted = model.backward(cache, -0.3)
@@ -51,7 +51,7 @@ def test_a_weight_of_the_loss_is_a_weight_of_every_gradient(name, rng):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_from_logits_are_those_of_the_loss(name, rng):
+def test_gradients_from_logits_equal_gradients_of_the_loss(name, rng):
     model, (*inputs, targets) = MODELS[name](rng)
     logits, cache = model.forward(*inputs)
     _, loss_cache = na.cross_entropy(logits, targets)
@@ -61,7 +61,7 @@ def test_gradients_from_logits_are_those_of_the_loss(name, rng):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_come_as_soon_as_they_are_known_and_are_let_go_of(name, rng):
+def test_stream_releases_each_gradient_after_yielding_it(name, rng):
     model, batch = MODELS[name](rng)
     stream = model.gradients(model.loss(*batch)[1])
     first, gradient = next(stream)
@@ -91,7 +91,7 @@ def test_a_stream_never_holds_all_gradients_at_once(rng):
     assert peak(lambda: [None for _ in model.gradients(cache)]) < 0.4 * whole  # a block or two of eight
 
 
-def test_a_saved_model_comes_back(rng, tmp_path):
+def test_loaded_model_equals_the_saved_model(rng, tmp_path):
     model, (ids, _) = MODELS["gpt"](rng)
     model.save(tmp_path / "model.npz")
     back = na.GPT.load(tmp_path / "model.npz")
@@ -101,11 +101,11 @@ def test_a_saved_model_comes_back(rng, tmp_path):
 
 def broken(name, rng):
     model = na.GPT(na.GPTConfig(5, 4, d_model=8, num_heads=2, num_layers=2), rng)
-    if name == "a number that is none":
+    if name == "a NaN":
         model.blocks[1].attention.w_k[0, 3] = np.nan
-    elif name == "a block more":
+    elif name == "an extra block":
         model.blocks.append(model.blocks[0])
-    elif name == "a block less":
+    elif name == "a missing block":
         model.blocks.pop()
     else:
         model.norm.gamma = model.norm.gamma.astype(np.float64)
@@ -113,18 +113,18 @@ def broken(name, rng):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
-        "a number that is none": r"blocks\.1\.attention\.w_k must be finite, got nan at \[0, 3\]",
-        "a block more": r"must be those of the configuration, got others: blocks\.2\.attention.* is not part of the",
-        "a block less": r"must be those of the configuration, got others: blocks\.1\.attention.* is missing",
-        "two dtypes": r"must be those of the configuration, got others: norm\.gamma is float64",
+        "a NaN": r"blocks\.1\.attention\.w_k must be finite, got nan at \[0, 3\]",
+        "an extra block": r"do not match the configuration: blocks\.2\.attention.* is not part of the",
+        "a missing block": r"do not match the configuration: blocks\.1\.attention.* is missing",
+        "two dtypes": r"do not match the configuration: norm\.gamma is float64",
     }.items(),
 )
-def test_a_model_that_could_not_be_loaded_again_is_not_written_over_a_good_one(name, said, rng, tmp_path):
+def test_save_refuses_a_model_that_load_would_refuse_and_keeps_the_old_file(name, message, rng, tmp_path):
     path = tmp_path / "model.npz"
     path.write_bytes(b"good")
-    with pytest.raises(ValueError, match=rf"^GPT\.save: .*{said}") as caught:
+    with pytest.raises(ValueError, match=rf"^GPT\.save: .*{message}") as caught:
         broken(name, rng).save(path)
     assert len(str(caught.value)) <= 500
     assert path.read_bytes() == b"good"

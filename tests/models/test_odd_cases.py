@@ -1,4 +1,4 @@
-"""The smallest and oddest sizes: one token, one head, one sequence, odd widths, nothing to read. Right answers all."""
+"""Right results for unusual sizes: one token, one head, one sequence, odd widths, empty input."""
 
 import dataclasses
 
@@ -60,7 +60,7 @@ def test_gradients_of_a_classifier_of_odd_sizes(changes, T, rng):
     assert_gradients(model, lambda: model.loss(ids, targets), rng)
 
 
-def test_a_lone_token_looks_at_itself_so_its_question_has_no_gradient(rng):
+def test_single_token_has_zero_gradients_for_query_and_key(rng):
     model = built(GPT, rng, d_model=6, num_heads=2)
     ids = np.array([[3]])
     np.testing.assert_array_equal(model.attention_weights(ids)["blocks.0.attention"], np.ones((1, 2, 1, 1)))
@@ -79,14 +79,14 @@ def test_the_mean_over_one_token_is_that_token(rng):
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam_search"])
-def test_what_follows_an_empty_source_depends_on_no_padding(search, rng):
+def test_search_ignores_padding_of_an_empty_source(search, rng):
     model = built(SEQ2SEQ, rng)
     empty = np.array([0])
-    said = [getattr(model, search)(np.full((1, T_s), token), START, STOP, source_lengths=empty)[0]
+    found = [getattr(model, search)(np.full((1, T_s), token), START, STOP, source_lengths=empty)[0]
             for T_s, token in ((1, 0), (4, 3), (5, 4))]  # fmt: skip
-    for other in said[1:]:
-        np.testing.assert_array_equal(other, said[0])
-    assert 1 <= len(said[0]) <= SEQ2SEQ.context_length
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    assert 1 <= len(found[0]) <= SEQ2SEQ.context_length
 
 
 def test_an_empty_source_sends_no_gradient_to_the_encoder(rng):
@@ -99,7 +99,7 @@ def test_an_empty_source_sends_no_gradient_to_the_encoder(rng):
             assert not grad.any(), name
 
 
-def test_a_context_of_one_token_makes_a_bigram(rng):
+def test_context_of_one_token_gives_a_bigram_model(rng):
     model = built(GPT, rng, context_length=1)
     following = [int(model.forward(np.array([[token]]))[0][0, -1].argmax()) for token in range(V)]
     expected = [0, 4, 2]  # a prompt three times as long as the context: only its last token counts
@@ -108,21 +108,21 @@ def test_a_context_of_one_token_makes_a_bigram(rng):
     np.testing.assert_array_equal(model.generate([0, 4, 2], 6, temperature=0.0), expected)
 
 
-def test_a_vocabulary_of_one_leaves_nothing_to_learn(rng):
+def test_vocabulary_of_one_has_zero_loss_and_zero_gradients(rng):
     model = built(GPT, rng, vocab_size=1)
     loss, cache = model.loss(np.zeros((1, 3), int), np.zeros((1, 3), int))
     assert loss == 0.0
     assert not any(grad.any() for grad in model.backward(cache).values())
 
 
-def test_targets_none_of_which_counts_give_zero_and_not_nan(rng):
+def test_all_targets_ignored_give_zero_loss(rng):
     model = built(GPT, rng)
     loss, cache = model.loss(np.array([[1, 2, 3]]), np.full((1, 3), -100))
     assert loss == 0.0
     assert not any(grad.any() for grad in model.backward(cache).values())
 
 
-def test_no_sequences_give_no_answers(rng):
+def test_empty_batch_gives_empty_results(rng):
     none = np.zeros((0, 3), dtype=np.int64)
     assert built(GPT, rng).forward(none)[0].shape == (0, 3, V)
     assert built(SEQ2SEQ, rng, tie_weights=True).forward(none, none)[0].shape == (0, 3, 4)

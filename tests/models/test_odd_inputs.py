@@ -1,4 +1,4 @@
-"""What every model refuses in one sentence of ours, or takes rightly: ids, lengths, settings, gradients, weights."""
+"""Unusual ids, lengths, settings, gradients and weights: accepted with right results, or refused in one sentence."""
 
 import dataclasses
 import re
@@ -32,7 +32,7 @@ def built(name: str, rng: np.random.Generator | None = None, **changes: Any) -> 
 
 
 def refused(call: Any, *arguments: Any, **options: Any) -> str:
-    """The words of a refusal, which are one sentence of ours."""
+    """The message of the error, after a check that it has the form of our messages."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises((TypeError, ValueError)) as failure:
@@ -42,7 +42,7 @@ def refused(call: Any, *arguments: Any, **options: Any) -> str:
 
 
 @every_model
-def test_a_gradient_of_the_logits_is_of_their_shape_and_dtype(name: str) -> None:
+def test_refuses_dlogits_of_another_shape_or_dtype(name: str) -> None:
     model = built(name)
     y, cache = model.forward(*([IDS, IDS] if name == "Seq2Seq" else [IDS]))
     for dy in (None, [], y.tolist(), y[0], np.ones((2, *y.shape[1:])), y.astype(np.float32)):
@@ -51,7 +51,7 @@ def test_a_gradient_of_the_logits_is_of_their_shape_and_dtype(name: str) -> None
 
 
 @every_model
-def test_settings_may_be_numbers_of_numpy(name: str) -> None:
+def test_configuration_accepts_numpy_numbers(name: str) -> None:
     plain = CONFIGS[name]
     of_numpy = {}
     for field in dataclasses.fields(plain):
@@ -68,12 +68,12 @@ def test_settings_may_be_numbers_of_numpy(name: str) -> None:
 
 
 @every_model
-def test_a_setting_of_another_kind_is_refused_by_name(name: str) -> None:
+def test_refuses_a_field_of_another_type_and_names_it(name: str) -> None:
     config = CONFIGS[name]
     odd = {int: (2.0, float("nan"), True, "2", [2], -2, 2**62), float: ("a", float("nan"), -1, 1j, True, [0.5])}
     odd |= {bool: ("yes", 1, 2.0), str: (None, 1, ["learned"], np.array(["learned"]))}
     for field in dataclasses.fields(config):
-        if field.name == "d_input":  # stands in the place of vocab_size
+        if field.name == "d_input":  # an alternative to vocab_size
             continue
         kind = next(kind for kind in (int, float, bool, str) if kind.__name__ in str(field.type))
         for value in odd[kind]:
@@ -86,7 +86,7 @@ def test_a_setting_of_another_kind_is_refused_by_name(name: str) -> None:
     None, 1, 1.5, True, "text", {"a": 1}, {1, 2}, [1, [2]], [[]], [None], [1.5], [True], np.array(1), IDS[None],
     [2**70], np.array([1, V]), [-1],
 ], ids=repr)
-def test_what_is_no_prompt_is_refused(prompt: Any) -> None:
+def test_refuses_an_invalid_prompt(prompt: Any) -> None:
     refused(built("GPT").generate, prompt, 2, temperature=0.0)
     refused(lambda: list(stream(built("GPT"), prompt, 2, temperature=0.0)))
 
@@ -96,7 +96,7 @@ def test_what_is_no_prompt_is_refused(prompt: Any) -> None:
     {"temperature": "1"}, {"temperature": float("inf")}, {"top_k": 1.5}, {"top_k": True}, {"top_p": "a"},
     {"top_p": float("nan")}, {"rng": 3}, {"stop_token": 1.5},
 ], ids=repr)
-def test_what_no_sampler_can_follow_is_refused(options: Any) -> None:
+def test_refuses_invalid_settings_of_generate(options: Any) -> None:
     plain = {"prompt_ids": [1], "num_tokens": 2, "rng": np.random.default_rng(0)}
     refused(built("GPT").generate, **plain | options)
 
@@ -106,7 +106,7 @@ def test_what_no_sampler_can_follow_is_refused(options: Any) -> None:
     {"stop_token": V}, {"max_tokens": 1.5}, {"max_tokens": 0}, {"max_tokens": True},
 ], ids=repr)
 @pytest.mark.parametrize("search", ["greedy", "beam_search"])
-def test_what_no_search_can_follow_is_refused(search: str, options: Any) -> None:
+def test_refuses_invalid_settings_of_a_search(search: str, options: Any) -> None:
     refused(getattr(built("Seq2Seq"), search), **{"source_ids": IDS, "start_token": 1, "stop_token": 2, **options})
 
 
@@ -114,12 +114,12 @@ def test_what_no_search_can_follow_is_refused(search: str, options: Any) -> None
     {"length_penalty": float("nan")}, {"length_penalty": "a"}, {"length_penalty": 1e308}, {"beam_size": 1.5},
     {"beam_size": True}, {"beam_size": None},
 ], ids=repr)  # fmt: skip
-def test_what_no_beam_can_follow_is_refused(options: Any) -> None:
+def test_refuses_invalid_settings_of_beam_search(options: Any) -> None:
     refused(built("Seq2Seq").beam_search, IDS, 1, 2, **options)
 
 
 def enlarged(name: str, value: float) -> Any:
-    """A model of float32 all of whose weights are this large."""
+    """A float32 model with this value in all parameters."""
     model = getattr(na, name)(CONFIGS[name], None)
     for p in model.parameters().values():
         p[...] = value
@@ -127,25 +127,25 @@ def enlarged(name: str, value: float) -> Any:
 
 
 @pytest.mark.parametrize("value", [3e38, np.nan, np.inf])
-def test_weights_too_large_to_compute_with_are_named_and_numpy_is_silent(value: float) -> None:
+def test_reports_too_large_weights_without_numpy_warnings(value: float) -> None:
     gpt, seq2seq = enlarged("GPT", value), enlarged("Seq2Seq", value)
-    words = r"the logits are (nan|inf|-inf): the weights are too large or damaged"
+    message = r"the logits are (nan|inf|-inf): the weights are too large or damaged"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for temperature in (0.0, 1.0):
-            with pytest.raises(InputError, match=words):
+            with pytest.raises(InputError, match=message):
                 gpt.generate([1, 2], 3, np.random.default_rng(0), temperature)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             gpt.generate([[1, 2], [3]], 3, temperature=0.0)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             next(stream(gpt, [1, 2], 3, temperature=0.0))
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             seq2seq.greedy(IDS, 1, 2)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             seq2seq.beam_search(IDS, 1, 2)
 
 
-def test_the_callers_own_warnings_stay_as_they_were_while_a_stream_waits() -> None:
+def test_paused_stream_does_not_change_numpy_error_settings() -> None:
     before = np.geterr()
     tokens = stream(built("GPT"), [1, 2], 3, temperature=0.0)
     next(tokens)
@@ -182,13 +182,13 @@ DTYPES = ["i1", "u1", "i2", "u2", ">i4", "<u4", ">i8", "<i8", ">u8", "<u8"]
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_ids_may_be_integers_of_any_size_and_order(name: str, dtype: str) -> None:
+def test_ids_may_have_any_integer_dtype_and_byte_order(name: str, dtype: str) -> None:
     np.testing.assert_array_equal(CALLS[name](PAIR.astype(dtype)), CALLS[name](PAIR))
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "text encoder, types"])
 @pytest.mark.parametrize("what", WRONG)
-def test_ids_that_are_none_are_refused_in_one_sentence(name: str, what: str) -> None:
+def test_refuses_invalid_ids_in_one_sentence(name: str, what: str) -> None:
     refused(CALLS[name], WRONG[what])
 
 
@@ -196,7 +196,7 @@ def test_ids_that_are_none_are_refused_in_one_sentence(name: str, what: str) -> 
     lambda ids: SEQ2SEQ.greedy(ids, 1, 2), lambda ids: PADDED.beam_search(ids, 1, 2),
 ], ids=["greedy", "beam"])
 @pytest.mark.parametrize("what", WRONG)
-def test_a_search_refuses_such_sources_too(call: Callable[[Any], Any], what: str) -> None:
+def test_search_refuses_invalid_sources(call: Callable[[Any], Any], what: str) -> None:
     assert "ids" in refused(call, WRONG[what])
 
 
@@ -209,15 +209,15 @@ def test_a_search_refuses_such_sources_too(call: Callable[[Any], Any], what: str
     lambda lengths: CLASSIFIER.forward(PAIR, lengths),
     lambda lengths: ENCODER.forward(PAIR, lengths),
 ], ids=["source", "target", "classifier", "text encoder"])
-def test_lengths_are_one_integer_a_sequence(forward: Callable[[Any], Any], lengths: Any) -> None:
+def test_refuses_invalid_lengths(forward: Callable[[Any], Any], lengths: Any) -> None:
     assert "lengths" in refused(forward, lengths)
 
 
 @pytest.mark.parametrize("model", [GPT, SEQ2SEQ, CLASSIFIER, ENCODER], ids=lambda model: type(model).__name__)
-def test_a_batch_of_no_sequences_has_a_loss_and_gradients_of_zero(model: Any) -> None:
+def test_empty_batch_has_zero_loss_and_zero_gradients(model: Any) -> None:
     none = PAIR[:0]
     inputs = {GPT: (none, none), SEQ2SEQ: (none, none, none), CLASSIFIER: (none, CLASSES[:0])}.get(model)
-    if inputs is None:  # of texts without others to be told from there is no loss
+    if inputs is None:  # the loss of a text encoder needs at least one pair
         assert model.forward(none)[0].shape == (0, 4)
         return
     loss, cache = model.loss(*inputs)

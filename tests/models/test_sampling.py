@@ -1,4 +1,4 @@
-"""Sampling: tokens come with the probabilities that they should have."""
+"""Sampling draws tokens with the right probabilities."""
 
 import warnings
 
@@ -13,7 +13,7 @@ def frequencies(logits, rng, **options):
     return np.bincount(draws, minlength=len(logits)) / len(draws)
 
 
-def test_tokens_come_with_the_probabilities_of_the_softmax(rng):
+def test_frequencies_of_tokens_equal_the_softmax(rng):
     logits = np.array([0.5, -1.0, 2.0, 0.0])
     p = np.exp(logits) / np.exp(logits).sum()
     np.testing.assert_allclose(frequencies(logits, rng), p, atol=0.015)
@@ -21,7 +21,7 @@ def test_tokens_come_with_the_probabilities_of_the_softmax(rng):
     np.testing.assert_allclose(frequencies(logits, rng, temperature=0.5), p, atol=0.015)
 
 
-def test_top_k_keeps_k_and_top_p_the_fewest_that_reach_p(rng):
+def test_top_k_keeps_k_tokens_and_top_p_the_smallest_set_that_reaches_p(rng):
     logits = np.log(np.array([0.1, 0.5, 0.15, 0.25]))
     np.testing.assert_allclose(frequencies(logits, rng, top_k=2), [0, 2 / 3, 0, 1 / 3], atol=0.015)
     np.testing.assert_allclose(frequencies(logits, rng, top_p=0.7), [0, 2 / 3, 0, 1 / 3], atol=0.015)
@@ -33,7 +33,7 @@ def test_top_k_keeps_k_and_top_p_the_fewest_that_reach_p(rng):
     assert (equal > 0).sum() == 2
 
 
-def test_a_temperature_near_zero_takes_the_likeliest_without_a_warning(rng):
+def test_temperature_near_zero_takes_the_most_likely_token_without_a_warning(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for temperature in (5e-324, 1e-320, 1e-300):
@@ -42,16 +42,16 @@ def test_a_temperature_near_zero_takes_the_likeliest_without_a_warning(rng):
 
 @pytest.mark.parametrize("row", [[0.0, np.nan], [np.nan, np.nan], [0.0, np.inf], [-np.inf, -np.inf]], ids=str)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_nothing_is_drawn_from_what_is_no_number(row, temperature, rng):
+def test_refuses_logits_with_nan_or_infinity(row, temperature, rng):
     with pytest.raises(ValueError, match=r"sample: the logits are -?(nan|inf): the weights are too large or damaged"):
         sample(np.array([[1.0, 2.0], row]), rng, temperature)
 
 
-def test_a_token_may_be_impossible(rng):
+def test_token_with_logit_minus_infinity_is_never_drawn(rng):
     assert sample(np.array([[-np.inf, 0.0]]), rng) == [1]
 
 
-def test_of_equal_logits_the_first_are_kept(rng):
+def test_top_k_keeps_the_first_of_equal_logits(rng):
     logits = rng.integers(0, 3, (500, 20)).astype(float)
     tokens = sample(logits, rng, top_k=2)
     kept = np.argsort(-logits, axis=-1, kind="stable")[:, :2]

@@ -1,4 +1,4 @@
-"""Greedy and beam search find what they say."""
+"""Greedy search and beam search find the right sequences."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def greedy_by_hand(model, source, max_tokens, lengths=None):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_greedy_search_takes_the_likeliest_token_each_time(variant, rng):
+def test_greedy_search_takes_the_most_likely_token_each_time(variant, rng):
     model, (source, _, _) = seq2seq(rng, **VARIANTS[variant]), batch(rng)
     for row, ids in zip(source, model.greedy(source, START, STOP)):
         assert ids.tolist() == greedy_by_hand(model, row, CONFIG.context_length)
@@ -27,25 +27,25 @@ def test_greedy_search_takes_the_likeliest_token_each_time(variant, rng):
         assert ids.tolist() == greedy_by_hand(model, row, 3, np.array([length]))
 
 
-def test_greedy_search_ends_with_the_last_of_its_answers(rng):
-    """One ends at once, one on its way, one last of all; what has ended waits for the others."""
+def test_greedy_search_runs_until_every_row_has_stopped(rng):
+    """One row stops at once, one later, one last; stopped rows stay unchanged while the others go on."""
     model, (source, _, _) = seq2seq(rng), batch(rng)
     other = next(token for token in range(V) if token not in (START, STOP))
     answers = [[STOP], [other, STOP], [other, other, other, STOP]]
-    asked = []
+    calls = []
 
     def decode(ids, *_, **__):
-        t = len(asked)
-        asked.append(ids)
-        wanted = [answer[t] if t < len(answer) else other for answer in answers]  # an ended one would go on
+        t = len(calls)
+        calls.append(ids)
+        wanted = [answer[t] if t < len(answer) else other for answer in answers]  # a stopped row would go on
         return np.eye(CONFIG.target_vocab_size)[wanted][:, None], None
 
     model.decode = decode
     assert [ids.tolist() for ids in model.greedy(source[:3], START, STOP)] == answers
-    assert len(asked) == 4
+    assert len(calls) == 4
 
 
-def test_a_beam_of_one_is_greedy(rng):
+def test_beam_of_size_one_equals_greedy_search(rng):
     for _ in range(5):
         model, (source, _, _) = seq2seq(rng), batch(rng)
         for greedy, beam in zip(model.greedy(source, START, STOP), model.beam_search(source, START, STOP, beam_size=1)):
@@ -53,7 +53,7 @@ def test_a_beam_of_one_is_greedy(rng):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
+def test_beam_of_all_sequences_finds_the_best_sequence(alpha, rng):
     model = seq2seq(rng, target_vocab_size=4, num_layers=1)
     source = rng.integers(0, V, (2, 5))
     lengths = np.array([5, 2])
@@ -81,12 +81,12 @@ def test_a_beam_of_everything_finds_the_best_of_all_sequences(alpha, rng):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_errors_say_what_is_wrong(call, message, rng):
+def test_errors_name_the_invalid_argument(call, message, rng):
     with pytest.raises(ValueError, match=message):
         call(seq2seq(rng))
 
 
-def test_the_probabilities_of_rows_far_apart_are_those_of_each_by_itself():
+def test_log_softmax_is_exact_for_rows_of_very_different_size():
     x = np.array([[0.0, 1.0], [-3000.0, -3001.0], [2000.0, 2000.0]])
     expected = [[-np.log1p(np.e), 1 - np.log1p(np.e)], [-np.log1p(1 / np.e), -1 - np.log1p(1 / np.e)], [-np.log(2)] * 2]
     np.testing.assert_allclose(_log_softmax(x.copy()), expected, rtol=1e-12)

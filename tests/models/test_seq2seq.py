@@ -1,4 +1,4 @@
-"""The encoder-decoder: gradients by every path, padding on both sides, greedy and beam search."""
+"""The encoder-decoder: gradients of every variant, and padding on both sides."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ VARIANTS = {
     "one table for both sides": {"share_embeddings": True, "norm": "rms_norm", "bias": False},
     "learned positions": {"positions": "learned", "target_vocab_size": 8, "num_heads": 3, "num_decoder_layers": 3},
 }
-SOURCE_LENGTHS = np.array([6, 2, 0, 1])  # the third source is nothing but padding
+SOURCE_LENGTHS = np.array([6, 2, 0, 1])  # the third source is all padding
 TARGET_LENGTHS = np.array([4, 3, 4, 1])
 
 
@@ -34,22 +34,22 @@ def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_gradient_agrees_with_differences(variant, rng):
+def test_every_gradient_agrees_with_central_differences(variant, rng):
     model, arrays = seq2seq(rng, **VARIANTS[variant]), batch(rng)
     assert_gradients(model, lambda: model.loss(*arrays, SOURCE_LENGTHS, TARGET_LENGTHS), rng)
 
 
-def test_a_head_is_a_matrix_alone(rng):
+def test_head_has_no_bias(rng):
     names = seq2seq(rng, tie_weights=False).parameters().keys()
     assert [name for name in names if name.startswith("head")] == ["head.w"]
 
 
-def test_gradients_hold_under_dropout_and_label_smoothing(rng):
+def test_gradients_with_dropout_and_label_smoothing_agree_with_central_differences(rng):
     model, arrays = seq2seq(rng, dropout=0.2, label_smoothing=0.1), batch(rng)
     assert_gradients(model, lambda: model.loss(*arrays, training=True, rng=np.random.default_rng(3)), rng)
     plain = seq2seq(rng)
     plain.load_parameters(model.parameters())
-    assert model.loss(*arrays)[0] == plain.loss(*arrays)[0]  # labels are smoothed in training alone
+    assert model.loss(*arrays)[0] == plain.loss(*arrays)[0]  # labels are smoothed only in training
 
 
 def test_the_gradient_reaches_the_source_through_every_decoder_block(rng):
@@ -82,7 +82,7 @@ def test_padding_on_both_sides_changes_nothing(rng):
     assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
 
 
-def test_the_pad_token_says_the_same_as_the_lengths(rng):
+def test_pad_token_gives_the_same_result_as_lengths(rng):
     source, target = np.array([[3, 4, 0, 0], [0, 0, 0, 0]]), np.array([[1, 5, 0], [1, 0, 0]])
     model = seq2seq(rng)
     with_token = na.Seq2Seq(dataclasses.replace(CONFIG, pad_token=0), None, np.float64)
@@ -107,12 +107,12 @@ def test_attention_weights_of_all_three_kinds(rng):
         **{f"decoder.blocks.{i}.attention": (T, T) for i in range(2)},
         **{f"decoder.blocks.{i}.cross_attention": (T, T_S) for i in range(2)},
     }
-    assert not weights["decoder.blocks.1.cross_attention"][2].any()  # nothing to see in an empty source
+    assert not weights["decoder.blocks.1.cross_attention"][2].any()  # an empty source has no visible token
     np.testing.assert_allclose(weights["decoder.blocks.0.cross_attention"][0].sum(axis=-1), 1.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
+def test_backward_repeats_its_result_and_keeps_the_dtype(dtype, rng):
     model, arrays = seq2seq(rng, dtype, tie_weights=True, share_embeddings=True), batch(rng)
     loss, cache = model.loss(*arrays)
     grads, again = model.backward(cache), model.backward(cache)
@@ -128,16 +128,16 @@ def test_the_dtype_is_kept_and_backward_repeatable(dtype, rng):
         (lambda m: m.forward(np.zeros((1, 8), int), np.zeros((1, 2), int)), "source_ids must be .* context_length 7"),
         (lambda m: m.forward(np.zeros((1, 2), int), np.zeros((1, 8), int)), "target_ids must be .* context_length 7"),
         (lambda m: m.forward(np.zeros((1, 0), int), np.zeros((1, 2), int)), "source_ids must be .* T at least 1"),
-        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "one sequence goes in as"),
+        (lambda m: m.forward(np.zeros(2, int), np.zeros((1, 2), int)), "for one sequence, pass"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_errors_say_what_is_wrong(call, message, rng):
+def test_errors_name_the_invalid_argument(call, message, rng):
     with pytest.raises(ValueError, match=message):
         call(seq2seq(rng))
 
 
 @pytest.mark.parametrize("context", [None, [[1.0] * 12], np.ones((3, 4, 12), int)], ids=["none", "list", "ids"])
-def test_a_context_that_is_no_array_of_floats_is_refused_by_its_name(context, rng):
+def test_refuses_a_context_that_is_not_an_array_of_floats(context, rng):
     with pytest.raises(TypeError, match="Seq2Seq: context must be"):
         seq2seq(rng).decode(np.zeros((3, 2), int), context)

@@ -1,4 +1,4 @@
-"""The configuration of an encoder-decoder: what cannot be built is refused."""
+"""The configuration of an encoder-decoder refuses invalid fields."""
 
 import dataclasses
 
@@ -10,12 +10,12 @@ from tests.models.test_seq2seq import CONFIG
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"share_embeddings": True, "target_vocab_size": 8}, "one vocabulary"),
+        ({"share_embeddings": True, "target_vocab_size": 8}, "equal vocabulary sizes"),
         ({"num_decoder_layers": 0}, "num_decoder_layers must be at least 1"),
         ({"label_smoothing": 1.5}, "label_smoothing must be"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_config_that_does_not_fit_is_refused(change, message):
+def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)

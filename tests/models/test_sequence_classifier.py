@@ -1,4 +1,4 @@
-"""The classifier: gradients of every variant, and padding that counts for nothing."""
+"""The classifier: gradients of every variant, and padding without effect."""
 
 import dataclasses
 
@@ -36,20 +36,20 @@ def batch(model: na.SequenceClassifier, rng: np.random.Generator) -> tuple[np.nd
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_gradient_agrees_with_differences(variant, lengths, rng):
+def test_every_gradient_agrees_with_central_differences(variant, lengths, rng):
     model = classifier(rng, **VARIANTS[variant])
     ids, targets = batch(model, rng)
     assert_gradients(model, lambda: model.loss(ids, targets, lengths), rng)
 
 
-def test_gradients_hold_under_dropout(rng):
+def test_gradients_with_dropout_agree_with_central_differences(rng):
     model = classifier(rng, dropout=0.3)
     ids, targets = batch(model, rng)
     assert_gradients(model, lambda: model.loss(ids, targets, training=True, rng=np.random.default_rng(3)), rng)
 
 
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "every token"])
-def test_padding_does_not_count(variant, rng):
+def test_padding_does_not_change_the_logits(variant, rng):
     model = classifier(rng, **VARIANTS[variant])
     ids, _ = batch(model, rng)
     padded, _ = model.forward(ids, LENGTHS)
@@ -62,7 +62,7 @@ def test_padding_does_not_count(variant, rng):
             np.testing.assert_allclose(model.forward(ids[i : i + 1, :length])[0][0], padded[i], rtol=1e-10, atol=1e-12)
 
 
-def test_the_pad_token_says_the_same_as_the_lengths(rng):
+def test_pad_token_gives_the_same_result_as_lengths(rng):
     ids = np.array([[3, 4, 5, 6, 7], [3, 4, 0, 0, 0], [0, 0, 0, 0, 0], [9, 0, 0, 0, 0]])
     model = classifier(rng)
     with_token = na.SequenceClassifier(dataclasses.replace(CONFIG, pad_token=0), None, np.float64)
@@ -70,24 +70,24 @@ def test_the_pad_token_says_the_same_as_the_lengths(rng):
     np.testing.assert_array_equal(with_token.forward(ids)[0], model.forward(ids, LENGTHS)[0])
 
 
-def test_an_empty_sequence_is_answered_by_the_bias_alone(rng):
+def test_logits_of_an_empty_sequence_are_the_bias(rng):
     model = classifier(rng)
     logits, _ = model.forward(np.ones((1, 4), int), np.array([0]))
     np.testing.assert_array_equal(logits[0], model.head.b)
 
 
-def test_the_mean_is_a_mean(rng):
+def test_mean_pooling_averages_the_logits_of_the_tokens(rng):
     model = classifier(rng, pre_norm=False)
     ids, _ = batch(model, rng)
     every = na.SequenceClassifier(dataclasses.replace(CONFIG, pooling="none"), None, np.float64)
     every.load_parameters(model.parameters())
-    labels, _ = every.forward(ids, LENGTHS)  # linear after the pooling: the mean of the tokens' logits
+    labels, _ = every.forward(ids, LENGTHS)  # the head is linear, so pooling can come after it
     np.testing.assert_allclose(model.forward(ids, LENGTHS)[0][1], labels[1, :2].mean(axis=0), rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_dtype_is_kept_and_backward_repeatable(variant, dtype, rng):
+def test_backward_repeats_its_result_and_keeps_the_dtype(variant, dtype, rng):
     model = classifier(rng, dtype, **VARIANTS[variant])
     ids, targets = batch(model, rng)
     ids = ids.astype(dtype) if model.config.d_input else ids
@@ -119,6 +119,6 @@ def test_predictions_and_attention_weights(rng):
     ],
     ids=str,
 )
-def test_a_config_that_does_not_fit_is_refused(change, message):
+def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)

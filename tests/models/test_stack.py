@@ -16,12 +16,12 @@ def stack(rng, cross_attention=False, **changes):
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_it_is_its_parts_one_after_the_other(pre_norm, rng):
+def test_stack_equals_its_parts_run_in_order(pre_norm, rng):
     layer, x = stack(rng, pre_norm=pre_norm), rng.standard_normal((3, 5, 12))
     y, _ = layer.position.forward(x)
     for block in layer.blocks:
         y, _ = block.forward(y)
-    if pre_norm:  # whose straight path has met no norm yet
+    if pre_norm:  # the residual stream has not been normalized yet
         y, _ = layer.norm.forward(y)
     else:
         assert layer.norm is None
@@ -30,19 +30,19 @@ def test_it_is_its_parts_one_after_the_other(pre_norm, rng):
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_gradients_agree_with_differences(pre_norm, positions, rng):
+def test_gradients_agree_with_central_differences(pre_norm, positions, rng):
     layer = stack(rng, pre_norm=pre_norm, positions=positions, dropout=0.2)
     assert_gradients(layer, (rng.standard_normal((3, 5, 12)),), {"dropout": True}, rng)
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_every_block_sends_its_part_back_to_the_context(pre_norm, rng):
+def test_gradient_of_the_context_is_the_sum_over_all_blocks(pre_norm, rng):
     layer = stack(rng, cross_attention=True, pre_norm=pre_norm, dropout=0.2)
     x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
     assert_gradients(layer, (x, context), {"dropout": True}, rng)
 
 
-def test_gradients_come_from_the_last_block_to_the_first(rng):
+def test_gradients_are_yielded_from_the_last_block_to_the_first(rng):
     layer, x = stack(rng, pre_norm=True, positions="learned"), rng.standard_normal((3, 5, 12))
     y, cache = layer.forward(x)
     parts = [name.rpartition(".")[0] for name, _ in layer.gradients(y, cache, "encoder.")]
@@ -63,7 +63,7 @@ def test_weights_have_the_names_of_their_layers(rng):
     }
 
 
-def test_dropout_falls_on_what_goes_into_the_first_block_in_training_alone(rng):
+def test_dropout_acts_on_the_input_of_the_first_block_only_in_training(rng):
     x = rng.standard_normal((3, 5, 12))
     parts = Parts(None, [], None, 0.75)
     y, cache = run_stack(x, parts, BlockInputs(), rng=rng)
@@ -78,7 +78,7 @@ def test_dropout_falls_on_what_goes_into_the_first_block_in_training_alone(rng):
 
 
 def returned_by(stream):
-    """What a generator returns that yields nothing."""
+    """The return value of a generator that yields nothing."""
     with pytest.raises(StopIteration) as end:
         next(stream)
     return end.value.value

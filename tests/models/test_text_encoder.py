@@ -1,4 +1,4 @@
-"""The text encoder: directions of length 1, padding that counts for nothing, pairs of texts that belong together."""
+"""The text encoder: directions of length 1, padding without effect, pairs of texts that belong together."""
 
 import dataclasses
 import math
@@ -40,19 +40,19 @@ def padded(ids: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_gradient_agrees_with_differences(variant, rng):
+def test_every_gradient_agrees_with_central_differences(variant, rng):
     model = encoder(rng, **VARIANTS[variant])
     ids, targets = batch(rng)
     assert_gradients(model, lambda: model.loss(ids, targets), rng)
 
 
-def test_gradients_hold_under_dropout(rng):
+def test_gradients_with_dropout_agree_with_central_differences(rng):
     model = encoder(rng, dropout=0.3)
     ids, targets = batch(rng)
     assert_gradients(model, lambda: model.loss(ids, targets, training=True, rng=np.random.default_rng(3)), rng)
 
 
-def test_texts_without_segments_have_one_type_and_not_none(rng):
+def test_refuses_zero_types_of_segments(rng):
     assert encoder(rng, num_types=1).type_embedding.table.shape == (1, 12)
     with pytest.raises(ValueError, match="num_types must be at least 1, got 0"):
         encoder(rng, num_types=0)
@@ -65,7 +65,7 @@ def test_directions_have_length_1(rng):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_padding_does_not_count(variant, rng):
+def test_padding_does_not_change_the_direction(variant, rng):
     model = encoder(rng, **VARIANTS[variant])
     ids = rng.integers(1, V, (B, T))
     y, _ = model.forward(padded(ids), LENGTHS)
@@ -75,7 +75,7 @@ def test_padding_does_not_count(variant, rng):
             np.testing.assert_allclose(model.forward(ids[i : i + 1, :length])[0][0], y[i], rtol=1e-10, atol=1e-12)
 
 
-def test_the_pad_token_says_the_same_as_the_lengths(rng):
+def test_pad_token_gives_the_same_result_as_lengths(rng):
     model = encoder(rng)
     with_token = na.TextEncoder(dataclasses.replace(CONFIG, pad_token=0), None, np.float64)
     with_token.load_parameters(model.parameters())
@@ -84,7 +84,7 @@ def test_the_pad_token_says_the_same_as_the_lengths(rng):
     assert np.abs(model.forward(ids)[0] - model.forward(ids, LENGTHS)[0]).max() > 0.01
 
 
-def test_a_text_with_nothing_to_see_stays_at_zero_and_moves_nothing(rng):
+def test_text_of_padding_has_zero_output_and_zero_gradients(rng):
     model = encoder(rng, pad_token=0)
     ids, targets = batch(rng)
     ids[2] = 0
@@ -99,8 +99,8 @@ def test_a_text_with_nothing_to_see_stays_at_zero_and_moves_nothing(rng):
     assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
 
 
-def test_the_gradient_has_no_part_along_the_direction(rng):
-    """To make y longer changes nothing: it is of length 1 again."""
+def test_gradient_along_the_direction_is_zero(rng):
+    """A longer u gives the same y, because y is normalized to length 1."""
     model = encoder(rng)
     y, cache = model.forward(rng.integers(0, V, (B, T)))
     for _, gradient in model.gradients_from_logits(cache, 7.0 * y):
@@ -120,8 +120,8 @@ def test_the_types_of_segments_are_added(rng):
         model.forward(ids, types=np.full_like(ids, 2))
 
 
-def test_the_loss_tells_pairs_that_belong_together_from_others(rng):
-    """The same texts on both sides belong together; in another order they do not, and cost more."""
+def test_loss_is_lower_for_matching_pairs(rng):
+    """The same texts on both sides are matching pairs; in another order they do not match."""
     model = na.TextEncoder(dataclasses.replace(CONFIG, temperature=0.01), rng, np.float64)
     ids = rng.integers(1, V, (B, T))
     together, _ = model.loss(ids, ids)
@@ -130,7 +130,7 @@ def test_the_loss_tells_pairs_that_belong_together_from_others(rng):
     assert apart > 2.0
 
 
-def test_the_loss_is_that_of_the_cosines(rng):
+def test_loss_is_the_cross_entropy_of_the_cosines(rng):
     model = encoder(rng, temperature=0.3)
     ids, targets = batch(rng)
     a, b = model.forward(ids)[0], model.forward(targets)[0]
@@ -152,15 +152,15 @@ def test_shuffled_pairs_have_the_same_loss_and_gradients(rng):
         np.testing.assert_allclose(other_grads[name], gradient, rtol=1e-9, atol=1e-11)
 
 
-def test_a_pair_alone_has_nothing_to_learn(rng):
+def test_single_pair_has_zero_loss_and_zero_gradients(rng):
     model = encoder(rng)
     loss, cache = model.loss(*(ids[:1] for ids in batch(rng)))
     assert float(loss) == 0.0
     assert not any(np.abs(gradient).max() > 1e-12 for gradient in model.backward(cache).values())
 
 
-def test_training_brings_pairs_together(rng):
-    """Texts of the same first id belong together, wherever else they differ; unseen ones are found too."""
+def test_training_lowers_the_loss_on_new_pairs(rng):
+    """Texts with the same first id are pairs; all other ids are random."""
     model = na.TextEncoder(dataclasses.replace(CONFIG, d_ff=24), rng, np.float64)
 
     def pairs() -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +179,7 @@ def test_training_brings_pairs_together(rng):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_dtype_is_kept_backward_repeatable_and_float32_near(variant, rng):
+def test_float32_is_close_to_float64_and_backward_repeats_its_result(variant, rng):
     wide = encoder(rng, **VARIANTS[variant])
     narrow = na.TextEncoder(wide.config, None, np.float32)
     for name, p in narrow.parameters().items():
@@ -199,7 +199,7 @@ def test_the_dtype_is_kept_backward_repeatable_and_float32_near(variant, rng):
         np.testing.assert_allclose(gradient, grads[name], rtol=0, atol=1e-3 * max(1.0, np.abs(grads[name]).max()))
 
 
-def test_attention_weights_by_the_name_of_their_layer(rng):
+def test_attention_weights_have_the_names_of_their_layers(rng):
     model = encoder(rng)
     weights = model.attention_weights(rng.integers(0, V, (B, T)), LENGTHS)
     assert list(weights) == ["blocks.0.attention", "blocks.1.attention"]
@@ -209,7 +209,7 @@ def test_attention_weights_by_the_name_of_their_layer(rng):
     np.testing.assert_allclose(found[[0, 1, 3]].sum(axis=-1), 1.0, rtol=1e-12)
 
 
-def test_a_saved_encoder_comes_back(rng, tmp_path):
+def test_loaded_encoder_equals_the_saved_encoder(rng, tmp_path):
     model = encoder(rng, np.float32)
     model.save(tmp_path / "encoder.npz")
     again = na.TextEncoder.load(tmp_path / "encoder.npz")
@@ -231,7 +231,7 @@ def test_a_saved_encoder_comes_back(rng, tmp_path):
     ],
     ids=str,
 )
-def test_a_config_that_does_not_fit_is_refused(change, message):
+def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)
 
@@ -247,7 +247,7 @@ def test_a_config_that_does_not_fit_is_refused(change, message):
     ],
     ids=["one text", "no token", "too long", "above", "below"],
 )
-def test_ids_that_no_text_has_are_refused(ids, message, rng):
+def test_refuses_invalid_ids(ids, message, rng):
     model = encoder(rng)
     with pytest.raises(ValueError, match=message):
         model.forward(ids)
@@ -256,6 +256,6 @@ def test_ids_that_no_text_has_are_refused(ids, message, rng):
 
 
 @pytest.mark.parametrize("shape", [(T,), (B, T - 1), (1, T), (B, 1)])
-def test_types_are_one_for_each_id(shape, rng):
+def test_refuses_types_of_another_shape(shape, rng):
     with pytest.raises(ValueError, match=rf"TextEncoder: types must be \(B, T\) = \({B}, {T}\)"):
         encoder(rng).forward(rng.integers(0, V, (B, T)), types=np.zeros(shape, np.int64))

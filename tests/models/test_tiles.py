@@ -1,4 +1,4 @@
-"""Every model in tiles computes what it computes with all weights, and never holds an array of T x T."""
+"""Every model gives the same results in tiles as with all weights, without a T x T array in memory."""
 
 import tracemalloc
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ GPTS: list[dict[str, Any]] = [
 
 
 def both(kind: type, rng: np.random.Generator, **sizes: Any) -> Any:
-    """Two models of the same weights, one with all its weights at once, one in tiles."""
+    """Two models with the same parameters: one with all attention weights at once, one in tiles."""
     models = [kind(kind.config_class(**SIZES, **sizes, attention=how), None, np.float64) for how in ("dense", "tiled")]
     for name, p in models[0].parameters().items():
         p[...] = rng.standard_normal(p.shape)
@@ -39,7 +39,7 @@ def assert_same(models: Any, *batch: np.ndarray, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("config", GPTS)
-def test_a_gpt_in_tiles_is_the_same_function(rng: np.random.Generator, config: dict[str, Any]) -> None:
+def test_gpt_in_tiles_gives_the_same_results(rng: np.random.Generator, config: dict[str, Any]) -> None:
     models = both(na.GPT, rng, vocab_size=V, **config)
     ids, targets = rng.integers(0, V, (2, B, T))
     assert_same(models, ids, targets)
@@ -48,7 +48,7 @@ def test_a_gpt_in_tiles_is_the_same_function(rng: np.random.Generator, config: d
         np.testing.assert_allclose(tiled[name], weights, rtol=1e-10, atol=1e-14)
 
 
-def test_an_encoder_decoder_in_tiles_is_the_same_function(rng: np.random.Generator) -> None:
+def test_encoder_decoder_in_tiles_gives_the_same_results(rng: np.random.Generator) -> None:
     models = both(na.Seq2Seq, rng, source_vocab_size=V, target_vocab_size=V)
     source, target, targets = rng.integers(0, V, (B, T_s)), *rng.integers(0, V, (2, B, T))
     lengths = {"source_lengths": np.array([4, 9]), "target_lengths": np.array([6, 2])}
@@ -64,7 +64,7 @@ def test_an_encoder_decoder_in_tiles_is_the_same_function(rng: np.random.Generat
         np.testing.assert_allclose(tiled[name], weights, rtol=1e-10, atol=1e-14)
 
 
-def test_encoders_in_tiles_are_the_same_function(rng: np.random.Generator) -> None:
+def test_encoders_in_tiles_give_the_same_results(rng: np.random.Generator) -> None:
     ids, lengths = rng.integers(0, V, (B, T)), np.array([6, 2])
     models = both(na.SequenceClassifier, rng, vocab_size=V, num_classes=3, pooling="class_token")
     assert_same(models, ids, np.array([0, 2]), lengths=lengths)
@@ -73,7 +73,7 @@ def test_encoders_in_tiles_are_the_same_function(rng: np.random.Generator) -> No
 
 
 @pytest.mark.parametrize("config", GPTS)
-def test_a_prompt_in_tiles_is_continued_from_stored_keys(rng: np.random.Generator, config: dict[str, Any]) -> None:
+def test_prompt_in_tiles_is_continued_with_the_kv_cache(rng: np.random.Generator, config: dict[str, Any]) -> None:
     dense, tiled = both(na.GPT, rng, vocab_size=V, **config)
     ids = rng.integers(0, V, (1, 9))
     expected, _ = dense.forward(ids)
@@ -85,14 +85,14 @@ def test_a_prompt_in_tiles_is_continued_from_stored_keys(rng: np.random.Generato
         np.testing.assert_array_equal(a, b)
 
 
-def test_auto_holds_all_weights_where_few_large_calls_are_wanted() -> None:
+def test_auto_uses_all_weights_on_a_gpu() -> None:
     config = na.GPTConfig(V, **SIZES)
     on_a_gpu: Any = SimpleNamespace(dtype=np.dtype(np.float32))
     assert config.in_tiles(np.zeros(1, np.float32), configuration.TILES_FROM)
     assert not config.in_tiles(on_a_gpu, configuration.TILES_FROM)
 
 
-def test_auto_takes_tiles_for_long_texts_but_in_float16(rng: np.random.Generator, monkeypatch: Any) -> None:
+def test_auto_uses_tiles_for_long_texts_except_in_float16(rng: np.random.Generator, monkeypatch: Any) -> None:
     monkeypatch.setattr(configuration, "TILES_FROM", 5)
     model = na.GPT(na.GPTConfig(V, 12, 8, 2, 1), rng)
 
@@ -107,12 +107,12 @@ def test_auto_takes_tiles_for_long_texts_but_in_float16(rng: np.random.Generator
         kind(9)
 
 
-def test_a_way_to_attend_that_is_none_is_refused() -> None:
+def test_refuses_an_unknown_attention() -> None:
     with pytest.raises(ValueError, match="GPTConfig: attention must be one of auto, dense, tiled, got 'flash'"):
         na.GPTConfig(V, 12, 8, 2, 1, attention="flash")
 
 
-def test_one_layer_can_be_asked_for_by_name(rng: np.random.Generator) -> None:
+def test_attention_weights_of_one_layer_by_name(rng: np.random.Generator) -> None:
     for model in both(na.GPT, rng, vocab_size=V):
         ids = rng.integers(0, V, (B, T))
         whole = model.attention_weights(ids)
@@ -120,12 +120,12 @@ def test_one_layer_can_be_asked_for_by_name(rng: np.random.Generator) -> None:
             found = model.attention_weights(ids, layers)
             assert list(found) == ["blocks.1.attention"]
             np.testing.assert_array_equal(found["blocks.1.attention"], whole["blocks.1.attention"])
-        with pytest.raises(ValueError, match=r"layers must be of blocks\.0\.attention, .*, got 'blocks\.2'"):
+        with pytest.raises(ValueError, match=r"layers must be among blocks\.0\.attention, .*, got 'blocks\.2'"):
             model.attention_weights(ids, "blocks.2")
 
 
 @pytest.mark.parametrize("config", [{}, {"positions": "alibi", "window": 100}])
-def test_a_gpt_in_tiles_holds_no_array_of_all_pairs(rng: np.random.Generator, config: dict[str, Any]) -> None:
+def test_gpt_in_tiles_never_holds_a_T_by_T_array(rng: np.random.Generator, config: dict[str, Any]) -> None:
     T = 3000
     sizes: dict[str, Any] = {"vocab_size": 5, "context_length": T, "d_model": 4, "num_heads": 2, "num_layers": 1}
     model = na.GPT(na.GPTConfig(**sizes, attention="tiled", **config), rng)
@@ -134,4 +134,4 @@ def test_a_gpt_in_tiles_holds_no_array_of_all_pairs(rng: np.random.Generator, co
     model.backward(model.loss(ids[:, :-1], ids[:, 1:])[1])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < T * T  # of bytes: a mask alone has as many
+    assert peak < T * T  # bytes: less than one boolean mask (T, T)

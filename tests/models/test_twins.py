@@ -1,4 +1,4 @@
-"""GPT, classifier and encoder-decoder agree with their twins in PyTorch, whose numbers are stored."""
+"""GPT, classifier and encoder-decoder agree with the same models in PyTorch, whose results are stored."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ def stored() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_gradients_and_five_steps_agree_with_the_twin(name, stored):
+def test_losses_gradients_and_five_steps_agree_with_pytorch(name, stored):
     model, batches = make(name)
     optimizer = na.AdamW(model.parameters(), **ADAMW)
     for step, (batch, expected) in enumerate(zip(batches, stored[f"{name}/losses"], strict=True)):
-        loss, cache = model.loss(*batch, training=True)  # no rng: labels are smoothed, nothing is dropped
+        loss, cache = model.loss(*batch, training=True)  # no rng: labels are smoothed, without dropout
         grads = model.backward(cache)
         assert float(loss) == pytest.approx(expected, rel=1e-12 if step == 0 else 1e-9)
         if step == 0:
@@ -29,11 +29,11 @@ def test_losses_gradients_and_five_steps_agree_with_the_twin(name, stored):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_the_stored_numbers_are_those_of_the_twin(name, stored):
+def test_stored_numbers_are_those_of_pytorch(name, stored):
     from tests.models.torch_twins import run  # needs PyTorch
 
     for key, value in run(name).items():
-        # Processors round differently, and five steps of Adam enlarge that where a gradient is rounding alone.
+        # Processors round differently. Five steps of Adam amplify this where a gradient is only round-off.
         atol = 1e-10 if key.endswith("/after") else 1e-13
         np.testing.assert_allclose(stored[key], value, rtol=1e-10, atol=atol)
 

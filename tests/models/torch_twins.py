@@ -1,11 +1,11 @@
-"""The models once more, in PyTorch, with gradients by its autograd: the reference for ours.
+"""The same models in PyTorch, with gradients from its autograd, as a reference.
 
     python tests/models/torch_twins.py            # writes tests/models/twins.npz
     python tests/models/torch_twins.py --check    # recomputes it and fails if the stored numbers have drifted
 
 Written from the papers' formulas on PyTorch's own functions (F.layer_norm, F.scaled_dot_product_attention,
-F.cross_entropy, torch.optim.AdamW), in float64. Parameters come as a dict by our names. Needs PyTorch; the test that
-reads the numbers does not.
+F.cross_entropy, torch.optim.AdamW), in float64. Parameters are a dict with our names. This script needs PyTorch;
+the test that reads the stored numbers does not.
 """
 
 import math
@@ -164,7 +164,7 @@ def run(name: str) -> dict[str, np.ndarray]:
 
 
 def flat(tensors: Iterable[Tensor]) -> np.ndarray:
-    """All numbers in the order of the parameters: one array in the file, where a hundred would be mostly headers."""
+    """All numbers in the order of the parameters, as one array: a hundred small arrays would be mostly headers."""
     return np.concatenate([x.detach().numpy().ravel() for x in tensors])
 
 
@@ -172,7 +172,7 @@ def main() -> None:
     found = {key: value for name in MODELS for key, value in run(name).items()}
     if sys.argv[1:] == ["--check"]:
         with np.load(FILE) as stored:
-            assert set(stored.files) == set(found), "the stored numbers are of other models; run this without --check"
+            assert set(stored.files) == set(found), "the stored numbers belong to other models; run without --check"
             for key, value in found.items():
                 error = np.abs(stored[key] - value).max() / max(np.abs(value).max(), 1e-3)
                 assert error < 1e-10, f"{key} has drifted by {error:.1e}"

@@ -1,4 +1,4 @@
-"""The models that have a twin in PyTorch, and their batches, made from seeds: the same for script and test."""
+"""The models that are compared with PyTorch, and their batches from fixed seeds, for the script and the test."""
 
 from pathlib import Path
 from typing import Any

@@ -26,11 +26,11 @@ def test_axes_have_the_given_names(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "tokens", "said"),
+    ("shape", "tokens", "message"),
     [((2, 3, 3), None, r"weights\[0, 0\]"), ((0, 3), None, "one matrix"), ((3, 3), ["a", "b"], "3 labels.*got 2")],
 )
-def test_error_names_wrong_argument_of_one_head(shape: tuple[int, ...], tokens: list[str] | None, said: str) -> None:
-    with pytest.raises(ValueError, match=f"attention_map: .*{said}"):
+def test_error_names_wrong_argument_of_one_head(shape: tuple[int, ...], tokens: list[str] | None, message: str) -> None:
+    with pytest.raises(ValueError, match=f"attention_map: .*{message}"):
         plots.attention_map(np.zeros(shape), tokens)
 
 

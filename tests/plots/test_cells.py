@@ -80,7 +80,7 @@ def test_mask_broadcasts_to_the_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "said"),
+    ("weights", "message"),
     [
         (np.full((2, 2), -0.5), "weights must be at least 0, got -0.5; use matrix_map"),
         (np.ones((2, 2), complex), "weights must be of real numbers, got complex128"),
@@ -90,8 +90,8 @@ def test_mask_broadcasts_to_the_weights() -> None:
     ],
     ids=["negative", "complex", "letters", "infinite", "none"],
 )
-def test_refuses_arrays_that_are_not_weights(weights: np.ndarray, said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"attention_map: {said}"):
+def test_refuses_arrays_that_are_not_weights(weights: np.ndarray, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"attention_map: {message}"):
         plots.attention_map(weights)
 
 

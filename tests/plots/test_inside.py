@@ -198,7 +198,7 @@ def test_each_head_is_a_row_and_a_stream_is_one_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((WORDS[:1], P), "words must be 2 lists of 2"),
         ((WORDS, P - 0.2), "probabilities must be from 0 to 1"),
@@ -209,13 +209,13 @@ def test_each_head_is_a_row_and_a_stream_is_one_row() -> None:
         ((5, P), "words must be"),
     ],
 )
-def test_refuses_table_with_wrong_sizes(arguments: tuple[Any, ...], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_refuses_table_with_wrong_sizes(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         plots.lens_table(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("effects", "said"),
+    ("effects", "message"),
     [
         ({}, "a dict of arrays by place, got an empty one"), ([1.0], "a dict of arrays by place, got list"),
         ({"a": np.zeros(2), "b": np.zeros(3)}, "the same T at all places"),
@@ -223,6 +223,6 @@ def test_refuses_table_with_wrong_sizes(arguments: tuple[Any, ...], said: str) -
         ({"a": np.zeros(0)}, r"effects\['a'\] must be \(T,\) or \(H, T\)"),
     ],
 )
-def test_refuses_effects_with_wrong_sizes(effects: Any, said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_refuses_effects_with_wrong_sizes(effects: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         plots.patching_map(effects)

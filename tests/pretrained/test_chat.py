@@ -35,30 +35,30 @@ def joined(*parts):
     return np.concatenate(parts).tolist()
 
 
-@pytest.mark.parametrize("said", ["the user", "  two blanks", "\n\nlines\n", "", "12 in  12 ", "Zürich ends.\n\n "])
-def test_chatml_turns_equal_the_template(said):
+@pytest.mark.parametrize("message", ["the user", "  two blanks", "\n\nlines\n", "", "12 in  12 ", "Zürich ends.\n\n "])
+def test_chatml_turns_equal_the_template(message):
     tokenizer = byte_pairs(tiny.CHATML)
     chat = Chat(tokenizer)
-    found = joined(chat.opening, chat.turn("user", said), chat.turn("assistant", "ok"), chat.opened("assistant"))
+    found = joined(chat.opening, chat.turn("user", message), chat.turn("assistant", "ok"), chat.opened("assistant"))
     expected = (
-        f"<|im_start|>system\nThe other 12 users answer.<|im_end|>\n<|im_start|>user\n{said}<|im_end|>\n"
+        f"<|im_start|>system\nThe other 12 users answer.<|im_end|>\n<|im_start|>user\n{message}<|im_end|>\n"
         "<|im_start|>assistant\nok<|im_end|>\n<|im_start|>assistant\n"
     )
     assert found == as_written(tokenizer, expected)
     assert chat.stop == {0, 2}
 
 
-@pytest.mark.parametrize("said", ["the user", " blanks ", "", "\nline\n"])
-def test_llama_3_turns_equal_the_template(said):
+@pytest.mark.parametrize("message", ["the user", " blanks ", "", "\nline\n"])
+def test_llama_3_turns_equal_the_template(message):
     """The template removes white space at both ends."""
     tokenizer = byte_pairs(LLAMA_3, ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"])
     chat = Chat(tokenizer)
     assert chat.opening.size == 0
     expected = (
-        f"<|start_header_id|>user<|end_header_id|>\n\n{said.strip()}<|eot_id|>"
+        f"<|start_header_id|>user<|end_header_id|>\n\n{message.strip()}<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n"
     )
-    assert joined(chat.turn("user", said), chat.opened("assistant")) == as_written(tokenizer, expected)
+    assert joined(chat.turn("user", message), chat.opened("assistant")) == as_written(tokenizer, expected)
     assert chat.stop == {0, tokenizer.id_of("<|eot_id|>")}
     assert chat.closed().tolist() == [tokenizer.id_of("<|eot_id|>")]
 

@@ -43,11 +43,11 @@ def assert_stored_fits(one: Conversation) -> None:
 def test_turns_with_kv_cache_equal_one_forward_over_the_whole_conversation(begin: Callable[..., Conversation]) -> None:
     one = begin()
     for text, count in (("the user", 9), ("12 users, \u20ac", 7), ("or", 5)):
-        said = list(one.answer(text, count))
-        assert len(said) == count
-        assert one.ids[-count:] == said
+        message = list(one.answer(text, count))
+        assert len(message) == count
+        assert one.ids[-count:] == message
         logits = fresh_logits(one, one.ids)
-        assert logits[-count - 1 : -1].argmax(axis=-1).tolist() == said
+        assert logits[-count - 1 : -1].argmax(axis=-1).tolist() == message
         assert one.stored == len(one.ids) - 1, "all but the newest"
         assert_stored_fits(one)
     chat = one.chat
@@ -94,8 +94,8 @@ def test_an_interrupted_forward_leaves_a_kv_cache_that_fits(
             heard.extend(one.answer("user", 8))
     assert len(heard) == at
     assert one.past[0].length > one.past[1].length, "the first block has stored a token that the second has not"
-    said = list(one.answer("12", 6))
-    assert fresh_logits(one, one.ids)[-7:-1].argmax(axis=-1).tolist() == said
+    message = list(one.answer("12", 6))
+    assert fresh_logits(one, one.ids)[-7:-1].argmax(axis=-1).tolist() == message
     assert_stored_fits(one)
 
 
@@ -104,19 +104,19 @@ def test_an_answer_that_is_not_read_to_the_end_counts_as_interrupted(begin: Call
     answer = one.answer("the user", 9)
     heard = [next(answer), next(answer)]
     assert one.ids[-2:] == heard
-    said = list(one.answer("or", 4))
+    message = list(one.answer("or", 4))
     closed = one.chat.closed().tolist()
     at = len(one.chat.opening) + len(one.chat.turn("user", "the user")) + len(one.chat.opened("assistant")) + 2
     assert one.ids[at : at + len(closed)] == closed, "the interrupted turn has its end token"
-    assert fresh_logits(one, one.ids)[-5:-1].argmax(axis=-1).tolist() == said
+    assert fresh_logits(one, one.ids)[-5:-1].argmax(axis=-1).tolist() == message
 
 
 def test_the_end_token_ends_the_answer_and_appears_once(begin: Callable[..., Conversation]) -> None:
     one, other = begin(), begin()
-    said = list(one.answer("the user", 6))
-    stop = next(i for i in said[1:] if i != said[0])
+    message = list(one.answer("the user", 6))
+    stop = next(i for i in message[1:] if i != message[0])
     other.chat.stop = frozenset({stop})
-    assert list(other.answer("the user", 6)) == said[: said.index(stop)]
+    assert list(other.answer("the user", 6)) == message[: message.index(stop)]
     other.chat.stop = frozenset()
     list(other.answer("or", 2))
     end = other.chat.tokenizer.id_of("<|im_end|>")
@@ -143,10 +143,10 @@ def test_typed_text_never_becomes_a_special_token(begin: Callable[..., Conversat
 
 def test_a_full_context_ends_the_answer_and_refuses_the_next_text(begin: Callable[..., Conversation]) -> None:
     one = begin()
-    said = list(one.answer("or", 10 * CONTEXT))
+    message = list(one.answer("or", 10 * CONTEXT))
     assert one.tokens_left == 0
     assert len(one.ids) == CONTEXT
-    assert fresh_logits(one, one.ids)[-len(said) - 1 : -1].argmax(axis=-1).tolist() == said
+    assert fresh_logits(one, one.ids)[-len(message) - 1 : -1].argmax(axis=-1).tolist() == message
     before = list(one.ids)
     with pytest.raises(InputError, match=rf"{CONTEXT} tokens and \d+ new ones are too many for a context of {CONTEXT}"):
         next(one.answer("the user", 3))

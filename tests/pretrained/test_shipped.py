@@ -137,8 +137,8 @@ def test_induction_model_continues_any_repeated_sequence(rng: np.random.Generato
     model, _ = shipped_induction()
     for N in (20, 27, 32):
         ids = np.tile(rng.integers(0, 64, (8, N)), 2)
-        said = model.forward(ids)[0].argmax(-1)
-        assert (said[:, N + 2 : -1] == ids[:, N + 3 :]).mean() > 0.9
+        message = model.forward(ids)[0].argmax(-1)
+        assert (message[:, N + 2 : -1] == ids[:, N + 3 :]).mean() > 0.9
         assert max(inside.prefix_matching_scores(model, ids)["blocks.1.attention"]) > 0.7
 
 

@@ -25,17 +25,17 @@ def loaded(path):
     return na.load_pretrained(path)
 
 
-def said(model, chat, question):
+def answer_of(model, chat, question):
     return chat.tokenizer.decode(list(Conversation(model, chat, temperature=0.0).answer(question, 60)))
 
 
 def test_the_stand_in_gives_its_answers_only_with_the_correct_rotary_pairing(loaded):
     model, tokenizer = loaded
     chat = Chat(tokenizer)
-    assert {question: said(model, chat, question) for question in KNOWN} == KNOWN
+    assert {question: answer_of(model, chat, question) for question in KNOWN} == KNOWN
     for block in model.blocks:
         block.attention.rotary_pairing = "interleaved"
-    assert sum(said(model, chat, question) == answer for question, answer in KNOWN.items()) < 3
+    assert sum(answer_of(model, chat, question) == answer for question, answer in KNOWN.items()) < 3
 
 
 def test_the_stand_in_has_the_names_kinds_and_settings_of_a_real_file(path, loaded):

@@ -158,7 +158,7 @@ def test_a_saved_tokenizer_is_complete(tiny_one):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', supported is 'gpt2' with one of gpt-2"),
         ({"pre": "tekken"}, "with the rule 'tekken'"),
@@ -174,10 +174,10 @@ def test_a_saved_tokenizer_is_complete(tiny_one):
         ({"merges": [*tiny.MERGES, "t h e"]}, "does not join two tokens into a third"),
     ],
 )  # fmt: skip
-def test_error_names_an_unsupported_tokenizer(changes, said):
+def test_error_names_an_unsupported_tokenizer(changes, message):
     with pytest.raises(InputError) as caught:
         tokenizer_of_gguf(gguf_settings(**changes))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -117,14 +117,14 @@ def smollm2() -> Vectors:
         loss = F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(ids[:, 1:]).flatten())
         loss.backward()
     y = logits.detach().numpy()
-    messages = [{"role": role, "content": said} for role, said in TURNS]
-    [said], _ = render_jinja_template(
+    messages = [{"role": role, "content": message} for role, message in TURNS]
+    [message], _ = render_jinja_template(
         [messages], chat_template=settings["tokenizer.chat_template"], add_generation_prompt=True
     )
     return {
         "ids": ids, "loss": loss.detach().numpy(), "logits": y @ direction("smollm2", 0, (y.shape[-1], 4)),
         "some logits": y[:, ::5, places("smollm2", 500, y.shape[-1])].astype(np.float32), "best": y.argmax(-1),
-        "conversation": np.array(said), **gradients(model, samples=12),
+        "conversation": np.array(message), **gradients(model, samples=12),
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, command_line, m
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"steps": 0}, "--steps must be at least 1, got 0"),
         ({"steps": True}, "--steps must be a whole number, got True"),
@@ -30,8 +30,8 @@ from numpy_attention.runs.config import OPTIMIZERS, TrainConfig, command_line, m
         ({"from_": "\ud800"}, r"--from must be a possible file name, got '\\ud800'"),
     ],
 )
-def test_refuses_value_out_of_bounds_and_names_the_option(values, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_refuses_value_out_of_bounds_and_names_the_option(values, message):
+    with pytest.raises(InputError, match=message) as caught:
         TrainConfig(**values)
     assert "\n" not in str(caught.value)
 
@@ -60,7 +60,7 @@ def test_refuses_a_share_of_one(name):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"workers": 10**6}, "--workers must be at least 0 and below 1025, got 1000000"),
         ({"layers": 10**6}, "--layers must be at least 1 and below 4097, got 1000000"),
@@ -75,8 +75,8 @@ def test_refuses_a_share_of_one(name):
     ],
     ids=str,
 )  # fmt: skip
-def test_settings_that_cost_memory_or_threads_are_bounded(values, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_settings_that_cost_memory_or_threads_are_bounded(values, message):
+    with pytest.raises(InputError, match=message) as caught:
         TrainConfig(**values)
     assert len(str(caught.value)) < 300
 
@@ -109,15 +109,15 @@ def test_accepts_file_name_that_is_not_utf8():
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"lora": 2}, "name one with --from"),
         ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha needs a low-rank change: give its rank with --lora"),
         ({"from_": "m", "keep": "merged"}, "--keep needs a low-rank change"),
     ],
 )
-def test_refuses_setting_without_effect(values, said):
-    with pytest.raises(InputError, match=said):
+def test_refuses_setting_without_effect(values, message):
+    with pytest.raises(InputError, match=message):
         TrainConfig(**values)
 
 
@@ -144,11 +144,11 @@ def test_every_setting_has_a_type_and_an_option():
 
 
 def test_help_shows_default_and_choices():
-    said = {spelling: options["help"] for spelling, options in command_line()}
-    assert said["--steps"] == "optimizer steps (default: 1200)"
-    assert said["--text"].endswith("of Python 3.11)")
-    assert said["--optimizer"] == "the optimizer: adamw, adam, sgd (default: adamw)"
-    assert "default" not in said["--recompute"]
+    message = {spelling: options["help"] for spelling, options in command_line()}
+    assert message["--steps"] == "optimizer steps (default: 1200)"
+    assert message["--text"].endswith("of Python 3.11)")
+    assert message["--optimizer"] == "the optimizer: adamw, adam, sgd (default: adamw)"
+    assert "default" not in message["--recompute"]
 
 
 def test_model_sizes_match_the_settings():

@@ -28,8 +28,8 @@ def test_names_a_parameter_that_is_not_finite(model, batch):
 
 def test_names_the_op_and_layer_that_make_an_infinity(model, batch):
     model.parameters()["blocks.1.feed_forward.w_1"][...] = 3e38  # finite, but not after a product
-    said = first_non_finite(model, [batch], [None])
-    assert "first came out of linear in blocks.1.feed_forward" in said
+    message = first_non_finite(model, [batch], [None])
+    assert "first came out of linear in blocks.1.feed_forward" in message
 
 
 def test_finds_a_nan_that_occurs_only_in_training(model, batch, rng):

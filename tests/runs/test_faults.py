@@ -102,8 +102,8 @@ def test_corrupted_checkpoint_is_refused_in_one_line_or_loads_correctly(
             # a description may honestly say something else, another seed for example: then the arrays are right
             other = corrupt is corruptions.wrong_description
 
-            def right(got, said, code=code, out=out, other=other):
-                return got == code and (other or said == out)
+            def right(got, message, code=code, out=out, other=other):
+                return got == code and (other or message == out)
 
             result = outcome(capsys, command)
             refused[corrupt] += judge(result, peak, right)
@@ -165,7 +165,7 @@ def test_corrupted_text_is_refused_in_one_line_or_read_correctly(
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "message"),
     [
         (("model", "rotary_base"), "x", "rotary_base must be float, got a str"),
         (("model", "norm_eps"), [1], "norm_eps must be float or NoneType, got a list"),
@@ -185,7 +185,7 @@ def test_corrupted_text_is_refused_in_one_line_or_read_correctly(
     ],
 )
 def test_wrong_description_is_refused_before_a_model_is_built(
-    tmp_path, run, capsys, place, value, said
+    tmp_path, run, capsys, place, value, message
 ):
     arrays, meta = checkpoint.load_arrays(run)
     part, name = place
@@ -193,7 +193,7 @@ def test_wrong_description_is_refused_before_a_model_is_built(
     capsys.readouterr()
     assert main(["sample", str(tmp_path), "--prompt", "die"]) == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 

@@ -40,8 +40,8 @@ def holder(directory):
 
 def test_second_process_gets_the_holders_name_and_the_lock_after_a_kill(tmp_path):
     with holder(tmp_path) as process:
-        said = rf"is in use: process {process.pid} on \S+ has trained there since \d{{4}}-"
-        with pytest.raises(InputError, match=said), hold(tmp_path):
+        message = rf"is in use: process {process.pid} on \S+ has trained there since \d{{4}}-"
+        with pytest.raises(InputError, match=message), hold(tmp_path):
             raise AssertionError("two at once")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -127,13 +127,13 @@ def test_copy_by_links_can_be_locked_while_the_original_is_in_use(tmp_path):
         directory.mkdir()
     with holder(run) as process:
         (copy / NAME).hardlink_to(run / NAME)
-        said = rf"run is in use: process {process.pid} on"
-        with pytest.raises(InputError, match=said), hold(run):  # though its lock has a second name
+        message = rf"run is in use: process {process.pid} on"
+        with pytest.raises(InputError, match=message), hold(run):  # though its lock has a second name
             pass
         with hold(copy):
             with pytest.raises(InputError, match="copy is in use"), hold(copy):
                 pass
-            with pytest.raises(InputError, match=said), hold(run):
+            with pytest.raises(InputError, match=message), hold(run):
                 pass
         process.kill()
     with hold(run):

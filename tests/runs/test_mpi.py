@@ -207,8 +207,8 @@ def test_all_ranks_end_when_data_cannot_be_written(tmp_path, text, capsys):
         return one.run()
 
     assert [error.code for error in on_ranks(2, run)] == [2, 2]
-    said = f"numpy-attention: cannot write to {tmp_path / 'run'}: No space left on device (on rank 0)\n"
-    assert capsys.readouterr().err == said
+    message = f"numpy-attention: cannot write to {tmp_path / 'run'}: No space left on device (on rank 0)\n"
+    assert capsys.readouterr().err == message
 
 
 def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
@@ -232,10 +232,10 @@ def test_refusal_of_all_ranks_is_printed_once_and_bounded(capsys):
         raise BackendError("no CuPy \x1b[31m" + "x" * 5000)
 
     assert {error.code for error in on_ranks(2, lambda ranks: ranks.together(no_cupy))} == {2}
-    said = capsys.readouterr().err
-    assert said.startswith("numpy-attention: no CuPy \\x1b[31mxxx")
-    assert said.count("\n") == 1
-    assert len(said) <= 501
+    message = capsys.readouterr().err
+    assert message.startswith("numpy-attention: no CuPy \\x1b[31mxxx")
+    assert message.count("\n") == 1
+    assert len(message) <= 501
 
 
 def test_all_ranks_begin_with_the_parameters_of_rank_0_or_report_a_difference():
@@ -293,7 +293,7 @@ def test_all_ranks_wait_until_rank_0_has_printed_the_reason(monkeypatch):
     class Slow:
         def write(self, text):
             time.sleep(0.1)
-            order.append("said")
+            order.append("message")
 
         def flush(self):
             pass
@@ -309,5 +309,5 @@ def test_all_ranks_wait_until_rank_0_has_printed_the_reason(monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", Slow())
     on_ranks(3, on_rank)
-    assert order.index("ended") > order.index("said")
+    assert order.index("ended") > order.index("message")
     assert order[-3:] == ["ended"] * 3

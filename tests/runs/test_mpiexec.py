@@ -224,15 +224,15 @@ def test_error_on_one_rank_ends_all_with_its_message(tmp_path):
 
 @slow
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [(["--stpes", "3"], "unrecognized arguments"), (["--text", "/no/such"], "cannot read /no/such"),
      (["--batch", "2"], "3 ranks cannot share a batch of 2")],
 )
-def test_unusable_input_is_reported_once(tmp_path, arguments, said):
+def test_unusable_input_is_reported_once(tmp_path, arguments, message):
     done = train(3, "--out", tmp_path / "run", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("numpy-attention: ") == 1
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 

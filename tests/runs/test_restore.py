@@ -21,14 +21,14 @@ def test_progress_is_read_as_it_was_saved():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"step": 4}, "step 4 of 3"), ({"skipped": -1}, "step 3 of 3"), ({"seconds": math.inf}, "inf seconds"),
         ({"best": math.nan}, "best nan"), ({"best_step": "x"}, "invalid literal"), ({"since_best": None}, "NoneType"),
     ],
 )
-def test_refuses_impossible_progress(change, said):
-    with pytest.raises(InputError, match=f"holds no valid progress of the run: .*{said}"):
+def test_refuses_impossible_progress(change, message):
+    with pytest.raises(InputError, match=f"holds no valid progress of the run: .*{message}"):
         how_far(META | change, 3)
     with pytest.raises(InputError, match="no valid progress"):
         how_far({}, 3)
@@ -88,7 +88,7 @@ def test_refuses_description_of_more_parameters_than_the_file_holds(tmp_path, te
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("optimizer.steps", -1, "its optimizer has taken -1 steps, the run 12, of which 0 were skipped"),
         ("optimizer.steps", 2**62, f"its optimizer has taken {2**62} steps"),
@@ -97,12 +97,12 @@ def test_refuses_description_of_more_parameters_than_the_file_holds(tmp_path, te
         ("parameters.norm.gamma", -math.inf, r"parameters\.norm\.gamma holds -inf at \[0\]"),
     ],
 )
-def test_refuses_impossible_state_of_the_optimizer(tmp_path, text, name, value, said):
+def test_refuses_impossible_state_of_the_optimizer(tmp_path, text, name, value, message):
     trainer(tmp_path / "run", text).run()
     path = tmp_path / "run" / checkpoint.NAME
     arrays, meta = checkpoint.load_arrays(path)
     save_arrays(path, arrays | {name: np.full_like(arrays[name], value)}, meta)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         resume(tmp_path / "run")
 
 

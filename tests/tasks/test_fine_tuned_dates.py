@@ -57,7 +57,7 @@ def test_correct_answer_is_exactly_the_date(trainer, monkeypatch):
     def generate(prompts, num_tokens, temperature, stop_token):
         assert [p.tolist() for p in prompts] == [p.tolist() for p in asked]
         assert (temperature, stop_token) == (0.0, IM_END)
-        return [np.concatenate([p, task.answer(said)]) for p, said in zip(prompts, answers.values())]
+        return [np.concatenate([p, task.answer(message)]) for p, message in zip(prompts, answers.values())]
 
     monkeypatch.setattr(trainer.model, "generate", generate)
     assert task.exact(trainer.model, pairs) == [True, False, False, False]
@@ -73,10 +73,10 @@ def test_share_of_right_answers_counts_every_pair(trainer, monkeypatch):
 def test_report_shows_accuracy_before_and_after(trainer, monkeypatch):
     monkeypatch.setattr(trainer.task, "test", trainer.task.test[:3])
     with Workers(1) as workers:
-        said = trainer.task.report(trainer.model, np.random.default_rng(0), workers)
-    assert "before" in said
-    assert "after" in said
-    assert said.count("->") == 6
+        message = trainer.task.report(trainer.model, np.random.default_rng(0), workers)
+    assert "before" in message
+    assert "after" in message
+    assert message.count("->") == 6
 
 
 def test_refuses_context_too_short_for_question_and_answer(tmp_path, folder):

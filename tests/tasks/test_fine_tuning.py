@@ -124,10 +124,10 @@ def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path
     out = tmp_path / "run"
     command = ["train", "--from", folder, "--lora", "2", "--text", text, "--context", "12", "--steps", "4"]
     assert main([str(a) for a in [*command, "--learning-rate", "0.05", "--keep", keep, "--out", out]]) == 0
-    said = capsys.readouterr().out
-    assert f"checkpoint.npz, {keep}.safetensors" in said
-    assert "before" in said
-    assert "after" in said
+    message = capsys.readouterr().out
+    assert f"checkpoint.npz, {keep}.safetensors" in message
+    assert "before" in message
+    assert "after" in message
     base = load_pretrained(folder)[0]
     ids = np.arange(10)[None]
     untouched, _ = base.forward(ids)
@@ -142,7 +142,7 @@ def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--lora", "4"], "--lora changes a pretrained model: name one with --from"),
         (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model: with --from the"),
@@ -156,7 +156,7 @@ def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path
         (["--from", "FOLDER", "--keep", "all"], "--keep must be one of adapter, merged"),
     ],
 )
-def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, options, said, capsys):
+def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, options, message, capsys):
     bert = tiny.write(tmp_path, "bert")
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "checkpoint.npz").write_bytes(b"PK")
@@ -164,7 +164,7 @@ def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, optio
     command = ["train", "--text", text, "--out", str(tmp_path / "run"), *(places.get(o, o) for o in options)]
     assert main(command) == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()
 

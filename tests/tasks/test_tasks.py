@@ -23,17 +23,17 @@ SMALL = ["--layers=1", "--heads=2", "--d-model=16", "--batch=4", "--workers=1", 
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("task", "message"),
     [("sum", "fresh sequences"), ("reverse", "published"), ("copy", "exact copies"), ("dates", "exact"),
      ("induction", "the best head by each score")],
 )
 @pytest.mark.usefixtures("no_pictures")
-def test_task_runs_and_resumes_from_the_command_line(tmp_path, capsys, monkeypatch, task, said):
+def test_task_runs_and_resumes_from_the_command_line(tmp_path, capsys, monkeypatch, task, message):
     for module in (copying, dates, induction, reverse, sums):
         monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
     directory = tmp_path / task
     assert main(["train", "--task", task, "--out", str(directory), *SMALL]) == 0
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     assert json.loads((directory / "config.json").read_text("utf-8"))["task"] == task
     assert main(["train", "--resume", str(directory)]) == 0
     assert main(["sample", str(directory)]) == 2

@@ -111,6 +111,6 @@ def test_text_of_one_character_has_losses_of_zero_without_minus_sign(tmp_path):
     (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
     run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
     with Workers(1) as workers:
-        said = run.task.report(run.model, np.random.default_rng(0), workers)
-    assert "4-gram     0.000" in said
-    assert "-0.000" not in said
+        message = run.task.report(run.model, np.random.default_rng(0), workers)
+    assert "4-gram     0.000" in message
+    assert "-0.000" not in message

@@ -1,4 +1,4 @@
-"""Byte pairs: any text comes back, and the quick ways to learn and to encode do what the plain ones do."""
+"""Byte pairs: decode inverts encode, and the fast ways to learn and to encode equal the plain ways."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ from numpy_attention.training.byte_pairs import (
 )
 from numpy_attention.training.data import CharVocabulary
 
-# Few letters, so that pairs repeat, among all that Unicode has.
+# A few letters often, so that pairs repeat, and sometimes any character of Unicode.
 TEXTS = st.text(st.one_of(st.sampled_from("abA  \n.,\u00e4\u20ac\U0001f43b"), st.characters(exclude_categories=["Cs"])))
 ANIMALS = "the dog, the dog! the cat and the dog. " * 5 + "b\u00e4r \U0001f43b b\u00e4r \U0001f43b\r\n\t\tb\u00e4r"
 
@@ -34,7 +34,7 @@ def learned(text, size=300):
 
 
 @given(corpus=TEXTS, text=TEXTS)
-def test_any_text_comes_back_exactly_whatever_the_pairs_were_learned_from(corpus, text):
+def test_decode_inverts_encode_for_any_text(corpus, text):
     for vocabulary in (ByteVocabulary(), learned(corpus), learned(text)):
         ids = vocabulary.encode(text)
         assert vocabulary.decode(ids) == text
@@ -44,7 +44,7 @@ def test_any_text_comes_back_exactly_whatever_the_pairs_were_learned_from(corpus
 
 
 @given(corpus=TEXTS, text=TEXTS)
-def test_encoding_replays_the_merges_in_the_order_in_which_they_were_learned(corpus, text):
+def test_encoding_applies_the_merges_in_learned_order(corpus, text):
     vocabulary = learned(corpus + text)
     expected = []
     for chunk in CHUNK.findall(text):
@@ -56,9 +56,9 @@ def test_encoding_replays_the_merges_in_the_order_in_which_they_were_learned(cor
 
 
 @given(TEXTS, st.integers(257, 280))
-@example("banana bandana", 280)  # a pair that goes in one word stays in another
+@example("banana bandana", 280)  # a pair that disappears in one word remains in another
 @example("abab abac abad acac", 280)
-def test_learning_takes_the_most_frequent_pair_every_time(corpus, size):
+def test_learning_merges_the_most_frequent_pair_each_time(corpus, size):
     words = [(list(chunk.encode()), count) for chunk, count in count_chunks([corpus]).items()]
     merges = []
     while 256 + len(merges) < size:
@@ -74,7 +74,7 @@ def test_learning_takes_the_most_frequent_pair_every_time(corpus, size):
 
 
 @given(TEXTS, st.lists(st.integers(0, 100)))
-def test_a_text_in_pieces_has_the_ids_of_the_whole(text, cuts):
+def test_text_in_pieces_gives_the_same_ids(text, cuts):
     text = text * 3
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     pieces = [text[a:b] for a, b in pairwise(places)]
@@ -84,21 +84,21 @@ def test_a_text_in_pieces_has_the_ids_of_the_whole(text, cuts):
 
 
 @given(st.one_of(TEXTS, st.sampled_from("a. \n\u00e9").map(lambda c: c * 1000)))
-def test_the_chunks_of_a_text_join_to_it_and_none_is_long(text):
+def test_chunks_join_to_the_text_and_are_short(text):
     chunks = CHUNK.findall(text)
     assert "".join(chunks) == text
     assert all(0 < len(chunk) <= LONGEST + 1 for chunk in chunks)
 
 
 @given(st.lists(st.integers(0, 299)))
-def test_whatever_a_model_writes_can_be_shown(ids):
+def test_any_ids_can_be_decoded(ids):
     vocabulary = learned(ANIMALS)
     ids = np.array([i % len(vocabulary) for i in ids], dtype=np.int64)
     assert isinstance(vocabulary.decode(ids), str)
     assert len(vocabulary.labels(ids)) == len(ids)
 
 
-def test_the_longest_text_of_one_letter_is_learned_encoded_and_bounded():
+def test_tokens_of_a_repeated_letter_have_a_maximum_length():
     text = "a" * 10_000
     vocabulary = learned(text, 400)
     assert max(map(len, vocabulary.tokens)) == LONGEST <= MAX_TOKEN
@@ -114,7 +114,7 @@ def test_frequent_words_become_one_token_each_and_punctuation_stays_apart():
     assert len(vocabulary.encode(ANIMALS)) < len(ANIMALS) / 2
 
 
-def test_a_vocabulary_saved_as_json_comes_back_and_spells_the_same():
+def test_vocabulary_loaded_from_json_gives_the_same_ids():
     for vocabulary in (CharVocabulary(ANIMALS), ByteVocabulary(), learned(ANIMALS)):
         again = vocabulary_from(json.loads(json.dumps(vocabulary.saved())))
         assert type(again) is type(vocabulary)
@@ -134,7 +134,7 @@ def test_a_vocabulary_saved_as_json_comes_back_and_spells_the_same():
         {"vocabulary": "bpe", "merges": "ab"},
         {"vocabulary": "bpe", "merges": [[1, 2, 3]]},
         {"vocabulary": "bpe", "merges": [[1, 2], [1, 2, 3]]},
-        {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that is not there yet
+        {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that does not exist yet
         {"vocabulary": "bpe", "merges": [[-1, 97]]},
         {"vocabulary": "bpe", "merges": [[1.5, 2]]},
         {"vocabulary": "bpe", "merges": [[True, 2]]},
@@ -142,18 +142,18 @@ def test_a_vocabulary_saved_as_json_comes_back_and_spells_the_same():
         {"vocabulary": "bpe", "merges": [[97, 97], *([i, i] for i in range(256, 300))]},  # 2^45 letters
     ],
 )
-def test_what_is_no_vocabulary_is_refused(saved):
-    with pytest.raises(InputError, match=r"no vocabulary|cannot be of"):
+def test_refuses_an_invalid_vocabulary(saved):
+    with pytest.raises(InputError, match=r"not the description of a vocabulary|cannot join"):
         vocabulary_from(saved)
 
 
-def test_a_vocabulary_is_of_the_kind_that_is_told_whatever_else_stands_there():
+def test_vocabulary_has_the_named_kind_and_ignores_other_keys():
     everything = {"characters": "ab", "merges": [[97, 98]]}
     for kind, cls in (("char", CharVocabulary), ("byte", ByteVocabulary), ("bpe", BytePairVocabulary)):
         assert type(vocabulary_from(everything | {"vocabulary": kind})) is cls
 
 
-def test_no_more_chunks_are_remembered_than_fit_in_memory(monkeypatch):
+def test_number_of_cached_chunks_is_limited(monkeypatch):
     monkeypatch.setattr(byte_pairs, "REMEMBERED", 3)
     vocabulary = learned(ANIMALS)
     text = " ".join("abcdefgh")
@@ -162,9 +162,9 @@ def test_no_more_chunks_are_remembered_than_fit_in_memory(monkeypatch):
         assert len(vocabulary._known) <= 3
 
 
-def test_half_a_surrogate_pair_is_refused_in_words():
+def test_refuses_half_a_surrogate_pair():
     for vocabulary in (ByteVocabulary(), learned(ANIMALS)):
-        with pytest.raises(InputError, match=r"'\\udcff', half a surrogate pair"):
+        with pytest.raises(InputError, match=r"'\\udcff', half of a surrogate pair"):
             vocabulary.encode("ab\udcff")
 
 

@@ -1,4 +1,4 @@
-"""The joint norm of all gradients, and its largest length."""
+"""The joint norm of all gradients, and its limit."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_clipping_scales_all_gradients_by_one_factor():
     np.testing.assert_allclose(grads["b"], [0.0, 2.0, 6.0], rtol=1e-15)
 
 
-def test_short_gradients_and_zero_gradients_pass_the_clip_unchanged():
+def test_short_and_zero_gradients_are_not_changed():
     g = np.random.default_rng(3).standard_normal((4, 5)).astype(np.float32)
     grads = {"w": g.copy()}
     clip_by_global_norm(grads, 100.0)
@@ -25,12 +25,12 @@ def test_short_gradients_and_zero_gradients_pass_the_clip_unchanged():
     np.testing.assert_array_equal(zero["w"], 0.0)
 
 
-def test_a_clip_that_is_not_positive_is_refused():
+def test_refuses_a_max_norm_of_zero():
     with pytest.raises(ValueError, match="max_norm"):
         clip_by_global_norm({"w": np.ones(3)}, 0.0)
 
 
-def test_the_direction_of_the_step_stays():
+def test_clipping_keeps_the_direction():
     rng = np.random.default_rng(4)
     grads = {"w": rng.standard_normal((3, 4)), "b": rng.standard_normal(5)}
     whole = np.concatenate([g.ravel() for g in grads.values()])
@@ -41,13 +41,13 @@ def test_the_direction_of_the_step_stays():
     np.testing.assert_allclose(clipped / 0.5, whole / norm, rtol=1e-13)
 
 
-def test_no_gradients_have_no_norm():
+def test_refuses_an_empty_dict():
     with pytest.raises(ValueError, match="at least one array"):
         global_norm({})
 
 
 @pytest.mark.parametrize("max_norm", [0.0, -1.0, np.nan, np.inf, None, "1", [1.0], True], ids=repr)
-def test_a_largest_norm_is_a_number_above_zero(max_norm):
+def test_refuses_an_invalid_max_norm(max_norm):
     with pytest.raises((TypeError, ValueError), match=r"^clip_by_global_norm: max_norm must be .*, got "):
         clip_by_global_norm({"w": np.ones(3)}, max_norm)
 
@@ -55,19 +55,19 @@ def test_a_largest_norm_is_a_number_above_zero(max_norm):
 @pytest.mark.parametrize("array", [
     [1.0], None, np.arange(3), np.ones(3, complex), np.ma.ones(3), np.ones((1, 3)).view(np.matrix), np.ones(3, object),
 ], ids=repr)
-def test_gradients_are_arrays_of_floats(array):
+def test_refuses_gradients_that_are_not_arrays_of_floats(array):
     for call in (global_norm, lambda grads: clip_by_global_norm(grads, 0.5)):
         with pytest.raises(TypeError, match=r"global_norm: grads\['w'\] must be an array.*, got "):
             call({"b": np.ones(2), "w": array})
 
 
-def test_gradients_are_in_a_dict():
+def test_refuses_gradients_outside_a_dict():
     for grads in (None, [np.ones(3)], np.ones(3), {}):
         with pytest.raises((TypeError, ValueError), match=r"global_norm: grads must (be a dict of arrays|hold)"):
             clip_by_global_norm(grads, 1.0)
 
 
-def test_what_cannot_be_scaled_in_place_is_refused():
+def test_refuses_gradients_that_cannot_be_scaled_in_place():
     fixed = np.ones(3)
     fixed.flags.writeable = False
     for array in (fixed, np.float64(3.0)):
@@ -75,7 +75,7 @@ def test_what_cannot_be_scaled_in_place_is_refused():
             clip_by_global_norm({"w": array}, 0.5)
 
 
-def test_a_largest_norm_of_numpy_keeps_the_dtype_of_the_gradients():
+def test_max_norm_of_float64_keeps_the_dtype_of_the_gradients():
     grads = {"w": np.ones(3, np.float32)}
     clip_by_global_norm(grads, np.float64(0.5))
     assert grads["w"].dtype == np.float32

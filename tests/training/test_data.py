@@ -27,7 +27,7 @@ def test_the_default_text_is_the_text_of_the_stored_model():
     assert len(text) == 464_970
 
 
-def test_the_default_text_lies_beside_its_licence_in_less_than_250_kB():
+def test_default_text_and_its_licence_are_smaller_than_250_kB():
     files = list(HELP_TOPICS.parent.iterdir())
     assert {file.name for file in files} == {"text.gz", "LICENSE.txt"}
     assert sum(file.stat().st_size for file in files) < 250_000
@@ -37,7 +37,7 @@ def test_the_default_text_lies_beside_its_licence_in_less_than_250_kB():
     assert "Summary of the changes" in licence
 
 
-def test_ids_spell_the_text_again():
+def test_decode_inverts_encode():
     text = "b\u00e4r \U0001f43b\tand\r\nb\u00e4r"
     vocabulary = CharVocabulary(text)
     ids = vocabulary.encode(text)
@@ -51,19 +51,19 @@ def test_unknown_characters_are_named():
     with pytest.raises(InputError, match="unknown to the model: 'x', '\u20ac'"):
         CharVocabulary("abc").encode("abx\u20acx")
     with pytest.raises(InputError, match="unknown"):
-        CharVocabulary("abc").encode("\udcff")  # what an undecodable byte on the command line becomes
+        CharVocabulary("abc").encode("\udcff")  # an undecodable byte of the command line as Python shows it
 
 
-def test_a_vocabulary_of_thousands_is_not_quoted_whole():
-    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; it knows ") as caught:
+def test_error_shortens_a_large_vocabulary():
+    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; known are ") as caught:
         CharVocabulary("".join(map(chr, range(0x4E00, 0x9FFF)))).encode("ab")
     assert len(str(caught.value)) < 200
 
 
-def test_five_unknown_characters_are_named_and_more_are_hinted_at():
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; it knows 'abc'"):
+def test_error_names_at_most_five_unknown_characters():
+    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; known are 'abc'"):
         CharVocabulary("abc").encode("tsrqpa")
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; it knows 'abc'"):
+    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; known are 'abc'"):
         CharVocabulary("abc").encode("utsrqpa")
 
 
@@ -74,7 +74,7 @@ def test_files_are_read_character_for_character(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"abc\xffdef", "not UTF-8 text: byte 0xff at offset 3"),
@@ -83,13 +83,13 @@ def test_files_are_read_character_for_character(tmp_path):
     ],
     ids=["empty", "a byte that is not UTF-8", "no file", "a directory"],
 )
-def test_a_file_that_is_no_text_is_told_in_one_line(tmp_path, content, said):
+def test_unreadable_file_gives_an_error_of_one_line(tmp_path, content, message):
     path = tmp_path / "text.txt"
     if content == "dir":
         path.mkdir()
     elif content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         read_text(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
@@ -106,14 +106,14 @@ def test_targets_are_the_next_characters_of_their_blocks():
     x, y = random_blocks(ids, 7, 300, np.random.default_rng(0))
     assert x.shape == y.shape == (300, 7)
     np.testing.assert_array_equal(x + 1, y)
-    assert x.min() == 100  # every place can be drawn, the first
-    assert y.max() == 149  # and the last
+    assert x.min() == 100  # the first place can be drawn
+    assert y.max() == 149  # and the last place
 
 
 def test_a_text_shorter_than_a_block_is_refused():
     with pytest.raises(InputError, match="shorter than one block"):
         random_blocks(np.arange(7), 7, 2, np.random.default_rng(0))
-    x, _ = random_blocks(np.arange(8), 7, 2, np.random.default_rng(0))  # one that just holds a block and its targets
+    x, _ = random_blocks(np.arange(8), 7, 2, np.random.default_rng(0))  # exactly one block and its targets
     np.testing.assert_array_equal(x, [np.arange(7)] * 2)
 
 
@@ -128,20 +128,20 @@ def test_consecutive_blocks_predict_every_character_but_the_first_once(length, c
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_a_file_in_pieces_is_the_whole_file(tmp_path, size):
+def test_pieces_of_a_file_join_to_its_text(tmp_path, size):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
     assert "".join(text_pieces(path, size)) == "one\r\ntwo \u20ac \U0001f43b\n"
-    for content, said in (
+    for content, message in (
         (b"ab\xe2\x82\xacc\xff", "0xff at offset 6"), (b"abc\xe2\x82", "0xe2 at offset 3"),
         (b"\xe2\x28", "0xe2 at offset 0"),
     ):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             list(text_pieces(path, size))
 
 
-def test_no_more_than_a_million_ids_are_held_out():
+def test_at_most_a_million_ids_are_held_out():
     ids = np.broadcast_to(np.uint8(0), 50_000_000)
     training, held_out = split_text(ids)
     assert len(held_out) == HELD_OUT == 2**20

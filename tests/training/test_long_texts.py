@@ -1,4 +1,4 @@
-"""Texts bigger than memory: ids in a file, in few bytes, whole or not at all."""
+"""Texts larger than memory: ids in a file, in few bytes, with atomic writes."""
 
 import os
 import pickle
@@ -11,7 +11,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.training.long_texts import id_dtype, map_ids, write_ids
 
 
-def test_ids_are_kept_in_as_few_bytes_as_hold_them(tmp_path):
+def test_ids_are_stored_in_the_smallest_dtype(tmp_path):
     for size, dtype in ((1, np.uint8), (256, np.uint8), (257, np.uint16), (2**16, np.uint16), (2**16 + 1, np.uint32)):
         assert id_dtype(size) == dtype
         ids = np.array([0, size - 1, 0, size // 2])
@@ -22,7 +22,7 @@ def test_ids_are_kept_in_as_few_bytes_as_hold_them(tmp_path):
     assert map_ids(tmp_path / "none.npy", 256) is None
 
 
-def test_a_pickle_in_the_place_of_ids_is_never_opened(tmp_path):
+def test_pickle_in_place_of_ids_is_not_loaded(tmp_path):
     class Opened:
         def __reduce__(self):
             return Path.touch, (tmp_path / "opened",)
@@ -32,7 +32,7 @@ def test_a_pickle_in_the_place_of_ids_is_never_opened(tmp_path):
     assert not (tmp_path / "opened").exists()
 
 
-def test_ids_that_fail_midway_leave_nothing(tmp_path):
+def test_failed_write_leaves_no_file(tmp_path):
     def pieces():
         yield np.arange(3)
         raise InputError("the text has changed")
@@ -42,12 +42,12 @@ def test_ids_that_fail_midway_leave_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_whatever_is_changed_in_the_file_is_noticed(tmp_path, rng):
+def test_every_change_of_the_file_is_detected(tmp_path, rng):
     path, ids = tmp_path / "ids.npy", np.tile(np.arange(100, dtype=np.uint8), 20)
     write_ids(path, [ids], ids.dtype)
     whole = path.read_bytes()
     valid = bytearray(whole)
-    valid[500:510] = bytes(10)  # ids that the vocabulary has
+    valid[500:510] = bytes(10)  # valid ids, but other ones
     halved = whole.replace(b"(2000,), }", b"(1000,), }")
     assert halved != whole
     fewer = np.lib.format.magic(1, 0) + whole[8:].replace(b"'|u1'", b"'|i1'")
@@ -62,19 +62,19 @@ def test_whatever_is_changed_in_the_file_is_noticed(tmp_path, rng):
     path.write_bytes(whole)
     np.testing.assert_array_equal(map_ids(path, 100), ids)
     assert map_ids(path, 99) is None
-    np.testing.assert_array_equal(np.load(path, allow_pickle=False), ids)  # it is an array like any other
-    path.write_bytes(whole[: 128 + len(ids)])  # one of an older version, without a checksum
+    np.testing.assert_array_equal(np.load(path, allow_pickle=False), ids)  # the file is a normal .npy file
+    path.write_bytes(whole[: 128 + len(ids)])  # a file of an older version, without a checksum
     assert map_ids(path, 100) is None
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
-def test_what_is_no_file_is_no_file_of_ids(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist only on Unix")
+def test_pipe_or_folder_is_not_a_file_of_ids(tmp_path):
     os.mkfifo(tmp_path / "ids.npy")
     assert map_ids(tmp_path / "ids.npy", 100) is None
     assert map_ids(tmp_path, 100) is None
 
 
-def test_a_text_without_a_token_has_a_file_too(tmp_path):
+def test_empty_text_gives_a_file_without_ids(tmp_path):
     write_ids(tmp_path / "ids.npy", [], id_dtype(3))
-    assert map_ids(tmp_path / "ids.npy", 3) is None  # but no ids that a run could use
+    assert map_ids(tmp_path / "ids.npy", 3) is None  # but a run cannot use it
     assert len(np.load(tmp_path / "ids.npy", allow_pickle=False)) == 0

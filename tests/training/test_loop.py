@@ -1,4 +1,4 @@
-"""The plain loop, and the trainer, which takes the very same steps."""
+"""The plain loop and the trainer take the same steps."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ SMALL = {"layers": 1, "heads": 2, "d_model": 16, "batch": 4, "steps": STEPS, "wa
 
 
 def run_of(task, **settings):
-    """A trainer of a small model with one worker, and a task, a model and an optimizer that begin as its own do."""
+    """A trainer of a small model with one worker; a model and an optimizer in the same initial state."""
     config = TrainConfig(**(TASKS[task].defaults | SMALL | {"task": task} | settings))
     trainer = Trainer(config, make_task(config), Path())
     model = trainer.task.model(generator(config, INITIAL))
@@ -35,7 +35,7 @@ def assert_same(model, other):
 
 @pytest.mark.parametrize("clip", [1.0, 0.0])
 @pytest.mark.parametrize("task", ["text", "sum", "copy"])
-def test_the_trainer_without_extras_takes_the_steps_of_the_plain_loop_bit_for_bit(task, clip):
+def test_trainer_and_plain_loop_take_identical_steps(task, clip):
     trainer, model, optimizer = run_of(task, optimizer="adamw", clip=clip)
     start = {name: p.copy() for name, p in model.parameters().items()}
     batches = [trainer.task.batch(generator(trainer.config, BATCH, step)) for step in range(STEPS)]
@@ -46,7 +46,7 @@ def test_the_trainer_without_extras_takes_the_steps_of_the_plain_loop_bit_for_bi
 
 
 @pytest.mark.parametrize("task", ["text", "sum", "copy"])
-def test_with_the_trainers_generators_the_plain_step_drops_what_the_trainers_drops(task):
+def test_trainer_and_plain_loop_draw_the_same_dropout(task):
     trainer, model, optimizer = run_of(task, optimizer="adamw", dropout=0.3)
     config = trainer.config
     for step in range(STEPS):
@@ -57,7 +57,7 @@ def test_with_the_trainers_generators_the_plain_step_drops_what_the_trainers_dro
     assert_same(trainer.model, model)
 
 
-def test_without_a_schedule_the_rate_is_that_of_the_optimizer():
+def test_default_rate_is_the_rate_of_the_optimizer():
     _, model, _ = run_of("sum")
     _, twin, _ = run_of("sum")
     batch = (np.array([[1, 2, 3]]), np.array([1]))
@@ -66,7 +66,7 @@ def test_without_a_schedule_the_rate_is_that_of_the_optimizer():
     assert_same(model, twin)
 
 
-def test_gradients_are_clipped_to_a_joint_length_of_one_unless_said_otherwise():
+def test_default_clip_is_a_joint_norm_of_one():
     _, model, _ = run_of("sum")
     before = {name: p.copy() for name, p in model.parameters().items()}
     train(model, na.SGD(model.parameters(), 0.25), [(np.array([[1, 2, 3]]), np.array([1]))])
@@ -74,22 +74,22 @@ def test_gradients_are_clipped_to_a_joint_length_of_one_unless_said_otherwise():
     assert np.linalg.norm(moved) == pytest.approx(0.25, rel=1e-4)
 
 
-def test_only_zero_is_no_clipping():
+def test_refuses_none_as_clip():
     _, model, _ = run_of("sum")
     with pytest.raises(TypeError, match="max_norm must be a number above 0 and finite, got None"):
         train(model, na.SGD(model.parameters()), [(np.array([[1, 2, 3]]), np.array([1]))], clip=None)
 
 
-def test_each_step_has_its_own_rate_counted_from_0():
+def test_rate_receives_step_numbers_from_0():
     _, model, _ = run_of("sum")
-    asked = []
+    steps = []
     batch = (np.array([[1, 2, 3]]), np.array([1]))
-    train(model, na.SGD(model.parameters()), [batch] * 4, rate=lambda step: asked.append(step) or 0.1)
-    assert asked == [0, 1, 2, 3]
+    train(model, na.SGD(model.parameters()), [batch] * 4, rate=lambda step: steps.append(step) or 0.1)
+    assert steps == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("bad", ["loss", "gradient"])
-def test_a_step_with_a_nan_leaves_the_parameters_and_the_moments_alone(bad):
+def test_step_with_nan_changes_no_parameters_and_no_moments(bad):
     w = np.array([1.0, 2.0])
     optimizer = na.Adam({"w": w})
     loss = np.float64(np.nan if bad == "loss" else 3.0)
@@ -102,7 +102,7 @@ def test_a_step_with_a_nan_leaves_the_parameters_and_the_moments_alone(bad):
     assert not optimizer.m["w"].any()
 
 
-def test_the_ten_lines_of_the_readme_train_and_write(capsys):
+def test_ten_lines_of_the_readme_train_and_generate(capsys):
     block = re.search(r"<!-- ten lines -->\s*```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     assert block, "README.md must have <!-- ten lines --> above a python block"
     lines = [line for line in block[1].splitlines() if line.strip()]
@@ -112,6 +112,6 @@ def test_the_ten_lines_of_the_readme_train_and_write(capsys):
     names = {}
     exec(compile(few, "README.md", "exec"), names)
     assert len(names["losses"]) == 3
-    said = capsys.readouterr().out
-    assert said.startswith("The ")
-    assert len(said) > 100
+    printed = capsys.readouterr().out
+    assert printed.startswith("The ")
+    assert len(printed) > 100

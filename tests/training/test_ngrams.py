@@ -1,4 +1,4 @@
-"""The counting predictors against sums done by hand."""
+"""The n-gram predictors against calculations by hand."""
 
 import math
 
@@ -9,7 +9,7 @@ from numpy_attention.training.data import CharVocabulary, default_text, split_te
 from numpy_attention.training.ngrams import ngram_losses
 
 
-def test_the_losses_of_a_small_text_are_those_worked_out_by_hand():
+def test_losses_of_a_small_text_agree_with_a_calculation_by_hand():
     # training text "abab", held out "b"; V = 2.
     # order 1: N = 4, D = 2, N(b) = 2:          P(b) = (2 + 2 * 1/2) / (4 + 2) = 1/2
     # order 2: after "b" came "a" once:         P(b | b) = (0 + 1 * 1/2) / (1 + 1) = 1/4
@@ -19,7 +19,7 @@ def test_the_losses_of_a_small_text_are_those_worked_out_by_hand():
     np.testing.assert_allclose(losses, [math.log(2), math.log(4), math.log(8)], rtol=1e-14)
 
 
-def test_a_context_never_seen_falls_back_to_the_shorter_one():
+def test_unseen_context_falls_back_to_a_shorter_context():
     # training "aab", held out "c", V = 3; the context "b" was never followed by anything.
     ids = CharVocabulary("abc").encode("aabc")
     losses = ngram_losses(ids[:3], ids[3:], 3, order=2)
@@ -34,22 +34,22 @@ def test_the_probabilities_of_all_next_characters_sum_to_one():
         total = np.zeros(3)
         for character in range(5):
             ids = np.append(training, context)
-            # with the context at the end of the training text, the held-out character alone is scored
+            # the context is the end of the training text, so only the held-out character is scored
             total += np.exp(-np.array(ngram_losses(ids, np.array([character]), 5, order=3)))
         np.testing.assert_allclose(total, 1.0, rtol=1e-12)
 
 
-def test_too_little_text_and_too_long_contexts_are_refused():
+def test_refuses_too_little_text_and_too_long_contexts():
     with pytest.raises(ValueError, match="at least 4"):
         ngram_losses(np.arange(3), np.arange(3), 10)
     with pytest.raises(ValueError, match="held_out_ids one"):
         ngram_losses(np.arange(4), np.arange(0), 10)
-    assert len(ngram_losses(np.arange(4), np.arange(1), 10)) == 4  # as little as will do
+    assert len(ngram_losses(np.arange(4), np.arange(1), 10)) == 4  # the smallest possible texts
     with pytest.raises(ValueError, match="order"):
         ngram_losses(np.arange(30), np.arange(3), 100, order=10)
 
 
-def test_the_figures_of_the_default_text():
+def test_losses_of_the_default_text():
     text = default_text()
     vocabulary = CharVocabulary(text)
     losses = ngram_losses(*split_text(vocabulary.encode(text)), len(vocabulary))

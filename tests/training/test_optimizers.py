@@ -1,4 +1,4 @@
-"""The optimizers against steps worked out by hand, and by several workers."""
+"""The optimizers against steps calculated by hand, and with several workers."""
 
 import inspect
 import math
@@ -32,7 +32,7 @@ def test_sgd_without_momentum_is_the_gradient_times_the_rate():
     np.testing.assert_allclose(w, [[0.0, 3.0, 2.5]], atol=1e-15)
 
 
-def test_the_first_step_of_adam_is_the_learning_rate_whatever_the_gradient():
+def test_first_step_of_adam_has_the_size_of_the_learning_rate():
     w = np.array([1.0, 1.0, 1.0])
     Adam({"w": w}, learning_rate=0.01, eps=1e-300).step({"w": np.array([1e-6, -3.0, 1e6])})
     np.testing.assert_allclose(w, [0.99, 1.01, 0.99], rtol=1e-14)
@@ -54,14 +54,14 @@ def test_adam_takes_the_steps_of_the_formula():
     np.testing.assert_allclose(w, [first - step], rtol=1e-14)
 
 
-def test_adam_and_sgd_leave_the_size_of_a_matrix_alone():
+def test_adam_and_sgd_have_no_weight_decay():
     for optimizer in (Adam, SGD):
         w = np.array([[2.0, -4.0]])
         optimizer({"w": w}, learning_rate=0.1).step({"w": np.zeros((1, 2))})
         np.testing.assert_array_equal(w, [[2.0, -4.0]])
 
 
-def test_adamw_shrinks_matrices_only_and_outside_the_moments():
+def test_adamw_decays_only_matrices_and_not_the_moments():
     w, b = np.array([[2.0, -4.0]]), np.array([3.0])
     optimizer = AdamW({"w": w, "b": b}, learning_rate=0.1, weight_decay=0.5, eps=1e-300)
     optimizer.step({"w": np.array([[1.0, 1.0]]), "b": np.array([1.0])})
@@ -71,7 +71,7 @@ def test_adamw_shrinks_matrices_only_and_outside_the_moments():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_array_longer_than_a_piece_steps_like_its_single_elements(dtype):
+def test_array_longer_than_a_piece_takes_the_same_steps(dtype):
     rng = np.random.default_rng(0)
     size = PIECE + 17
     whole = rng.standard_normal((1, size)).astype(dtype)
@@ -86,17 +86,17 @@ def test_an_array_longer_than_a_piece_steps_like_its_single_elements(dtype):
 
 
 @pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
-def test_a_step_changes_the_live_array_and_not_the_gradient(kind):
+def test_step_changes_the_parameter_in_place_and_not_the_gradient(kind):
     rng = np.random.default_rng(1)
     w, g = rng.standard_normal((3, 5)), rng.standard_normal((5, 3)).T  # a gradient in Fortran order
-    before, kept = w.copy(), g.copy()
+    before, old_gradient = w.copy(), g.copy()
     kind({"w": w}).step({"w": g})
     assert (w != before).all()
-    np.testing.assert_array_equal(g, kept)
+    np.testing.assert_array_equal(g, old_gradient)
 
 
 @pytest.mark.parametrize("make", [lambda p: SGD(p, momentum=0.9), Adam, AdamW])
-def test_saved_state_continues_as_if_never_interrupted(make):
+def test_loaded_state_continues_with_the_same_steps(make):
     rng = np.random.default_rng(2)
     straight = {"w": rng.standard_normal((3, 4)), "b": rng.standard_normal(4)}
     gradients = [{"w": rng.standard_normal((3, 4)), "b": rng.standard_normal(4)} for _ in range(6)]
@@ -115,7 +115,7 @@ def test_saved_state_continues_as_if_never_interrupted(make):
     assert one.steps == three.steps == 6
 
 
-def test_wrong_parameters_gradients_and_states_are_refused_by_name():
+def test_refuses_invalid_parameters_gradients_and_states():
     w = np.zeros((2, 3))
     with pytest.raises(ValueError, match=r"got memory shared with 'a'.*tied"):
         Adam({"a": w, "b": w})
@@ -135,14 +135,14 @@ def test_wrong_parameters_gradients_and_states_are_refused_by_name():
 
 
 @pytest.mark.parametrize("kind", [Adam, AdamW])
-def test_workers_share_a_step_without_changing_a_bit_of_it(kind, monkeypatch):
+def test_step_with_workers_is_identical(kind, monkeypatch):
     rng = np.random.default_rng(5)
     alone = {"w": rng.standard_normal((5, PIECE)), "b": rng.standard_normal(7)}
     shared = {name: p.copy() for name, p in alone.items()}
     small = {name: p.copy() for name, p in alone.items()}
     grads = {name: rng.standard_normal(p.shape) for name, p in alone.items()}
     with Workers(3) as workers:
-        assert kind(small, workers=workers).workers is None, "so few parameters are not worth it"
+        assert kind(small, workers=workers).workers is None, "a small model does not use the workers"
         monkeypatch.setattr(optimizers, "WORTH_SHARING", 0)
         one, three = kind(alone), kind(shared, workers=workers)
         assert three.workers is workers
@@ -169,7 +169,7 @@ def refused(call, *arguments, **options):
 
 @pytest.mark.parametrize("setting", ["learning_rate", "momentum", "beta_1", "beta_2", "eps", "weight_decay"])
 @every_kind
-def test_settings_are_numbers_within_their_limits(kind, setting):
+def test_refuses_invalid_settings(kind, setting):
     if setting not in inspect.signature(kind).parameters:
         return
     wrong = [-1.0, math.nan, math.inf, None, "0.1", [0.1], True, 1j, np.array([0.1]), 10**400]
@@ -179,7 +179,7 @@ def test_settings_are_numbers_within_their_limits(kind, setting):
 
 
 @every_kind
-def test_settings_of_numpy_do_not_widen_the_step(kind):
+def test_settings_of_float64_keep_the_dtype_of_the_parameters(kind):
     def stepped(number):
         w = np.ones((2, 3), np.float32)
         kind({"w": w}, number(0.1)).step({"w": np.ones((2, 3), np.float32)}, number(0.3))
@@ -190,7 +190,7 @@ def test_settings_of_numpy_do_not_widen_the_step(kind):
 
 @pytest.mark.parametrize("rate", [-0.1, math.nan, math.inf, "0.1", [0.1]], ids=repr)
 @every_kind
-def test_a_rate_of_one_step_is_refused_before_anything_moves(kind, rate):
+def test_invalid_rate_of_a_step_changes_nothing(kind, rate):
     w = np.ones(3)
     optimizer = kind({"w": w})
     refused(optimizer.step, {"w": np.ones(3)}, rate)
@@ -215,7 +215,7 @@ NO_FLOATS = {
 
 @pytest.mark.parametrize("array", NO_FLOATS.values(), ids=list(NO_FLOATS))
 @every_kind
-def test_what_is_no_array_of_floats_is_refused(kind, array):
+def test_refuses_arrays_that_are_not_plain_floats(kind, array):
     refused(kind, {"w": array})
     w = np.ones(3)
     optimizer = kind({"w": w})
@@ -225,7 +225,7 @@ def test_what_is_no_array_of_floats_is_refused(kind, array):
 
 
 @every_kind
-def test_parameters_and_gradients_are_dicts(kind):
+def test_refuses_parameters_and_gradients_that_are_not_dicts(kind):
     for odd in (None, -1, [np.ones(3)], np.ones(3), "w", {}):
         refused(kind, odd)
         refused(kind({"w": np.ones(3)}).step, odd)
@@ -233,7 +233,7 @@ def test_parameters_and_gradients_are_dicts(kind):
 
 
 @every_kind
-def test_a_parameter_that_cannot_be_written_to_is_refused(kind):
+def test_refuses_a_read_only_parameter(kind):
     w = np.ones(3)
     w.flags.writeable = False
     refused(kind, {"w": w})
@@ -241,7 +241,7 @@ def test_a_parameter_that_cannot_be_written_to_is_refused(kind):
 
 @pytest.mark.parametrize("steps", [-1, 1.5, True, "3", [3]], ids=repr)
 @every_kind
-def test_a_state_counts_steps_in_whole_numbers(kind, steps):
+def test_refuses_a_state_with_an_invalid_number_of_steps(kind, steps):
     optimizer = kind({"w": np.ones(3)})
     state = optimizer.state() | {"steps": np.asarray(steps)}
     refused(optimizer.load_state, state)
@@ -249,7 +249,7 @@ def test_a_state_counts_steps_in_whole_numbers(kind, steps):
 
 
 @every_kind
-def test_a_state_of_other_arrays_is_refused_and_nothing_is_taken_from_it(kind):
+def test_refused_state_changes_nothing(kind):
     make = {"momentum": 0.9} if kind is SGD else {}
     optimizer = kind({"w": np.ones(3), "b": np.ones(2)}, **make)
     for name in optimizer.state().keys() - {"steps"}:
@@ -258,20 +258,20 @@ def test_a_state_of_other_arrays_is_refused_and_nothing_is_taken_from_it(kind):
             assert all(not value.any() for value in optimizer.state().values())
 
 
-def test_a_number_that_no_optimizer_can_have_is_named():
+def test_error_names_the_invalid_setting():
     with pytest.raises(ValueError, match=r"SGD: learning_rate must be .*, got -1.0"):
         SGD({"w": np.ones(3)}, -1.0)
-    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it keeps a gradient of zero from"):
+    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it prevents 0 / 0"):
         Adam({"w": np.ones(3)}, eps=0.0)
 
 
-def test_the_model_in_the_place_of_its_parameters_is_told_so():
+def test_error_for_a_model_instead_of_parameters_gives_the_fix():
     with pytest.raises(TypeError, match=r"must be a dict of arrays, got Linear; model.parameters\(\) gives one"):
         Adam(na.Linear(2, 2, None))
 
 
 @every_kind
-def test_an_array_moves_under_one_name_only(kind):
+def test_refuses_parameters_that_share_memory(kind):
     w = np.ones((4, 2), np.float32)
     for a, b in ((w, w), (w, w[:]), (w[:3], w[2:]), (w, w[1:2]), (w.reshape(-1), w)):
         for parameters in ({"a": a, "b": b}, {"b": b, "a": a}):
@@ -280,12 +280,12 @@ def test_an_array_moves_under_one_name_only(kind):
 
 
 @pytest.mark.parametrize("kind", [Adam, AdamW])
-def test_an_eps_that_is_zero_in_the_dtype_of_a_parameter_is_refused(kind):
+def test_refuses_an_eps_that_rounds_to_zero_in_the_dtype(kind):
     w, x = np.ones(3, np.float16), np.ones(3)
     with pytest.raises(ValueError, match=r"eps must be large enough not to round to 0 in float16, got 1e-08; give"):
         kind({"x": x, "w": w})
     kind({"w": w}, eps=1e-6).step({"w": np.zeros(3, np.float16)})
     np.testing.assert_array_equal(w, 1)
-    # what counts is what is added in the first step: eps * sqrt(1 - beta_2)
+    # the check uses the value of the first step: eps * sqrt(1 - beta_2)
     kind({"w": w}, beta_2=0.0, eps=6e-8)
     refused(kind, {"w": w}, beta_2=0.99, eps=6e-8)

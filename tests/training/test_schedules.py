@@ -9,12 +9,12 @@ import pytest
 from numpy_attention.training.schedules import warmup_cosine
 
 
-def test_the_rate_rises_in_a_line_to_the_peak_over_the_warm_up():
+def test_rate_rises_linearly_to_the_peak_in_the_warmup():
     rates = [warmup_cosine(step, 100, 4, 0.8, 0.1) for step in range(4)]
     assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8])
 
 
-def test_the_rate_falls_from_the_peak_to_the_minimum_which_the_last_step_has():
+def test_rate_falls_from_the_peak_to_the_minimum_at_the_last_step():
     rates = [warmup_cosine(step, 12, 2, 1.0, 0.2) for step in range(12)]
     assert rates[1] == 1.0
     assert rates[-1] == pytest.approx(0.2)
@@ -23,7 +23,7 @@ def test_the_rate_falls_from_the_peak_to_the_minimum_which_the_last_step_has():
     assert rates[2] == pytest.approx(0.2 + 0.8 * (1 + math.cos(math.pi / 10)) / 2)
 
 
-def test_runs_without_warm_up_or_with_nothing_else_stay_in_bounds():
+def test_runs_without_warmup_or_with_warmup_only():
     assert warmup_cosine(0, 1, 0, 1.0, 0.25) == 0.25
     assert [warmup_cosine(step, 3, 5, 1.0) for step in range(3)] == pytest.approx([0.2, 0.4, 0.6])
     assert warmup_cosine(50, 10, 2, 1.0, 0.3) == pytest.approx(0.3)
@@ -34,7 +34,7 @@ FORM = {"step": 1, "steps": 6, "warmup": 2, "peak": 1.0, "minimum": 0.1}
 
 @pytest.mark.parametrize("name", FORM)
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, None, "1", [1], True, 10**400], ids=repr)
-def test_what_is_no_place_in_a_run_or_no_rate_is_refused_by_name(name, value):
+def test_refuses_invalid_arguments_by_name(name, value):
     if value == 10**400 and name not in ("peak", "minimum"):
         return
     with pytest.raises((TypeError, ValueError), match=rf"^warmup_cosine: {name} must be .*, got "):
@@ -42,12 +42,12 @@ def test_what_is_no_place_in_a_run_or_no_rate_is_refused_by_name(name, value):
 
 
 @pytest.mark.parametrize("name", ["step", "steps", "warmup"])
-def test_steps_are_whole(name):
+def test_refuses_fractions_of_steps(name):
     with pytest.raises(TypeError, match=rf"^warmup_cosine: {name} must be an integer"):
         warmup_cosine(**{**FORM, name: 1.5})
 
 
-def test_numbers_of_numpy_give_the_rate_of_pythons():
+def test_numpy_numbers_give_the_same_rate():
     for step in (0, 3, 255):
         numbers = {"step": np.uint8(step), "steps": np.uint16(300), "warmup": np.uint8(2), "peak": np.float32(0.5)}
         rate = warmup_cosine(**numbers)

@@ -53,7 +53,7 @@ def plain_gelu(x: Array, approximate: str = "tanh") -> Array:
 PLAIN = {"gelu": plain_gelu}
 
 
-@op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, says="the other form of gelu")
+@op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, diagnosis="the other form of gelu")
 def erf_gradient_for_tanh(x: Array, approximate: str = "tanh") -> Any:
     """The forward is the tanh form, but the backward differentiates the erf form.
 

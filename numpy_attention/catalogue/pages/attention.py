@@ -101,7 +101,7 @@ def plain_attention(
 PLAIN = {ATTENTION: plain_attention}
 
 
-@backward_of(ATTENTION, says="right without dropout")
+@backward_of(ATTENTION, diagnosis="right without dropout")
 def dv_before_dropout(dy: Array, cache: AttentionCache) -> Any:
     """dv uses the weights before dropout, but the forward computes the output from the weights after dropout.
 
@@ -110,7 +110,7 @@ def dv_before_dropout(dy: Array, cache: AttentionCache) -> Any:
     return scaled_dot_product_attention_backward(dy, cache._replace(dropped=cache.weights))
 
 
-@backward_of(ATTENTION, says="is the scale 1/sqrt(d) left out")
+@backward_of(ATTENTION, diagnosis="is the scale 1/sqrt(d) left out")
 def scale_left_out(dy: Array, cache: AttentionCache) -> Any:
     """The factor 1/sqrt(d_k) of the scores is missing in dq and dk.
 
@@ -120,7 +120,7 @@ def scale_left_out(dy: Array, cache: AttentionCache) -> Any:
     return dq / cache.scale, dk / cache.scale, dv, dbias
 
 
-@backward_of(ATTENTION, says="is the scale 1/sqrt(d) applied twice")
+@backward_of(ATTENTION, diagnosis="is the scale 1/sqrt(d) applied twice")
 def scale_applied_twice(dy: Array, cache: AttentionCache) -> Any:
     """The factor 1/sqrt(d_k) is applied to dscores, and again to dq and dk.
 
@@ -144,7 +144,7 @@ def _without_the_mask(dy: Array, cache: tuple[AttentionCache, Array | None]) -> 
     return dq, dk, scaled_dot_product_attention_backward(dy, inner)[2], dbias
 
 
-@op_of(ATTENTION, _without_the_mask, says="the gradient leaks through elements that mask hides")
+@op_of(ATTENTION, _without_the_mask, diagnosis="the gradient leaks through elements that mask hides")
 def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, **options: Any) -> Any:
     """The backward recomputes the weights without the mask, so gradient leaks into hidden keys.
 
@@ -153,7 +153,7 @@ def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, **o
     return _with_bias(q, k, v, mask, **options)
 
 
-@backward_of(ATTENTION, says="a factor that should be transposed")
+@backward_of(ATTENTION, diagnosis="a factor that should be transposed")
 def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
     """dk = dscores q, but row j of dk must sum over the queries that used key j: dscores^T q.
 
@@ -166,7 +166,7 @@ def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
     return dq, fold_heads(dscores, k) @ fold_heads(q, k) * cache.scale, dv, dbias
 
 
-@backward_of(ATTENTION, says="a factor that should be transposed")
+@backward_of(ATTENTION, diagnosis="a factor that should be transposed")
 def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
     """dv = weights dy, but the gradient of a value must sum over the queries that used it: weights^T dy.
 
@@ -176,7 +176,7 @@ def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
     return dq, dk, fold_heads(cache.dropped, cache.k) @ fold_heads(dy, cache.k), dbias
 
 
-@backward_of(ATTENTION, says="a sum along the wrong axis")
+@backward_of(ATTENTION, diagnosis="a sum along the wrong axis")
 def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
     """The sum in the softmax's backward runs over the queries instead of the keys.
 
@@ -190,7 +190,7 @@ def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
     return (dq * cache.scale).reshape(q.shape), dk * cache.scale, dv, dbias
 
 
-@backward_of(ATTENTION, says="uses only the first row of dy")
+@backward_of(ATTENTION, diagnosis="uses only the first row of dy")
 def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
     """A bias shared by all sequences of the batch gets only the gradient of the first sequence.
 
@@ -207,7 +207,7 @@ def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
     return dq, dk, dv, full.reshape(dbias.shape)
 
 
-@backward_of(ATTENTION, says="along axis 1 of dy: is a sum over this axis, or over groups along it, missing")
+@backward_of(ATTENTION, diagnosis="along axis 1 of dy: is a sum over this axis, or over groups along it, missing")
 def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
     """Several query heads share a key head, but dk and dv come only from the first of them.
 

@@ -55,7 +55,7 @@ ENTRIES = (
 )
 
 
-@method_of("EncoderBlock", "backward", says="a path to the input is missing")
+@method_of("EncoderBlock", "backward", diagnosis="a path to the input is missing")
 def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """dx comes only from the attention branch; the residual path of `x + attention(x)` is missing.
 
@@ -65,7 +65,7 @@ def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     return dx - _residual_gradient(self, dy, cache), grads
 
 
-@method_of("EncoderBlock", "backward", says="added twice (the residual path?")
+@method_of("EncoderBlock", "backward", diagnosis="added twice (the residual path?")
 def residual_twice(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """The residual path of `x + attention(x)` is added twice.
 
@@ -84,7 +84,7 @@ def _residual_gradient(block: EncoderBlock, dy: Array, cache: Any) -> Array:
     return dsum
 
 
-@method_of("EncoderBlock", "backward", says="backward changed dy in place")
+@method_of("EncoderBlock", "backward", diagnosis="backward changed dy in place")
 def branch_reads_a_changed_gradient(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """The feed-forward branch changes dy in place, and the residual path then reads the changed array.
 

@@ -35,7 +35,7 @@ def plain_dropout(x: Array, rate: float, rng: np.random.Generator | None) -> Arr
 PLAIN = {"dropout": plain_dropout}
 
 
-@backward_of("dropout", says="the factor 1/(1 - rate) is left out")
+@backward_of("dropout", diagnosis="the factor 1/(1 - rate) is left out")
 def dropout_scale_left_out(dy: Array, cache: DropoutCache) -> Array:
     """The forward divides by 1 - rate, but the gradient does not.
 
@@ -53,7 +53,7 @@ def _of_the_last_mask(dy: Array, _: DropoutCache) -> Array:
     return dropout_backward(dy, last) if same else np.zeros_like(dy)
 
 
-@op_of("dropout", _of_the_last_mask, says="is data stored outside the cache")
+@op_of("dropout", _of_the_last_mask, diagnosis="is data stored outside the cache")
 def one_mask_for_two_uses(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
     """The mask is stored on the dropout object, so a second forward overwrites the mask of the first.
 
@@ -64,7 +64,7 @@ def one_mask_for_two_uses(x: Array, rate: float, rng: np.random.Generator | None
     return y, cache
 
 
-@op_of("dropout", says="the forward gives")
+@op_of("dropout", diagnosis="the forward gives")
 def evaluation_rescales(x: Array, rate: float, rng: np.random.Generator | None) -> Any:
     """Inverted dropout divides by 1 - rate in training; this function also multiplies by 1 - rate in evaluation.
 

@@ -147,7 +147,7 @@ def plain_edit(x: Array, keep: Array | None = None, add: Array | None = None) ->
 PLAIN = {"edit": plain_edit}
 
 
-@backward_of("edit", says="it leaks through elements that keep hides")
+@backward_of("edit", diagnosis="it leaks through elements that keep hides")
 def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
     """dx = dy: removed elements get a gradient, although y does not depend on them.
 
@@ -156,7 +156,7 @@ def gradient_through_what_was_thrown_away(dy: Array, cache: EditCache) -> Any:
     return dy.copy(), edit_backward(dy, cache)[1]
 
 
-@backward_of("edit", says="the backward inverts keep")
+@backward_of("edit", diagnosis="the backward inverts keep")
 def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
     """The backward inverts the mask: removed elements get the gradient, and kept elements get none.
 
@@ -166,7 +166,7 @@ def gradient_of_what_was_thrown_away_alone(dy: Array, cache: EditCache) -> Any:
     return dx if cache.keep is None else dy - dx, dadd
 
 
-@backward_of("edit", says="the backward returns zero where keep is False, but the gradient is not zero there")
+@backward_of("edit", diagnosis="the backward returns zero where keep is False, but the gradient is not zero there")
 def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
     """The gradient of add is multiplied by keep, but add acts everywhere, also where x is removed.
 
@@ -177,7 +177,7 @@ def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
     return dx, None if dadd is None or cache.add_shape is None else sum_to_shape(dx, cache.add_shape)
 
 
-@backward_of("edit", says="uses only the first row of dy")
+@backward_of("edit", diagnosis="uses only the first row of dy")
 def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
     """A vector that is added at every place acts at every place, but only the gradient of the first place is kept.
 
@@ -191,7 +191,7 @@ def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
     return dx, first[tuple(slice(0, size) for size in cache.add_shape)].copy()
 
 
-@backward_of("edit", says="once too often")
+@backward_of("edit", diagnosis="once too often")
 def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
     """The gradient of a repeated add is a mean over the places, but their effects add up.
 
@@ -201,7 +201,7 @@ def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
     return dx, dadd if dadd is None else dadd * np.asarray(dadd.size / dy.size, dy.dtype)
 
 
-@op_of("edit", added_only_where_kept, says="the forward gives")
+@op_of("edit", added_only_where_kept, diagnosis="the forward gives")
 def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None = None) -> Any:
     """y = keep * (x + add), so what is added where x is removed is removed too.
 

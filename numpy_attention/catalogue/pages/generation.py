@@ -42,7 +42,7 @@ def logits_step_by_step(model: GPT, ids: Array, options_at: Callable[[int], Any]
 TRIALS = {"logits_step_by_step": (logits_step_by_step, trial_of_kv_cache)}
 
 
-@stands_in_for("logits_step_by_step", says="the logits of token 1")
+@stands_in_for("logits_step_by_step", diagnosis="the logits of token 1")
 def position_from_zero_again(model: GPT, ids: Array) -> Array:
     """Every new token gets position 0, because it is the first token of the input of this call.
 
@@ -51,7 +51,7 @@ def position_from_zero_again(model: GPT, ids: Array) -> Array:
     return logits_step_by_step(model, ids, lambda t: {"positions": np.zeros(1, dtype=np.int64)})
 
 
-@stands_in_for("logits_step_by_step", says="the logits of token")
+@stands_in_for("logits_step_by_step", diagnosis="the logits of token")
 def new_key_not_attended(model: GPT, ids: Array) -> Array:
     """The new query sees the KV cache but not its own key, which is appended too late.
 
@@ -60,7 +60,7 @@ def new_key_not_attended(model: GPT, ids: Array) -> Array:
     return logits_step_by_step(model, ids, lambda t: {"mask": np.arange(t + 1) < max(t, 1)} if t else {})
 
 
-@stands_in_for("logits_step_by_step", says="the logits of token 1")
+@stands_in_for("logits_step_by_step", diagnosis="the logits of token 1")
 def keys_not_kept(model: GPT, ids: Array) -> Array:
     """The KV cache is lost between the steps, so every token sees only itself.
 

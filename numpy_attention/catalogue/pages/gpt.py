@@ -39,7 +39,7 @@ ENTRIES = (
 )
 
 
-@method_of("GPT", "gradients_from_logits", says="used twice, its two gradients must be added")
+@method_of("GPT", "gradients_from_logits", diagnosis="used twice, its two gradients must be added")
 def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
     """The table is used twice, as embedding and as head, but the gradient of the head is not added.
 
@@ -51,7 +51,7 @@ def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> An
         yield name, gradient
 
 
-@method_of("GPT", "gradients_from_logits", says="a mean replaces the sum over the 2 elements of axis 0")
+@method_of("GPT", "gradients_from_logits", diagnosis="a mean replaces the sum over the 2 elements of axis 0")
 def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
     """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
 

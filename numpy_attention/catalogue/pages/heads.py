@@ -39,7 +39,7 @@ def plain_split_heads(x: Array, num_heads: int) -> Array:
 PLAIN = {"concat_heads": plain_concat_heads, "split_heads": plain_split_heads}
 
 
-@op_of("concat_heads", lambda dy, shape: dy.reshape(shape), says="the forward gives")
+@op_of("concat_heads", lambda dy, shape: dy.reshape(shape), diagnosis="the forward gives")
 def concat_by_reshape(x: Array) -> Any:
     """(B, H, T, d) is reshaped to (B, T, H d) without swapping H and T, so positions and heads are mixed.
 
@@ -49,7 +49,7 @@ def concat_by_reshape(x: Array) -> Any:
     return x.reshape(*lead, T, H * d), x.shape
 
 
-@backward_of("concat_heads", says="a reshape without its transpose")
+@backward_of("concat_heads", diagnosis="a reshape without its transpose")
 def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
     """The backward splits the heads by a reshape without swapping H and T.
 
@@ -58,7 +58,7 @@ def concat_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
     return dy.reshape(cache.shape)
 
 
-@backward_of("split_heads", says="a reshape without its transpose")
+@backward_of("split_heads", diagnosis="a reshape without its transpose")
 def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
     """The backward joins the heads by a reshape without swapping H and T.
 

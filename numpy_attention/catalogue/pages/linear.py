@@ -35,7 +35,7 @@ def plain_linear(x: Array, w: Array, b: Array | None = None) -> Array:
 PLAIN = {"linear": plain_linear}
 
 
-@backward_of("linear", says="uses only the last row of dy")
+@backward_of("linear", diagnosis="uses only the last row of dy")
 def bias_of_the_last_row(dy: Array, cache: LinearCache) -> Any:
     """The bias acts on every row, but only the gradient of the last row is kept.
 
@@ -45,7 +45,7 @@ def bias_of_the_last_row(dy: Array, cache: LinearCache) -> Any:
     return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1])[-1].copy()
 
 
-@backward_of("linear", says="the sum over the batch axes (0, 1) is missing")
+@backward_of("linear", diagnosis="the sum over the batch axes (0, 1) is missing")
 def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
     """The bias gradient is summed over the batch but not over time.
 
@@ -55,7 +55,7 @@ def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
     return dx, dw, db if db is None or dy.ndim < 2 else dy.sum(axis=0)
 
 
-@backward_of("linear", says="a mean instead of a sum")
+@backward_of("linear", diagnosis="a mean instead of a sum")
 def bias_averaged(dy: Array, cache: LinearCache) -> Any:
     """The bias gradient is a mean over the rows, but the loss has already divided by their number.
 
@@ -65,7 +65,7 @@ def bias_averaged(dy: Array, cache: LinearCache) -> Any:
     return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1]).mean(axis=0)
 
 
-@backward_of("linear", says="a factor that should be transposed")
+@backward_of("linear", diagnosis="a factor that should be transposed")
 def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
     """The backward multiplies by w instead of its transpose.
 
@@ -75,7 +75,7 @@ def weight_not_transposed(dy: Array, cache: LinearCache) -> Any:
     return dy @ cache.w, dw, db
 
 
-@stands_in_for("Linear", says="is data stored outside the cache")
+@stands_in_for("Linear", diagnosis="is data stored outside the cache")
 class InputKeptOnTheLayer(Linear):
     """The cache is stored on the layer, so a second forward overwrites it before the first backward runs.
 

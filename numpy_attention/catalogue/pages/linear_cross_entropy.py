@@ -64,7 +64,7 @@ def _blocks(dloss: Any, cache: LinearCrossEntropyCache, mean_of_block: bool) -> 
     return grads
 
 
-@backward_of("linear_cross_entropy", says="is the 1/n of a mean missing")
+@backward_of("linear_cross_entropy", diagnosis="is the 1/n of a mean missing")
 def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     """Each block divides by the number of its own places that count, not by the number in all blocks.
 
@@ -76,7 +76,8 @@ def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
 
 
 @backward_of(
-    "linear_cross_entropy", says="right in one block: with block_size=2 a block overwrites a sum to which it must add"
+    "linear_cross_entropy",
+    diagnosis="right in one block: with block_size=2 a block overwrites a sum to which it must add",
 )
 def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     """Each block of rows overwrites the gradient of the table instead of adding to it.

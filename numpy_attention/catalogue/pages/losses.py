@@ -56,7 +56,7 @@ def plain_cross_entropy(
 PLAIN = {"cross_entropy": plain_cross_entropy}
 
 
-@backward_of("cross_entropy", says="a mean instead of a sum, or a mean applied twice")
+@backward_of("cross_entropy", diagnosis="a mean instead of a sum, or a mean applied twice")
 def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
     """The mean over the places is taken in the loss and again in its gradient.
 
@@ -65,7 +65,7 @@ def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
     return cross_entropy_backward(dloss, cache) / cache.num_counted
 
 
-@backward_of("cross_entropy", says="right without the option label_smoothing")
+@backward_of("cross_entropy", diagnosis="right without the option label_smoothing")
 def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) -> Array:
     """With label smoothing the gradient still subtracts the unsmoothed target from p.
 
@@ -74,7 +74,7 @@ def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) ->
     return cross_entropy_backward(dloss, cache._replace(label_smoothing=0.0))
 
 
-@backward_of("cross_entropy", says="hidden or ignored elements still get a gradient")
+@backward_of("cross_entropy", diagnosis="hidden or ignored elements still get a gradient")
 def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
     """Places that the loss ignores still get a gradient.
 
@@ -83,7 +83,7 @@ def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
     return cross_entropy_backward(dloss, cache._replace(counted=np.ones_like(cache.counted)))
 
 
-@op_of("cross_entropy", cross_entropy_backward, says="the forward gives")
+@op_of("cross_entropy", cross_entropy_backward, diagnosis="the forward gives")
 def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100, **options: Any) -> Any:
     """Ignored places have no loss, but the mean still divides by all places.
 
@@ -94,7 +94,7 @@ def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100,
     return loss * share, cache._replace(num_counted=cache.num_counted / share)
 
 
-@op_of("cross_entropy", cross_entropy_backward, says="0 times infinity is NaN")
+@op_of("cross_entropy", cross_entropy_backward, diagnosis="0 times infinity is NaN")
 def nan_at_padding(
     logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> Any:

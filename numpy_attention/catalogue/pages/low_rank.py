@@ -95,7 +95,7 @@ def low_rank_start(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
 TRIALS = {"low_rank_start": (low_rank_start, trial_of_low_rank_start)}
 
 
-@method_of("LowRank", "backward", says="da, db: right up to the constant factor 0.666667")
+@method_of("LowRank", "backward", diagnosis="da, db: right up to the constant factor 0.666667")
 def change_not_scaled(self: LowRank, dy: Array, cache: Any) -> Any:
     """The forward scales the change by alpha / r, the backward does not: da, db and part of dx lack the factor.
 
@@ -106,7 +106,7 @@ def change_not_scaled(self: LowRank, dy: Array, cache: Any) -> Any:
     return dx + dy @ self.w.T, {"a": da, "b": db}
 
 
-@method_of("LowRank", "backward", says="db: right up to the constant factor 0.666667")
+@method_of("LowRank", "backward", diagnosis="db: right up to the constant factor 0.666667")
 def scale_left_out_of_db(self: LowRank, dy: Array, cache: Any) -> Any:
     """The factor alpha / r is in dz, and so in da and dx, but not in db, which uses dy without the factor.
 
@@ -116,7 +116,7 @@ def scale_left_out_of_db(self: LowRank, dy: Array, cache: Any) -> Any:
     return dx, {"a": grads["a"], "b": grads["b"] / self.scale}
 
 
-@method_of("LowRank", "backward", says="a path to the input is missing")
+@method_of("LowRank", "backward", diagnosis="a path to the input is missing")
 def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
     """dx = dy w^T, as without the change: the path through a and b is missing.
 
@@ -127,7 +127,7 @@ def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
     return dx - dz @ self.a.T, grads
 
 
-@stands_in_for("low_rank_start", says="are all gradients zero?")
+@stands_in_for("low_rank_start", diagnosis="are all gradients zero?")
 def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
     """a starts at zero like b, so z = x a and dz = dy b^T are zero, both gradients are zero, and nothing learns.
 
@@ -136,7 +136,7 @@ def both_sides_at_zero(w: Array, rank: int, rng: np.random.Generator) -> LowRank
     return LowRank(w, rank)
 
 
-@stands_in_for("low_rank_start", says="training does not start from the pretrained model")
+@stands_in_for("low_rank_start", diagnosis="training does not start from the pretrained model")
 def both_sides_at_random(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
     """b starts at random like a, so training starts from a disturbed model instead of the pretrained one.
 

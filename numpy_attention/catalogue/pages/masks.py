@@ -36,7 +36,7 @@ def trial_of_causal_mask(make: Callable[..., Array], seed: int, square: bool = F
 TRIALS = {"causal_mask": (causal_mask, trial_of_causal_mask)}
 
 
-@stands_in_for("causal_mask", says="has position 2 of 5, so key 0 must be visible")
+@stands_in_for("causal_mask", diagnosis="has position 2 of 5, so key 0 must be visible")
 def other_side(T_q: int, T_k: int | None = None) -> Array:
     """Every position sees the later positions instead of the earlier ones.
 
@@ -46,7 +46,7 @@ def other_side(T_q: int, T_k: int | None = None) -> Array:
     return np.arange(T_k) >= np.arange(T_q)[:, None] + (T_k - T_q)
 
 
-@stands_in_for("causal_mask", says="must be hidden")
+@stands_in_for("causal_mask", diagnosis="must be hidden")
 def one_too_far(T_q: int, T_k: int | None = None) -> Array:
     """Every position sees one key too many: the token that it must predict.
 
@@ -56,7 +56,7 @@ def one_too_far(T_q: int, T_k: int | None = None) -> Array:
     return np.arange(T_k) <= np.arange(T_q)[:, None] + (T_k - T_q) + 1
 
 
-@stands_in_for("causal_mask", says="has position 2 of 5, so key 1 must be visible")
+@stands_in_for("causal_mask", diagnosis="has position 2 of 5, so key 1 must be visible")
 def aligned_at_the_start(T_q: int, T_k: int | None = None) -> Array:
     """Query i sees keys 0 to i, but the queries are the last T_q of T_k positions.
 

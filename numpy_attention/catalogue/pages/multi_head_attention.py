@@ -102,7 +102,7 @@ def plain_multi_head_attention(
 PLAIN = {"MultiHeadAttention": plain_multi_head_attention}
 
 
-@method_of("MultiHeadAttention", "forward", says="are the arguments, or the gradients, in the right order?")
+@method_of("MultiHeadAttention", "forward", diagnosis="are the arguments, or the gradients, in the right order?")
 def arguments_in_the_wrong_order(
     self: MultiHeadAttention, x: Array, context: Array | None = None, **options: Any
 ) -> Any:
@@ -117,7 +117,7 @@ def arguments_in_the_wrong_order(
     return MultiHeadAttention.forward(self, context, x, **options)
 
 
-@method_of("MultiHeadAttention", "forward", says="cannot reshape")
+@method_of("MultiHeadAttention", "forward", diagnosis="cannot reshape")
 def keys_cut_with_the_length_of_the_queries(
     self: MultiHeadAttention, x: Array, context: Array | None = None, **options: Any
 ) -> Any:
@@ -130,7 +130,7 @@ def keys_cut_with_the_length_of_the_queries(
     return MultiHeadAttention.forward(self, x, context, **options)
 
 
-@method_of("MultiHeadAttention", "backward", says="a path to the input is missing")
+@method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
 def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """In self-attention x is query, key and value, but dx holds only the path through the query.
 
@@ -145,7 +145,7 @@ def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     return project_backward(dq, self.w_q, cache.linear_q)[0], grads
 
 
-@method_of("MultiHeadAttention", "backward", says="a path to the input is missing")
+@method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
 def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """The gradient through the values, dv w_v^T, is not added to dx (or, with a context, to dcontext).
 

@@ -71,7 +71,7 @@ def _through_x_hat(dx_hat: Array, cache: NormCache) -> Array:
     return dx
 
 
-@backward_of("layer_norm", says="right when gamma is all ones")
+@backward_of("layer_norm", diagnosis="right when gamma is all ones")
 def gamma_left_out(dy: Array, cache: NormCache) -> Any:
     """dx is computed from dy instead of dy * gamma.
 
@@ -81,7 +81,7 @@ def gamma_left_out(dy: Array, cache: NormCache) -> Any:
     return _through_x_hat(dy, cache), dgamma, dbeta
 
 
-@backward_of("layer_norm", says="is applied at the wrong place")
+@backward_of("layer_norm", diagnosis="is applied at the wrong place")
 def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
     """dx is multiplied by gamma at the end, but gamma must be applied before the means are taken.
 
@@ -91,7 +91,7 @@ def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
     return _through_x_hat(dy, cache) * cache.gamma, dgamma, dbeta
 
 
-@backward_of("layer_norm", says="is a `- mean(...)` or a `- sum(...)` term missing?")
+@backward_of("layer_norm", diagnosis="is a `- mean(...)` or a `- sum(...)` term missing?")
 def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
     """x changes the mean, and the mean changes every element: this path, `- mean(dx_hat)`, is missing.
 
@@ -103,7 +103,7 @@ def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
     return r * (dx_hat - x_hat * _mean(dx_hat * x_hat)), dgamma, dbeta
 
 
-@backward_of("layer_norm", says="is the path through the variance (or the mean square) missing")
+@backward_of("layer_norm", diagnosis="is the path through the variance (or the mean square) missing")
 def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
     """x changes the variance, and the variance scales every element: this path, along x_hat, is missing.
 
@@ -114,7 +114,7 @@ def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
     return cache.r * (dx_hat - _mean(dx_hat)), dgamma, dbeta
 
 
-@backward_of("layer_norm", says="the sum over the batch axes (0, 1) is missing")
+@backward_of("layer_norm", diagnosis="the sum over the batch axes (0, 1) is missing")
 def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
     """dgamma and dbeta are summed over the first axis only, as if the input were always (B, d).
 
@@ -126,7 +126,7 @@ def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
     return dx, (dy * cache.x_hat).sum(axis=0), dy.sum(axis=0)
 
 
-@backward_of("layer_norm", says="n - 1 instead of n")
+@backward_of("layer_norm", diagnosis="n - 1 instead of n")
 def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
     """The forward divides the variance by d, but the gradient of its path divides by d - 1.
 
@@ -156,7 +156,7 @@ def _deviation_backward(dy: Array, cache: _DeviationCache) -> Any:
     return dx, np.asarray((dy * x_hat).sum(axis=lead)), np.asarray(dy.sum(axis=lead))
 
 
-@op_of("layer_norm", _deviation_backward, says="the forward gives")
+@op_of("layer_norm", _deviation_backward, diagnosis="the forward gives")
 def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """The variance is divided by d - 1, as for a sample, but layer norm divides by d.
 
@@ -169,7 +169,7 @@ def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
     return x_hat * gamma + beta, _DeviationCache(x_hat, inverse, 1.0 / d, gamma)
 
 
-@op_of("layer_norm", _deviation_backward, says="the forward gives")
+@op_of("layer_norm", _deviation_backward, diagnosis="the forward gives")
 def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """It divides by sqrt(var) + eps instead of sqrt(var + eps).
 
@@ -183,7 +183,7 @@ def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5)
     return x_hat * gamma + beta, _DeviationCache(x_hat, inverse, along, gamma)
 
 
-@backward_of("layer_norm", says="backward changed dy in place")
+@backward_of("layer_norm", diagnosis="backward changed dy in place")
 def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
     """It overwrites dy with its own results, so a residual branch that reads dy later gets wrong numbers.
 
@@ -194,7 +194,7 @@ def scratch_in_dy(dy: Array, cache: NormCache) -> Any:
     return right
 
 
-@backward_of("layer_norm", says="does backward change its cache in place?")
+@backward_of("layer_norm", diagnosis="does backward change its cache in place?")
 def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
     """It multiplies the cached x_hat in place, so a second backward with the same cache is wrong.
 
@@ -205,7 +205,7 @@ def scratch_in_the_cache(dy: Array, cache: NormCache) -> Any:
     return right
 
 
-@backward_of("layer_norm", says="of float32 is float64")
+@backward_of("layer_norm", diagnosis="of float32 is float64")
 def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
     """A NumPy scalar, np.sqrt(d), turns float32 into float64, so every later backward runs at half the speed.
 
@@ -219,7 +219,7 @@ def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
     return r * (dx_hat - _mean(dx_hat) - x_hat * along), dgamma, dbeta
 
 
-@backward_of("rms_norm", says="off by the same number in all its elements")
+@backward_of("rms_norm", diagnosis="off by the same number in all its elements")
 def mean_subtracted(dy: Array, cache: NormCache) -> Any:
     """RMS norm does not subtract the mean; this is the backward of layer norm.
 
@@ -231,7 +231,7 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
 
 @op_of(
     "layer_norm", layer_norm_backward,
-    says="the forward mixes the places along axis 1 of x, but the backward does not",
+    diagnosis="the forward mixes the places along axis 1 of x, but the backward does not",
 )
 def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> Any:
     """Mean and variance run over all axes except the first, so the words of a sentence affect each other.

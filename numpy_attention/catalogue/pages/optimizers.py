@@ -104,7 +104,7 @@ TRIALS = {
 }
 
 
-@stands_in_for("clip_by_global_norm", says="for the joint norm every array must be scaled by")
+@stands_in_for("clip_by_global_norm", diagnosis="for the joint norm every array must be scaled by")
 def clip_each_array(grads: Mapping[str, Array], max_norm: float) -> Array:
     """Each array is clipped by its own norm, which changes the direction of the step.
 
@@ -137,7 +137,7 @@ class AdamByFormula(Adam):
         p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
 
 
-@stands_in_for("Adam", says="step 1:")
+@stands_in_for("Adam", diagnosis="step 1:")
 class NoBiasCorrection(AdamByFormula):
     """The moments start at zero and are not corrected, so the first steps are far too small or too large.
 
@@ -149,7 +149,7 @@ class NoBiasCorrection(AdamByFormula):
         p -= rate * m / (np.sqrt(v) + self.eps)
 
 
-@stands_in_for("Adam", says="step 1:")
+@stands_in_for("Adam", diagnosis="step 1:")
 class CorrectedFromStepZero(Adam):
     """The bias correction counts one step too many: the first step is corrected as if it were the second.
 
@@ -163,7 +163,7 @@ class CorrectedFromStepZero(Adam):
         super().step(grads, learning_rate)
 
 
-@stands_in_for("Adam", says="step 1:")
+@stands_in_for("Adam", diagnosis="step 1:")
 class EpsInsideTheRoot(AdamByFormula):
     """It divides by sqrt(v_hat + eps), so the step vanishes for gradients below 1e-4.
 
@@ -176,7 +176,7 @@ class EpsInsideTheRoot(AdamByFormula):
         p -= rate * m_hat / np.sqrt(v_hat + self.eps)
 
 
-@stands_in_for("AdamW", says="step 1:")
+@stands_in_for("AdamW", diagnosis="step 1:")
 class DecayInTheMoments(AdamW):
     """The decay is added to the gradient and then divided by its root mean square: L2, not decoupled decay.
 
@@ -193,7 +193,7 @@ class DecayInTheMoments(AdamW):
         self.weight_decay = decay
 
 
-@stands_in_for("AdamW", says="gamma[0] is")
+@stands_in_for("AdamW", diagnosis="gamma[0] is")
 class DecayOnEverything(AdamW):
     """Biases and the gains of norms decay too, although there is no reason to keep them near zero.
 
@@ -209,7 +209,7 @@ class DecayOnEverything(AdamW):
         super().step(grads, learning_rate)
 
 
-@stands_in_for("AdamW", says="step 1:")
+@stands_in_for("AdamW", diagnosis="step 1:")
 class DecayWithoutTheRate(AdamW):
     """Weights shrink by weight_decay per step instead of learning_rate times weight_decay.
 
@@ -226,7 +226,7 @@ class DecayWithoutTheRate(AdamW):
         self.weight_decay = decay
 
 
-@stands_in_for("tied_step", says="one step along the sum of its gradients")
+@stands_in_for("tied_step", diagnosis="one step along the sum of its gradients")
 def stepped_twice(table: Array, uses: list[Array], optimizer: Any, **options: Any) -> None:
     """A tied table is listed under two names, so the optimizer takes one step for each of its two gradients.
 

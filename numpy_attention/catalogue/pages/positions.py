@@ -47,7 +47,7 @@ def plain_rotary(x: Array, positions: Array, base: float = 10000.0, pairing: str
 PLAIN = {"rotary": plain_rotary}
 
 
-@backward_of("rotary", says="the forward applied to dy")
+@backward_of("rotary", diagnosis="the forward applied to dy")
 def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
     """The gradient is rotated by the angle instead of the negative angle.
 
@@ -56,7 +56,7 @@ def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
     return rotary_backward(dy, cache._replace(sin=-cache.sin))
 
 
-@backward_of("rotary", says="is it rotated by wrong angles, or in wrong pairs of coordinates")
+@backward_of("rotary", diagnosis="is it rotated by wrong angles, or in wrong pairs of coordinates")
 def pairings_mixed(dy: Array, cache: RotaryCache) -> Array:
     """The forward and the backward pair the coordinates in different ways.
 

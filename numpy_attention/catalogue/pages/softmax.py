@@ -27,7 +27,7 @@ def plain_softmax(x: Array, axis: int = -1) -> Array:
 PLAIN = {"softmax": plain_softmax}
 
 
-@backward_of("softmax", says="the sum must be weighted")
+@backward_of("softmax", diagnosis="the sum must be weighted")
 def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
     """It subtracts the plain sum of dy instead of the sum weighted by y.
 
@@ -37,7 +37,7 @@ def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
     return y * (dy - dy.sum(axis=axis, keepdims=True))
 
 
-@backward_of("softmax", says="the backward returns zero")
+@backward_of("softmax", diagnosis="the backward returns zero")
 def zero(dy: Array, cache: SoftmaxCache) -> Array:
     """The gradient is always zero.
 
@@ -46,7 +46,7 @@ def zero(dy: Array, cache: SoftmaxCache) -> Array:
     return np.zeros_like(dy)
 
 
-@backward_of("softmax", says="only the diagonal of the softmax's Jacobian")
+@backward_of("softmax", diagnosis="only the diagonal of the softmax's Jacobian")
 def diagonal_only(dy: Array, cache: SoftmaxCache) -> Array:
     """It uses only the diagonal of the Jacobian, y (1 - y), as if a higher score did not lower the other weights.
 
@@ -56,7 +56,7 @@ def diagonal_only(dy: Array, cache: SoftmaxCache) -> Array:
     return y * (1.0 - y) * dy
 
 
-@backward_of("softmax", says="right without the option axis")
+@backward_of("softmax", diagnosis="right without the option axis")
 def always_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
     """The sum in the backward runs over the last axis, even if the softmax used a different axis.
 
@@ -66,7 +66,7 @@ def always_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
 
 
-@backward_of("softmax", says="once too often")
+@backward_of("softmax", diagnosis="once too often")
 def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
     """It divides by the batch size, but only the loss takes a mean over the batch.
 

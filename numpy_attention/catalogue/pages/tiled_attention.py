@@ -59,7 +59,7 @@ ENTRIES = (
 PLAIN = {"tiled_attention": plain_attention}
 
 
-@backward_of("tiled_attention", says="do not sum to one (recomputed without their maximum or sum?)")
+@backward_of("tiled_attention", diagnosis="do not sum to one (recomputed without their maximum or sum?)")
 def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     """L is the log of the sum without the maximum, so the recomputed weights are too small by exp(-m).
 
@@ -71,7 +71,7 @@ def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(L=cache.L + np.maximum(scores.max(axis=-1, keepdims=True), 0.0)))
 
 
-@backward_of("tiled_attention", says="is `- sum(dy * w)` missing")
+@backward_of("tiled_attention", diagnosis="is `- sum(dy * w)` missing")
 def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     """The row sum of the softmax, D = sum(dy * y), is missing in dscores.
 
@@ -80,7 +80,7 @@ def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(y=np.zeros_like(cache.y)))
 
 
-@backward_of("tiled_attention", says="a block overwrites a sum to which it must add")
+@backward_of("tiled_attention", diagnosis="a block overwrites a sum to which it must add")
 def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
     """dq of a tile is overwritten by the next tile of keys instead of added up.
 
@@ -97,7 +97,7 @@ def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(mask=mask))[0], dk, dv
 
 
-@backward_of("tiled_attention", says="the backward must apply the mask too")
+@backward_of("tiled_attention", diagnosis="the backward must apply the mask too")
 def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     """The recomputed scores are not masked again, so gradient leaks into hidden keys.
 
@@ -106,7 +106,7 @@ def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(mask=None, band=Band(slopes=cache.band.slopes)))
 
 
-@backward_of("tiled_attention", says="right without dropout")
+@backward_of("tiled_attention", diagnosis="right without dropout")
 def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
     """The backward counts columns from one, the forward from zero, so it uses the dropout mask of another tile.
 
@@ -120,7 +120,7 @@ def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(dropout=Shifted(*cache.dropout)))
 
 
-@backward_of("tiled_attention", says="does the backward use a different formula than the forward")
+@backward_of("tiled_attention", diagnosis="does the backward use a different formula than the forward")
 def distance_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     """The backward recomputes the scores without ALiBi's distances, as if a term without a gradient did not matter.
 
