@@ -1,7 +1,8 @@
 """Chapter 31. All cores: one batch, several threads
 
-The loss of a batch is a mean over its n counted tokens (all except padding). Cut the batch into K shards with n_1, ...,
-n_K counted tokens. Then the loss and its gradient are weighted sums of the losses and gradients of the shards:
+The loss of a batch is a mean over its n counted tokens; padding, for example, is not counted. Cut the batch into K
+shards with n_1, ..., n_K counted tokens. Then the loss and its gradient are weighted sums of the losses and gradients
+of the shards:
 
     loss = sum_i (n_i / n) loss_i            d loss / d p = sum_i (n_i / n) d loss_i / d p
 
@@ -25,9 +26,9 @@ parameter.
 BLAS has its own threads. K workers with K BLAS threads each would compete for K cores, so BLAS is limited to one
 thread.
 
-A batch of one text cannot be cut. Then all threads work on this text: BLAS uses them for large products, and tiled
-attention (Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits do
-not depend on the number of threads.
+A batch of one text cannot be cut. Then all threads are lent to this text: BLAS uses them for large products, and
+tiled attention (Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits
+do not depend on the number of threads.
 """
 
 from __future__ import annotations
