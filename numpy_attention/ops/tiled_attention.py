@@ -210,7 +210,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
 
     Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
 
-    Raises: MemoryError when the weights do not fit into memory. `tiled_attention` has already checked the arguments.
+    Raises: MemoryError when the weights do not fit into memory. `tiled_attention` raises every ValueError or TypeError.
 
     Source: Dao et al., FlashAttention (2022), algorithm 4.
 
