@@ -125,7 +125,7 @@ def test_all_cores_uses_one_core_if_no_thread_can_start(monkeypatch: pytest.Monk
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("numpy_attention.runs.parallel.usable_cores", lambda: 2)
-    monkeypatch.setattr("numpy_attention.runs.parallel.blas_can_be_held", lambda: True)
+    monkeypatch.setattr("numpy_attention.runs.parallel.blas_can_be_limited", lambda: True)
     with all_cores():
         assert len(shares(2)) == 2
     monkeypatch.setattr(threading.Thread, "start", none)

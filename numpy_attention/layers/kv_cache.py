@@ -6,10 +6,10 @@ step can reuse the keys and values of the steps before:
     step t     q_t  looks at  k_1 k_2 ... k_(t-1) | k_t        left of the bar: stored, right of it: new
                               v_1 v_2 ... v_(t-1) | v_t
 
-The new token is the only query. A step costs O(T) products with the stored keys; without them a fresh forward would
-cost O(T^2). A context does not grow, so all its keys are stored at the first step. Layers call the KV cache `past`,
-because in this book "cache" means the arrays that a forward stores for its backward. Only the class and `use_cache`
-keep the usual name.
+The new token is the only query. A step costs O(T) products with the stored keys; a forward without the cache would cost
+O(T^2). A context does not grow, so all its keys are stored at the first step. Layers call the KV cache `past`, because
+in this book "cache" means the arrays that a forward stores for its backward. Only the names `KeyValueCache` and
+`use_cache` use the word in its usual meaning.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ class KeyValueCache:
         start, self.length = self.length, self.length + k.shape[-2]
         if self.k is None or self.v is None:
             B, H = k.shape[:2]
-            # empty: the system takes memory only when it is written to
+            # np.empty: the operating system provides memory only when the array is written
             self.k = np.empty_like(k, shape=(B, H, self.capacity, k.shape[-1]))
             self.v = np.empty_like(v, shape=(B, H, self.capacity, v.shape[-1]))
         self.k[:, :, start : self.length] = k
@@ -53,7 +53,7 @@ class KeyValueCache:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def reorder(self, rows: np.ndarray) -> None:
-        """Row i becomes old row rows[i]: beam search drops some hypotheses and continues others twice.
+        """Row i becomes the old row rows[i]. Beam search drops some hypotheses and continues others twice.
 
         Raises: TypeError or ValueError when rows are not the indices of stored rows.
         """
@@ -77,20 +77,21 @@ class KeyValueCache:
                 expected = f"({old.shape[0]}, {old.shape[1]}, T_new, {old.shape[3]}) as in the stored array"
                 raise shape_error("KeyValueCache", name, expected, new.shape)
         if self.length + k.shape[2] > self.capacity:
-            expected = f"within the room for {self.capacity} positions"
+            expected = f"at most {self.capacity} positions"
             raise shape_error("KeyValueCache", "k", expected, self.length + k.shape[2])
 
 
 def stored_length(model: str, past: object, num_layers: int) -> int:
-    """How many positions each layer has stored; with cross-attention, in the first of its pair of KV caches.
+    """How many positions each layer has stored. With cross-attention a layer has two KV caches; the first one counts.
 
-    Raises: ValueError when `past` is not a list of one KV cache per layer, all of equal length and capacity. Otherwise
-    a layer could raise an error after the layers before it have stored new keys.
+    Raises: ValueError when `past` is not a list of one KV cache per layer, all of equal length and capacity. Without
+    this check a layer could raise an error after earlier layers have stored new keys.
     """
-    own = [one[0] if isinstance(one, tuple) and one else one for one in past] if isinstance(past, list) else []
-    if len(own) != num_layers or not all(isinstance(one, KeyValueCache) for one in own):
+    layers = past if isinstance(past, list) else []
+    caches = [layer[0] if isinstance(layer, tuple) and layer else layer for layer in layers]
+    if len(caches) != num_layers or not all(isinstance(cache, KeyValueCache) for cache in caches):
         raise value_error(model, "past", f"a list of KeyValueCaches, one for each of {num_layers} blocks", past)
-    if len(lengths := {(one.length, one.capacity) for one in own}) > 1:
+    if len(lengths := {(cache.length, cache.capacity) for cache in caches}) > 1:
         got = " and ".join(f"{length} of {capacity}" for length, capacity in sorted(lengths)[:2])
         raise value_error(model, "past", "KV caches of equal length and capacity", got, "create new ones")
-    return own[0].length
+    return caches[0].length

@@ -1,6 +1,6 @@
 """Chapter 17. Multi-head attention: several questions at once
 
-One attention gives each query one weighted mean. Several heads ask several questions in parallel, each in its own
+A single attention gives each query one weighted mean. Several heads ask several questions in parallel, each in its own
 space of d_k dimensions, and w_o combines the answers:
 
     x (B, T_q, d_model)           source (B, T_k, d_model)        source = x: self-attention
@@ -21,15 +21,15 @@ The matrices of all heads are side by side in one w_q (d_model, H d_k), so one p
 split_heads only views the result in another shape (Chapter 7). In grouped-query attention w_k and w_v hold fewer heads,
 each shared by H / H_kv query heads.
 
-The backward is the forward read from bottom to top. If an array is used several times, its gradients add up. In
+The backward goes through the forward from bottom to top. If an array is used several times, its gradients add up. In
 self-attention query, key and value all come from x, so
 
     dx = dq w_q^T + dk w_k^T + dv w_v^T
 
-In cross-attention the first term is dx, and the other two terms are dcontext, which goes to the encoder.
+In cross-attention the first term is dx, and the sum of the other two is dcontext, which goes to the encoder.
 
 If a `Band` defines which pairs are visible, attention works in tiles (Chapter 12), and a mask hides only padding.
-Otherwise it is the attention of Chapter 6, with all weights in memory.
+Otherwise the layer uses the attention of Chapter 6 and stores all weights in memory.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class MultiHeadAttentionCache(NamedTuple):
 
 
 class MultiHeadAttention(Layer):
-    """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, s w_k,i, s w_v,i); s is x, or the context.
+    """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, s w_k,i, s w_v,i); s is the context, or x.
 
-    If `num_kv_heads` is below `num_heads`, it is grouped-query attention (1: multi-query). `qkv_bias` overrides `bias`
-    for query, key and value. `rotary_base` (usually 10000) turns queries and keys by their positions. w_q and w_k start
-    with Glorot's scale for one head, sqrt(2 / (d_model + d_k)); w_v and w_o use the same scale.
+    With `num_kv_heads` below `num_heads` this is grouped-query attention (with 1: multi-query). `qkv_bias` overrides
+    `bias` for query, key and value. `rotary_base` (usually 10000): rotate queries and keys by their positions. w_q and
+    w_k start with Glorot's scale for one head, sqrt(2 / (d_model + d_k)); w_v and w_o use the same scale.
 
     Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
     to (B, H, T_q, T_k), True = this query may look at this key.
@@ -149,7 +149,7 @@ class MultiHeadAttention(Layer):
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
         """Attend. `past` (generation only, no backward) is a KV cache: it stores keys and values for later calls.
 
-        With a `band` attention works in tiles: the band replaces scores_bias and a T x T mask.
+        With a `band`, attention works in tiles: the band replaces scores_bias and a T x T mask.
         Rotary positions count from 0 by default; with `past` the caller must pass them.
         """
         o, cache = self.heads(x, context, mask, scores_bias, positions, past, rng, band)  # (B, H, T_q, d_v)
@@ -197,13 +197,13 @@ class MultiHeadAttention(Layer):
         return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
 
     def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        """Return dx, grads; with a context dx, dcontext, grads. scores_bias (of ALiBi) is constant, without gradient.
+        """Return dx, grads; with a context return dx, dcontext, grads. scores_bias (ALiBi) is constant: no gradient.
 
         Raises: ValueError when the forward read the context's keys from a KV cache.
         """
-        do, of_output = self.output_backward(dy, cache)  # (B, H, T_q, d_v)
-        *dx, of_heads = self.heads_backward(do, cache)
-        return *dx, {**of_output, **of_heads}
+        do, output_grads = self.output_backward(dy, cache)  # (B, H, T_q, d_v)
+        *dx, heads_grads = self.heads_backward(do, cache)
+        return *dx, {**output_grads, **heads_grads}
 
     def output_backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[np.ndarray, Parameters]:
         """Return do (B, H, T_q, d_v), and the gradients of w_o and b_o."""
@@ -213,7 +213,7 @@ class MultiHeadAttention(Layer):
         return concat_heads_backward(do, cache.heads_o), flat_gradients({"w_o": dw_o, "b_o": db_o})
 
     def heads_backward(self, do: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        """Return dx, with a context also dcontext, and the gradients of the other parameters.
+        """Return dx (with a context also dcontext) and the gradients of all parameters except w_o and b_o.
 
         Raises: ValueError when the forward read the context's keys from a KV cache.
         """
@@ -237,7 +237,7 @@ class MultiHeadAttention(Layer):
         dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
         if cache.cross:
             return dx, dsource, flat_gradients(grads)
-        dx += dsource  # x was query, key and value
+        dx += dsource  # query, key and value all come from x
         return dx, flat_gradients(grads)
 
     def _keys_and_values(
@@ -279,8 +279,8 @@ def _check_heads(
     def wrong(argument: str, expected: str, got: object, fix: str = "") -> ValueError:
         return value_error("MultiHeadAttention", argument, expected, got, fix)
 
-    own = {name: width for name, width in {"d_k": d_k, "d_v": d_v}.items() if width is not None}
-    require_sizes("MultiHeadAttention", d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, **own)
+    given = {name: width for name, width in {"d_k": d_k, "d_v": d_v}.items() if width is not None}
+    require_sizes("MultiHeadAttention", d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, **given)
     if d_k is None and d_model % num_heads:
         fix = f"set the width of a head with d_k, or use d_model = {d_model - d_model % num_heads}"
         raise wrong("d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)

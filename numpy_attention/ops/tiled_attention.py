@@ -1,35 +1,37 @@
 """Chapter 12. Attention in little memory
 
-Chapter 6 stores T_q x T_k scores, gigabytes for a long text. This is not necessary: the output of a query is a sum over
-keys, and a sum can be computed in parts. Only the softmax is a problem, because its maximum and its total are known
-only at the end. The online softmax uses provisional values. After some keys it has for each query
+Chapter 6 stores T_q x T_k scores, gigabytes for a long text. Storing them all is not necessary: the output of a query
+is a sum over keys, and a sum can be computed in parts. Only the softmax is a problem, because its maximum and its total
+are known only at the end. The **online softmax** uses provisional values. After some keys it stores for each query
 
     m = the largest score so far     l = sum_j exp(s_j - m)     a = sum_j exp(s_j - m) v_j
 
-and when the next tile of keys raises the maximum to m', the old sums only change their reference point:
+It takes the keys in blocks, called **tiles**. If the next tile raises the maximum to m', a factor corrects the old
+sums:
 
-    l' = l exp(m - m') + sum over the tile of exp(s_j - m')        a' likewise, with v_j
+    l' = l exp(m - m') + sum over the tile of exp(s_j - m')
+    a' = a exp(m - m') + sum over the tile of exp(s_j - m') v_j
 
 At the end y = a / l, exactly the softmax average of Chapter 6. For the backward we keep one number for each query,
 L = m + log l. Any weight can be recomputed from it: w_ij = exp(s_ij - L_i).
 
-The backward takes the same tiles and recomputes their scores: more arithmetic, little memory. Within a tile it is
-Chapter 6 line by line, with grouped heads folded into the query axis. Only the softmax's row sum is over all keys, not
-over the keys of the tile. No extra pass over the tiles is needed for it:
+The backward takes the same tiles and recomputes their scores. This costs more arithmetic but little memory. Within a
+tile the code follows Chapter 6 line by line; grouped heads are folded into the query axis. Only the row sum of the
+softmax needs all keys, not only the keys of the tile. It can be computed without an extra pass over the tiles:
 
     sum_j w_ij dw_ij = sum_j w_ij (dy_i . v_j) = dy_i . y_i = D_i
 
     dv_j += w_ij dy_i      ds_ij = w_ij (dy_i . v_j - D_i)      dq_i += scale ds_ij k_j      dk_j += scale ds_ij q_i
 
-Besides the inputs and results, memory holds only L and a few tiles, so it grows with T, not with T^2. A causal tile
-that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past are skipped
-as well, and the work grows with T. If a query may look at nothing, l stays 0. Its y is 0, and its L is the lowest
-number of the dtype, so its weights exp(-inf - L) are 0 in the backward as well.
+Besides the inputs and results, memory holds only L, D and a few tiles, so the memory grows with T, not with T^2. A
+causal tile that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past
+are skipped as well, and the work grows only with T. If a query sees no key, l stays 0. Then y is 0 and L is the lowest
+number of the dtype, so in the backward the weights exp(-inf - L) are 0 as well.
 
-Dropout multiplies each weight by f_ij, which is 0 or 1 / (1 - rate), after the softmax: l sums the weights without
-f_ij, a sums them with f_ij. In the backward dw_ij = f_ij (dy_i . v_j). The row sum is still dy_i . y_i, because y
-contains the same factors. The appendix says which tiles exist, and how a band and dropout act on a tile. Models attend
-in tiles if the text is long (Chapter 21, appendix).
+After the softmax, dropout multiplies each weight by a factor f_ij, which is 0 or 1 / (1 - rate). So l sums the weights
+without f_ij, and a sums them with f_ij. In the backward dw_ij = f_ij (dy_i . v_j). The row sum is still dy_i . y_i,
+because y contains the same factors. The appendix explains which tiles exist, and how a band and dropout act on a tile.
+Models attend in tiles if the text is long (Chapter 21, appendix).
 """
 
 import math
@@ -85,18 +87,19 @@ def tiled_attention(
 ) -> tuple[np.ndarray, TiledAttentionCache]:
     """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
 
-    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf. causal=True hides the same pairs as
-    `causal_mask(T_q, T_k)`, and with a window the same pairs as `sliding_window_mask(T_q, window, T_k)`;
-    bias = -slopes * distance as in `alibi_bias`. Neither the mask nor the bias is ever built.
+    Formula: y = softmax(scale q k^T + bias) v, with the scores of hidden pairs set to -inf. causal=True hides the
+    same pairs as `causal_mask(T_q, T_k)`; causal=True with a window hides the same pairs as
+    `sliding_window_mask(T_q, window, T_k)`. bias = -slopes * distance as in `alibi_bias`. These masks and this bias are
+    never built as arrays.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
     mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
 
-    Units: a tile is block_size queries x block_size keys, by default the fastest shape. window counts keys, including
-    the key at the query's own position. dropout is the share of weights that is dropped if there is a generator.
+    Units: a tile has block_size queries and block_size keys; the default is the fastest shape. window counts keys,
+    including the key at the query's own position. dropout is the share of weights to drop (with an rng).
 
     Raises: ValueError when shapes do not fit, for sizes below 1, a rate outside [0, 1) or a window without causal;
-    TypeError for other dtypes.
+    TypeError for dtypes other than float32 and float64 (mask: bool).
 
     Source: Milakov, Gimelshein, Online Normalizer Calculation for Softmax (2018); Dao et al., FlashAttention (2022),
     algorithms 1 and 4; dropout by counters: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
@@ -141,7 +144,7 @@ def tiled_attention(
                 a *= shrink
                 a += w @ vg[heads, columns]
                 m = new_m
-            total = np.maximum(total, 1.0)  # total is at least 1, or 0 if the query sees no key (a = 0)
+            total = np.maximum(total, 1.0)  # only a query that sees no key has total < 1: 0, with a = 0
             a /= total
             y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
             L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
@@ -152,7 +155,7 @@ def tiled_attention(
 
 
 def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), with w recomputed from L and D = rowsum(dy y).
+    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), D = rowsum(dy y); w is recomputed from L.
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
     """
@@ -183,7 +186,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
                 # y = dropped @ v
                 dropped = w if factors is None else w * factors
                 dv[heads, columns] += dropped.swapaxes(-1, -2) @ dy_tile
-                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # ddropped, changed in place below
+                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # the gradient of dropped, changed in place below
                 # dropped = w * factors
                 if factors is not None:
                     ds *= factors
@@ -201,13 +204,13 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
 
 
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
-    """All weights of a call, for inspection, recomputed from q, k and L: the T x T array that the op avoids.
+    """All weights of a call, recomputed from q, k and L for inspection. The op itself avoids this T x T array.
 
     Formula: w_ij = exp(s_ij - L_i), before dropout
 
     Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
 
-    Raises: MemoryError when they do not fit into memory. The call itself has raised any ValueError or TypeError.
+    Raises: MemoryError when the weights do not fit into memory. `tiled_attention` raises every ValueError or TypeError.
 
     Source: Dao et al., FlashAttention (2022), algorithm 4.
 
@@ -226,7 +229,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
 
 
 def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All leading axes as N key heads, each with the G query heads that share it (G = 1 unless grouped)."""
+    """Merge all leading axes into N key heads; G query heads share each key head (G = 1 without grouping)."""
     N = math.prod(k.shape[:-2])
     G = math.prod(q.shape[:-2]) // max(N, 1)
     return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
@@ -245,7 +248,7 @@ def _check_tiled(
     if band.window is not None:
         require_size(op, "window", band.window, fix="with a window of 1 a position sees only itself")
     if band.window is not None and not band.causal:
-        raise value_error(op, "causal", "True with a window", band.causal, "a window holds only earlier keys")
+        raise value_error(op, "causal", "True with a window", band.causal, "a window contains no later keys")
     if band.slopes is not None:
         require_float(op, slopes=band.slopes)
         if q.ndim < 3 or band.slopes.shape != (q.shape[-3],):

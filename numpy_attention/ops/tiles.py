@@ -5,16 +5,16 @@ query i among the keys. (The last query and the last key have the same position,
 three fields:
 
     causal     key j is visible if j <= p
-    window     and if j > p - window, so only tiles near the diagonal are computed: their number grows with T
+    window     key j must also have j > p - window, so the number of tiles grows with T, not with T^2
     slopes     each score of head h is lowered by slope_h times the distance of j from p (ALiBi, Chapter 8)
 
-All three are applied to one tile at a time. With a window, the tiles of a tile of queries begin at the first key that
-one of its queries sees.
+All three are applied to one tile at a time. With a window, the tiles of keys begin at the first key that a query of the
+current tile sees.
 
 In the backward, dropout needs the random numbers of the forward. They are not stored but drawn again. The n-th number
-of the generator Philox is a function of a key and n, not of the numbers before it. The forward draws one key. The
-position of a tile determines where in the sequence its numbers begin. So neither the order of the tiles nor the thread
-that computes a tile changes the numbers.
+of the generator Philox is a function of n and of an integer, the Philox key (not a key of attention). Earlier numbers
+do not matter. The forward draws one Philox key. The position of a tile determines where in the sequence its numbers
+begin. So neither the order of the tiles nor the thread that computes a tile changes the numbers.
 """
 
 import math
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-TILE_ELEMENTS = 2**16  # scores in memory at a time: a quarter of a megabyte in float32, to fit fast memory
+TILE_ELEMENTS = 2**16  # scores computed at a time: a quarter of a megabyte in float32, which fits into a fast cache
 
 
 class Band(NamedTuple):
@@ -52,9 +52,9 @@ class TileSize(NamedTuple):
 
 
 def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
-    """Squares of size block_size, or by default the fastest tiles: large ones, since many small calls cost time.
+    """Square tiles of block_size, or by default the fastest tiles: they are large, since many small calls cost time.
 
-    A causal tile has few queries: on the diagonal, half of queries x queries scores are computed for nothing.
+    Causal tiles have fewer queries: half of the queries x queries scores on the diagonal are hidden, but computed.
     """
     if block_size is not None:
         return TileSize(int(block_size), int(block_size))
@@ -79,7 +79,7 @@ def query_tiles(T_q: int, tile: TileSize) -> Iterator[slice]:
 
 
 def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> Iterator[slice]:
-    """The tiles of keys that at least one of these queries may look at."""
+    """The tiles of keys for the queries in `rows`, without tiles that none of these queries may see."""
     first, end = 0, T_k
     if band.causal:
         end = min(T_k, rows.stop + T_k - T_q)  # the last query of the tile has the position of key end - 1
@@ -92,7 +92,8 @@ def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> It
 class Pairs:
     """The mask and the band, applied to the pairs of one tile at a time.
 
-    A tile is cut out of the mask. The mask is not widened to all heads, because it could become larger than the scores.
+    Only the part of the mask for one tile is read. The mask is not copied for every head: the copies could be
+    larger than the scores.
     """
 
     def __init__(self, mask: np.ndarray | None, band: Band, q: np.ndarray, T_k: int, groups: tuple[int, ...]) -> None:
@@ -103,10 +104,10 @@ class Pairs:
             self.slopes = np.broadcast_to(band.slopes.astype(q.dtype), q.shape[:-2]).reshape(groups)  # (N, G)
         if mask is not None:
             mask = mask.reshape((1,) * (q.ndim - mask.ndim) + mask.shape)  # as many axes as the scores
-            own_lead = mask.shape[:-2]
-            self.mask = mask.reshape(math.prod(own_lead), *mask.shape[-2:])  # (M, T_q or 1, T_k or 1)
-            which = np.arange(math.prod(own_lead), like=mask).reshape(own_lead)
-            self.which = np.broadcast_to(which, q.shape[:-2]).reshape(groups)  # (N, G): the mask of each head
+            leading = mask.shape[:-2]
+            self.mask = mask.reshape(math.prod(leading), *mask.shape[-2:])  # (M, T_q or 1, T_k or 1)
+            indices = np.arange(math.prod(leading), like=mask).reshape(leading)
+            self.mask_index = np.broadcast_to(indices, q.shape[:-2]).reshape(groups)  # (N, G): for each head
 
     def apply_band(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
         """Lower the scores by distance, and set the scores of hidden pairs to -inf, for all G heads of a group.
@@ -115,12 +116,12 @@ class Pairs:
         """
         s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
         causal, window, _ = self.band
-        nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # of the first and the last query
+        nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # positions of these queries
         ahead = causal and columns.stop - 1 > nearest  # otherwise the whole tile is in the past
         behind = window is not None and columns.start <= farthest - window  # otherwise the tile is in every window
         if ahead or behind or self.slopes is not None:
-            place = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
-            distance = place - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
+            positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
+            distance = positions - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
             if self.slopes is not None:
                 s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
             if ahead:
@@ -130,31 +131,31 @@ class Pairs:
         if self.mask is not None:
             rows = rows if self.mask.shape[1] > 1 else slice(None)
             columns = columns if self.mask.shape[2] > 1 else slice(None)
-            seen = self.mask[:, rows, columns][self.which[heads]]  # (n, G, t_q or 1, t_k or 1)
+            seen = self.mask[:, rows, columns][self.mask_index[heads]]  # (n, G, t_q or 1, t_k or 1)
             np.copyto(s, -np.inf, where=~seen)
 
 
 class TileDropout(NamedTuple):
-    """Dropout on the weights of each tile; off if key is None."""
+    """Dropout on the weights of each tile; off if key, the Philox key, is None."""
 
     rate: float
     key: int | None
 
     def factors(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> np.ndarray | None:
-        """The factors of a tile's weights, 0 or 1 / (1 - rate): the same in every call. None when dropout is off.
+        """The dropout factors of a tile, 0 or 1 / (1 - rate); equal in every call. None when dropout is off.
 
         Shapes: as the scores s of the tile
         """
         if self.key is None:
             return None
         # four counters: the first counts within the tile, the others are the position of the tile
-        place = [0, columns.start, rows.start, heads.start]
-        random = np.random.Generator(np.random.Philox(key=self.key, counter=place))
+        counter = [0, columns.start, rows.start, heads.start]
+        random = np.random.Generator(np.random.Philox(key=self.key, counter=counter))
         # Drawn on the host and copied to the device of s, as in Chapter 5.
         keep_mask = np.asarray(random.random(s.shape, dtype=np.float32) >= self.rate, like=s)
         return keep_mask * s.dtype.type(1.0 / (1.0 - self.rate))
 
 
 def draw_dropout(rate: float, rng: np.random.Generator | None) -> TileDropout:
-    """One key for all tiles; without a generator, or at rate 0, dropout is off."""
+    """Draw one Philox key for all tiles; without a generator, or at rate 0, dropout is off."""
     return TileDropout(rate, None if rng is None or rate == 0.0 else int(rng.integers(2**63)))

@@ -32,11 +32,11 @@ _CASES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 RULES = {
     "gpt-2": None,
-    "smollm": None,  # but each digit is a separate chunk
+    "smollm": None,  # with each digit as a separate chunk
     "qwen2": _CASES + r"\p{N}" + _REST,
     "llama-bpe": _CASES + r"\p{N}{1,3}" + _REST,
 }
-MAX_TOKENIZER = 64 * 2**20  # bytes of a vocabulary with its merges; the largest have 35 million
+MAX_TOKENIZER = 64 * 2**20  # bytes of a vocabulary with its merges; the largest known one has 35 million
 CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a token that is never split
 
 
@@ -59,12 +59,12 @@ class Tokenizer(Vocabulary):
         return self._encoded(text, special=False)
 
     def encode_with_special(self, text: str) -> np.ndarray:
-        """The ids of the text with the special tokens that the model was trained with, (N,): a BERT has [CLS] before
-        and [SEP] after a text, some GPTs have a token before it, other GPTs have none."""
+        """The ids of the text with the special tokens that the model was trained with, (N,). For a BERT
+        [CLS] comes first and [SEP] last; for some GPTs one special token comes first, for other GPTs none."""
         return self._encoded(text, special=True)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of a text that comes in pieces, yielded all at once, because a chunk may span two pieces."""
+        """Yield the ids of a text that comes in pieces, all at the end, because a chunk may span two pieces."""
         yield self.encode("".join(pieces))
 
     def decode(self, ids: np.ndarray) -> str:
@@ -126,7 +126,7 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
     ids = {token: i for i, token in enumerate(tokens)}
     pairs = [tuple(pair.split(" ")) for pair in merges]
     if len(ids) < len(tokens) or not all(len(p) == 2 and {*p, "".join(p)} <= ids.keys() for p in pairs):
-        raise InputError("its tokenizer has a token twice, or a merge that does not join two tokens to a third one")
+        raise InputError("its tokenizer has a token twice, or a merge that does not join two tokens into a third token")
     with _refused("its tokenizer cannot be built"):
         whole = rule == "llama-bpe"  # a chunk that is a token in the list needs no merges
         made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, ignore_merges=whole))
@@ -146,7 +146,7 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
 
 
 def _splitter(tokenizers: Any, rule: str) -> Any:
-    """The object that cuts a text into chunks by a rule, and writes each byte as its character in the tokens."""
+    """The object that cuts a text into chunks by a rule, and writes each byte as the tokens write it."""
     split, pattern = tokenizers.pre_tokenizers, RULES[rule]
     steps = [split.Digits(individual_digits=True)] if rule == "smollm" else []
     if pattern:
@@ -179,7 +179,7 @@ def _refused(what: str) -> Iterator[None]:
     """A context manager that turns every error of the package into an InputError of one line."""
     try:
         yield
-    except BaseException as error:  # a panic of its Rust code is not an Exception
+    except BaseException as error:  # a panic in the Rust code of the package is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise InputError(f"{what}: {' '.join(str(error).split())[:MAX_SAID]}") from None

@@ -1,7 +1,8 @@
 """Chapter 31. All cores: one batch, several threads
 
-The loss of a batch is a mean over its n counted tokens. Cut the batch into K shards with n_1, ..., n_K counted tokens.
-Then the loss and its gradient are weighted sums of the losses and gradients of the shards:
+The loss of a batch is a mean over its n counted tokens; padding, for example, is not counted. Cut the batch into K
+shards with n_1, ..., n_K counted tokens. Then the loss and its gradient are weighted sums of the losses and gradients
+of the shards:
 
     loss = sum_i (n_i / n) loss_i            d loss / d p = sum_i (n_i / n) d loss_i / d p
 
@@ -12,8 +13,9 @@ different numbers of counted tokens, and the plain mean of the shard losses woul
 weight of its shard as dloss, so no gradient must be scaled afterwards.
 
 Floating-point sums depend on their order. So the gradients are added in the order of the shards, not in the order in
-which the threads finish, and the same run always gives the same bits. No thread waits for a whole shard: a backward
-gives one gradient after the other, and each is added as soon as the previous shard has added its gradient of that name.
+which the threads finish. Then the same run always gives the same bits. No thread waits for a whole shard: a backward
+gives one gradient after the other, and each is added as soon as the previous shard has added the gradient of the same
+parameter.
 
     shard 0    forward    backward   dw_3 = .    dw_2 = .    dw_1 = .
                                           |           |           |
@@ -21,11 +23,12 @@ gives one gradient after the other, and each is added as soon as the previous sh
                                                |           |           |
     shard 2    forward    backward           dw_3 += .   dw_2 += .   dw_1 += .          time ->
 
-BLAS has its own threads. K workers with K BLAS threads each would compete for K cores, so BLAS is limited to one.
+BLAS has its own threads. K workers with K BLAS threads each would compete for K cores, so BLAS is limited to one
+thread.
 
-A batch of one text cannot be cut. Then the threads are lent: BLAS uses them for large products, and tiled attention
-(Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits do not depend
-on the number of threads.
+A batch of one text cannot be cut. Then all threads are lent to this text: BLAS uses them for large products, and
+tiled attention (Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits
+do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -47,11 +50,12 @@ from numpy_attention.threads import Work, lend, started
 
 Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
-# call of 0.05 ms; with this value small models are a tenth faster.
+# call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
 
-# Parameters times tokens of a step above which threads gain more time than they lose by waiting. Measured on two cores
-# with models of width 16 to 128: at about this value two threads are as fast as one, at a tenth of it half as fast.
+# Use threads if the parameters times the tokens of a step reach this number: only then do they save more time than
+# they cost. Measured on two cores with models of width 16 to 128: at about this number two threads are as fast as one
+# thread; at a tenth of this number they are half as fast.
 WORTH_THREADS = 30_000_000
 
 
@@ -70,10 +74,10 @@ def default_workers(batch: int, work: int, cores: int | None = None) -> int:
     Units: work counts tokens times parameters.
     """
     cores = cores or usable_cores()
-    return (cores if batch == 1 else min(cores, batch)) if blas_can_be_held() and work >= WORTH_THREADS else 1
+    return (cores if batch == 1 else min(cores, batch)) if blas_can_be_limited() and work >= WORTH_THREADS else 1
 
 
-def blas_can_be_held() -> bool:
+def blas_can_be_limited() -> bool:
     """Whether BLAS can be limited to one thread, so that its threads do not compete with ours for the cores."""
     return os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None
 
@@ -88,7 +92,7 @@ def all_cores() -> Iterator[None]:
     """Inside this context a model that runs without shards, for example in generation, uses all cores if possible."""
     with ExitStack() as stack:
         try:
-            workers = stack.enter_context(Workers(usable_cores() if blas_can_be_held() else 1))
+            workers = stack.enter_context(Workers(usable_cores() if blas_can_be_limited() else 1))
         except InputError:  # one thread is slower but gives the same bits
             workers = stack.enter_context(Workers(1))
         stack.enter_context(workers.lent())
@@ -98,7 +102,7 @@ def all_cores() -> Iterator[None]:
 class Workers:
     """Inside this context `count` threads apply a function to items and give the results in the order of the items.
 
-    BLAS keeps its own threads only if a single worker is `alone` on its machine.
+    BLAS is limited to one thread, except with count = 1 and `alone` (no other process of the run on this machine).
 
     Raises: InputError, on entering, if the system cannot start the threads.
     """
@@ -125,17 +129,17 @@ class Workers:
         self._blas.__exit__(None, None, None)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        """The results, lazily and in order."""
+        """Yield the results of the function in the order of the items."""
         return map(function, items) if self._pool is None else self._pool.map(function, items)
 
     def one_by_one(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """The results for items that each need all threads and all memory."""
+        """The results for large items, one item at a time: each item uses all threads."""
         with self.lent():
             return [function(item) for item in items]
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Inside this context the threads serve one caller outside the pool: BLAS and `threads.share` use all."""
+        """Inside this context the threads serve one caller outside the pool: BLAS and `threads.share` use them."""
         if self._pool is None:
             yield
             return
@@ -151,7 +155,7 @@ class Workers:
 
 
 def shards(batch: Batch, count: int) -> list[Batch]:
-    """The batch cut along its first axis into `count` shards of nearly equal size (fewer if it has fewer examples)."""
+    """Cut the batch along its first axis into `count` shards of nearly equal size (fewer if it has fewer examples)."""
     count = min(count, len(batch[0]))
     return list(zip(*(np.array_split(array, count) for array in batch), strict=True))
 
@@ -169,10 +173,10 @@ def loss_and_gradients(
     rngs: Sequence[np.random.Generator | None] | Mapping[int, np.random.Generator | None],
     mine: range | None = None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The mean loss over the counted targets of a batch and its gradients, computed in `count` shards.
+    """The mean loss over the counted targets of a batch and the gradients of this loss, computed in `count` shards.
 
-    rngs[i] draws the dropout of shard i. With `mine`, only these shards are computed and other processes compute the
-    rest; the sum over all processes is the loss of the whole batch.
+    rngs[i] draws the dropout of shard i. With `mine`, this process computes only the shards in `mine`, and other
+    processes compute the rest; the sum over all processes is the loss of the whole batch.
     """
     cut = shards(batch, count)
     mine = range(len(cut)) if mine is None else mine
@@ -188,14 +192,14 @@ def loss_and_gradients(
     try:
         loss: Any = sum(workers.one_by_one(work, mine) if len(mine) == 1 else workers.map(work, mine))
     except BaseException:
-        total.stop()  # neither the failed shard nor a cancelled shard will add its gradients
+        total.stop()  # no shard must wait for the failed shard or for a cancelled shard
         raise
     grads = {name: total.arrays[name] for name in model.parameters()} if mine else {}
     return loss, grads
 
 
 class OrderedSum:
-    """Adds up the gradients of `count` shards; a shard adds a gradient after the previous shard has added the same one.
+    """Adds up the gradients of `count` shards; each gradient is added after the same gradient of the shard before.
 
     The order of the sum is fixed, memory holds only one copy of the summed gradients, and all threads do additions. All
     shards must give the same names in the same order.
@@ -207,7 +211,7 @@ class OrderedSum:
         self._added: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
 
     def add(self, i: int, gradients: Iterable[tuple[str, np.ndarray]]) -> None:
-        """Add the gradients of shard i as they arrive, each after the previous shard has added its gradient."""
+        """Add each gradient of shard i after the previous shard has added its gradient of the same name."""
         before, mine = self._added[i - 1] if i else None, self._added[i]
         for name, g in gradients:
             if before is None:
@@ -219,7 +223,7 @@ class OrderedSum:
             mine.put(True)
 
     def stop(self) -> None:
-        """After a shard has failed, make the shards that wait for another shard fail, too."""
+        """After a shard has failed, let all waiting shards fail, too."""
         for added in self._added:
             added.put(False)
 

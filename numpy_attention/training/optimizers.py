@@ -3,7 +3,7 @@
 A gradient is the direction in which the loss rises; an optimizer decides how far to move in the opposite direction.
 
 Stochastic gradient descent with momentum adds up the gradients g_t of successive batches, with smaller weights for
-older gradients. Directions on which the gradients agree grow, and noise cancels:
+older gradients. The sum grows in directions that most gradients share, and noise cancels:
 
     u_t = momentum u_{t-1} + g_t            p_t = p_{t-1} - learning_rate u_t
 
@@ -17,14 +17,14 @@ moves by about the learning rate, for any scale of its gradient:
     m_t = beta_1 m_{t-1} + (1 - beta_1) g_t             the mean of the gradient
     v_t = beta_2 v_{t-1} + (1 - beta_2) g_t^2           the mean of its square
 
-Both start at zero, so they are too small at first. For a constant g, m_t = (1 - beta_1^t) g, so a division by
+m and v start at zero, so they are too small at first. For a constant g, m_t = (1 - beta_1^t) g, so a division by
 1 - beta_1^t corrects the mean exactly; v_t is corrected in the same way:
 
     m_hat = m_t / (1 - beta_1^t)        v_hat = v_t / (1 - beta_2^t)
     p_t = p_{t-1} - learning_rate m_hat / (sqrt(v_hat) + eps)
 
 L2 regularization adds weight_decay p to g. Adam would divide this term by sqrt(v_hat), too, so the parameters with the
-largest gradients would decay least. AdamW removes the term from the moments and shrinks the parameters directly,
+largest gradients would decay least. AdamW leaves the term out of m and v and shrinks the parameters directly,
 p <- (1 - learning_rate weight_decay) p. Our AdamW differs from the paper in two ways. The paper multiplies the decay
 only by the schedule; we multiply it by the learning rate, as PyTorch does. And we shrink only matrices, since there is
 no reason to pull a bias or the gain of a norm towards zero.
@@ -86,7 +86,7 @@ class SGD:
                 p -= rate * u
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that the next step depends on except the parameters, as arrays to save."""
+        """Everything besides the parameters that the next step needs, as arrays to save."""
         return {"steps": np.asarray(self.steps), **{f"u.{name}": u for name, u in self.u.items()}}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -123,7 +123,7 @@ class Adam:
         self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
         self.eps = require_number(kind, "eps", eps, above=0, fix="it prevents 0 / 0 for a gradient of zero")
         for dtype in {p.dtype for p in self.parameters.values()}:
-            if not dtype.type(math.sqrt(1 - self.beta_2) * self.eps):  # its value in the first step
+            if not dtype.type(math.sqrt(1 - self.beta_2) * self.eps):  # the effective eps of the first step
                 fix = "give a larger eps, or parameters of float32"
                 raise value_error(kind, "eps", f"large enough not to round to 0 in {dtype}", eps, fix)
         self.steps = 0
@@ -162,7 +162,7 @@ class Adam:
                 square = g * g
                 square *= 1 - self.beta_2
                 v += square
-                # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), with the two corrections moved into one number:
+                # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), in a form without arrays for m_hat and v_hat:
                 # m_hat / (sqrt(v_hat) + eps) = (root_2 / correction_1) m / (sqrt(v) + root_2 eps)
                 move = np.sqrt(v, out=square)
                 move += root_2 * self.eps
@@ -171,7 +171,7 @@ class Adam:
                 p -= move
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that the next step depends on except the parameters, as arrays to save."""
+        """Everything besides the parameters that the next step needs, as arrays to save."""
         moments = {f"m.{name}": m for name, m in self.m.items()} | {f"v.{name}": v for name, v in self.v.items()}
         return {"steps": np.asarray(self.steps), **moments}
 
@@ -214,8 +214,8 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
     for (_, end, first), (start, _, second) in pairwise(sorted(places)):
         if start < end:
             raise ValueError(
-                f"{optimizer}: parameters[{second!r}] must have its own memory, got the memory of {first!r} or "
-                "a part of it; list a tied parameter once, with its gradients added"
+                f"{optimizer}: parameters[{second!r}] must have its own memory, got memory shared with "
+                f"{first!r}; list a tied parameter once, with its gradients added"
             )
     return dict(parameters)
 
@@ -229,19 +229,21 @@ def _check_grads(optimizer: str, grads: Mapping[str, np.ndarray], parameters: di
     _check_same(optimizer, "grads", grads, parameters)
 
 
-def _check_same(optimizer: str, what: str, theirs: Mapping[str, np.ndarray], mine: Mapping[str, np.ndarray]) -> None:
-    if theirs.keys() != mine.keys():
-        odd = sorted(theirs.keys() ^ mine.keys())
-        raise ValueError(f"{optimizer}: {what} must have the parameters' names, got a difference in {', '.join(odd)}")
-    for name, array in mine.items():
-        if theirs[name].shape != array.shape:
-            raise ValueError(f"{optimizer}: {what}[{name!r}] must be {array.shape}, got {theirs[name].shape}")
+def _check_same(
+    optimizer: str, what: str, given: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> None:
+    if given.keys() != expected.keys():
+        different = ", ".join(sorted(given.keys() ^ expected.keys()))
+        raise ValueError(f"{optimizer}: {what} must have the expected names, got a difference in {different}")
+    for name, array in expected.items():
+        if given[name].shape != array.shape:
+            raise ValueError(f"{optimizer}: {what}[{name!r}] must have shape {array.shape}, got {given[name].shape}")
 
 
-def _load(optimizer: str, mine: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
+def _load(optimizer: str, current: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
     require_arrays(optimizer, "state", state, counts=("steps",))
-    _check_same(optimizer, "state", state, mine)
+    _check_same(optimizer, "state", state, current)
     require_size(optimizer, "state['steps']", state["steps"].item(), at_least=0)
-    for name, array in mine.items():
+    for name, array in current.items():
         if name != "steps":
             array[...] = np.asarray(state[name], like=array)

@@ -22,7 +22,7 @@ def test_append_returns_old_and_new_keys_in_order(rng):
 def test_refuses_to_store_beyond_the_capacity(rng):
     past = na.KeyValueCache(capacity=6)
     past.append(*rng.standard_normal((2, 1, 2, 5, 3)))
-    with pytest.raises(ValueError, match="room for 6 positions, got 7"):
+    with pytest.raises(ValueError, match="at most 6 positions, got 7"):
         past.append(*rng.standard_normal((2, 1, 2, 2, 3)))
 
 

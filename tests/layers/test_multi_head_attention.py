@@ -80,7 +80,7 @@ def test_kv_cache_gives_the_same_result_as_a_fresh_forward(rng):
     first, _ = layer.forward(x[:, :2], mask=MASK[:2, :2], past=past, positions=np.arange(2))
     rest, _ = layer.forward(x[:, 2:], mask=MASK[2:], past=past, positions=np.arange(2, 5))
     np.testing.assert_allclose(np.concatenate([first, rest], axis=1), whole, rtol=1e-12)
-    with pytest.raises(ValueError, match="room for 6 positions, got 7"):
+    with pytest.raises(ValueError, match="at most 6 positions, got 7"):
         layer.forward(x[:, :2], past=past)
 
 

@@ -168,10 +168,10 @@ def test_a_saved_tokenizer_is_complete(tiny_one):
         ({"merges": 5}, "no list of tokens or no list of merges"),
         ({"merges": np.ones(3)}, "no list of tokens or no list of merges"),
         ({"tokens": [*tiny.TOKENS, "the"]}, "a token twice"),
-        ({"merges": [*tiny.MERGES, "t zz"]}, "does not join two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "c d"]}, "does not join two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "c"]}, "does not join two tokens to a third"),
-        ({"merges": [*tiny.MERGES, "t h e"]}, "does not join two tokens to a third"),
+        ({"merges": [*tiny.MERGES, "t zz"]}, "does not join two tokens into a third"),
+        ({"merges": [*tiny.MERGES, "c d"]}, "does not join two tokens into a third"),
+        ({"merges": [*tiny.MERGES, "c"]}, "does not join two tokens into a third"),
+        ({"merges": [*tiny.MERGES, "t h e"]}, "does not join two tokens into a third"),
     ],
 )  # fmt: skip
 def test_error_names_an_unsupported_tokenizer(changes, message):
