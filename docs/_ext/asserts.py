@@ -1,7 +1,7 @@
-"""Folds the asserts of a tutorial on its page, because they check the lesson and do not belong to its text.
+"""Folds the asserts of a tutorial on its page, because they check the tutorial and are not part of its text.
 
-In the source and in the notebook, the asserts stay at their places. On the page, the asserts of a cell move to a
-separate closed cell after it; the reader can open that cell.
+In the source and in the notebook, the asserts keep their places. On the page, the asserts of a cell move to a new
+closed cell after it. The reader can open this cell.
 """
 
 import ast

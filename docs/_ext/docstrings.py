@@ -52,7 +52,7 @@ def _is_plain(line: str) -> bool:
 
 
 def _continues(lines: list[str], start: int) -> bool:
-    """Whether indented lines after this line belong to the paragraph: a list item, a field, an example."""
+    """Whether the next indented lines belong to this paragraph: true after a list item, a field or an example."""
     first = lines[start]
     return bool(ITEM.match(first) or LABEL.match(first) or first.startswith(">>>"))
 
@@ -81,7 +81,7 @@ def _block(lines: list[str], names: frozenset[str] | set[str]) -> list[str]:
 
 
 def _field(text: str, names: frozenset[str] | set[str]) -> str:
-    """`Shapes: x -> y` as a field; a formula without any code marks becomes code as a whole."""
+    """A field from a line like `Shapes: x -> y`; a formula that contains no backquotes becomes code completely."""
     label, _, text = text.partition(":")
     text = text.strip()
     if text.startswith("-> "):
@@ -96,7 +96,7 @@ def _code(language: str, lines: list[str]) -> list[str]:
 
 
 def setup(app):
-    """Make autodoc read our docstrings in this way."""
+    """Make autodoc convert our docstrings with `to_rst`."""
     import pages
 
     names = set(pages.public_names())

@@ -1,15 +1,15 @@
-r"""Notes next to the code of a chapter: the part of the derivation that these lines compute.
+r"""Notes next to the code of a chapter. A note is the formula that its lines of code compute.
 
 docs/notes/ops/softmax.md holds the notes on numpy_attention/ops/softmax.py. Each note is below the name of a function
-and starts with a piece of code, which must be in exactly one line of the function; there the note begins:
+and starts with a piece of code. This piece must be in exactly one line of the function; the note begins at that line:
 
     ## softmax_backward
 
     `average = dot_in_rows(`
-    : $\sum_i dy_i\,y_i$, one number a row.
+    : $\sum_i dy_i\,y_i$, one number for each row.
 
-Each line of the note is one line on the page. The note's lines of code end at the next note, at a blank line, or at the
-end of the function, or at the line with `last` if the note starts with "`first` to `last`".
+Each line of the note is one line on the page. The note's lines of code end at the next note, at a blank line or at the
+end of the function; if the note starts with "`first` to `last`", they end at the line with `last`.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """Writes pages at every build: the book's chapters, the reference, and the tutorials with their notebooks.
 
-The pages are made from the source files, so a new chapter, name or tutorial needs no change here.
+The pages are made from the source files. A new chapter, name or tutorial needs no change in this file.
 """
 
 import ast
@@ -24,13 +24,13 @@ PARTS = {
     "models": "Part III. Models",
     "training": "Part IV. Training",
     "runs": "Part IV, continued. Long runs",
-    "tasks": "What is learned",
+    "tasks": "Tasks for training",
     "pretrained": "Part V. Real weights",
     "inside": "Part VI. Inside a trained model",
     "gradcheck": "Checking: the checker",
     "catalogue": "Checking: every op, layer and model, and known mistakes",
     "grade": "The tutor",
-    "": "Below all packages",  # the files outside the packages
+    "": "Files outside the packages",
 }
 NAMES = ("ops", "layers", "models", "training", "inside", "gradcheck")  # the parts with public names
 REFERENCE = {

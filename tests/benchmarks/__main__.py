@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         "contenders take turns. Before the timing, all must compute the same numbers. PyTorch, JAX and autograd take "
         "part if they are installed: pip install '.[bench]'.",
     )
-    kinds = f"one of {', '.join(KINDS)} (default: all without the last two)"
+    kinds = f"some of {', '.join(KINDS)} (default: all without the last two)"
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=kinds)
     parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="sizes of the GPT (default: %(default)s)")
     parser.add_argument("--only", default="", help="only ops whose name contains this text")

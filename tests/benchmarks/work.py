@@ -54,7 +54,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
     if case["kind"] == "generation":
         return _generation(case, threads)
     if case["kind"] == "pretrained":
-        from tests.benchmarks import pretrained  # imported here, because it imports this file
+        from tests.benchmarks import pretrained  # not at the top: that module imports this one
 
         return pretrained.make(case, variant, threads)
     name, inputs, options = op_of(case, variant)

@@ -95,7 +95,7 @@ def softmax_qk_v(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """PyTorch's attention with little memory, which needs four axes."""
+    """PyTorch's attention with little memory; it needs arrays of four axes."""
     q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
