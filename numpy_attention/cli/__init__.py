@@ -1,6 +1,7 @@
 """The command line: `python -m numpy_attention COMMAND`."""
 
 import argparse
+import contextlib
 import re
 import sys
 import warnings
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"numpy-attention: out of memory: {one_line(error) or 'give smaller sizes'}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
-            print("numpy-attention: interrupted", file=sys.stderr)
+            with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C while this line is printed
+                print("numpy-attention: interrupted", file=sys.stderr)
             return 130
         except OutputError as error:
             if isinstance(error.__cause__, ConnectionError):  # the reader, for example `head`, has closed the pipe

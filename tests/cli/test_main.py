@@ -72,6 +72,15 @@ def test_interrupt_ends_a_command_with_one_line(
     assert capsys.readouterr() == ("", "numpy-attention: interrupted\n")
 
 
+def test_second_interrupt_during_the_message_gives_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("numpy_attention.cli.attend.run", interrupted)
+    monkeypatch.setattr("builtins.print", interrupted)
+    assert main(["attend"]) == 130
+
+
 def test_refuses_value_that_argparse_would_drop(capsys: pytest.CaptureFixture[str]) -> None:
     assert "argument --time-limit: expected one argument" in refused(capsys, "grade", "softmax.py", "--time-limit=--")
 
