@@ -9,7 +9,8 @@ To find induction heads, take N random tokens, and repeat them once:
     query t = 4               its token b is also at t - N = 1; the token after it, c, is at t - N + 1 = 2
 
 Write prefix_matching(weights, N). For each head it returns the mean weight of the queries of the second half,
-t = N .. 2N - 1, on key t - N + 1. A head that looks only at these keys has 1; with even weights about 1 / t.
+t = N .. 2N - 1, on key t - N + 1. A head that looks only at these keys has 1; equal weights on all keys give
+about 1 / t.
 
     python -m numpy_attention grade tutorials/exercises/prefix_matching.py            check your function
     python -m numpy_attention grade tutorials/exercises/prefix_matching.py --hint 1   three hints, one at a time

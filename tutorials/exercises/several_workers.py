@@ -2,7 +2,9 @@
 
 Worker w has its own part of the batch. n_w of its places count in the loss (padding does not count). It computes
 
-    loss_w = (1 / n_w) sum of the losses at its places        and sends the gradient of loss_w, and n_w
+    loss_w = (1 / n_w) sum of the losses at its places
+
+and sends two things: the gradient of loss_w, and n_w.
 
 Write joined_gradient(grads, counts), which returns the gradient of the loss of the whole batch,
 
@@ -18,5 +20,5 @@ import numpy as np
 
 
 def joined_gradient(grads, counts):
-    """A list of dicts of arrays and a list of ints, one for each worker -> a dict of arrays with these names."""
+    """A list of dicts of arrays and a list of ints, one for each worker -> a dict of arrays with the same names."""
     raise NotImplementedError
