@@ -142,11 +142,11 @@ def speed(found):
         ]  # fmt: skip
     summary = (
         f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
-        "two cores, from the smallest size to GPT-2's. To measure it, run `pip install '.[bench]' && python -m "
-        "tests.benchmarks`\nin a copy of the repository:"
+        "two cores, from the smallest size to GPT-2's. To repeat the measurement, run\n"
+        "`pip install '.[bench]' && python -m tests.benchmarks`\nin a copy of the repository:"
     )
-    head = ["forward, backward and AdamW of a GPT", "time / PyTorch's", "time / torch.compile's",
-            "time / its matrix products alone", "peak memory / PyTorch's"]  # fmt: skip
+    head = ["forward, backward and AdamW of a GPT", "time / time of PyTorch", "time / time of torch.compile",
+            "time / time of its matrix products alone", "peak memory / peak memory of PyTorch"]  # fmt: skip
     return [summary, "", *table(head, rows)]
 
 
@@ -158,7 +158,7 @@ def more_speed(found):
     with_cache = next(results for case, results in races(found, "generation") if case["cache"] and case["batch"] == 1)
     case, one_text = races(found, "long")[-1]
     peak, all_weights = one_text[OURS].peak / 1e9, bytes_of_all_weights(case["size"]) / 1e9
-    memory = f"{peak:.1f} GB; storing all weights would take {all_weights:.0f} GB"
+    memory = f"{peak:.1f} GB; storing all attention weights would take {all_weights:.0f} GB"
     imports = races(found, "import")[0][1]
     tiled = f"{min(ratios):.2f} to {max(ratios):.2f} of PyTorch's fused attention"
     rows = [
@@ -172,7 +172,7 @@ def more_speed(found):
          f"{1 / with_cache[OURS].ratio:.2f} times as many tokens per second as PyTorch eager"],
         ["`import numpy_attention`, without the time of NumPy", f"{1e3 * imports['beyond numpy'].seconds:.0f} ms"],
     ]  # fmt: skip
-    return table(["other results of the same run", "this book"], rows)
+    return table(["other results of the same benchmark", "this book"], rows)
 
 
 def as_printed(found, kind):
