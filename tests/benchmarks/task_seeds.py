@@ -35,7 +35,8 @@ class Row(NamedTuple):
 
 ROWS = (
     Row(
-        "sum", "is the sum of eight numbers below 100 greater than 400?", "51.9 %, published for plain gradient descent",
+        "sum", "is the sum of eight numbers below 100 greater than 400?",
+        "51.9 %, published for plain gradient descent",
     ),
     Row("sum --as-in-the-lesson", "the same question, with the published plain gradient descent", "51.9 %, published"),
     Row("reverse", "write sixteen digits backwards; correct positions", "100.00 %, published", 2),
