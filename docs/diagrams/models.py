@@ -15,7 +15,7 @@ def layer_norm() -> Drawing:
     d = Drawing(
         "layer-norm", "Three paths through layer norm",
         "Three paths lead from one number x_j of a row to the normalized row: directly to its own position; through "
-        "the mean to all positions; through r to all positions. Below, the three terms of dx.", 464,
+        "the mean to all positions; through r to all positions. The three terms of dx are below the paths.", 464,
     )
     d.write(16, 48, "`x`")
     d.cells(62, 30, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "data",
