@@ -140,7 +140,8 @@ def many_heads() -> Drawing:
     d = Drawing(
         "multi-head-attention", "Multi-head attention, shape by shape",
         "x is multiplied by w_q, w_k and w_v and split into H heads. q and k give scores (B, H, T, T); their softmax "
-        "gives the weights of v. The heads are joined to (B, T, H d_k), and w_o gives y with shape (B, T, d_model).", 720,
+        "gives the weights of v. The heads are joined to (B, T, H d_k), and w_o gives y with shape (B, T, d_model).",
+        720,
     )
     columns = {"q": 76, "k": 210, "v": 344}
     x = d.box(210, 14, 150, "`x`\n`(B, T, d_model)`")
