@@ -11,7 +11,7 @@ The package can be called like a function: `numpy_attention.gradcheck(...)` call
 A right gradient passes through these modules, in this order:
 
     check           all steps of the check: start reading here
-    problem         one form for an op, a function or a layer: a function of named arrays, and its analytic gradients
+    problem         one form for ops, functions and layers: named arrays and their analytic gradients
     trees           take dicts, lists and dataclasses of arrays apart, and put them together again
     tolerance       the analytic gradients, their round-off, and the error that is allowed in each element
     line            the number L = sum(dy y) along a line through the arrays, and its derivative by differences

@@ -102,7 +102,7 @@ def rotary(
     _check_rotary(x, positions, base, pairing)
     d_k = x.shape[-1]
     frequencies = np.asarray(base ** (-np.arange(0, d_k, 2) / d_k), like=positions)  # (d_k / 2,)
-    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), float64: large positions lose digits in float32
+    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), float64: float32 is too coarse
     cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
     sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
     return _turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing, x.shape)
