@@ -45,7 +45,7 @@ def backward() -> Drawing:
     d = Drawing(
         "attention-backward", "The backward of attention, an arrow for each line",
         "Arrows lead from dy to dv and to dweights, from dweights to dscores, and from dscores to dq and to dk. Next "
-        "to each arrow is its line of NumPy, below a comment with the forward line.", 594,
+        "to each arrow are a comment with the forward line and, below it, the line of NumPy for the arrow.", 594,
     )
     spine, text, leaf = 64, 80, 374
     d.write(20, 24, "*forward*", role="soft")

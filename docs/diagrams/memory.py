@@ -42,7 +42,8 @@ def tiles() -> Drawing:
     d = Drawing(
         "tiles", "Attention in tiles",
         "A square of six by six tiles; rows are queries, columns are keys. The tiles above the diagonal are skipped, "
-        "and one tile is being computed. Strips next to the square are stored: q, k, v, y and the thin L.", 548,
+        "and one tile is being computed. The strips next to the square are the stored "
+        "arrays: q, k, v, y and, narrow, L.", 548,
     )
     d.write(x + n * size / 2, 22, "keys and values, tile by tile", "middle", "soft")
     for m, name in enumerate("kv"):

@@ -6,7 +6,7 @@
 
 This file has the forward. Write scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv.
 
-T_q and T_k differ, and so do d_k and d_v.
+T_q and T_k may differ, and d_k and d_v may differ.
 
     python -m numpy_attention grade tutorials/exercises/attention.py            check your function
     python -m numpy_attention grade tutorials/exercises/attention.py --hint 1   three hints, one at a time
@@ -18,7 +18,7 @@ import numpy as np
 
 
 def scaled_dot_product_attention(q, k, v, mask=None):
-    """q (..., T_q, d_k), k (..., T_k, d_k), v (..., T_k, d_v), mask True = may look -> y (..., T_q, d_v)."""
+    """q (..., T_q, d_k), k (..., T_k, d_k), v (..., T_k, d_v), mask (True: visible key) -> y (..., T_q, d_v)."""
     scale = 1 / math.sqrt(q.shape[-1])
     scores = scale * q @ k.swapaxes(-1, -2)  # (..., T_q, T_k)
     if mask is not None:

@@ -1,11 +1,11 @@
 """Exercise: the gradient of the cross-entropy
 
-    loss = the mean of -sum_v q_v log p_v over the places that count        p = softmax(logits)
+    loss = the mean of -sum_v q_v log p_v over all counted positions        p = softmax(logits)
     q_v = (1 - s) [v = target] + s / V        s: the label smoothing, 0 if it is off
 
 This file has the forward. Write cross_entropy_backward(dloss, cache), which returns dlogits.
 
-A place whose target is ignore_index (padding) does not count: it has no loss, and the mean does not include it.
+If the target is ignore_index (padding), the position is not counted: the mean does not include its loss.
 
     python -m numpy_attention grade tutorials/exercises/cross_entropy.py            check your function
     python -m numpy_attention grade tutorials/exercises/cross_entropy.py --hint 1   three hints, one at a time
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def cross_entropy(logits, targets, ignore_index=-100, label_smoothing=0.0):
-    """Logits (..., V), targets (...) of integers -> loss, a single number."""
+    """logits (..., V), integer targets (...) -> loss, a single number."""
     V = logits.shape[-1]
     counted = (targets != ignore_index)[..., None]  # (..., 1)
     safe = np.where(counted[..., 0], targets, 0)  # (...)
