@@ -237,7 +237,7 @@ def _check_same(
         raise ValueError(f"{optimizer}: {what} must have the expected names, got a difference in {different}")
     for name, array in expected.items():
         if given[name].shape != array.shape:
-            raise ValueError(f"{optimizer}: {what}[{name!r}] must have shape {array.shape}, got {given[name].shape}")
+            raise ValueError(f"{optimizer}: {what}[{name!r}] must be of shape {array.shape}, got {given[name].shape}")
 
 
 def _load(optimizer: str, current: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:

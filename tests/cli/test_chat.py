@@ -171,7 +171,8 @@ def test_terminal_shows_a_prompt_and_the_commands(
 
 def test_shortened_answer_gives_the_reason(talk: Talk) -> None:
     assert talk("the user\n", "--tokens", "3")[1].startswith("--tokens allows longer answers; 3 tokens, ")
-    assert talk("the user\n", "--tokens", "1")[1].startswith("--tokens allows longer answers; 1 token, the first")
+    assert talk("the user\n", "--tokens", "1")[1].startswith(
+        "--tokens allows longer answers; 1 token, the first after ")
     full = talk("the user\nor\n/reset\nor\n", "--tokens", "999")[1].splitlines()
     assert full[0].startswith("the context is full, /reset forgets the conversation; ")
     assert full[1].startswith("211 tokens and 19 new ones ")

@@ -299,15 +299,19 @@ def test_run_is_unchanged_when_no_thread_can_start(run_directory, text, capsys, 
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--task=reverse", "--text=/nonexistent"], "only with --task text, and here it is reverse; leave it out"),
+    (["--task=reverse", "--text=/nonexistent"],
+     "--text has an effect only with --task text, and here it is reverse; leave it out"),
     (["--task=sum", "--text=t.txt"], "--text has an effect only with --task text, and here it is sum"),
     (["--task=digits", "--vocabulary=byte"], "--vocabulary has an effect only with --task text, and here it is digits"),
     (["--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, and here it is char"),
     (["--task=copy", "--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, and here it is char"),
-    (["--optimizer=sgd", "--beta2=0.5"], "--beta2 has an effect only with --optimizer adamw or adam"),
-    (["--task=sum", "--weight-decay=0.5"], "--weight-decay has an effect only with --optimizer adamw, and"),
+    (["--optimizer=sgd", "--beta2=0.5"],
+     "--beta2 has an effect only with --optimizer adamw or adam, and here it is sgd"),
+    (["--task=sum", "--weight-decay=0.5"],
+     "--weight-decay has an effect only with --optimizer adamw, and here it is adam"),
     (["--min-learning-rate=1"], "--min-learning-rate must be at most --learning-rate, the peak, which is 0.004, got 1"),
-    (["--task=dates", "--from=smollm2", "--text=t.txt"], "only with --task text, and here it is dates"),
+    (["--task=dates", "--from=smollm2", "--text=t.txt"],
+     "--text has an effect only with --task text, and here it is dates"),
 ], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
 @pytest.mark.parametrize("place", ["options", "file"])
 def test_refuses_settings_without_effect(

@@ -57,7 +57,8 @@ def test_run_resumes_to_the_same_bits_with_a_moved_text(tmp_path, text, monkeypa
     message = f"cannot read {text.name}: No such file or directory; if it has moved, give its new place by --text"
     capsys.readouterr()
     assert message in refused(capsys, "train", "--resume", half)
-    assert "give its new place by --text" in refused(capsys, "train", "--resume", half, "--text", "nowhere")
+    refusal = refused(capsys, "train", "--resume", half, "--text", "nowhere")
+    assert "; if it has moved, give its new place by --text" in refusal
     trained("--resume", half, "--text", moved)
     assert str(moved) in capsys.readouterr().out.splitlines()[0]
     assert parameters(half) == parameters(whole)

@@ -108,7 +108,7 @@ def _at_exit(code: int) -> int:
 
 
 def _aside(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads
+    with contextlib.suppress(OSError):  # the reader has gone
         os.write(2, text.encode("utf-8", "backslashreplace"))
 
 

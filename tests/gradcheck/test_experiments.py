@@ -71,7 +71,7 @@ def test_a_mean_over_repeated_ids_is_not_called_a_lost_term(rng: np.random.Gener
     for backward in (mean_of_all, mean_of_its_own):
         message, report = caught(ops.embedding, backward, {"ids": ids, "table": table})
         assert report.arguments["table"].wrong.all(), "every row is read twice or more"
-        assert "only one of their contributions" not in message
+        assert "must get the sum of all contributions" not in message
 
 
 def test_a_backward_that_ignores_dy(rng: np.random.Generator) -> None:
@@ -296,4 +296,4 @@ def test_only_the_second_of_two_wrong_gradients_ignores_places(rng: np.random.Ge
     inputs = {"x": rng.standard_normal((4, 3)), "a": rng.standard_normal(3), "b": rng.standard_normal(3)}
     message, _ = caught(lambda x, a, b: (x + a + b, x), backward, inputs)
     assert "db ignores places 1, 3 along axis 0 of dy" in message
-    assert "da takes nothing" not in message
+    assert "da ignores" not in message

@@ -11,7 +11,7 @@ import pytest
 
 import numpy_attention as na
 
-MESSAGE = re.compile(r"^\w+: \w.* must (be|hold|have) .*, got ")
+MESSAGE = re.compile(r"^\w+: \w.* must (be|hold) .*, got ")
 F = np.float64
 Make = Callable[..., Any]
 MAKE: dict[str, Make] = {

@@ -66,7 +66,7 @@ def _blocks(dloss: Any, cache: LinearCrossEntropyCache, mean_of_block: bool) -> 
 
 @backward_of("linear_cross_entropy", diagnosis="is the 1/n of a mean missing")
 def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
-    """Each block divides by the number of its own places that count, not by the number in all blocks.
+    """Each block divides by its own number of counted positions, not by the number in all blocks.
 
     Hides: right if one block holds all rows; else the gradient is too large, and the learning rate absorbs the
     factor.

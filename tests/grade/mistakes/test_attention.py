@@ -53,7 +53,7 @@ def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
 
 def test_first_wrong_answer_is_shown_in_numbers() -> None:
     output = tutor_text("attention_forward", forward())
-    assert "y at [1, 0] is nan, but must be 0" in output
+    assert "a mask that hides all keys of the second query y at [1, 0] is nan, but must be 0" in output
     assert "mask = [[False, True, False], [False, False, False]]" in output
 
 
@@ -63,6 +63,6 @@ def test_each_question_is_a_separate_property() -> None:
     right = "right attention: two queries and three keys, no mask right attention: a batch of heads"
     assert output.startswith(right)
     assert "right attention: arrays of float32 WRONG attention: a mask" in output
-    assert "known mistake, `mask_ignored`: The mask is not used; as tutorial 5 shows" in output
+    assert "a known mistake, `mask_ignored`: The mask is not used; as tutorial 5 shows" in output
     output = tutor_text("attention_forward", forward())
-    assert "right attention: a mask WRONG attention: a mask that hides all keys" in output
+    assert "right attention: a mask WRONG attention: a mask that hides all keys of the second query" in output
