@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,52 @@ def run_all(path: Path) -> dict[str, Any]:
         pictures += hasattr(shown, "_repr_png_")
     assert pictures, "a tutorial must have a picture"
     return namespace
+
+
+def statements_of(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements in their order, also those in loops and `with` blocks, but not those in functions."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            yield from statements_of(getattr(statement, "body", []))
+
+
+def asserted_times(source: str) -> list[str]:
+    """The assertions about measured time: their names come from a clock, directly or through other names."""
+    timed = {"perf_counter", "monotonic", "cProfile", "pstats"}
+    asserted = []
+
+    def uses(node: ast.AST) -> bool:
+        return any(isinstance(part, ast.Name) and part.id in timed for part in ast.walk(node))
+
+    tree = ast.parse(re.sub(r"\btime\.(?=perf_counter|monotonic)", "", source))
+    for statement in statements_of(tree.body):
+        if isinstance(statement, ast.Assert) and uses(statement):
+            asserted.append(ast.unparse(statement))
+        elif isinstance(statement, ast.FunctionDef) and uses(statement):
+            timed.add(statement.name)
+        elif isinstance(statement, ast.Assign) and uses(statement.value):
+            timed |= {part.id for target in statement.targets for part in ast.walk(target)
+                      if isinstance(part, ast.Name)}
+    return asserted
+
+
+@pytest.mark.parametrize(("source", "found"), [
+    ("t = time.perf_counter()\nassert t > 1", 1),
+    ("def race(f):\n    t = perf_counter()\n    return t\n\ntook = race(f)\nrate = 1 / took\nassert rate > 2 * x", 1),
+    ("seconds = {}\nfor n in 1, 2:\n    seconds[n] = time.perf_counter()\nassert seconds[2] > seconds[1]", 1),
+    ("begin = time.perf_counter()\ny = task.begin(x)\nassert y == 1", 0),
+])
+def test_assertion_about_measured_time_is_found(source: str, found: int) -> None:
+    assert len(asserted_times(source)) == found
+
+
+def test_no_page_asserts_a_measured_time() -> None:
+    """On another processor, or with other work on the machine, the assertion would fail."""
+    for path in [*TUTORIALS, *(TUTORIALS[0].parents[1] / "docs").rglob("*.md")]:
+        cells = "\n".join(line for cell in code_cells(path.read_text("utf-8")) for line in cell.splitlines()
+                          if not line.startswith(("%", "!")))
+        assert not asserted_times(cells), path.name
 
 
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
