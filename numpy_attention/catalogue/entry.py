@@ -158,7 +158,7 @@ def size_of(sizes: Sizes, name: str) -> int:
 
 
 def generator() -> np.random.Generator:
-    """A generator for dropout; each new one draws the same masks."""
+    """A generator for dropout; each new generator draws the same masks."""
     return np.random.default_rng(3)
 
 

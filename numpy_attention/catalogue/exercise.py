@@ -1,7 +1,7 @@
 """An exercise: what a student's file must define, and the inputs on which the tutor checks it.
 
     Try         one set of inputs for an op with its backward, or for a layer class: a small entry of the catalogue
-    Quiz        questions for a function without a gradient: `ask(rng)` yields the text and the arguments of each
+    Quiz        questions for a function without a gradient: `ask(rng)` yields their texts and arguments
     Trial       a check of a function or class without a gradient, instead of questions
     Exercise    one file: its tries, quizzes and trials
 

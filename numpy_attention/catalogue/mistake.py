@@ -68,7 +68,7 @@ def backward_of(covers: str, diagnosis: str = "") -> Callable[[Made], Made]:
 
 
 def op_of(covers: str, op_backward: Callable[..., Any] | None = None, diagnosis: str = "") -> Callable[[Made], Made]:
-    """Registers a wrong op; no gradient check can catch it if its backward matches it."""
+    """Registers a wrong op; if the backward matches the wrong op, no gradient check catches the mistake."""
     return _enter(covers, "op", op_backward=op_backward, diagnosis=diagnosis)
 
 

@@ -107,7 +107,7 @@ def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -
 
 
 def wrong_calls_are_refused(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """A wrong shape, dtype or id raises an error that names the expected value and the given one."""
+    """A wrong shape, dtype or id raises an error that names the expected value and the given value."""
     case = entry.case(seed, np.float64, sizes)
     for change, inputs in case.wrong_calls().items():
         try:

@@ -1,10 +1,10 @@
 """The gallery of known mistakes: the full check catches each of them; weaker checks miss some.
 
 A mistake is put into the entries of its op, and the properties of the catalogue are checked on these entries in turn.
-The gradients come first, because their report contains most: the place, the size and the likely mistake. Then come the
-forward compared with the plain formula, a second forward before the backward, inputs and caches that must not change,
-and dtypes. A function without a gradient has a trial. A function that occurs only in an exercise is checked on the
-inputs of the exercise.
+The gradients come first, because their report has the most details: the place, the size and the likely mistake. Then
+come the forward compared with the plain formula, a second forward before the backward, inputs and caches that must not
+change, and dtypes. A function without a gradient has a trial. A function that occurs only in an exercise is checked on
+the inputs of the exercise.
 """
 
 import sys
@@ -106,9 +106,9 @@ def print_gallery(stream: TextIO | None = None) -> int:
         text = textwrap.fill(f"{mistake.wrong} Hides: {mistake.hides}", 112)
         print(textwrap.indent(text, "    "), file=out, flush=True)
     print(f"\n{len(GALLERY) - num_missed} of {len(GALLERY)} caught by the full check\n", file=out)
-    print(f"{'the full check, but with':<44}missed", file=out)
+    print(f"{'change to the full check':<58}missed", file=out)
     for name, missed in missed_by_weaker():
-        print(f"{name:<44}{len(missed):>3} of {len(GALLERY)}", file=out)
+        print(f"{name:<58}{len(missed):>3} of {len(GALLERY)}", file=out)
         print(
             textwrap.fill(", ".join(missed) or "none", 112, initial_indent="    ", subsequent_indent="    "),
             file=out, flush=True,

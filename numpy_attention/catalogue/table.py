@@ -79,7 +79,7 @@ def select_entries(names: list[str] | None = None) -> list[Entry]:
 def run(
     names: list[str] | None = None, seed: int = 0, stream: TextIO | None = None, backend: NumPyBackend | None = None
 ) -> int:
-    """Check the gradients of the catalogue and print the largest relative error of each entry; return the failures.
+    """Check the gradients of the catalogue and print the largest relative error of each entry; count the failures.
 
     The reference is the complex step, which is exact. A line names the gradients that were compared with differences.
     """

@@ -25,7 +25,7 @@ def training_on(sizes: Sizes) -> Mapping[str, Any]:
 
 
 def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
-    """Sets the memory options of a model: recompute each block from its input; compute the loss from `rows` at once."""
+    """Sets the memory options of a model: recompute each block; compute the loss of `rows` rows at once."""
     model.recompute = recompute
     if rows:
         model.logits_at_once = SMALL["fixed"]["V"] * rows

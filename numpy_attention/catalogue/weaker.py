@@ -6,8 +6,8 @@ Each weakness is a shortcut that is common in quick tests. There are three kinds
     change      which inputs are used: gammas of one, no hidden keys, ids that all differ, dropout off
     sizes       which sizes are used: all axes equal, a batch of one
 
-A mistake counts as caught if a single draw catches it; there are three seeds for each entry of its op. So every draw
-missed a missed mistake, and the number of missed mistakes is a lower bound.
+A mistake counts as missed only if every draw misses it; there are three seeds for each entry of its op. So the number
+of missed mistakes is a lower bound.
 """
 
 from collections.abc import Callable
@@ -220,14 +220,15 @@ WEAKER: tuple[Weakness, ...] = (
     Weakness("dropout off", change=_without_dropout),
     Weakness("all ids different", change=lambda entry: _prepare(entry, _ids_all_different), sizes=_DISTINCT),
     Weakness(
-        "all of these at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE}, trials={"causal_mask": None}
+        "changes 1 to 7 at once", dy_of_ones, _as_often_written, {**_EQUAL, "V": 8, **_ONE},
+        trials={"causal_mask": None},
     ),
-    Weakness("differences in float32, within 5 %", float32_differences),
-    Weakness("absolute or relative 1e-3 of a mean loss", absolute_or_relative),
+    Weakness("differences in float32, tolerance 5 %", float32_differences),
+    Weakness("mean loss, absolute or relative tolerance 1e-3", absolute_or_relative),
     Weakness("parameters only, not dx", parameters_only),
-    Weakness("gradients only: no formula, no second use", gradients_only=True, trials=_NO_TRIALS),
+    Weakness("gradients only: no check of results or repeats", gradients_only=True, trials=_NO_TRIALS),
     Weakness(
-        "one token, one array, plain descent",
+        "KV cache with one token, clipping of one array, SGD only",
         trials={
             "logits_step_by_step": partial(trial_of_kv_cache, length=1),
             "clip_by_global_norm": partial(trial_of_clipping, arrays=1),
@@ -235,11 +236,11 @@ WEAKER: tuple[Weakness, ...] = (
         },
     ),
     Weakness(
-        "the loss falls", the_loss_falls, gradients_only=True,
+        "check only that the loss falls", the_loss_falls, gradients_only=True,
         trials={
             **_NO_TRIALS, "Adam": trial_of_descent, "AdamW": trial_of_descent,
             "low_rank_start": partial(trial_of_low_rank_start, look_first=False),
         },
     ),
-    Weakness("shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
+    Weakness("check only shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
 )

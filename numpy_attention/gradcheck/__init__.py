@@ -1,23 +1,22 @@
-"""Check gradients: those of this package and your own.
+"""Check gradients of this package and of your own functions.
 
     gradcheck(op, op_backward, {"x": x, "w": w})       # y, cache = op(x, w);  dx, dw = op_backward(dy, cache)
     gradcheck_vjp(f, vjp, (x, w))                      # y = f(x, w);          dx, dw = vjp(dy, x, w)
     gradcheck_layer(layer, {"x": x})                   # every input and every parameter
 
-Each returns a report or raises GradientError, an AssertionError whose message is the report.
-The package can be called like a function: `numpy_attention.gradcheck(...)` calls
-`numpy_attention.gradcheck.gradcheck(...)`.
+Each function returns a report or raises GradientError, an AssertionError whose message is the report. The package can
+be called like a function: `numpy_attention.gradcheck(...)` calls `numpy_attention.gradcheck.gradcheck(...)`.
 
 A right gradient passes through these modules, in this order:
 
     check           all steps of the check: start reading here
-    problem         one form for ops, functions and layers: named arrays and their analytic gradients
+    problem         one interface for ops, functions and layers: named arrays and their analytic gradients
     trees           take dicts, lists and dataclasses of arrays apart, and put them together again
     tolerance       the analytic gradients, their round-off, and the error that is allowed in each element
     line            the number L = sum(dy y) along a line through the arrays, and its derivative by differences
-    complex_step    the derivative to the last digit, by a step into the complex plane; compares each element
+    complex_step    the derivative to the last digit, from a step into the complex plane; compare each element
     robustness      the gradient must not depend on memory layout or on other calls, and must be linear in dy
-    report          the result as text, at most a screen
+    report          the result as text, at most one screen long
 
 The other modules are for special cases and for wrong gradients:
 

@@ -1,14 +1,14 @@
-"""Functions of other libraries' arrays, checked without changes: PyTorch's, JAX's, autograd's, CuPy's.
+"""Check functions of PyTorch, JAX, autograd or CuPy without changes to the functions.
 
     check_torch(f, inputs)         f: a torch.autograd.Function, a Module, or any function of tensors
     check_jax(f, inputs)           f: a jax.custom_vjp function, or any function of JAX's arrays
     check_autograd(f, inputs)      f: a primitive with its defvjp, or any function of autograd.numpy
-    check_cupy(f, vjp, inputs)     a function and its product on CuPy's arrays, as for `gradcheck_vjp`
+    check_cupy(f, vjp, inputs)     a function and its vector-Jacobian product on CuPy's arrays, as for `gradcheck_vjp`
 
 The library computes the gradient under test, through the backward that was written for f. Inputs are arrays of the
-library or of NumPy, also in trees. Every call copies them to the library, and copies outputs and gradients back.
+library or of NumPy, or trees of arrays. Every call copies them to the library, and copies outputs and gradients back.
 Derivatives are computed in float64, for every dtype of the inputs. A library is imported only when one of its functions
-is checked. All other keywords are those of `gradcheck_vjp`, and the report has the same form.
+is checked. All other keywords are passed to `gradcheck_vjp`, and the report has the same form.
 """
 
 import contextlib
@@ -36,10 +36,10 @@ def check_jax(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **opti
 
     Formula: dL/dx = J^T dy; for complex arrays conj(jax.vjp(conj(dy))), which converts JAX's convention to ours
 
-    The check switches on 64 bits while it runs, so it can compute in float64 under any configuration. In the backward
-    under test, float32 inputs stay float32.
+    The check switches on 64-bit numbers while it runs, so it can compute in float64 with any configuration. In the
+    backward under test, float32 inputs stay float32.
 
-    Raises: GradientError, when a gradient is wrong; what `f` raises.
+    Raises: GradientError, when a gradient is wrong; any error of `f`.
     """
     import jax
     import jax.numpy as jnp
@@ -67,7 +67,7 @@ def check_autograd(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), *
 
     Formula: dL/dx for L = Re sum(conj(dy) y), by autograd.grad; for complex arrays the conjugate of this, as for JAX
 
-    Raises: GradientError, when a gradient is wrong; what `f` raises.
+    Raises: GradientError, when a gradient is wrong; any error of `f`.
     """
     import autograd
     import autograd.numpy as anp
@@ -98,11 +98,11 @@ def check_cupy(
     f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, backend: NumPyBackend | None = None,
     **options: Any,
 ) -> Report:
-    """`gradcheck_vjp` for a function and its product on CuPy's arrays; inputs are copied to the GPU, results back.
+    """`gradcheck_vjp` for a function and its vjp on CuPy's arrays; inputs are copied to the GPU, results back.
 
     Formula: vjp(dy, x) = J^T dy
 
-    Raises: GradientError, when a gradient is wrong; BackendError without a GPU; what `f` raises.
+    Raises: GradientError, when a gradient is wrong; BackendError without a GPU; any error of `f`.
     """
     gpu = backend or get_backend("cupy")
     named, _ = name_inputs(f, inputs)
@@ -134,7 +134,7 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
     a Module, the parameters that require a gradient are checked too. If a backward returns None, the gradient counts as
     zero. Each call starts from the same seed, so dropout always drops the same elements.
 
-    Raises: GradientError, when a gradient is wrong; what `f` raises.
+    Raises: GradientError, when a gradient is wrong; any error of `f`.
     """
     import torch
 

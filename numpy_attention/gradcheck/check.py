@@ -2,17 +2,17 @@
 
     |analytic gradient - derivative|  <=  8 (error of the derivative + round-off of the gradient) + floor
 
-for every element, so you need not choose a tolerance (`tolerance`). Complex steps give the derivative to the last
+for every element, so you need not choose a tolerance (see `tolerance`). Complex steps give the derivative to the last
 digits. If differences do not confirm the complex step, because the function is not analytic or cannot take complex
 numbers, the check uses differences. A gradient in float32 may have the round-off of float32. If ten digits of the
 derivative are known, ten digits must agree. If fewer than four digits are known, the gradient is not called right.
 
 The steps of `check`:
 
-    run_backward         `tolerance`       forward and backward at a random dy: shapes, NaN, arrays changed in place
-    measure_round_off    `tolerance`       how far a right gradient may be off
-    _compare             `complex_step`    each gradient with its derivative, or with differences (`elements`)
-    check_structure      `robustness`      forward and backward again, with other layouts, call orders and sizes
+    run_backward         `tolerance`       run both functions at a random dy; refuse wrong shapes, NaN, changed inputs
+    measure_round_off    `tolerance`       how much round-off a right gradient may have
+    _compare             `complex_step`    compare each gradient with complex steps, or with differences (`elements`)
+    check_structure      `robustness`      run both functions again, with other layouts, call orders and sizes
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def gradcheck(
     for an `op` that stops an iteration at a tolerance.
 
     Raises: GradientError, an AssertionError whose message is the report, when a gradient is wrong; TypeError or
-    ValueError for inputs and options that cannot be used; what `op` raises.
+    ValueError for inputs and options that cannot be used; any error of `op`.
 
     Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982); Squire, Trapp, Using Complex Variables to
     Estimate Derivatives of Real Functions (1998).
@@ -97,7 +97,7 @@ def gradcheck_vjp(
 
     Formula: vjp(dy, x) = J^T dy
 
-    Raises: GradientError, when a gradient is wrong; what `f` raises.
+    Raises: GradientError, when a gradient is wrong; any error of `f`.
 
     >>> gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), {"x": np.array([0.3, 2.0])}).ok
     True
@@ -116,7 +116,7 @@ def gradcheck_layer(
 
     Formula: dL/dx and dL/dp = J^T dy, for every input x that has a gradient and every parameter p
 
-    Raises: GradientError, when a gradient is wrong; what the layer raises.
+    Raises: GradientError, when a gradient is wrong; any error of the layer.
     """
     reference = _reference(forward_of(layer), reference, more)
     own = {"seed": seed, "reference": reference, "no_gradient": no_gradient, "rtol": rtol, "atol": atol}
@@ -170,7 +170,7 @@ def check(
                 result.diagnosis = diagnose(evidence)
     if not result.ok:
         raise GradientError(str(result), result)
-    if structure:  # last, since a report of wrong values helps more than one of these
+    if structure:  # last: a report of wrong values is more helpful than a failed check of robustness
         result.notes = check_structure(problem, dy, grads, seed, rtol, atol)
     return result
 
@@ -198,7 +198,7 @@ def _compare(
 
 
 def _sample(gradients: list[AnalyticGradient], sample: int | None, seed: int) -> dict[str, np.ndarray]:
-    """Marks the elements to compare in each array: all, or `sample` of all arrays together."""
+    """Mark the elements to compare in each array: all, or `sample` elements of all arrays together."""
     elements = {analytic.name: analytic.gradient.size for analytic in gradients}
     total = sum(elements.values())
     chosen = np.full(total, sample is None or total <= sample)

@@ -5,19 +5,19 @@ direction instead, by i h v with h = 1e-100:
 
     y(x + i h v) = y(x) + i h J v - h^2 (...)        so        J v = Im y(x + i h v) / h
 
-The real part is y as before, the imaginary part holds the derivative, and h^2 is smaller than any last digit. The
-result is J v up to the round-off of the function: there is no step to choose and no error to estimate.
+The real part is y as before, the imaginary part holds the derivative, and h^2 is too small to change any digit. The
+result is J v up to the round-off of the function: you need not choose a step or estimate an error.
 
 The function runs unchanged on complex arrays. NumPy orders complex numbers by their real parts, so a maximum, a
 comparison and a mask take the same branch as for real numbers. But abs, sign and np.var are not analytic: for them the
 imaginary part is not the derivative. So the complex step is used only if differences confirm it. The test is one random
-direction through all arrays at once: along it, complex step and differences must find the same derivative. If the
-complex step is wrong in one element, the sum moves by that error. No element is left out: all move by the same amount
-or, if no single step suits them all, each in proportion to its size (`confirmed`).
+direction through all arrays at once: complex step and differences must find the same derivative along this direction.
+If the complex step is wrong in one element, the two derivatives differ. No element is left out: all elements change by
+the same amount or, if no single step suits all, each in proportion to its size (`confirmed`).
 
 Then one call for each element gives the derivative to the last digit, and `check_exactly` compares it with the
-gradient. An element that disagrees is checked again before it is called wrong: at a corner other gradients are right
-too, and if differences contradict the complex step, the complex step is not used at all.
+gradient. An element that disagrees is checked again before it is called wrong: at a corner more than one gradient is
+right, and if differences contradict the complex step, the complex step is not used at all.
 
 Source: Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998).
 """
@@ -52,7 +52,7 @@ H = 1e-100
 SAME = 1e-3  # relative to the largest output: results for real and for complex arrays may differ by this much
 
 ENOUGH = 6  # once the closer check finds this many wrong elements, the others are not checked again
-ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # (first step, steps); a small step crosses no corner
+ATTEMPTS = ((2.0**-11, 6), (2.0**-11, 20), (2.0**-25, 20))  # first step, step count; small steps cross no corner
 ROUNDED = 1e-2  # relative to the gradient: round-off is never larger, unless the gradient jumps
 ON_A_STAIR = 1e-9  # relative to the gradient: the error of x (exp(x - l) - 1) for x and l of a few hundred
 RESOLVED = 1e-5  # relative to the terms: a difference with a larger error confirms nothing
@@ -135,7 +135,7 @@ def in_complex(arrays: Arrays) -> Arrays:
 def complex_steps(
     point: Point, names: list[str], reference: str, rng: np.random.Generator, moving: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, ComplexStep], str, int]:
-    """The complex step for each array for which differences confirm it, the reason for the others, and the calls."""
+    """The complex step of each array, if differences confirm it; the reason if not; and the number of calls."""
     if reference == "differences":
         return {}, "", 0
     try:
@@ -191,7 +191,9 @@ def confirmed(
         if agree:
             return "", calls
         other |= resolved
-    finds = "find another derivative along a random direction" if other else "resolve no direction"
+    finds = (
+        "find another derivative along a random direction" if other else "have too large an error along a direction"
+    )
     return f"differences {finds} of {' and '.join(names[:3])}", calls
 
 
@@ -236,7 +238,10 @@ def _look_with_differences(
     point: Point, analytic: AnalyticGradient, found: ArgumentReport, some: np.ndarray, jumping: np.ndarray,
     jitter: np.ndarray, size: float, floor: float, round_off: RoundOff,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The round-off part of the jitter of these elements, and which are corners; None if differences contradict."""
+    """The round-off part of the jitter of these elements, and which elements are at corners.
+
+    Returns None if differences contradict the complex step.
+    """
     derivative = found.numeric[some]
     off = np.abs(found.analytic[some] - derivative)
     small = np.flatnonzero((off <= ROUNDED * size) | jumping)

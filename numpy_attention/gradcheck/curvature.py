@@ -1,7 +1,7 @@
-"""Second derivatives at no cost: the complex step of a hand-written backward
+"""Second derivatives without extra code: the complex step of a hand-written backward
 
 A backward is a function too: it computes dx = J^T dy, the gradient of L = sum(dy y). Its derivative is the second
-derivative of L, and a complex step finds it as it finds the first derivative (`complex_step.py`):
+derivative of L, and a complex step computes it in the same way as the first derivative (`complex_step.py`):
 
     dx(x + i h v) = dx(x) + i h H v - h^2 (...)        so        H v = Im dx(x + i h v) / h
 
@@ -17,7 +17,7 @@ Symmetry to the last digits supports a backward but does not prove it: the gradi
 symmetric H too, and a mistake that does not depend on x keeps H symmetric.
 
 Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), derives H v for each layer by hand;
-Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), the step.
+Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), introduce the complex step.
 """
 
 from collections.abc import Callable, Mapping
@@ -110,7 +110,7 @@ def hvp_vjp(
 
 
 def hessian_times(problem: Problem, v: Mapping[str, Any], dy: Any = None) -> ByName:
-    """H v for a problem; `dy` is one array, or one for each output; by default 1, for an output of one number."""
+    """H v for a problem; `dy`: one array, or a list for several outputs; by default 1, if the output is one number."""
     if problem.complex:
         raise NoComplexStep(f"hvp {problem.name}: its arrays are complex already, so a complex step is not possible")
     arrays = in_complex(problem.inputs)
@@ -139,7 +139,7 @@ def symmetry(problem: Problem, seed: int = 0) -> float:
 
     Near 1e-16 for a right backward. A larger number proves a mistake; a small one proves nothing.
 
-    Raises: NoComplexStep if complex arrays do not work; what the function raises.
+    Raises: NoComplexStep if complex arrays do not work; any error of the function.
     """
     rng = np.random.default_rng([seed, 17])
     y, cache = problem.run(problem.inputs)

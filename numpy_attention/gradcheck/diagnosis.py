@@ -1,13 +1,13 @@
-"""Find the likely mistake: what turns the right gradient g into the analytic gradient c?
+"""Find the likely mistake: what changes the right gradient g into the analytic gradient c?
 
     relations      element by element, the simplest first:
         c = a g        a factor: -1 is a sign, 2 a term added twice, n a sum in place of a mean, sqrt(n) a scale
         where          is c wrong only where x < 0, and which relation holds there?
         c = f(g)       is c the right gradient transposed, shifted, reversed, or times a factor from the formula?
         c - g          what is added to g: dy, the same number for each row, a multiple of x or of the output?
-    experiments    run the backward again with gamma all ones, without a mask, with ids that do not repeat: when is it
-                   right?
-    places         only the last row is wrong, only the diagonal
+    experiments    run the backward again with gamma all ones, without a mask, with ids that do not repeat:
+                   with which of these is the backward right?
+    places         which elements are wrong: only the last row, only the diagonal?
 
 A relation counts only if it explains every element that was compared, and also the error in each element, however small
 the error is: a relation that holds to 1e-6 does not explain an error of 1e-12.
@@ -37,7 +37,7 @@ from numpy_attention.gradcheck.terms import (
 from numpy_attention.gradcheck.trees import Arrays
 
 ZERO = 1e-13  # relative to the right gradient: the round-off of terms that cancel
-NOISE = 1e-6  # relative to the right gradient: a smaller error that is not a factor is probably noise
+NOISE = 1e-6  # relative to the right gradient: a smaller error without a known factor is probably noise
 HIDDEN = "hidden or ignored elements still get a gradient"
 
 
@@ -50,7 +50,7 @@ def diagnose(evidence: Evidence) -> str:
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: does the backward treat this case separately?"
     if swapped := _exchanged(evidence):
         return swapped
-    if len(evidence.scalar.dy) > 1:  # a backward that ignores an output looks like one that lacks a term
+    if len(evidence.scalar.dy) > 1:  # a backward that ignores an output looks as if it lacks a term
         ignored = "; ".join(ignored_outputs(evidence, [report.name for report in evidence.wrong]))
         if ignored:
             for report in evidence.wrong:
@@ -86,7 +86,7 @@ def _exchanged(evidence: Evidence) -> str:
 
 
 def _of_a_layers_input(evidence: Evidence) -> str:
-    """The mistake, if the gradients of all parameters are right and that of an input is wrong."""
+    """The mistake, if the gradients of all parameters are right, but the gradient of an input is wrong."""
     parameters = evidence.problem.parameters
     wrong = {report.name for report in evidence.wrong}
     if not parameters or wrong & parameters:
@@ -137,7 +137,7 @@ def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
         return Relation(
             f"right to {share}",
             f"right to {share}, and the error follows no rule: is it noise, from an iteration that stops at a "
-            f"tolerance or from large terms that cancel? Then allow for it: rtol={10 * off / largest(right):.0e}"
+            f"tolerance or from large terms that cancel? Then allow this error: rtol={10 * off / largest(right):.0e}"
         )
     where = branch(report, arrays, scalar.y, scalar.dy)
     found = place(report.wrong, seen)
@@ -204,7 +204,7 @@ def _of_wrong_elements(report: ArgumentReport, evidence: Evidence, terms: list[T
 
 
 def _by_element(report: ArgumentReport, part: np.ndarray, evidence: Evidence, terms: list[Term]) -> str:
-    """The function or the factor that turns the right gradient into the wrong one, element by element."""
+    """The function or the factor that changes the right gradient into the wrong gradient, element by element."""
     (y, *others), (dy, *_) = evidence.scalar.y, evidence.scalar.dy
     mistake = by_a_function(report, part, evidence.arrays, y, dy) if not others else ""
     return mistake or by_a_term(report, part, terms)
@@ -213,7 +213,7 @@ def _by_element(report: ArgumentReport, part: np.ndarray, evidence: Evidence, te
 def _candidates(
     report: ArgumentReport, scalar: Scalar, arrays: Arrays
 ) -> Iterator[tuple[Relation, np.ndarray]]:
-    """Typical wrong gradients, computed from the right one, or from the outputs and dy."""
+    """Typical wrong gradients, computed from the right gradient, or from the outputs and dy."""
     right = report.numeric
     lost = Relation(
         "all signs lost", "the absolute value of the right gradient: is a sign lost in an abs, a square or a root?"
@@ -252,5 +252,5 @@ def _candidates(
                         yield Relation(
                             f"the sum of dy * {name}",
                             f"the gradient is sum(dy * {name}); it must be the sum of dy times the array that the "
-                            f"forward multiplies {report.name} by (is that {name} normalized, cut, or of another step?)"
+                            f"forward multiplies {report.name} by (perhaps {name} normalized, cut, or of another step)"
                         ), total

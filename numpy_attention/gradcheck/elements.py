@@ -2,23 +2,25 @@
 
 Most gradients are compared with complex steps (`complex_step`) and do not need this module.
 
-`check_elements`: four calls give a first derivative, which is good enough for nearly all elements. The other elements
-get a whole tableau. If they are still in doubt, they are tested for a corner and for round-off (`tolerance.RoundOff`).
+`check_elements`: four calls estimate the derivative well enough for nearly all elements. For the others, a whole
+tableau is computed (`line`). If they are still in doubt, they are tested for a corner and for round-off
+(`tolerance.RoundOff`).
 
 At a corner there is no derivative. We accept any slope between the slopes to the left and to the right. Where several
 corners meet in one point, as in a sort with three equal numbers, we accept any slope between the slopes of the smooth
 pieces around the point. A tie still has a derivative along the direction that moves all equal numbers together:
 
-    max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: one of them is 1, or they share it
+    max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: for example 1 and 0, or 1/2 and 1/2
 
-A backward that gives dy to both is right for each number alone, but wrong for both together (`check_ties`).
+A backward that gives dy to both numbers is right if one number moves, but wrong if both move together (`check_ties`).
 
 `check_directions`: large arrays, by random directions and bisection. One derivative along a random direction v tests
-all elements at once: it must be sum(dx * v). An error e in one element changes this sum by e |v_i|, for any number of
-elements, and no v_i is small. The round-off of the sum limits the errors that can be found. So the check of a large
-array is less precise than that of a small one, but needs a few dozen calls instead of a million. If the sum is wrong,
-the derivative along the left half of v shows which half is wrong, since the errors of both halves add up: 20 halvings
-find one element among a million. Several wrong elements are followed at once; the piece with the largest error is next.
+all elements at once: it must be sum(dx * v). An error e in one element changes this sum by e |v_i|, in an array of any
+size, and no v_i is small. The round-off of the sum limits the errors that can be found. So the check of a
+large array is less precise than the check of a small array, but needs a few dozen calls instead of a million. If the
+sum is wrong, the derivative along the left half of v shows which half is wrong, since the errors of both halves add
+up: 20 halvings find one element among a million. With several wrong elements, the search goes on in the piece with the
+largest error.
 """
 
 import heapq
@@ -109,8 +111,7 @@ def check_elements(point: Point, analytic: AnalyticGradient, chosen: np.ndarray)
             wrong += not look.kink and not abs(found.analytic[i] - look.derivative) <= allowed
             if wrong >= ENOUGH:
                 break
-        # Almost no bit has changed: a change below the last bit of 1 inside the function, as in log(1 + 1e-20), is
-        # lost.
+        # If L hardly changes, a change may be lost inside the function, below the last bit of 1: log(1 + 1e-20).
         unmoved = EPS * max(map(largest, scalar.dy), default=0.0)
         lost = np.where(np.abs(found.numeric) <= 16 * unmoved, SAFETY * unmoved / steps, 0.0)
         judge(found, analytic, chosen, error, jitter, floor, lost)
@@ -185,7 +186,7 @@ def allowed_at_corner(point: Point, name: str, i: int, gradient: float, found: D
 
 
 def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
-    """Derivatives by element i at random points nearby, on the smooth pieces that meet here; and their round-off."""
+    """Derivatives for element i at random points nearby, on the smooth pieces that meet here; and their round-off."""
     exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
     names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
     originals = {other: exact[other].copy() for other in names}
@@ -265,7 +266,7 @@ class Search:
         smooth: np.ndarray,
     ) -> None:
         self.scalar, self.x, self.analytic, self.along = scalar, x, analytic, along
-        # Never near zero, and of many sizes, so two errors do not cancel; elements at corners do not move.
+        # v_i is never near zero and has many sizes, so two errors do not cancel; elements at corners do not move.
         self.v = rng.choice([-1.0, 1.0], x.size) * rng.uniform(1.0, 1.5, x.size) * smooth
         self.step = 0.25 * first_step(0.0, rms(x))
         self.rounding = np.where(smooth, analytic.base + analytic.jitter.reshape(-1), 0.0) ** 2
@@ -330,7 +331,7 @@ def check_directions(
     if not failed:
         report.by_direction = abs(off) / max(float(np.linalg.norm(analytic.gradient)), 1e-300)
         report.notes.append(
-            f"d{analytic.name}: {x.size} elements along {DIRECTIONS} random directions, {calls} calls; finds an "
+            f"d{analytic.name}: {x.size} elements, {DIRECTIONS} random directions, {calls} calls; this finds an "
             f"error of {resolution:.1e} in one element (typical size {rms(analytic.gradient):.1e})"
         )
     elif not found.wrong.any():
@@ -351,7 +352,7 @@ def check_directions(
 
 
 def at_corners(x: np.ndarray, analytic: AnalyticGradient, known: np.ndarray | None = None) -> np.ndarray:
-    """Marks elements at which the gradient jumps when inputs move by a few last bits, and all equal elements."""
+    """Mark elements at which the gradient jumps if inputs move by a few last bits, and all elements equal to them."""
     flat = x.reshape(-1)
     jumping = jumps(analytic.jitter.reshape(-1), largest(analytic.gradient))
     jumping = jumping if known is None else jumping | known

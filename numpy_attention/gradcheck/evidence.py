@@ -42,7 +42,7 @@ class Evidence:
         return self.problem.gradients(self.exact, self.scalar.dy if dy is None else dy)
 
     def moves(self, name: str, dy: Outputs, direction: np.ndarray) -> bool:
-        """Whether sum(dy * y) really changes when an argument moves along a direction: two calls."""
+        """Whether sum(dy * y) really changes when an argument moves along a direction; needs two calls."""
         scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
         x = self.exact[name]
         line, step = scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x))
@@ -50,7 +50,7 @@ class Evidence:
             return max(abs(line(step)), abs(line(-step))) > 1e-9 * step * scalar.terms + 200 * scalar.noise
 
     def disagreement(self, name: str, dy: Outputs, direction: np.ndarray) -> tuple[float, float, float]:
-        """The gradient minus the numerical derivative along a direction, that derivative, and a size: four calls."""
+        """The gradient minus the numerical derivative along a direction, this derivative, their size; four calls."""
         grad, x = self.gradients(dy)[name], self.exact[name]
         scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
         with np.errstate(all="ignore"):

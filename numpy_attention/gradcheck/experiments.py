@@ -1,17 +1,17 @@
-"""Experiments on a wrong backward: change one thing at a time. When is the backward right, what does it depend on?
+"""Experiments on a wrong backward: change one thing at a time. When is the backward right, and on what does it depend?
 
     dy                 twice the dy must give twice the gradient
     parts of dy        keep one output of dy, or one place along an axis. If the backward ignores a part that matters,
-                       a use of the argument was not added, or an assignment replaced a sum. If it mixes places that
-                       the forward does not mix, it sums along the wrong axis
+                       one of several uses of an argument is not added, or an assignment replaces a sum. If it mixes
+                       places that the forward does not mix, it sums along the wrong axis
     an argument        set it to a value without effect: a mask that hides nothing, a gamma of ones, ids that do not
                        repeat, a symmetric matrix. A backward that is right only there does not use the argument
     an option          run without the option
-    sums and lengths   the gradient at the input of a softmax sums to zero, a rotation keeps lengths: which fails?
+    sums and lengths   the gradient at the input of a softmax sums to zero, a rotation keeps lengths: which rule fails?
 
-An experiment needs a control. At ones, a missing factor makes no difference. But at ones a square equals a cube, too,
-and a mistake for negative values does not show. So the backward also runs at other constants and at random positive
-values, where a missing factor shows.
+An experiment needs a control. If an argument is all ones, a missing factor makes no difference. But then a square
+equals a cube too, and a mistake for negative values is not visible. So the backward also runs at other constants and
+at random positive values, where a missing factor is visible.
 
 Each experiment yields one sentence. The first sentence is the diagnosis, so the most specific experiments come first.
 """
@@ -146,7 +146,7 @@ def _without(name: str, value: Any) -> str:
 
 
 def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
-    """Sums and lengths that are wrong: at the input of a softmax, of weights that must sum to one, of a rotation."""
+    """Wrong sums and lengths: at the input of a softmax, of weights that must sum to one, of a rotation."""
     for report in evidence.wrong:
         right, analytic = report.numeric, report.analytic
         if not np.isfinite(right).all() or not report.size:
@@ -163,11 +163,11 @@ def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
                     if dy.shape == right.shape and _near(analytic_total, 0 * analytic_total, n * slack):
                         yield (
                             f"{report.symbol} sums to zero along axis {axis}, as at the input of a norm or a "
-                            "softmax, but its sums must be those of dy: is the residual path, the term dy, missing?"
+                            "softmax, but must have the sums of dy: is the residual path, the term dy, missing?"
                         )
                     yield (
-                        f"the sums of {report.symbol} along axis {axis} must be those of dy, but are not: the weights "
-                        "in the backward do not sum to one (recomputed without their maximum or sum?)"
+                        f"the sums of {report.symbol} and dy along axis {axis} must be equal, but are not: the "
+                        "weights in the backward do not sum to one (recomputed without their maximum or sum?)"
                     )
             if _near(total, 0 * total, n * slack) and not _near(analytic_total, total, 100 * n * slack):
                 yield (
@@ -259,12 +259,12 @@ def _of_symmetry(evidence: Evidence, names: list[str], name: str, value: np.ndar
     if value.ndim >= 2 and value.shape[-1] == value.shape[-2] > 1:
         other = value.swapaxes(-1, -2)
         if not np.array_equal(other, value) and _right_only_at(evidence, names, name, (value + other) / 2):
-            yield f"right when {name} is symmetric, else wrong: is a transpose of {name} missing, or one too many?"
+            yield f"right when {name} is symmetric, else wrong: is a transpose of {name} missing or applied twice?"
     for axis, n in enumerate(value.shape):
         if n > 2 and _right_only_at(evidence, names, name, (value + np.flip(value, axis)) / 2):
             yield (
                 f"right when {name} is the same forwards and backwards along axis {axis}: is a reversal of {name} "
-                "missing, or one too many?"
+                "missing or applied twice?"
             )
 
 
@@ -377,10 +377,13 @@ def _mixed(evidence: Evidence, name: str, i: int, axis: int) -> Iterator[str]:
             yield f"the forward mixes {where}, but the backward does not: is a sum missing, or along another axis?"
     elif set(backward) > set(forward):
         apart = ", ".join(map(str, sorted(set(backward) - set(forward))))
-        yield f"the backward mixes {where} with {apart}, but the forward does not: does a sum contain too many terms?"
+        yield (
+            f"the backward mixes {where} with place {apart}, but the forward does not: does a sum contain too many "
+            "terms?"
+        )
     elif set(backward) < set(forward):
         apart = ", ".join(map(str, sorted(set(forward) - set(backward))))
-        yield f"the forward mixes {where} with {apart}, but the backward does not: is a sum too short?"
+        yield f"the forward mixes {where} with place {apart}, but the backward does not: is a sum too short?"
 
 
 def local(evidence: Evidence, names: list[str]) -> Iterator[str]:

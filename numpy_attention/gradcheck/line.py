@@ -14,7 +14,7 @@ Central differences: L(h) and L(-h) have the even terms of their Taylor series i
 
 For a large h the error is c_2 h^2, for a small h it is round-off: with the best h, D alone gives ten digits.
 
-Richardson: two values of D at h and h/2 determine c_2, which cancels; with three steps c_4 cancels too, and so on:
+Richardson: two values of D at h and h/2 determine c_2 and cancel it; with three steps c_4 cancels too, and so on:
 
     (4 D(h/2) - D(h)) / 3 = L' - c_4 h^4 / 4 + ...
 
@@ -22,7 +22,7 @@ Ridders writes these values into a tableau: a row for each step, and each column
 between neighbours estimates the error of both entries. We take the entry with the smallest difference, and its error is
 this difference plus the round-off. `quick` computes one or two rows, `refined` the whole tableau.
 
-At the end of the domain there is only one side, and all powers of h remain in the error (`one_sided`). A second opinion
+At the end of the domain L exists on one side only, and all powers of h remain in the error (`one_sided`). A test
 without a tableau: |L(h) - h L'| falls like h^2 if L' is right, like h if L' is wrong (`taylor_slope`). At a corner
 (relu at zero, a tie in a maximum) the slopes to the left and to the right differ for every step, however small
 (`is_kink`).
@@ -43,7 +43,7 @@ Evaluate = Callable[[], Outputs]
 EPS = float(np.finfo(np.float64).eps)
 LEVELS = 20  # number of steps of a refined derivative
 RATIO = 1.6  # between one step and the next
-OUTSIDE = 40  # at most so many steps outside the domain are not counted as levels
+OUTSIDE = 40  # at most so many steps outside the domain are repeated with a smaller step
 GOOD = 1e-6  # a derivative with a smaller relative error needs no other step sizes
 OTHER_SCALES = (2.0**-14, 2.0**6)
 CONVERGED = 1e-4  # the largest relative error that is accepted in a one-sided slope
@@ -57,7 +57,7 @@ class Scalar:
     y: Outputs
     dy: Outputs
     eps: float = field(init=False)  # the last bit of 1 in the dtype of the outputs
-    noise: float = field(init=False)  # the round-off in L: the last bits of all outputs, added like noise
+    noise: float = field(init=False)  # the round-off in L: the root of the sum of the squared last bits
     terms: float = field(init=False)  # the largest |dy * y|
 
     def __post_init__(self) -> None:
@@ -174,9 +174,9 @@ def quick(line: Line, h: float) -> Derivative:
 def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) -> Derivative:
     """Ridders' tableau, starting from the step 8h: the entry that agrees best with its neighbours.
 
-    Its error is the larger of the differences from two neighbours, since one of them may be small by chance, plus the
-    round-off, which is measured unless `measure` is False. If the error stays large, the function changes on a
-    different scale than h: then much smaller and larger steps are tried.
+    Its error is the round-off plus the larger of the differences from two neighbours, since one difference may be
+    small by chance. The round-off is measured unless `measure` is False. If the error stays large, the function
+    changes on a different scale than h: then much smaller and larger steps are tried.
     """
     noise = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else line.noise
     best = _from_step(line, h, levels, noise)
@@ -231,7 +231,7 @@ def one_sided(line: Line, h: float) -> Derivative:
 
 
 def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
-    """The height of the first jump of L, which is linear over the smallest steps; 0 if L is smooth.
+    """The height of the first jump of L, beyond small steps over which L is linear; 0 if L is smooth.
 
     Round-off inside a function makes a staircase: for x far below 0, gelu is x times a few last bits of 1. A jump of
     many last bits is not round-off but a corner, for example of a relu nearby: then the small steps are right.

@@ -1,9 +1,9 @@
 """Where the wrong elements are: the last row, the diagonal, the edges, places 3 to 5 along an axis, or where x < 0.
 
 A condition is the simplest threshold, sign or equality that separates the wrong elements from the right ones. It may
-use the value of the argument itself, or a value of another array at the same index. A few elements are easily separated
-by chance: k of n elements can be wrong in binomial(n, k) ways, and a threshold explains two of these ways. So a
-condition is accepted only if there are many ways, and more of them for a threshold with more digits.
+use the value of the argument itself, or a value of another array at the same index. A condition can separate a few
+elements by chance: k of n elements can be wrong in binomial(n, k) ways, and a threshold explains two of them. So a
+condition is accepted only if binomial(n, k) is large; a threshold with more digits needs an even larger number.
 """
 
 import math
@@ -16,7 +16,7 @@ from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.terms import spread
 
 MOST = 6  # at most so many places are listed
-OWN = 100  # the fewest ways that make a threshold on the value of the argument credible
+OWN = 100  # a threshold on the value of the argument is accepted from this many ways on
 OTHER = 500  # the same for a value of another array
 
 
@@ -102,12 +102,12 @@ def place_in_words(report: ArgumentReport) -> str:
     if pattern == "the diagonal":
         return f"{symbol} is wrong on the diagonal only: is the effect of each element on itself missing?"
     if pattern.endswith("the diagonal"):
-        return f"{symbol} is wrong {pattern.replace('all but', 'everywhere but on')}, by no simple rule"
+        return f"{symbol} is wrong {pattern.replace('all but', 'everywhere but on')} (no simple rule found)"
     if pattern.startswith("only"):
-        return f"{symbol} is wrong only in {where}, by no simple rule"
+        return f"{symbol} is wrong only in {where} (no simple rule found)"
     if pattern:
-        return f"{symbol} is wrong in {pattern}, by no simple rule"
-    return f"{symbol} is wrong by no simple rule; derive it again, or check the parts of the function one at a time"
+        return f"{symbol} is wrong in {pattern} (no simple rule found)"
+    return f"{symbol} is wrong (no simple rule found); derive it again, or check each part of the function"
 
 
 def branch(report: ArgumentReport, arrays: Arrays, y: tuple[np.ndarray, ...], dy: tuple[np.ndarray, ...]) -> str:

@@ -8,13 +8,13 @@
 Inputs and outputs may be trees of arrays (`trees`). A problem has a name for each leaf, such as `params.w`, and puts
 the trees together again for every call of the function.
 
-A layer becomes a function of its inputs and all its parameters. The check computes with a copy of the layer whose
-arrays it may move, so the layer itself does not change. The other arrays of the layer, such as frozen parameters, are
-inputs without a gradient, so they are converted to float64 or copied to a GPU too.
+A layer becomes a function of its inputs and all its parameters. The check computes with a copy of the layer and changes
+only the arrays of the copy, so the layer itself does not change. The other arrays of the layer, such as frozen
+parameters, are inputs without a gradient, so they are converted to float64 or copied to a GPU too.
 
-Options are passed to the function unchanged, and never differentiated. The function and the checker may have options of
-the same name, such as `seed` or `rtol`. Then the keyword sets the option of the checker, and `options={"seed": 3}` sets
-the option of the function.
+Options are passed to the function unchanged; there is no gradient for them. The function and the checker may have
+options of the same name, such as `seed` or `rtol`. Then the keyword sets the option of the checker, and
+`options={"seed": 3}` sets the option of the function.
 """
 
 import copy
@@ -96,7 +96,7 @@ def split_options(
         if value != OWN[option] and option not in found and option in parameters_of(f):
             raise TypeError(
                 f"gradcheck {name}: {option}={value!r} sets the checker's option, but {name} has an option {option} "
-                f"too; pass this one as options={{{option!r}: ...}}"
+                f"too; set that option by options={{{option!r}: ...}}"
             )
     return found
 
@@ -107,7 +107,7 @@ def fresh(options: Options, arrays: Mapping[str, Any]) -> dict[str, Any]:
     if not options:
         return {}
     numbers = [array for array in arrays.values() if getattr(getattr(array, "dtype", None), "kind", "") in ("f", "c")]
-    dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first that is no scalar
+    dtype = max(numbers, key=lambda array: array.ndim > 0).dtype if numbers else None  # of the first array with axes
     copied = with_own_generators(options)
     return {name: value.astype(dtype) if is_float(value) else value for name, value in copied.items()}
 
@@ -332,7 +332,7 @@ def _require_floats(name: str, flat: Arrays, without: frozenset[str]) -> None:
             check = f"numpy_attention.gradcheck.adapters.check_{library.removesuffix('lib')}"
             raise TypeError(f"gradcheck {name}: {one} is a {library} array; use {check}, or pass a NumPy array")
     if not any(is_float(leaf) and one not in without for one, leaf in flat.items()):
-        kinds = ", ".join(f"{one} is {_kind(leaf)}" for one, leaf in flat.items()) or "there are none"
+        kinds = ", ".join(f"{one} is {_kind(leaf)}" for one, leaf in flat.items()) or "no inputs"
         fix = "" if without else "; convert an input to floats: x.astype(float)"
         raise ValueError(f"gradcheck {name}: the inputs hold no floats that have a gradient ({kinds}){fix}")
 

@@ -163,7 +163,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Print below a failure how to repeat it."""
+    """Print below a failed test how to repeat the test."""
     report = (yield).get_result()
     example = _example(item)
     if report.failed and example:
@@ -179,7 +179,7 @@ def _examples(config: pytest.Config, marker: pytest.Mark) -> list[Example]:
         if name not in OPTIONS:
             near = difflib.get_close_matches(name, OPTIONS, 1)
             meant = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"no option {name!r}; {meant}There are {', '.join(OPTIONS)}")
+            raise ValueError(f"no option {name!r}; {meant}The options are {', '.join(OPTIONS)}")
     spec, how = marker.args[0], dict(marker.kwargs)
     first, count = how.pop("seed", 0), how.pop("examples", EXAMPLES)
     only, instead = config.getoption("gradcheck_seed"), config.getoption("gradcheck_examples")

@@ -1,4 +1,4 @@
-"""The result of a check as text, at most a screen.
+"""The result of a check as text, at most one screen long.
 
     gradcheck softmax: dx wrong (relative to the gradient's size: 1.2e+00)
     dx (3, 5): 15 of 15 elements wrong: the sign                              how many elements, and their pattern
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class GradientError(AssertionError):
-    """A gradient is wrong. The message is the report as text; `report` holds its numbers (None if it stopped early)."""
+    """A gradient is wrong. The message is the report as text; `report` has its numbers (None after an early stop)."""
 
     def __init__(self, message: str, report: "Report | None" = None) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class GradientError(AssertionError):
 class ArgumentReport:
     """One argument's gradient: the analytic gradient, the reference derivative, and the tolerance.
 
-    In a large array most elements are not compared one by one; these are NaN in `numeric`.
+    Most elements of a large array are not compared one by one; `numeric` is NaN at these elements.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ArgumentReport:
     doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # the possible error of the reference derivative
     unresolved: np.ndarray = field(default_factory=lambda: np.zeros((), dtype=bool))
     reference: str = "differences"
-    tie: str = ""  # the mistake at a tie, if any
+    tie: str = ""  # the mistake at a tie (equal elements), if any
 
     @classmethod
     def unseen(cls, name: str, analytic: np.ndarray) -> "ArgumentReport":
@@ -106,7 +106,7 @@ class ArgumentReport:
         return (
             f"{self.symbol} {self.shape}: {count} of {of} derivatives have an error of up to {doubt:.1e}, for a "
             f"gradient of size {self.size:.1e}: the function is noisy or singular there; change the inputs, or allow "
-            "for it: rtol=..."
+            "this error: rtol=..."
         )
 
     def line(self) -> str:
@@ -169,7 +169,8 @@ class Report:
             lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._reference()}"]
         for argument in bad[:6]:
             count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
-            of = f"{visited} visited of {argument.analytic.size}" if visited < argument.analytic.size else f"{visited}"
+            size = argument.analytic.size
+            of = f"{visited} compared (of {size})" if visited < size else f"{visited}"
             lines.append(
                 f"{argument.symbol} {argument.shape}: {count} of {of} elements wrong"
                 + (f": {argument.pattern}" if argument.pattern else "")
@@ -185,12 +186,12 @@ class Report:
         if self.kinks:
             lines.append(
                 f"{self.kinks} element{'s' * (self.kinks > 1)} at a kink (a corner of relu, a tie in a max): "
-                "there is no derivative there, so any slope between the two sides is accepted"
+                "no derivative exists there, so any value between the slopes of the two sides is accepted"
             )
         lines += [*(note for argument in self.arguments.values() for note in argument.notes), *self.notes][:4]
         if bad and self.error < 1e-4:
             allowed = 10.0 ** math.ceil(math.log10(self.error))
-            lines.append(f"if {self.name} stops an iteration at a tolerance, allow for it: rtol={allowed:.0e}")
+            lines.append(f"if {self.name} stops an iteration at a tolerance, allow this error: rtol={allowed:.0e}")
         if self.slope is not None:
             verdict = "about 2 is right, about 1 is wrong" if bad else "2 is right"
             lines.append(f"second opinion: the Taylor remainder falls with slope {self.slope:.2f} ({verdict})")

@@ -6,24 +6,24 @@
     layouts     arrays in Fortran order, with gaps, negative strides, read-only or broadcast change nothing
     sizes       the gradient is also right with axes of length 1
 
-Every function whose values are right gets these checks, in about thirty calls. A gradient may be dy, or a view of dy.
-It must not share memory with an input, because an optimizer's step would change it. Two gradients that share memory are
-right until the caller adds to one of them in place; the report contains a note about this.
+These checks run only if all gradients are right, and need about thirty calls. A gradient may be dy, or a view of dy. A
+gradient must not share memory with an input, because an optimizer's step would change it. Two gradients that share
+memory are right until the caller adds to one of them in place; the report contains a note about this.
 
-Two gradients count as equal if they differ by a small share of their size; a mistake of this kind changes them much
-more. A gradient that is pure round-off, such as that of a key's bias, changes by more than this share: then the
+Two gradients count as equal if they differ by a small share of their size; a mistake with layouts or calls changes them
+much more. A gradient that is pure round-off, such as that of a key's bias, changes by more than this share: then the
 measured jitter of the backward is the limit (`tolerance`).
 
 Typical mistakes with layouts: a write into dy or an input, and code that relies on the order of the elements in memory.
 `np.empty_like(x)` keeps the order of x, so `dx.reshape(-1)` may be a copy, and values written into the copy are lost.
-`dy.flatten("A")` returns the elements in memory order. A forward may raise an error for a layout, as code in C does. A
+`dy.flatten("A")` returns the elements in memory order. A forward may refuse a layout, as some C code does. A
 backward must accept every dy, except for negative strides, which some libraries do not support.
 
 Typical mistakes with axes of length 1: a squeeze removes one axis too many, or a helper function that sums over
 broadcast axes also sums over other axes of length 1. So for each length that occurs, all axes of this length, in all
 arrays, are cut to their first element. If the forward still runs, the backward must run too, return each gradient in
 the shape of its argument, and agree with a difference along one direction through all arrays. A function or backward
-may need this length, because of a fixed mask or target. Then it also fails with axes that are shorter by one, and
+may need this length, because of a fixed mask or target. Then the call also fails with axes that are shorter by one, and
 nothing is reported.
 """
 
@@ -48,7 +48,7 @@ MOST_WORK: Any = 10_000  # NumPy's type stubs allow only 0 and -1
 TIMES = 8  # exact in every dtype, and large enough to find a backward that clips dy
 OUTPUT = 1e-5  # relative to an output: more than the round-off of a sum in another order
 MOST_SIZES = 3
-ROUGH = 1e-4  # relative error up to which one central difference is enough; else use a whole tableau
+ROUGH = 1e-4  # up to this relative error one central difference is enough; else use a whole tableau
 CLOSE = 1e-6
 RESOLVED = 1e-3  # relative to the terms: a difference with a larger error is not used
 
@@ -56,7 +56,7 @@ Given = dict[str, np.ndarray]
 Layout = Callable[[np.ndarray], np.ndarray]
 Allowed = tuple[Mapping[str, float], float]  # errors: absolute for each gradient, relative for all
 STRIDES = (
-    "np.empty_like keeps the memory order of its argument, so reshape or ravel may return a copy: create results by "
+    "np.empty_like keeps the memory order of its argument, so reshape or ravel may return a copy: create results with "
     "np.zeros(x.shape, x.dtype), and do not rely on strides"
 )
 
@@ -177,7 +177,7 @@ def _require_unchanged(run: FirstRun, returned: Given, copies: Given) -> None:
 
 
 def _require_same(run: FirstRun, cache: Any) -> None:
-    advice = "when called several times with one cache: does a call change the cache, or data outside it?"
+    advice = "when the backward runs several times with one cache: does a call change the cache, or data outside it?"
     raises, differs = "the backward raises {kind} ({error}) " + advice, "d{name} changes " + advice
     run.require(run.dy, cache, run.grads, raises, differs)
 
@@ -224,7 +224,8 @@ def _require_linear(run: FirstRun, cache: Any) -> None:
         product = float(np.sum(at(TIMES, zeros)[name] * first[name].conj()).real)
         times = product / square if square else TIMES
         scaled = abs(times - TIMES) > 1e-3
-        seen = f"{TIMES} dy gives {times:.4g} times the gradient" if scaled else "the gradient of a sum is not the sum"
+        seen = f"{TIMES} dy gives {times:.4g} times the gradient" if scaled else (
+            "the gradient for a sum of two dy is not the sum of their gradients")
         raise run.error(
             f"d{name} is not linear in dy: {seen}; a backward multiplies dy by derivatives once, and does not clip or "
             "normalize dy"
@@ -234,7 +235,7 @@ def _require_linear(run: FirstRun, cache: Any) -> None:
     if name is not None:
         stray = none[name].reshape(-1)[np.argmax(none[name].reshape(-1) != 0)]
         raise run.error(
-            f"d{name} holds {stray:.4g} although dy is zero everywhere; every term of a gradient is a dy times a "
+            f"d{name} holds {stray:.4g} although dy is zero everywhere; every term of a gradient is dy times a "
             "derivative, and a backward must not divide by dy"
         )
 
@@ -326,7 +327,7 @@ def in_layout(value: Any, layout: Layout) -> Any:
 
 
 LAYOUTS: dict[str, tuple[Layout, str]] = {
-    "is read-only": (read_only, "it writes into its argument, and must work on a copy"),
+    "is read-only": (read_only, "the code writes into its argument; it must work on a copy"),
     "is in Fortran order": (fortran, ""),
     "has gaps between its elements": (spaced, ""),
     "has negative strides": (strided, ""),
@@ -371,11 +372,11 @@ def _narrowed_down(run: FirstRun, failure: str) -> Exception:
             found = _failure(run, arrays, dy, layout is strided)
             if found:
                 return run.error(f"if {name or 'dy'} {state}, {found}; {fix or STRIDES}")
-    return run.error(f"if inputs and dy are not contiguous and read-only, {failure}; {STRIDES}")
+    return run.error(f"if inputs and dy are read-only and not contiguous, {failure}; {STRIDES}")
 
 
 def _failure(run: FirstRun, arrays: Arrays, dy: Outputs, may_refuse: bool) -> str | None:
-    """The failure as text; "" if there is none, None if the forward refuses the layout."""
+    """The failure as text; "" without a failure, None if the forward refuses the layout."""
     try:
         y, cache = run.problem.run(arrays)
     except Exception as error:
@@ -399,9 +400,9 @@ def _frozen(x: np.ndarray) -> np.ndarray:
 
 
 def check_small_sizes(problem: Problem, grads: Gradients, seed: int, rtol: float = 0.0, atol: float = 0.0) -> None:
-    """Cut axes of each length to 1, and check the gradients if the forward runs; `grads` are those of the full arrays.
+    """Cut axes of each length to 1, and check the gradients if the forward runs; `grads` belong to the full arrays.
 
-    Raises: GradientError, if a gradient is wrong that is right with more elements along the axis.
+    Raises: GradientError, if a gradient is wrong with one element along an axis, but right with more elements.
     """
     whole = {name: CLOSE * largest(np.asarray(grad)) + atol for name, grad in grads.items() if grad is not None}
     allowed = (whole, CLOSE + rtol)
@@ -447,7 +448,7 @@ def another_length(arrays: Arrays, n: int) -> Arrays | None:
 
 
 def _failure_at(problem: Problem, arrays: Arrays, allowed: Allowed, seed: int) -> str | None:
-    """The failure at these arrays as text; "" if there is none, None if this cannot be decided."""
+    """The failure at these arrays as text; "" without a failure, None if this cannot be decided."""
     arrays = in_float64(arrays)
     try:
         y, cache = problem.run(arrays)

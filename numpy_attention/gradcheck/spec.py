@@ -1,9 +1,9 @@
-"""A small language for the inputs of a function, and random arrays for it. Axes with the same name have one length.
+"""A small language for the inputs of a function, and random arrays for it. Axes with the same name have equal lengths.
 
     q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v, mask: bool T_q T_k
     x: ... d, gamma: d, b?: d                      `...` is any number of leading axes, `b?` may be absent
     ids: int<V> B T, targets: int<V|-100> B T      integers below V, with repeats; some targets are -100
-    q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or a sum of others
+    q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or sum of other sizes
 
     >>> example = draw_example("x: B T d, w: d", seed=3)
     >>> sorted(example), example["x"].shape[-1] == example["w"].shape[0]
@@ -11,21 +11,21 @@
 
 A kind is one of
 
-    float        normal numbers (the default)                positive     their exponentials
-    distinct     all different, also from zero               sorted       rows in ascending order
+    float        normally distributed (the default)          positive     exponentials of normal numbers
+    distinct     all different from each other and from 0    sorted       rows in ascending order
     simplex      rows of positive numbers that sum to one    unit         rows of length one
     orthogonal   square matrices, Q Q^T = 1                  spd          Q diag(positive) Q^T
     complex      real and imaginary part like float          bool         masks; some rows are all False
     int<limit>, int<limit|extra>                             ids
 
-A row is a slice along the last axis. A word of four or more small letters before the sizes is a kind. If there is no
-kind of this name, it is an error, so a misspelt kind does not become a size. A size with such a name needs a kind
+A row is a slice along the last axis. A word of four or more lowercase letters before the sizes must be one of these
+kinds; any other word is an error, so a misspelt kind does not become a size. A size with such a long name needs a kind
 before it: `x: float batch time d`.
 
-Normal numbers are never zero, never one, never equal and rarely larger than three. A backward with a mistake only at
-such values would pass. So there are special values: rows of small integers, of zeros of both signs, of a few repeated
-values, of one sign, large rows and small rows, mixed with normal rows. Kinds that are made from others (spd from
-positive and orthogonal) get special values too: diagonal matrices, or the identity.
+Normally distributed numbers are never zero, one or equal, and rarely larger than three. A backward with a mistake only
+at such values would pass. So there are special values: rows of small integers, of zeros of both signs, of a few
+repeated values, of one sign, of large or of small numbers, mixed with normally distributed rows. Kinds that are built
+from other kinds (spd from positive and orthogonal) get special values too: diagonal matrices, or the identity.
 """
 
 import difflib
@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 Shape = tuple[int, ...]
-Size = int | Shape  # the leading axes of `...` are several
+Size = int | Shape  # a tuple for the leading axes of `...`
 Sizes = dict[str, Size]
 _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = (
     lambda row, rng: row,

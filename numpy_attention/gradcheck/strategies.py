@@ -1,4 +1,4 @@
-"""Hypothesis strategies for property tests: arrays for a spec; axes with the same name have one length.
+"""Hypothesis strategies for property tests: arrays for a spec; axes with the same name have equal lengths.
 
     from hypothesis import given
     from numpy_attention import gradcheck
@@ -9,9 +9,9 @@
         gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
 
 `spec.py` defines the language of the specs. Sizes are mostly all different, masks have rows that are all False, ids
-repeat, and three of four examples have special values: zeros, ties, exact integers, large rows and small rows. A
-failure shrinks to the smallest sizes and the smallest seed that still fail, without special values if possible, and
-prints all three.
+repeat, and three of four examples have special values: zeros, ties, exact integers, rows of large or small numbers.
+Hypothesis shrinks a failing example to the smallest sizes and the smallest seed that still fail, without special values
+if possible. The message contains the sizes, the seed, and whether there are special values.
 """
 
 from collections.abc import Mapping

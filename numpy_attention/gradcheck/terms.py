@@ -1,15 +1,15 @@
-"""The terms of a wrong gradient: the right one times a factor, plus a term, or with another function in the formula.
+"""Three forms of a wrong gradient: the right gradient times a factor, plus a term, or with another function.
 
     c = a g            a number: a sign, a mean instead of a sum, a missing scale (`factor_in_words`)
-    c = g z^p          z an argument, the output or a length: a factor that is missing, or one too many (`by_a_term`)
+    c = g z^p          z is an argument, the output or a length: a factor is missing or applied twice (`by_a_term`)
     c = dy f(z)        while g = dy f'(z'): 1 - y instead of 1 - y**2, x instead of y (`by_a_function`)
     c = g + ...        (`added`)
         dy, dy * z                        a term of a sum or of the product rule, missing or with the wrong sign
         one number for each row           a mean or a sum is missing
         a multiple of x, of the output    the path through a variance, a length, a softmax
-        other places                      shifted by one, in another order
+        other places                      the right numbers, but shifted by one or in another order
 
-Each relation is tested on the whole gradient, or only where it is wrong. Between two numbers there is always a factor,
+Each relation is tested on the whole gradient, or only on its wrong elements. Any two numbers are related by a factor,
 so a relation needs several elements, and must explain the error in each element.
 """
 
@@ -126,7 +126,7 @@ def by_a_term(report: ArgumentReport, part: np.ndarray, terms: list[Term]) -> st
             constant = _fits(analytic, right * factor, slack)
             if constant and _different(factor[np.abs(right) > 100 * slack]) >= (2 if abs(constant) == 1 else ENOUGH):
                 z_to_p = form.format(z=term.name)
-                times = "" if constant == 1 else f"right up to a constant, {constant:.4g}, and: "
+                times = "" if constant == 1 else f"apart from a constant factor {constant:.4g}: "
                 if power > 0:
                     return f"{times}the factor {z_to_p} is applied once too often, or a division by it is left out"
                 inverse = POWERS[-power].format(z=term.name)
@@ -135,7 +135,7 @@ def by_a_term(report: ArgumentReport, part: np.ndarray, terms: list[Term]) -> st
 
 
 def by_a_function(report: ArgumentReport, part: np.ndarray, arrays: Arrays, y: np.ndarray, dy: np.ndarray) -> str:
-    """The mistake, if gradient and right gradient are dy times two functions of the input or the output; else ""."""
+    """The mistake, if wrong and right gradient each are dy times a function of the input or the output; else ""."""
     if not dy.shape == y.shape == report.shape or not np.all(dy[part]):
         return ""
     values = [(report.name, arrays[report.name][part]), ("y", y[part])]
@@ -157,7 +157,7 @@ def _function(gradient: np.ndarray, dy: np.ndarray, values: list[tuple[str, np.n
 
 
 def _fits(wanted: np.ndarray, made: np.ndarray, slack: np.ndarray) -> float:
-    """The constant by which `made` must be multiplied; a close multiple of 1/2 is made exact; 0 if none fits."""
+    """The constant by which `made` must be multiplied; rounded to a close multiple of 1/2; 0 if none fits."""
     if not made.size or not np.any(made):
         return 0.0
     strongest = int(np.argmax(np.abs(made)))
@@ -187,7 +187,7 @@ class Relation(NamedTuple):
 
 
 def constant(report: ArgumentReport, part: np.ndarray) -> float:
-    """The one factor between wrong and right elements of a part; 0 if there is none."""
+    """The one factor between wrong and right elements of a part; 0 if no factor fits."""
     analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     strongest = int(np.argmax(np.abs(right)))
     factor = float(analytic[strongest] / right[strongest]) if right[strongest] else 0.0
@@ -201,8 +201,8 @@ def factor_in_words(factor: float, scalar: Scalar, arrays: Arrays, options: Mapp
     if abs(factor - 1) < 1e-9:
         near = f"{abs(factor - 1):.1e}"
         return Relation(
-            f"all by {near} of themselves",
-            f"right to {near}, and wrong by one factor everywhere: a constant with too few digits?"
+            f"all by a relative {near}",
+            f"right to {near}, but wrong by the same factor everywhere: a constant with too few digits?"
         )
     if abs(factor - 1) < 0.02:
         near = f"a factor of 1 {factor - 1:+.1e}"
@@ -217,7 +217,7 @@ def factor_in_words(factor: float, scalar: Scalar, arrays: Arrays, options: Mapp
 def _known_factors(
     factor: float, scalar: Scalar, arrays: Arrays, options: Mapping[str, Any]
 ) -> Iterator[tuple[float, str]]:
-    """Numbers of the formula, each with the mistake that leaves it as a factor; the simplest first."""
+    """Numbers of the formula, each with the mistake that causes this factor; the simplest first."""
     shapes = {f"axis {i} of {name}": n for name, value in arrays.items() for i, n in enumerate(value.shape)}
     pairs = [where for where, n in shapes.items() if n == 2]
     mean = f", or a mean replaces the sum over the 2 elements of {pairs[0]}" if pairs else ""
@@ -252,8 +252,8 @@ def _known_factors(
         yield 1 / float(scalar.dy[0].reshape(())), "dy, a single number here, is left out: multiply by dy"
     for where, n in shapes.items():
         if n > 3:
-            yield (n - 1) / n, f"{n - 1} / {n} of what it should be: n instead of n - 1, for the {n} of {where}"
-            yield n / (n - 1), f"{n} / {n - 1} of what it should be: n - 1 instead of n, for the {n} of {where}"
+            yield (n - 1) / n, f"{n - 1} / {n} of what it should be: n instead of n - 1, for {where} (n = {n})"
+            yield n / (n - 1), f"{n} / {n - 1} of what it should be: n - 1 instead of n, for {where} (n = {n})"
     for constant, value in CONSTANTS.items():
         yield value, f"the factor {constant} is applied once too often"
         yield 1 / value, f"the factor {constant} is left out"
@@ -281,7 +281,9 @@ def added(
             if np.all(np.abs(off + dy) <= slack):
                 return Relation("off by dy", "lacks dy: the identity path of a residual branch is left out")
             if np.all(np.abs(off - dy) <= slack):
-                return Relation("off by dy", "is too large by dy: a residual path is added twice, or does not exist")
+                return Relation(
+                    "off by dy", "is too large by dy: a residual path is added twice, or only in the backward"
+                )
     mistake = _term_of_a_sum(off, slack, scalar, terms)
     if mistake:
         return Relation("off by a term", mistake)
@@ -350,7 +352,7 @@ def _term_of_a_sum(off: np.ndarray, slack: np.ndarray, scalar: Scalar, terms: li
                     what = ("" if plain == 1 else f"{plain:g} ") + name + (f" * {term.name}" if term.name else "")
                     if plain in (2, 4):
                         return f"is {how} by {what}: a term with the wrong sign?"
-                    return f"is {how} by {what}: a term of the sum is {'left out' if times < 0 else 'one too many'}"
+                    return f"is {how} by {what}: a term of the sum is {'left out' if times < 0 else 'wrongly added'}"
     return ""
 
 

@@ -1,6 +1,6 @@
 """The tolerance: measure the round-off in the analytic gradients, and compute the allowed error of each element.
 
-dy is drawn at random for every output: a dy of ones would hide a gradient that sums to zero, such as that of a softmax.
+dy is drawn at random for every output: a dy of ones would hide a gradient that sums to zero, such as a softmax's.
 Before the comparison, the gradients must be valid: no NaN, inputs and dy unchanged, two calls of the backward with
 equal results, and each gradient in the shape of its argument.
 
@@ -9,7 +9,8 @@ Then every element may differ from the derivative by
     tolerance = 8 (error of the derivative + round-off of the gradient) + floor
 
     error        the estimated error of a difference (`line`); 0 for a complex step
-    floor        32 last bits of the terms |dy y|: the round-off of the sum L, which limits every derivative of L
+    floor        32 last bits (units in the last place) of the terms |dy y|: the round-off of the sum L, which
+                 limits every derivative of L
 
 The round-off of an unknown function cannot be derived, so it is measured:
 
@@ -18,16 +19,17 @@ The round-off of an unknown function cannot be derived, so it is measured:
                  where K is the longest axis of any input; plus rtol and atol of the caller
     lenient      eps sqrt(K) |dy y| / |x|, for large terms that cancel; used only in low precision
 
-The jitter alone can mislead in two ways. A gradient that is wrong at a single point, at zero or where two inputs are
-equal, jumps as soon as the inputs move: the jitter is as large as the error. And a function may be a staircase, as
-1 - p is for p near 1: then a few last bits change nothing, so the jitter is too small. So for an element in doubt,
-`RoundOff` compares gradient and derivative again, at points nearby and farther away. For a right gradient the
-difference scatters with the round-off of both. For a wrong gradient the difference is the same number everywhere, or
-zero everywhere except at the point itself: almost no scatter.
+The jitter alone can mislead in two ways. If a gradient is wrong only at one point (zero, or where two inputs are
+equal), it jumps as soon as the inputs move: the jitter is as large as the error. And a function may change only in
+steps, for example 1 - p for p near 1: then a few last bits change nothing, so the jitter is too small. So for an
+element in doubt, `RoundOff` compares gradient and derivative again, at points nearby and farther away. For a right
+gradient the difference scatters by the round-off of both. For a wrong gradient the difference hardly scatters: it is
+the same number everywhere, or zero everywhere except at the point itself.
 
 A gradient in float32 or float16 must be close to the gradient of the same backward in float64, which differences and
 complex steps have checked to the last digits (`compare_with_float64`). The tolerance is the measured round-off of the
-dtype. In an array of many elements it is at most what most elements need, so one wrong element of 100,000 is found.
+dtype. In an array of many elements the tolerance is only as large as most elements need, so one wrong element of
+100,000 is found.
 
 Results of the same backward for other layouts or after other calls have larger limits (`robustness`).
 """
@@ -47,11 +49,11 @@ from numpy_attention.gradcheck.trees import Arrays
 SAFETY = 8.0  # errors and round-off are estimates: allow this multiple
 JUMP = 1e-9  # relative to the gradient: a larger jitter is measured again
 RESOLVED = 1e-4  # relative to the gradient: with a larger error of the derivative, no element is called right
-MANY = 64  # elements from which the tolerance that most of them need can be estimated
+MANY = 64  # with so many elements, the tolerance that most of them need can be estimated
 
 FURTHER = (2**16, 2**16, 2**26, 2**26)  # last bits
-FAR = (2**38, 2**38, 2**41, 2**41)  # for errors as small as round-off, on a long stair
-FARTHEST = (2**46,) * 8  # for a longer stair; a real error changes too, so the scatter must be as large as the error
+FAR = (2**38, 2**38, 2**41, 2**41)  # for errors as small as round-off, if the function changes only in long steps
+FARTHEST = (2**46,) * 8  # for longer steps; a real error changes too, so the scatter must be as large as the error
 
 DerivativeOf = Callable[[int], tuple[float, int]]  # element -> derivative, number of calls
 
@@ -162,7 +164,7 @@ def _require_names(problem: Problem, grads: Gradients) -> None:
     for name, grad in grads.items():
         if name not in problem.inputs:
             raise _refusal(
-                problem, f"backward returned a gradient called {name!r}; the names must be those of arguments: {known}"
+                problem, f"backward returned a gradient called {name!r}; the names must be names of arguments: {known}"
             )
         if grad is None or grad.dtype.kind == "f" or not is_float(problem.inputs[name]):
             continue
@@ -249,12 +251,12 @@ def in_double(problem: Problem, exact: Arrays, dy: Outputs, grads: Gradients) ->
 def moved_by(
     ulps: Iterable[int], problem: Problem, arrays: Arrays, dy: Outputs, rng: np.random.Generator
 ) -> list[Move]:
-    """Run the backward with arrays moved by up to `ulps` last bits, and dy by two; skip runs that fail."""
+    """Run the backward with arrays moved by up to `ulps` last bits, and dy moved by two; skip runs that fail."""
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
         dy_moved = tuple(_jittered(one, 2, rng) for one in dy)
-        with np.errstate(all="ignore"), contextlib.suppress(Exception):  # one last bit may leave the domain
+        with np.errstate(all="ignore"), contextlib.suppress(Exception):  # a move may leave the domain
             grads = problem.gradients(moved, dy_moved)
             given = [(arrays[name], grad) for name, grad in grads.items() if grad is not None]
             if all((grad.shape, grad.dtype.kind) == (x.shape, "f") for x, grad in given):
@@ -278,7 +280,7 @@ def _require_finite(problem: Problem, what: str, value: np.ndarray, seed: int) -
         mistake = "\nlikely mistake: 0/0, log(0), inf - inf, or the exponential of a large number, at this index"
         kinds = {value.dtype.kind for value in problem.inputs.values() if isinstance(value, np.ndarray)}
         if "b" in kinds:
-            mistake += "; a row with a mask of all False must give zeros, and the backward must apply the mask too"
+            mistake += "; a row whose mask is all False must give zeros, and the backward must apply the mask too"
         elif kinds & set("iu"):
             mistake += "; ignored elements must be left out, not multiplied by 0: 0 times infinity is NaN"
     raise _refusal(
@@ -353,7 +355,7 @@ def judge(
 
 
 class RoundOff:
-    """The scatter of gradient minus derivative around the point; `derivative_at(move)` computes derivatives there."""
+    """The scatter of gradient minus derivative at moved points; `derivative_at(move)` computes the derivatives."""
 
     def __init__(self, point: Point, derivative_at: Callable[[Move], DerivativeOf | None]) -> None:
         self.point, self.derivative_at, self.calls = point, derivative_at, 0
@@ -387,7 +389,7 @@ class RoundOff:
 
 
 def compare_with_float64(report: ArgumentReport, low: AnalyticGradient) -> None:
-    """Compare the gradient in low precision with the gradient in float64; the report then holds the former."""
+    """Compare the gradient in low precision with the gradient in float64; afterwards the report holds the first."""
     off = np.abs(low.gradient - report.analytic)
     base = low.base + low.lenient
     if off.size >= MANY:

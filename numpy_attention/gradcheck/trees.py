@@ -2,20 +2,19 @@
 
     {"w": w, "layers": [{"b": b}]}, argument params         params.w, params.layers[0].b
 
-The checker moves only named arrays of floats. So this module takes a tree apart, and puts it together again, in the
+The checker changes only named arrays of floats. So this module takes a tree apart, and puts it together again, in the
 same containers, for every call of the function:
 
     an array of floats           unchanged
     a float, np.float64(...)     an array without axes; the function gets a float or a NumPy scalar again
-    an array of complex z        two arrays, z.real and z.imag
+    a complex array z            two arrays, z.real and z.imag
     other values                 unchanged: integers, masks, None, strings, functions; a random generator is copied
 
 For complex numbers we use the gradient of the real number L = Re sum(conj(dy) y):
 
     dz = dL/dRe z + i dL/dIm z        so for an analytic y = f(z):  dz = conj(f'(z)) dy
 
-as in PyTorch. L grows in the direction of dz. JAX and autograd return the complex conjugate of dz, for the conjugate of
-dy.
+as in PyTorch. L grows in the direction of dz. JAX and autograd take the conjugate of dy and return the conjugate of dz.
 
 The gradients that a backward returns are matched with the arguments:
 
@@ -23,8 +22,8 @@ The gradients that a backward returns are matched with the arguments:
     {"x": dx, "w": dw}                      by argument name
     dx, {"w": dw, "layers": [{"b": db}]}    the gradient of a tree is a tree of the same form
 
-None means that an argument, or a branch of a tree, has no gradient. A gradient that matches no argument is refused; the
-message is one line and contains the place.
+None means that an argument, or a branch of a tree, has no gradient. A gradient that matches no argument raises an
+error; the message is one line and names the place in the tree.
 """
 
 import copy
@@ -39,13 +38,13 @@ from numpy_attention.gradcheck.report import GradientError
 
 Arrays = dict[str, Any]
 
-RULE = "the names must be those of arguments"
+RULE = "the names must be names of arguments"
 DEEPEST = 100  # the largest depth of nested containers
 Gradients = dict[str, np.ndarray | None]
 
 
 def children(value: Any) -> dict[str, Any] | None:
-    """The parts of a container, by the suffix that is added to its name for each part; None for a leaf."""
+    """The parts of a container, each with the suffix of its name; None for a leaf."""
     if type(value) is np.ndarray:
         return None
     if isinstance(value, dict):
@@ -111,7 +110,7 @@ def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
 def _require_an_end(name: str, depth: int) -> None:
     if depth > DEEPEST:
         where = f"{name[:60]}..." if len(name) > 60 else name
-        raise ValueError(f"gradcheck: {where} contains itself, or is nested more than {DEEPEST} deep")
+        raise ValueError(f"gradcheck: {where} contains itself, or is more than {DEEPEST} levels deep")
 
 
 def kind_of(leaf: Any) -> str:

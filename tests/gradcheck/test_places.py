@@ -58,7 +58,7 @@ def test_a_triangle_in_words() -> None:
     wrong = np.tri(5, k=-1, dtype=bool)
     report = ArgumentReport("a", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
     report.pattern = "only below the diagonal"
-    assert place_in_words(report) == "da is wrong only below the diagonal, by no simple rule"
+    assert place_in_words(report) == "da is wrong only below the diagonal (no simple rule found)"
 
 
 def test_a_threshold_on_the_value_of_the_argument(rng: np.random.Generator) -> None:

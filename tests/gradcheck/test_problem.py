@@ -312,7 +312,7 @@ def test_excluded_arguments_need_no_gradient(rng: np.random.Generator) -> None:
 def test_inputs_without_floats_are_refused() -> None:
     with pytest.raises(ValueError, match=r"gradcheck sin: the inputs hold no floats .*\(x is int64\); convert"):
         gradcheck_vjp(np.sin, lambda dy, x: dy, (np.arange(3),))
-    with pytest.raises(ValueError, match=r"gradcheck sin: .*\(there are none\)"):
+    with pytest.raises(ValueError, match=r"gradcheck sin: .*\(no inputs\)"):
         gradcheck_vjp(np.sin, lambda dy: dy, ())
     with pytest.raises(TypeError, match="gradcheck argmax: the function must return arrays of floats, got int64"):
         gradcheck_vjp(np.argmax, lambda dy, x: dy, (np.ones(3),))

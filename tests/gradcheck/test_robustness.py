@@ -190,7 +190,7 @@ def test_a_tape_that_becomes_empty_is_found(rng: np.random.Generator) -> None:
 
     problem = OpProblem(square, square_backward, (rng.standard_normal(5),), {})
     dy, grads = run_backward(problem, 0)
-    with pytest.raises(GradientError, match=r"the backward raises IndexError .* when called several times"):
+    with pytest.raises(GradientError, match=r"the backward raises IndexError .* when the backward runs several times"):
         check_structure(problem, dy, grads, 0)
 
 
@@ -400,7 +400,7 @@ def test_a_write_into_dy_that_changes_nothing_is_found(x: np.ndarray) -> None:
         dy[np.isnan(dy)] = 0
         return dy * np.cos(x)
 
-    message = "if dy is read-only, the backward raises ValueError: .*read-only; it writes into its argument"
+    message = "if dy is read-only, the backward raises ValueError: .*read-only; the code writes into its argument"
     with pytest.raises(GradientError, match=f"gradcheck sin: {message}"):
         in_layouts(np.sin, vjp, x)
 

@@ -45,7 +45,7 @@ def test_a_division_by_a_length_once_too_often(rng: np.random.Generator) -> None
 def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
     text = diagnosis_of(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
-    assert "by no simple rule" in text
+    assert "no simple rule found" in text
 
 
 @pytest.mark.parametrize("text", FUNCTIONS)
@@ -77,8 +77,8 @@ def test_an_array_is_broadcast_in_every_possible_way(shape: tuple[int, ...], way
     (1 / 3, "divided by 3 (axis 0 of x) once too often"), (1 / 7, "1/7 of what it should be"),
     (11.0, "11 times what it should be: is a division by 11 missing?"),
     (np.pi, "the factor pi is applied once too often"),
-    (4 / 5, "4 / 5 of what it should be: n instead of n - 1, for the 5 of axis 1 of x"),
-    (5 / 4, "5 / 4 of what it should be: n - 1 instead of n, for the 5 of axis 1 of x"),
+    (4 / 5, "4 / 5 of what it should be: n instead of n - 1, for axis 1 of x (n = 5)"),
+    (5 / 4, "5 / 4 of what it should be: n - 1 instead of n, for axis 1 of x (n = 5)"),
     (1 + 1e-3, "right up to a factor of 1 +1.0e-03: a rounded constant"), (0.777, "the constant factor 0.777"),
 ])
 def test_a_known_factor(rng: np.random.Generator, factor: float, text: str) -> None:
@@ -114,7 +114,7 @@ def test_a_division_by_the_number_of_outputs_is_recognized(rng: np.random.Genera
 
 def test_a_constant_of_ten_digits(rng: np.random.Generator) -> None:
     text = diagnosis_of(np.sin, lambda dy, x: dy * np.cos(x) * (1 + 2e-11), rng.standard_normal((3, 4)))
-    assert text == "dx: right to 2.0e-11, and wrong by one factor everywhere: a constant with too few digits?"
+    assert text == "dx: right to 2.0e-11, but wrong by the same factor everywhere: a constant with too few digits?"
 
 
 def test_a_tiny_error_without_a_rule_is_called_noise(rng: np.random.Generator) -> None:

@@ -147,7 +147,7 @@ def test_tree_map_does_not_change_its_argument(tree: dict[Any, Any]) -> None:
 def test_a_tree_that_contains_itself_is_refused() -> None:
     itself: list[Any] = [np.ones(2)]
     itself.append({"again": itself})
-    text = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is nested more than 100 deep"
+    text = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is more than 100 levels deep"
     for use in (lambda: list(leaves(itself, "params")), lambda: tree_map(lambda name, leaf: leaf, itself, "params")):
         with pytest.raises(ValueError, match=text) as error:
             use()
@@ -236,7 +236,7 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
 @pytest.mark.parametrize(("returned", "text"), [
     ((1, 2, 3),
      "backward returned 3 gradients for 1 arrays of floats (params); return one for each, in argument order"),
-    ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be those of arguments: params"),
+    ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be names of arguments: params"),
     ({"params": DTREE | {"db": W}},
      "dparams holds dparams.db, but params holds only params.w, params.layers, params.n"),
     ({"params": {"layers": []}}, "dparams.layers has 0 entries, but params.layers has 1"),

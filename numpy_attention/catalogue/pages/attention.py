@@ -209,7 +209,7 @@ def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
 
 @backward_of(ATTENTION, diagnosis="along axis 1 of dy: is a sum over this axis, or over groups along it, missing")
 def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
-    """Several query heads share a key head, but dk and dv come only from the first of them.
+    """Several query heads share a key head, but dk and dv come only from the first query head.
 
     Hides: right if every query head has its own keys.
     """
@@ -258,7 +258,7 @@ def scores_not_scaled(q: Array, k: Array, v: Array, mask: Array | None = None) -
 def scores_divided_by_d_k(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """The scores are divided by d_k instead of sqrt(d_k).
 
-    Hides: shapes and sums are right; the weights only differ less than they should.
+    Hides: shapes and sums are right; only the weights of a query differ too little.
     """
     return attention(q / np.asarray(np.sqrt(q.shape[-1]), q.dtype), k, v, mask)
 
@@ -367,7 +367,7 @@ def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array,
 def average_left_out(dy: Array, cache: AttentionCache) -> Any:
     """dscores = weights * dweights, but the backward of the softmax must subtract the weighted mean of dweights.
 
-    Hides: right if this mean, weighted by the weights, is zero.
+    Hides: right if this weighted mean is zero.
     """
     return _with_dscores(dy, cache, lambda dweights, weights: weights * dweights)
 

@@ -1,4 +1,4 @@
-"""Central differences, the reference of the checker. They have no chapter, so this page comes after the last one."""
+"""Central differences, the reference of the checker. They have no chapter; this page follows the last chapter."""
 
 from collections.abc import Callable
 
@@ -73,7 +73,7 @@ def all_moved_at_once(x: Array, dy: Array, h: float) -> Array:
 
 @stands_in_for("differences")
 def elements_kept_apart(x: Array, dy: Array, h: float) -> Array:
-    """(f(x + h) - f(x - h)) dy / 2h for each element, as if each output depended only on the input at the same place.
+    """It computes (f(x + h) - f(x - h)) dy / 2h, as if each output depended only on the input at the same place.
 
     Hides: right for functions like gelu, and if x has only one element.
     """

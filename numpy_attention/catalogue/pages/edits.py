@@ -193,7 +193,7 @@ def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
 
 @backward_of("edit", diagnosis="once too often")
 def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
-    """The gradient of a repeated add is a mean over the places, but their effects add up.
+    """The gradient of a repeated add is a mean over the places, but the effects of all places add up.
 
     Hides: the direction is right; the numbers are right if add has the shape of x.
     """
@@ -203,7 +203,7 @@ def added_vector_averaged(dy: Array, cache: EditCache) -> Any:
 
 @op_of("edit", added_only_where_kept, diagnosis="the forward gives")
 def added_before_the_mask(x: Array, keep: Array | None = None, add: Array | None = None) -> Any:
-    """y = keep * (x + add), so what is added where x is removed is removed too.
+    """y = keep * (x + add): the mask must remove only x, but here it also removes add.
 
     Hides: right if everything is kept, and the backward matches the forward, so no gradient check can find it.
     """

@@ -89,7 +89,7 @@ def mean_of_its_places(dy: Array, cache: EmbeddingCache) -> Array:
 
 @backward_of("embedding")
 def ids_not_flattened(dy: Array, cache: EmbeddingCache) -> Array:
-    """The loop runs only over the first axis: if ids has two axes, v is a row of ids, and += loses repeated ids of it.
+    """The loop runs only over the first axis: if ids has two axes, v is a row of ids, and += loses its repeated ids.
 
     Hides: right for ids with one axis (one sentence), and for a batch in which no row repeats an id.
     """

@@ -93,7 +93,7 @@ def no_mask_among_the_new(*arrays: Array) -> Any:
 
 @stands_in_for("next_outputs")
 def mask_from_the_first_key(*arrays: Array) -> Any:
-    """The mask starts at key 0, as if the first new token had position 0, but it comes after all cached tokens.
+    """The mask starts at key 0, as if the first new token had position 0, but this token follows all cached tokens.
 
     Hides: right for an empty KV cache.
     """
@@ -221,7 +221,7 @@ def zero_drawn(probabilities: Array, u: float) -> int:
 
 @stands_in_for("draw")
 def always_the_likeliest(probabilities: Array, u: float) -> int:
-    """u is not used: it always takes the most likely token, so nothing is random.
+    """u is not used: the answer is always the most likely token, so nothing is random.
 
     Hides: it is right more often than any other constant answer.
     """

@@ -53,7 +53,7 @@ def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> An
 
 @method_of("GPT", "gradients_from_logits", diagnosis="a mean replaces the sum over the 2 elements of axis 0")
 def positions_not_summed_over_the_batch(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
-    """The table of positions serves every sequence of the batch, but gets the mean of their gradients.
+    """All sequences of the batch use the table of positions, but it gets the mean of their gradients, not the sum.
 
     Hides: right for a batch of one, and the learning rate absorbs the factor.
     """

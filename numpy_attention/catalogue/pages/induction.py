@@ -26,7 +26,7 @@ def _on_key(weights: Array, N: int, shift: int) -> Array:
 def earlier_copy_itself(weights: Array, N: int) -> Array:
     """It uses key t - N, the earlier copy of the token, but the next token is at t - N + 1.
 
-    Hides: it finds heads that look at equal tokens, which are as common as induction heads.
+    Hides: it finds heads that look at equal tokens; such heads are as common as induction heads.
     """
     return np.asarray(_on_key(weights, N, 0).mean(axis=-1))
 
@@ -42,7 +42,7 @@ def last_query_left_out(weights: Array, N: int) -> Array:
 
 @stands_in_for("prefix_matching")
 def token_before_the_earlier_copy(weights: Array, N: int) -> Array:
-    """It uses key t - N - 1, the token before the earlier copy, but the token after it is at t - N + 1.
+    """It uses key t - N - 1, the token before the earlier copy, but the token after the copy is at t - N + 1.
 
     Hides: the shapes agree; for the first query the index is -1, the last key, which raises no error.
     """

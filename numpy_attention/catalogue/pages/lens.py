@@ -39,16 +39,16 @@ def sigma_of_the_part(part: Array, stream: Array, gamma: Array, direction: Array
 
 @stands_in_for("direct_effect")
 def part_not_centred(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the part is not subtracted, but the norm subtracts the mean of the stream, the sum of these means.
+    """The mean of the part is not subtracted, but the norm subtracts the mean of the stream, the sum of all means.
 
-    Hides: right if the mean of the part is zero, or the mean of gamma times direction.
+    Hides: right if the mean of the part or the mean of gamma times direction is zero.
     """
     return _effect(part, _sigma(stream, eps), gamma, direction)
 
 
 @stands_in_for("direct_effect")
 def centred_by_the_stream(part: Array, stream: Array, gamma: Array, direction: Array, eps: float) -> Array:
-    """The mean of the whole stream is subtracted from each part, so the sum of all parts loses it several times.
+    """The mean of the whole stream is subtracted from each part, so the sum of the parts loses it several times.
 
     Hides: right if the part is the whole stream, which is a common first test.
     """

@@ -59,7 +59,7 @@ def bias_summed_over_one_axis(dy: Array, cache: LinearCache) -> Any:
 def bias_averaged(dy: Array, cache: LinearCache) -> Any:
     """The bias gradient is a mean over the rows, but the loss has already divided by their number.
 
-    Hides: a larger learning rate makes up for it; right for a single row.
+    Hides: the learning rate absorbs the factor; right for a single row.
     """
     dx, dw, db = linear_backward(dy, cache)
     return dx, dw, None if db is None else dy.reshape(-1, dy.shape[-1]).mean(axis=0)

@@ -1,4 +1,4 @@
-"""The cross-entropy (Chapter 11): ignored places, label smoothing, logits of 1e4."""
+"""The cross-entropy (Chapter 11): ignored positions, label smoothing, logits of 1e4."""
 
 import math
 from typing import Any
@@ -42,7 +42,7 @@ ENTRIES = (
 def plain_cross_entropy(
     logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> Array:
-    """Computes one place at a time, over the places that count."""
+    """Computes the loss of one position at a time, at the counted positions only."""
     V, losses = logits.shape[-1], []
     for x, t in zip(logits.reshape(-1, V), targets.reshape(-1)):
         if t != ignore_index:
@@ -58,9 +58,9 @@ PLAIN = {"cross_entropy": plain_cross_entropy}
 
 @backward_of("cross_entropy", diagnosis="a mean instead of a sum, or a mean applied twice")
 def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
-    """The mean over the places is taken in the loss and again in its gradient.
+    """The mean over the positions is taken in the loss and again in its gradient.
 
-    Hides: the learning rate absorbs the factor; right for a single place.
+    Hides: the learning rate absorbs the factor; right for a single position.
     """
     return cross_entropy_backward(dloss, cache) / cache.num_counted
 
@@ -76,7 +76,7 @@ def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) ->
 
 @backward_of("cross_entropy", diagnosis="hidden or ignored elements still get a gradient")
 def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
-    """Places that the loss ignores still get a gradient.
+    """Positions that the loss ignores still get a gradient.
 
     Hides: there is no padding in the test.
     """
@@ -85,7 +85,7 @@ def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
 
 @op_of("cross_entropy", cross_entropy_backward, diagnosis="the forward gives")
 def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100, **options: Any) -> Any:
-    """Ignored places have no loss, but the mean still divides by all places.
+    """Ignored positions have no loss, but the mean still divides by the number of all positions.
 
     Hides: there is no padding in the test, and the backward matches the forward.
     """

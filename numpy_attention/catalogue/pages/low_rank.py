@@ -120,7 +120,7 @@ def scale_left_out_of_db(self: LowRank, dy: Array, cache: Any) -> Any:
 def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
     """dx = dy w^T, as without the change: the path through a and b is missing.
 
-    Hides: the gradients of a and b are right, and at the first step, where b is zero, so is dx.
+    Hides: the gradients of a and b are right; at the first step b is zero, and dx is right too.
     """
     dx, grads = LowRank.backward(self, dy, cache)
     dz = self.scale * linear_backward(dy, cache.linear_b)[0]

@@ -107,7 +107,7 @@ def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
 def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
     """x changes the variance, and the variance scales every element: this path, along x_hat, is missing.
 
-    Hides: one element of d has a large error, the others small ones; wide layers hide it.
+    Hides: one of the d elements has a large error, the others have small errors; wide layers hide the error.
     """
     _, dgamma, dbeta = layer_norm_backward(dy, cache)
     dx_hat = dy * cache.gamma
@@ -128,7 +128,7 @@ def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
 
 @backward_of("layer_norm", diagnosis="n - 1 instead of n")
 def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
-    """The forward divides the variance by d, but the gradient of its path divides by d - 1.
+    """The forward divides the variance by d, but the gradient through the variance divides by d - 1.
 
     Hides: one term is off by 1/d, which is below most tolerances at the width of a real model.
     """

@@ -16,7 +16,7 @@ CHAPTER = 25
 
 
 def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weight_decay: float | None = None) -> None:
-    """Compares steps with the formula, computed in Python floats; with weight_decay for AdamW (matrices only)."""
+    """Compares steps with the formula in Python floats; weight_decay adds the decay of AdamW, for matrices only."""
     rng = np.random.default_rng(seed)
     rate, beta_1, beta_2, eps = 0.02, 0.8, 0.9, 1e-7
     p = {"w": rng.standard_normal((3, 2)), "gamma": rng.standard_normal(4), "small": rng.standard_normal(2)}
@@ -41,14 +41,14 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
                 m_hat, v_hat = m[name][i] / (1 - beta_1**t), v[name][i] / (1 - beta_2**t)
                 value[i] -= rate * m_hat / (math.sqrt(v_hat) + eps)
                 assert math.isclose(given[name][i], value[i], rel_tol=1e-9, abs_tol=1e-12), (
-                    f"step {t}: {name}[{', '.join(map(str, i))}] is {given[name][i]:.9g}, by hand {value[i]:.9g} "
+                    f"step {t}: {name}[{', '.join(map(str, i))}] is {given[name][i]:.9g}, but must be {value[i]:.9g} "
                     f"(gradient {g[name][i]:.3g}, m_hat {m_hat:.3g}, v_hat {v_hat:.3g}"
                     f"{'; 0 / 0? the first step has t = 1' if np.isnan(given[name][i]) else ''})"
                 )
 
 
 def trial_of_adamw(optimizer: Callable[..., Any], seed: int) -> None:
-    """Compares with Adam by hand, where matrices also shrink by learning_rate * weight_decay."""
+    """Compares with the formula of Adam, where matrices also shrink by learning_rate * weight_decay."""
     trial_of_adam(optimizer, seed, weight_decay=0.1)
 
 
@@ -178,7 +178,7 @@ class EpsInsideTheRoot(AdamByFormula):
 
 @stands_in_for("AdamW", diagnosis="step 1:")
 class DecayInTheMoments(AdamW):
-    """The decay is added to the gradient and then divided by its root mean square: L2, not decoupled decay.
+    """The decay is added to the gradient and then divided by its root mean square: this is L2, not decoupled decay.
 
     Hides: it trains anyway; the weights with the largest gradients decay least.
     """
@@ -195,9 +195,9 @@ class DecayInTheMoments(AdamW):
 
 @stands_in_for("AdamW", diagnosis="gamma[0] is")
 class DecayOnEverything(AdamW):
-    """Biases and the gains of norms decay too, although there is no reason to keep them near zero.
+    """Biases and the gammas of norms decay too, although there is no reason to keep them near zero.
 
-    Hides: it trains anyway, and a gain that is a little too small is not visible.
+    Hides: it trains anyway, and a gamma that is a little too small is not visible.
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:

@@ -29,7 +29,7 @@ def mean_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
 
 @stands_in_for("joined_gradient")
 def sum_of_the_means(grads: list[Gradients], counts: list[int]) -> Gradients:
-    """It returns the plain sum of the gradients, but each is a mean: the result is too large by the number of workers.
+    """It returns the sum of the gradients, but each is a mean: with n workers the sum is n times too large.
 
     Hides: the direction is right if all workers have equally many places, and Adam ignores the factor.
     """

@@ -51,7 +51,7 @@ PLAIN = {"rotary": plain_rotary}
 def turned_forward_again(dy: Array, cache: RotaryCache) -> Array:
     """The gradient is rotated by the angle instead of the negative angle.
 
-    Hides: norms agree, and so does position 0.
+    Hides: norms agree, and position 0 is right.
     """
     return rotary_backward(dy, cache._replace(sin=-cache.sin))
 

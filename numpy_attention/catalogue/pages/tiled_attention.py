@@ -82,7 +82,7 @@ def row_sum_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
 
 @backward_of("tiled_attention", diagnosis="a block overwrites a sum to which it must add")
 def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
-    """dq of a tile is overwritten by the next tile of keys instead of added up.
+    """The next tile of keys overwrites dq of a tile instead of adding to it.
 
     Hides: right if a single tile holds all keys.
     """
