@@ -6,7 +6,7 @@
      | starts
     process ~~ wire ~~ worker          a second Python process, with limits on time and memory, imports the file;
      |                                 the grader calls the functions of the file there
-    grading      checks one property after another; Hypothesis finds the smallest example of the first that fails
+    grading      checks one property after another; if one fails, Hypothesis finds the smallest example
      |           form: number, shapes and dtypes of the gradients;  formula: compares the gradients with our own;
      |           if they differ, the checker finds the reason
     tutor        explains this example: with the docstring of the known mistake (in catalogue/pages) if `recognize`
@@ -14,7 +14,7 @@
 
     page         what is checked, the hints and the solution of an exercise, from pages/NAME.md
     wire         one line of JSON for each request and each reply
-    guard        refuses the package's own backward, libraries that differentiate, differences of the forward
+    guard        refuses the package's own backward, libraries that differentiate, numerical differences
 
 The pages of the catalogue contain the inputs, the right answer and the known mistakes of each exercise.
 """

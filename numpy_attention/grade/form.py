@@ -40,7 +40,7 @@ def _diagnosis(entry: Entry, why: str) -> str:
             _check_form(entry, seed, None)
         except _WrongShape as error:
             return error.why
-        except Exception as error:  # the smallest example raises no error
+        except Exception as error:  # raised only if the sizes differ, not in the smallest example
             hints = matmul_hints(str(error), getattr(error, "place", ""))[-1:]
             return "\n".join([why, *(f"If the sizes differ, a matrix product fails. {hint}" for hint in hints)])
     return why

@@ -1,4 +1,4 @@
-"""Grades one exercise: checks its properties one after another; the tutor explains the first that fails.
+"""Grades one exercise: checks its properties one after another; the tutor explains the first property that fails.
 
 The order is useful for a student: the forward is unchanged; the backward returns the right number of arrays with the
 right shapes; their elements are right; float32 inputs give float32 gradients. For each property Hypothesis draws sizes
@@ -96,7 +96,7 @@ def _properties(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple
 
 
 def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """Check that the forward agrees with the formula. The student writes it only in an exercise `from_scratch`."""
+    """Check that the forward agrees with the formula. The student writes the forward only if `from_scratch`."""
     theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
     assert close(theirs, expected), (
         f"the forward does not agree with the formula\n  yours: {value_text(theirs)}\n"
@@ -129,7 +129,7 @@ def _gradients_are_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | No
 
 
 def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
-    """Run the whole checker, which also finds a changed dy and hidden state; then compare with our gradients."""
+    """Run the whole checker, which also finds hidden state and changes of dy; then compare with our gradients."""
     report = check(with_our_forward(entry, right, seed, sizes), seed)
     assert report.error <= entry.tolerance, f"{entry.covers}: off by {report.error:.1e}"
     _gradients_are_ours(entry, right, seed, sizes)

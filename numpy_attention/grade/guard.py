@@ -1,13 +1,13 @@
-"""Refuses what is not the student's own work: gradients of libraries, backwards of this package, differences.
+"""Refuses answers that are not the student's own work: gradients of libraries, our backwards, differences.
 
     imports     libraries that differentiate by themselves, and the answers in this package, cannot be imported
     answers     the package's backwards raise NotOwnWork if code outside the package calls them; an exercise allows
                 its `parts`
     forwards    calls are counted while a backward runs: a backward with many calls of its forward computes differences
-    complex     complex numbers are refused: no exercise needs them, only the complex step
+    complex     complex numbers are refused: only the complex step needs them, no exercise does
 
-Without the guard a student might hand in an answer of somebody else by mistake or out of curiosity. The guard runs in
-the process of the student's file, where code can disable it on purpose; but a wrong gradient does not pass even then.
+Without the guard a student might use somebody else's answer by mistake or out of curiosity. The guard runs in the
+process of the student's file, where code can disable it on purpose; but even then a wrong gradient does not pass.
 """
 
 import ast
@@ -63,8 +63,8 @@ def guarded(f: Callable[..., Any], name: str) -> Callable[..., Any]:
         file = sys._getframe(1).f_code.co_filename  # the caller's file
         if not file.startswith(ROOT) or file.startswith(HERE):
             raise NotOwnWork(
-                f"{name} of the package is not your own answer. Derive it yourself (the hints help); "
-                "then compare both in another file, which is a good test"
+                f"{name} of the package is not your own answer. Write your own (the hints help); "
+                "then compare both functions in another file, which is a good test"
             )
         return f(*args, **kwargs)
 

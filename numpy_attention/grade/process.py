@@ -60,7 +60,7 @@ class Remote(Reference):
     the trainable arrays.
     """
 
-    __slots__ = ("learn", "own", "process", "watched")  # without __dict__, so that `same` asks __eq__
+    __slots__ = ("learn", "own", "process", "watched")  # without __dict__, so that `same` calls __eq__
 
     def __init__(
         self, process: "Process", number: int, watched: Sequence[Mutable] = (), own: Mapping[str, Any] | None = None,
@@ -238,7 +238,7 @@ class Process:
         return answer
 
     def _object(self, name: str, made_from: list[Mutable], number: Any, own: Any, learn: Any) -> Remote:
-        """An object with its arrays: the arrays of a layer as sent, otherwise the arrays from which it was made."""
+        """An object with its arrays: for a layer, the arrays in the reply; otherwise the arrays in `made_from`."""
         if own is None:
             own = {str(i): one for i, one in enumerate(made_from) if isinstance(one, np.ndarray)}
         if not set(learn) <= own.keys() or not all(isinstance(one, np.ndarray) for one in own.values()):

@@ -1,7 +1,7 @@
 """The command `grade`: grades files, each in another process with a time limit, and prints the results.
 
     python -m numpy_attention grade tutorials/exercises/softmax.py           check your function
-    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1  three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1  the first of three hints
     python -m numpy_attention grade --solution softmax                       a worked solution, after you have passed
     python -m numpy_attention grade --all                                    a table of your progress
 """
@@ -101,7 +101,7 @@ def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
         text = f"{file.name} printed more than {MAX_PRINTED / 1e6:.0f} MB: is there a print in an endless loop?"
     elif "Timeout" in stuck:
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
-        place = f" It was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
+        place = f" Python was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
         text, state = f"No answer after {module.seconds:g} seconds.{place}", "too slow"
     else:
         text = f"{file.name} ended the Python process before the grader had a result"

@@ -34,9 +34,9 @@ Explanation = tuple[list[str], str]  # the lines, and a summary in one line
 
 @dataclass
 class Failure:
-    """The smallest example that fails: the exception, and the draw of the entry if the property has entries.
+    """The smallest example that fails: the exception, and the random seed, sizes and entry that give this example.
 
-    `right` is the entry with our own functions.
+    `entry` has the student's functions, `right` has our own functions. A trial has neither, and no sizes.
     """
 
     error: Exception
@@ -100,7 +100,7 @@ def _explain_gradient(failure: Failure, entry: Entry, report: Report) -> Explana
 
 
 def _explain_property(failure: Failure) -> Explanation:
-    """The message of the property, and the example; for a wrong dtype without numbers, which would not show it."""
+    """The message of the property, and the example; without numbers for a wrong dtype: numbers do not show a dtype."""
     error = failure.error
     lines = str(error).splitlines()
     if isinstance(error, OtherDtype) and error.widened:
@@ -130,7 +130,7 @@ def matmul_hints(said: str, place: str) -> list[str]:
 
 
 def _lacks_one_axis(message: str) -> bool:
-    """Whether one of the first two shapes in a message is the other without one axis."""
+    """Whether one of the first two shapes in a message equals the other shape without one axis."""
     shapes = [tuple(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\([\d, ]*\)", message)]
     if len(shapes) < 2:
         return False

@@ -6,7 +6,7 @@ Numbers, texts and None are not changed. Every other value is written as {kind: 
                                             {"list": [{"again": 0}, 2]},                x, which is array number 0
                                             {"dtype": "<f4"}]}
 
-A function can change an array or a random generator in place. Both processes count these `mutables` in the order of
+A function can change an array or a random generator in place. Both processes number these `mutables` in the order of
 their first occurrence. A cache or a layer stays in the student's process; a `Reference` contains its number. A value
 of any other type, for example a module, arrives as an empty object of a class with the name of this type.
 
@@ -33,7 +33,7 @@ class InvalidMessage(Exception):
 
 
 class Reference:
-    """The number of a value in the student's process."""
+    """The number of a value that stays in the student's process."""
 
     __slots__ = ("number",)
 
@@ -53,7 +53,7 @@ class Encoder:
         self._parts = self._bytes = 0
         self.line = json.dumps(self._tree(message, 0)).encode("ascii") + b"\n"
         if not _fits(self.line):
-            raise InvalidMessage(f"a message of {len(self.line) / 1e6:.0f} MB is too large")
+            raise InvalidMessage(f"a message of {len(self.line) / 1e6:.0f} MB, which is too large")
 
     def _tree(self, value: Any, depth: int) -> Any:
         self._parts += 1
@@ -132,7 +132,7 @@ def decode(line: bytes, stored: Callable[[int], Any]) -> tuple[dict[str, Any], l
 
 
 def read_line(stream: BinaryIO) -> bytes:
-    """The next line; of a line that is too long, only MAX_LINE + 1 bytes.
+    """The next line; if it is too long, only its first MAX_LINE + 1 bytes.
 
     Raises: EOFError at the end of the stream.
     """
@@ -143,7 +143,7 @@ def read_line(stream: BinaryIO) -> bytes:
 
 
 def _fits(line: bytes) -> bool:
-    """Each value of a list or dict needs a comma or a bracket, so a line with few of them needs little memory."""
+    """Whether a line is short enough and has few values: each value of a list or dict needs a comma or a bracket."""
     return len(line) <= MAX_LINE and sum(map(line.count, (b"[", b"{", b","))) <= 20 * MAX_PARTS
 
 

@@ -237,7 +237,7 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
     except ImportError:
         return
     for name, most in {"RLIMIT_AS": memory, "RLIMIT_CPU": int(seconds) + 2, "RLIMIT_CORE": 0}.items():
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # macOS has RLIMIT_AS, and refuses to set it
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # macOS has RLIMIT_AS but refuses a change
             kind = getattr(resource, name)
             _, hard = resource.getrlimit(kind)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -247,7 +247,7 @@ def limit_process(seconds: float, memory: int = MEMORY) -> None:
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer requests until there are no more."""
     worker, process = Worker(), os.getpid()
-    # The grader has ended, or the file has written to the pipe: the student does not need a message about this.
+    # These errors mean that the grader has ended or the file has written to the pipe: the student needs no message.
     with contextlib.suppress(EOFError, OSError, InvalidMessage):
         while True:
             reply = worker.answer(read_line(requests))

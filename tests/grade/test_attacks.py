@@ -59,7 +59,7 @@ def hand_in(tmp_path: Path, after: str, name: str = "softmax", backward: str = Z
 ], ids=["import", "star", "partial", "importlib", "call", "map"])
 def test_refuses_backward_of_the_package(tmp_path: Path, after: str) -> None:
     output = hand_in(tmp_path, after)
-    assert "softmax_backward of the package is not your own answer. Derive it yourself" in output
+    assert "softmax_backward of the package is not your own answer. Write your own" in output
 
 
 @pytest.mark.parametrize(("name", "after", "words"), [

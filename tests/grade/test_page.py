@@ -48,7 +48,7 @@ def test_solution_passes(name: str) -> None:
 
 def test_solution_for_terminal_has_indented_code_after_reasoning() -> None:
     page = page_of("softmax")
-    assert page.hints[0].endswith("the slope of y_i for x_j is y_i ([i = j] - y_j).")
+    assert page.hints[0].endswith("the derivative of y_i with respect to x_j is y_i ([i = j] - y_j).")
     assert page.solution.startswith("The quotient rule gives")
     assert "\n\n    def softmax_backward(dy, cache):\n        y, axis = cache\n" in page.solution
     assert "```" not in page.solution

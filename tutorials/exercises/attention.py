@@ -1,15 +1,15 @@
 """Exercise: the gradients of scaled dot-product attention
 
     scores  = q k^T / sqrt(d_k)      (..., T_q, T_k)      -inf where the mask is False
-    weights = softmax(scores)        row by row           zeros in a row whose keys are all hidden
+    weights = softmax(scores)        row by row           a row of zeros if all its keys are hidden
     y       = weights v              (..., T_q, d_v)
 
 This file has the forward. Write scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv.
 
-T_q and T_k may differ, and d_k and d_v may differ.
+T_q and T_k may be different numbers, and d_k and d_v may be different numbers.
 
     python -m numpy_attention grade tutorials/exercises/attention.py            check your function
-    python -m numpy_attention grade tutorials/exercises/attention.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/attention.py --hint 1   the first of three hints
 """
 
 import math
@@ -30,6 +30,6 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 
 
 def scaled_dot_product_attention_backward(dy, cache):
-    """dy (..., T_q, d_v) -> dq, dk, dv, with the shapes of q, k, v."""
+    """Take dy (..., T_q, d_v) and return dq, dk, dv. They have the shapes of q, k and v."""
     q, k, v, weights, scale = cache
     raise NotImplementedError

@@ -1,15 +1,15 @@
-"""Exercise: attention with all its options (after attention.py)
+"""Exercise: attention with all its options (first do attention.py)
 
-    scores  = q k^T / sqrt(d_k) + bias        bias broadcasts to (B, H_q, T_q, T_k): axes may be 1 or missing
+    scores  = q k^T / sqrt(d_k) + bias        bias can be broadcast to (B, H_q, T_q, T_k)
     weights = softmax(scores)                 zero where the mask is False
-    dropped = weights * kept / (1 - rate)     dropout on the weights
-    y       = dropped v                       G query heads share one key and value head
+    dropped = weights * factor                dropout: factor is 0 or 1 / (1 - dropout), at random
+    y       = dropped v                       G query heads share one key head and one value head
 
 This file has the forward. Write scaled_dot_product_attention_backward(dy, cache), which returns dq, dk, dv, dbias.
 If there is no bias, return None for dbias.
 
     python -m numpy_attention grade tutorials/exercises/attention_options.py            check your function
-    python -m numpy_attention grade tutorials/exercises/attention_options.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/attention_options.py --hint 1   the first of three hints
 """
 
 import math
@@ -20,7 +20,7 @@ import numpy as np
 def scaled_dot_product_attention(q, k, v, mask=None, bias=None, dropout=0.0, rng=None):
     """q (B, H_q, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v) -> y (B, H_q, T_q, d_v)."""
     scale = 1 / math.sqrt(q.shape[-1])
-    G = q.shape[1] // k.shape[1]  # query heads h = G j ... G j + G - 1 share key head j
+    G = q.shape[1] // k.shape[1]  # query heads G j to G j + G - 1 share key head j
     k_wide = np.repeat(k, G, axis=1)  # (B, H_q, T_k, d_k)
     v_wide = np.repeat(v, G, axis=1)  # (B, H_q, T_k, d_v)
     scores = scale * q @ k_wide.swapaxes(-1, -2)  # (B, H_q, T_q, T_k)

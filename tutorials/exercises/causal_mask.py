@@ -1,16 +1,18 @@
 """Exercise: the causal mask, and a softmax with this mask
 
-    mask_ij = [query i may look at key j]        a position sees itself and earlier positions, no later ones
+    mask_ij = [query i may look at key j]        key j must be at the position of query i, or earlier
 
-The T_q queries are the LAST T_q of T_k positions: if T_q < T_k, the earlier keys come from the KV cache.
+The sequence has T_k positions, and each position has a key. The queries are at the LAST T_q
+positions. If T_q < T_k, the first positions have keys, but no queries. This happens when a model
+writes text: it computed and stored these keys before. (This store is called the KV cache.)
 
-This file has the masked softmax. Write causal_mask(T_q, T_k), which returns the
-mask, and causal_softmax_backward(dy, cache), which returns dx.
+This file has the masked softmax. Write causal_mask(T_q, T_k), which returns the mask, and
+causal_softmax_backward(dy, cache), which returns dx.
 
-If all keys of a query are hidden, its row of weights is zero and its gradient is zero.
+If all keys of a query are hidden, its row of y is zero, and its row of dx is zero.
 
     python -m numpy_attention grade tutorials/exercises/causal_mask.py            check your function
-    python -m numpy_attention grade tutorials/exercises/causal_mask.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/causal_mask.py --hint 1   the first of three hints
 """
 
 import numpy as np

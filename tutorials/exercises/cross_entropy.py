@@ -1,14 +1,17 @@
 """Exercise: the gradient of the cross-entropy
 
-    loss = the mean of -sum_v q_v log p_v over all counted positions        p = softmax(logits)
-    q_v = (1 - s) [v = target] + s / V        s: the label smoothing, 0 if it is off
+    loss = the mean of -sum_v q_v log p_v over all counted positions; padding is not counted
+    p = softmax(logits)
+    q_v = (1 - s) [v = target] + s / V
 
-This file has the forward. Write cross_entropy_backward(dloss, cache), which returns dlogits.
+V is the number of classes, and s is the label smoothing (0: no smoothing). [v = target] is 1 if v is the target, and 0
+if not.
+If the target of a position is ignore_index (padding), this position is not counted: its loss is not in the mean.
 
-If the target is ignore_index (padding), the position is not counted: the mean does not include its loss.
+This file has the forward function. Write cross_entropy_backward(dloss, cache), which returns dlogits.
 
     python -m numpy_attention grade tutorials/exercises/cross_entropy.py            check your function
-    python -m numpy_attention grade tutorials/exercises/cross_entropy.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/cross_entropy.py --hint 1   the first of three hints
 """
 
 import numpy as np

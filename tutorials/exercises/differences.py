@@ -2,13 +2,14 @@
 
     dx_i = (L(x + h e_i) - L(x - h e_i)) / (2 h)        L = sum(dy * f(x)), e_i is 1 at place i and 0 elsewhere
 
-This file has the function f: each y of a row depends on the whole row of x.
+This file has the function f. Each element of y depends on all elements in the same row of x.
 Write differences(x, dy, h), which returns dx.
 
-Later functions will be large, so only call f; do not use its formula. x belongs to the caller: do not change x.
+Your function must also work for more complicated functions f. So only call f, and do not use its formula.
+The caller still needs x, so do not change x.
 
     python -m numpy_attention grade tutorials/exercises/differences.py            check your function
-    python -m numpy_attention grade tutorials/exercises/differences.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/differences.py --hint 1   the first of three hints
 """
 
 import numpy as np

@@ -1,13 +1,14 @@
 """Exercise: the gradient of an embedding
 
-    y_n = table[ids_n]        ids (...) of integers in [0, V), table (V, d_model) -> y (..., d_model)
+    y_n = table[ids_n]        ids (...): integers from 0 to V - 1; table (V, d_model) -> y (..., d_model)
 
-This file has the forward. Write embedding_backward(dy, cache), which returns dtable.
+This file contains the forward. Write embedding_backward(dy, cache), which returns dtable.
 
-Ids are integers and have no gradient. A token may occur several times in a sentence.
+Ids can have any shape, written (...). Then y has this shape and one more axis, of length d_model: (..., d_model).
+Ids are integers, so they have no gradient. The same id can occur several times in ids.
 
     python -m numpy_attention grade tutorials/exercises/embedding.py            check your function
-    python -m numpy_attention grade tutorials/exercises/embedding.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/embedding.py --hint 1   the first of three hints
 """
 
 import numpy as np

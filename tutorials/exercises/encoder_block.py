@@ -5,11 +5,13 @@
 
 This file has the forward. Write EncoderBlock.backward(dy, cache), which returns dx, grads.
 
-Each part is a layer: part.backward(gradient, its_cache) returns the gradient of its input and a dict with the
-gradients of its parameters. prefixed("norm_1", this_dict) adds "norm_1." to the names, as they are in the block.
+Each part (attention, the feed-forward network, each norm) is a layer. part.backward(gradient, cache_of_the_part)
+returns the gradient of the part's input, and a dict with the gradients of the part's parameters.
+Each key of the block's grads starts with the name of the part, for example "norm_1.gamma". The function prefixed does
+this: prefixed("norm_1", d) puts "norm_1." before each key of the dict d.
 
     python -m numpy_attention grade tutorials/exercises/encoder_block.py            check your function
-    python -m numpy_attention grade tutorials/exercises/encoder_block.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/encoder_block.py --hint 1   the first of three hints
 """
 
 import numpy as np
@@ -19,7 +21,10 @@ from numpy_attention.layers.layer import prefixed
 
 
 class EncoderBlock(Layer):
-    """Attention and a feed-forward network, each with a norm before it, on a branch of the residual stream."""
+    """Two sublayers (attention and a feed-forward network), each after a norm.
+
+    The output of each sublayer is added to the input of the norm before it.
+    """
 
     def __init__(self, d_model, num_heads, d_ff, rng, dtype=np.float32):
         self.attention = MultiHeadAttention(d_model, num_heads, rng, bias=True, dtype=dtype)

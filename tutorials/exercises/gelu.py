@@ -4,10 +4,10 @@
 
 This file has the forward. Write gelu_backward(dy, cache), which returns dx.
 
-Each y depends on one x only, so the Jacobian is diagonal: dx = dy * y'(x).
+Each element of y depends on only one element of x, so the Jacobian is diagonal, and dx = dy * y'(x).
 
     python -m numpy_attention grade tutorials/exercises/gelu.py            check your function
-    python -m numpy_attention grade tutorials/exercises/gelu.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/gelu.py --hint 1   the first of three hints
 """
 
 import math
@@ -24,6 +24,6 @@ def gelu(x):
 
 
 def gelu_backward(dy, cache):
-    """dy, with the shape of y -> dx, with the shape of x."""
+    """dy (the shape of y) -> dx (the shape of x)."""
     x, u = cache
     raise NotImplementedError

@@ -1,15 +1,15 @@
 """Exercise: the gradients of splitting and joining heads
 
-    split_heads     (..., T, H d_k) -> (..., H, T, d_k)        head h owns columns h d_k to (h + 1) d_k
+    split_heads     (..., T, H d_k) -> (..., H, T, d_k)        head h gets columns h d_k to (h + 1) d_k - 1
     concat_heads    (..., H, T, d_v) -> (..., T, H d_v)        the inverse of split_heads
 
 This file has both forwards. Write split_heads_backward(dy, cache) and concat_heads_backward(dy, cache).
 Each returns dx.
 
-Both functions only move elements and change no value. So their backwards only move gradients.
+The forwards only move elements; they change no value. So the backwards only move gradients.
 
     python -m numpy_attention grade tutorials/exercises/heads.py            check your function
-    python -m numpy_attention grade tutorials/exercises/heads.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/heads.py --hint 1   the first of three hints
 """
 
 import numpy as np

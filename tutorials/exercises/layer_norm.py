@@ -1,14 +1,14 @@
 """Exercise: the gradients of layer norm
 
-    mean and var over the last axis; the variance is a sum divided by d
+    mean and var are computed over the last axis; var is divided by d, not by d - 1
     x_hat = (x - mean) / sqrt(var + eps)        y = gamma * x_hat + beta
 
 This file has the forward. Write layer_norm_backward(dy, cache), which returns dx, dgamma, dbeta.
 
-Each x_j changes x_hat_j directly, and changes all x_hat of its row through the mean and the variance.
+Each x_j changes x_hat_j directly. Through the mean and the variance, x_j also changes all x_hat of its row.
 
     python -m numpy_attention grade tutorials/exercises/layer_norm.py            check your function
-    python -m numpy_attention grade tutorials/exercises/layer_norm.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/layer_norm.py --hint 1   the first of three hints
 """
 
 import numpy as np

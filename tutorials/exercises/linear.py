@@ -4,10 +4,11 @@
 
 This file has the forward. Write linear_backward(dy, cache), which returns dx, dw, db.
 
-x may have any number of leading axes: (d_in,), (B, d_in), (B, T, d_in) ...
+x may have any number of leading axes (axes before the last axis), written "..." above. The shape of x is
+(d_in,) or (B, d_in) or (B, T, d_in), and so on.
 
     python -m numpy_attention grade tutorials/exercises/linear.py            check your function
-    python -m numpy_attention grade tutorials/exercises/linear.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/linear.py --hint 1   the first of three hints
 """
 
 import numpy as np

@@ -2,12 +2,15 @@
 
     y = x w + scale (x a) b        x (..., d_in), w (d_in, d_out), a (d_in, r), b (r, d_out), scale = alpha / r
 
-This file has the forward. Write LowRank.backward(dy, cache), which returns dx, grads; grads is {"a": ..., "b": ...}.
+The layer adds a small change to a matrix w. The change is the product of two thin matrices, which the layer learns:
+a has r columns, and b has r rows. alpha is a constant.
 
-w is frozen: do not compute its gradient; that is what saves memory. x is used twice.
+This file has the forward. Write LowRank.backward(dy, cache), which returns dx and grads = {"a": ..., "b": ...}.
+
+w is frozen: it is not trained, so do not compute the gradient of w. This saves memory. The forward uses x twice.
 
     python -m numpy_attention grade tutorials/exercises/low_rank.py            check your function
-    python -m numpy_attention grade tutorials/exercises/low_rank.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/low_rank.py --hint 1   the first of three hints
 """
 
 import numpy as np
@@ -16,7 +19,7 @@ from numpy_attention.layers import Layer
 
 
 class LowRank(Layer):
-    """A layer that replaces a matrix w by w plus a change of rank r."""
+    """A linear layer with the matrix w + scale a b, that is, w plus a change of rank r."""
 
     frozen = ("w",)  # used in the forward, but not trained
 

@@ -1,16 +1,18 @@
 """Exercise: the gradients of multi-head attention
 
-    q = split(x w_q)    k = split(c w_k)    v = split(c w_v)        c = x, or the context in cross-attention
+    q = split(x w_q)    k = split(c w_k)    v = split(c w_v)
+    c = x in self-attention; in cross-attention c is another sequence, the context
     y = concat(attention(q, k, v)) w_o
 
-This file has the forward. Write MultiHeadAttention.backward(dy, cache), which returns dx, grads in self-attention and
-dx, dcontext, grads in cross-attention; grads is {"w_q": ..., "w_k": ..., "w_v": ..., "w_o": ...}.
+This file has the forward. Write MultiHeadAttention.backward(dy, cache). In self-attention it returns dx, grads. In
+cross-attention it returns dx, dcontext, grads. grads is the dict {"w_q": ..., "w_k": ..., "w_v": ..., "w_o": ...}.
 
-Use the backwards of the parts: each takes a gradient and the cache of its forward. linear_backward returns dx, dw, db,
-and the backward of attention returns dq, dk, dv, dbias. There are no biases here, so db and dbias are None.
+Use the backwards of the imported functions. Each backward takes a gradient and the cache of its forward.
+linear_backward returns dx, dw, db. The backward of attention returns dq, dk, dv, dbias. Here db and dbias are None:
+there is no bias.
 
     python -m numpy_attention grade tutorials/exercises/multi_head_attention.py            check your function
-    python -m numpy_attention grade tutorials/exercises/multi_head_attention.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/multi_head_attention.py --hint 1   the first of three hints
 """
 
 import numpy as np
@@ -29,7 +31,7 @@ from numpy_attention.layers import Layer
 
 
 class MultiHeadAttention(Layer):
-    """Several attentions side by side; each head uses its own columns of the weights."""
+    """Several attentions side by side; each head uses its own columns of w_q, w_k and w_v."""
 
     def __init__(self, d_model, num_heads, rng, dtype=np.float32):
         self.num_heads = num_heads
@@ -54,6 +56,6 @@ class MultiHeadAttention(Layer):
         return y, (linear_q, heads_q, linear_k, heads_k, linear_v, heads_v, attention, heads_o, linear_o, cross)
 
     def backward(self, dy, cache):
-        """dy (B, T_q, d_model) -> dx, grads, or with a context dx, dcontext, grads."""
+        """dy (B, T_q, d_model) -> (dx, grads) without a context, (dx, dcontext, grads) with a context."""
         linear_q, heads_q, linear_k, heads_k, linear_v, heads_v, attention, heads_o, linear_o, cross = cache
         raise NotImplementedError

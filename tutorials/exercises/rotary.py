@@ -3,14 +3,14 @@
     y_1 = x_1 cos(a) - x_2 sin(a)        a = t f_i for position t
     y_2 = x_2 cos(a) + x_1 sin(a)        f_i = base^(-2i / d_k), i = 0 ... d_k / 2 - 1
 
-x_1 and x_2 are the columns i and i + d_k / 2: each number of the first half is paired with one of the second half.
+x_1 is column i and x_2 is column i + d_k / 2: a pair has one number of the first half and one of the second half.
 
 Write rotary(x, positions, base), which returns y and a cache, and rotary_backward(dy, cache), which returns dx.
 
 Positions are integers and have no gradient. You choose the contents of the cache.
 
     python -m numpy_attention grade tutorials/exercises/rotary.py            check your function
-    python -m numpy_attention grade tutorials/exercises/rotary.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/rotary.py --hint 1   the first of three hints
 """
 
 import numpy as np

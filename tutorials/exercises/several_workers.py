@@ -1,24 +1,25 @@
 """Exercise: one gradient from several workers
 
-Worker w has its own part of the batch. n_w of its places count in the loss (padding does not count). It computes
+Worker w has its own part of the batch. In this part, n_w positions count in the loss (padding does not count). The
+worker computes
 
-    loss_w = (1 / n_w) sum of the losses at its places
+    loss_w = (1 / n_w) times the sum of the losses at its counted positions
 
-and sends two things: the gradient of loss_w, and n_w.
+and sends you two things: the gradient of loss_w, and n_w.
 
 Write joined_gradient(grads, counts), which returns the gradient of the loss of the whole batch,
 
-    loss = (1 / n) sum of the losses at all places            n = n_1 + n_2 + ...
+    loss = (1 / n) times the sum of the losses at all counted positions        n = n_1 + n_2 + ...
 
-A worker whose part is only padding has n_w = 0 and sends zeros.
+If the part of a worker contains only padding, this worker has n_w = 0, and its gradient is zero.
 
     python -m numpy_attention grade tutorials/exercises/several_workers.py            check your function
-    python -m numpy_attention grade tutorials/exercises/several_workers.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/several_workers.py --hint 1   the first of three hints
 """
 
 import numpy as np
 
 
 def joined_gradient(grads, counts):
-    """A list of dicts of arrays and a list of ints, one for each worker -> a dict of arrays with the same names."""
+    """Two lists: one dict of arrays and one int for each worker -> a dict of arrays with the same names."""
     raise NotImplementedError

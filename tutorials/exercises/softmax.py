@@ -4,10 +4,11 @@
 
 This file has the forward. Write softmax_backward(dy, cache), which returns dx.
 
-Every output depends on every input of its row, so dx_j is a sum over all dy_i of the row.
+We call the numbers along this axis a row, even if the axis is not the last axis. Each y_i of a row depends on every
+x_j of the same row, so dx_j is a sum over all dy_i of the row.
 
     python -m numpy_attention grade tutorials/exercises/softmax.py            check your function
-    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1   the first of three hints
 """
 
 import numpy as np
@@ -21,6 +22,6 @@ def softmax(x, axis=-1):
 
 
 def softmax_backward(dy, cache):
-    """dy, with the shape of y -> dx, with the shape of x."""
+    """Take dy (same shape as y) and return dx (same shape as x)."""
     y, axis = cache
     raise NotImplementedError

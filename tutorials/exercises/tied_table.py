@@ -1,15 +1,17 @@
 """Exercise: the two gradients of a tied table
 
-    x      = table[ids]          ids (...) of integers in [0, V), table (V, d)
-    h      = x w                 the layers in between, here a single matrix w (d, d)
-    logits = h table^T           (..., V): the table is used again
+A tied table is used twice, at the input and at the output:
 
-This file has the forward. Write tied_table_backward(dlogits, cache), which returns dtable, dw.
+    x      = table[ids]          the first use of table (V, d); ids (...) are integers from 0 to V - 1
+    h      = x w                 in a real model there are many layers here; this model has one matrix w (d, d)
+    logits = h table^T           the second use of table; logits (..., V)
 
-A token may occur several times in ids, and every row of the table is used at every place of the output.
+This file has the forward function. Write tied_table_backward(dlogits, cache), which returns dtable, dw.
+
+A token can occur several times in ids. At the output, each place has one logit for every row of the table.
 
     python -m numpy_attention grade tutorials/exercises/tied_table.py            check your function
-    python -m numpy_attention grade tutorials/exercises/tied_table.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/tied_table.py --hint 1   the first of three hints
 """
 
 import numpy as np

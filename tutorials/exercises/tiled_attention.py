@@ -1,13 +1,14 @@
 """Exercise: the gradients of attention, tile by tile
 
-The forward never stores all T_q x T_k weights: it computes tile by tile and stores in L, for each query, the logarithm
-of the sum of exp(scores). L is enough to recompute any weight: w_ij = exp(scale q_i k_j - L_i).
+Attention has T_q x T_k weights, but this forward never stores all of them. It computes tile by tile; a tile has some
+of the queries and some of the keys. For each query, the forward stores one number in L: the logarithm of the sum of
+exp(scores). With L you can recompute each weight: w_ij = exp(scale q_i k_j - L_i).
 
-This file has the forward. Write tiled_attention_backward(dy, cache), which returns dq, dk, dv. Go over the tiles as
-the forward does. Do not build an array of T_q x T_k; the grader measures your memory.
+This file has the forward. Write tiled_attention_backward(dy, cache), which returns dq, dk, dv. Use two loops over the
+tiles, like the forward. Do not build an array of T_q x T_k: the grader measures how much memory your function needs.
 
     python -m numpy_attention grade tutorials/exercises/tiled_attention.py            check your function
-    python -m numpy_attention grade tutorials/exercises/tiled_attention.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/tiled_attention.py --hint 1   the first of three hints
 """
 
 import math
@@ -16,7 +17,7 @@ import numpy as np
 
 
 def tiles(length, block_size):
-    """Slices of at most block_size that cover range(length)."""
+    """Slices that divide range(length) into tiles: a tile has at most block_size elements."""
     return [slice(start, min(start + block_size, length)) for start in range(0, length, block_size)]
 
 
@@ -37,13 +38,13 @@ def tiled_attention(q, k, v, mask=None, block_size=2):
             total = total * np.exp(m - new_m) + w.sum(axis=-1, keepdims=True)
             y[rows] = y[rows] * np.exp(m - new_m) + w @ v[columns]
             m = new_m
-        total = np.maximum(total, 1)  # if all keys of a query are hidden, its y is 0
+        total = np.maximum(total, 1)  # if the mask hides all keys of a query, then y = 0
         y[rows] /= total
         L[rows] = m + np.log(total)
     return y, (q, k, v, mask, y, L, scale, block_size)
 
 
 def tiled_attention_backward(dy, cache):
-    """dy (T_q, d_v) -> dq, dk, dv as q, k, v."""
+    """dy (T_q, d_v) -> dq, dk, dv, with the shapes of q, k, v."""
     q, k, v, mask, y, L, scale, block_size = cache
     raise NotImplementedError

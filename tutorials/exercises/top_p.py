@@ -1,17 +1,19 @@
 """Exercise: the next token, by top-p
 
     softmax     0.25  0.50  0.15  0.10        p = 0.7
-    kept        0.25  0.50   .     .          the likeliest tokens, as few as possible, with a sum of at least p
-    divided     0.33  0.67   .     .          by their sum, so that they add up to one again
-    cumulative  0.33  1.00                    u = 0.6 gives the second token: the first sum that is above u
+    kept        0.25  0.50   .     .          the likeliest, the next likeliest, and so on, until the sum is >= p
+    divided     0.33  0.67   .     .          divided by their sum, so that they add up to one again
+    cumulative  0.33  1.00                    if the random number u is 0.6, draw returns the second token,
+                                              because 1.00 is the first sum above 0.6
 
-Write top_p(logits, p), which returns the probabilities, zero for the tokens that are not kept. And write
-draw(probabilities, u), which returns the token for a number u in [0, 1).
+Write two functions. top_p(logits, p) returns the probabilities; they are zero for the tokens that are not kept.
+draw(probabilities, u) returns the first token whose cumulative sum is above u. The number u is in [0, 1).
 
-The tokens stay at their places. A token of probability zero is never drawn, not even with u = 0.
+Return the probabilities in the order of the logits, not in sorted order.
+A token with probability zero is never drawn, not even if u = 0.
 
     python -m numpy_attention grade tutorials/exercises/top_p.py            check your function
-    python -m numpy_attention grade tutorials/exercises/top_p.py --hint 1   three hints, one at a time
+    python -m numpy_attention grade tutorials/exercises/top_p.py --hint 1   the first of three hints
 """
 
 import numpy as np
@@ -23,5 +25,5 @@ def top_p(logits, p):
 
 
 def draw(probabilities, u):
-    """Probabilities (V,), a number u -> the number of a token, an int."""
+    """Probabilities (V,), a number u -> the id of a token (its index), an int."""
     raise NotImplementedError
